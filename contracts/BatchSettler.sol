@@ -25,7 +25,7 @@ contract BatchSettler is IBatchSettler {
         }
     }
 
-    /// @dev The call is written over free memory and not kept: encoding each item anew would cost 700 gas more.
+    /// @dev The call is written over free memory and not kept: a new encoding for each item would cost 700 gas more.
     /// 65 bytes of signature go through the v,r,s form, because there are tokens that have no other; all else through
     /// the bytes form. No returndata is copied, so that a token which answers with megabytes costs no more than its
     /// gas. An account without code would "succeed": it does not count.

@@ -20,7 +20,7 @@ import {
 } from "./libraries/Words.sol";
 
 /// @title Subscriptions: their life from signup to end
-/// @dev Each act has two doors, the subscriber's own call and a signature, which meet in one internal function.
+/// @dev Each act has two entry points, the subscriber's own call and a signature. Both call one internal function.
 /// Order everywhere: checks, state, event, and the token last, so that a token which calls back finds the work done.
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
@@ -256,8 +256,11 @@ abstract contract Subscriptions is Ledger {
         Signup calldata signup,
         Voucher calldata voucher
     ) private {
+        // A voucher for the plan's own first period is refused: the subscriber signs the same message without one, and
+        // an introduction gives no credit.
         if (
             voucher.firstAmount > price.amount() ||
+            (voucher.firstAmount == price.amount() && voucher.firstInterval == 0) ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
         bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);

@@ -7,7 +7,13 @@ import type { Provider, Signer } from "ethers";
 import { networkOfChain } from "turnpike/protocol";
 import { type Artifact, readArtifact } from "./deploy/artifact";
 import { addressOf, create2, creationBlock, requireCancun, requireDeployer } from "./deploy/create2";
-import { type ContractRecord, type DeploymentRecord, publishToSdk, readRecord, writeRecord } from "./deploy/record";
+import {
+  type ContractRecord,
+  type DeploymentRecord,
+  publishDeployments,
+  readRecord,
+  writeRecord,
+} from "./deploy/record";
 
 export interface DeployOptions {
   readonly signer: Signer & { provider: Provider };
@@ -62,7 +68,7 @@ async function main(): Promise<void> {
   const devnet = await isDevnet((method, parameters) => hre.ethers.provider.send(method, parameters));
   const directory = process.env.TURNPIKE_DEPLOYMENTS || undefined;
   const record = await deploy({ signer, isDevnet: devnet, ...(directory ? { directory } : {}) });
-  if (!directory && !devnet) publishToSdk();
+  if (!directory && !devnet) publishDeployments();
   process.stdout.write(`${JSON.stringify(record, null, 2)}\n`);
   if (!process.env.TURNPIKE_EXPLORER_KEY || devnet) return;
   for (const { address } of [record.turnpike, record.batchSettler]) await hre.run("verify:verify", { address });

@@ -17,8 +17,6 @@ const COVERED = [
   ...["sdk/src", "facilitator/src", "facilitator/dashboard/src", "facilitator/tools", "contracts"],
   ...["scripts", "test", "bench", "tools", "examples"],
 ];
-/** Files and folders whose retired words are not replaced yet. Their links and paths are checked. */
-const PENDING = ["contracts/"];
 /** Folders whose mentions of `docs/...` must name a page that exists. */
 const MENTIONING = ["contracts", "sdk/src", "facilitator/src", "facilitator/dashboard/src", "scripts", "test", "tools"];
 /** Folders that are not read. `docs/api` is what `npm run docs:api` writes. */
@@ -183,8 +181,7 @@ function faultsOfPage(file, text) {
   const allowed = ALLOWED.filter(([prefix]) => name.startsWith(prefix)).map(([, phrase]) => phrase);
   const isPage = [".md", ".txt"].includes(extname(file));
   const plain = isPage ? withoutCode(text) : text;
-  const isPending = PENDING.some((prefix) => name.startsWith(prefix));
-  const faults = isPending ? [] : wordFaults(plain, allowed);
+  const faults = wordFaults(plain, allowed);
   return isPage ? [...faults, ...sentenceFaults(plain), ...linkFaults(file, text, plain)] : faults;
 }
 

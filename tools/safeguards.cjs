@@ -160,7 +160,7 @@ const SAFEGUARDS = [
   },
   {
     name: "in-flight sum",
-    file: "facilitator/src/payments/intake.ts",
+    file: "facilitator/src/payments/committed.ts",
     keep: "and p.state in ('queued', 'sent'))",
     instead: "and p.state in ('nothing'))",
     test: "test/facilitator/chaos/inflight.ts",
@@ -169,10 +169,42 @@ const SAFEGUARDS = [
   {
     name: "in-flight sum of two instances",
     file: "facilitator/src/payments/intake.ts",
-    keep: '      if (store.kind === "postgres") await lockPayers(tx, acceptances);\n',
+    keep: "      await lockBalances(store, tx, acceptances.map(balanceOf));\n",
     instead: "",
     test: "test/facilitator/chaos/inflight.ts",
     title: "B13 what is under way counts",
+  },
+  {
+    name: "in-flight sum at the block of the balance",
+    file: "facilitator/src/payments/committed.ts",
+    keep: "and p.state = 'settled'",
+    instead: "and p.state = 'nothing'",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 counts a transfer that was mined after the balance was read",
+  },
+  {
+    name: "reserved sum",
+    file: "facilitator/src/payments/committed.ts",
+    keep: "r.payment_id <> a.payment_id\n",
+    instead: "r.payment_id <> a.payment_id and false\n",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 the payer's other payments see the balance less what is reserved",
+  },
+  {
+    name: "a reserved payment's purchase",
+    file: "facilitator/src/payments/intake.ts",
+    keep: "isReservedElsewhere(chainId)}\n",
+    instead: "sql`false`}\n",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 a reserved payment buys nothing else",
+  },
+  {
+    name: "reserved sum of what is sent again",
+    file: "facilitator/src/payments/ledger.ts",
+    keep: "and p.state = 'parked' and not j.is_short)",
+    instead: "and p.state = 'parked')",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 a payment that did not move is not sent again",
   },
 ];
 

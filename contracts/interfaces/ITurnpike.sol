@@ -8,7 +8,7 @@ import {Auth, Debit, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTyp
 /// upgrade, no pause and no fee. All times are unix seconds of the block; all amounts are base units of the plan's
 /// token.
 /// @dev A subscription is known here by its idHash alone, `keccak256(abi.encode(subscriber, keccak256(secret)))`: what
-/// is on chain is public, and must not be what opens a gate. A used idHash is never free again.
+/// is on chain is public, so it must not open a gate. A used idHash is never free again.
 ///
 /// Each act of a subscriber has two forms: the plain one for the subscriber itself, and `<name>BySig` for anyone who
 /// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or
@@ -19,7 +19,7 @@ import {Auth, Debit, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTyp
 interface ITurnpike {
     // ------------------------------------------------------------------ events: enough to rebuild every record
 
-    /// @notice A plan stands; its provider is its first operator (an `OperatorSet` follows).
+    /// @notice A plan exists; its provider is its first operator (an `OperatorSet` follows).
     event PlanCreated(
         bytes32 indexed planId,
         address indexed provider,
@@ -29,7 +29,7 @@ interface ITurnpike {
         string metadata
     );
 
-    /// @notice A plan takes no new payment relation; `successor` zero: none named.
+    /// @notice A plan accepts no new subscription; `successor` zero: none named.
     event PlanClosed(bytes32 indexed planId, bytes32 successor);
 
     /// @notice What an account may do on the plan from now on; see `setOperator`. 0: nothing.
@@ -60,7 +60,7 @@ interface ITurnpike {
     /// @notice The first period costs `firstAmount` by a voucher of `signer`; a `Subscribed` follows.
     event VoucherUsed(bytes32 indexed idHash, address indexed signer, uint256 firstAmount);
 
-    /// @notice The idHash can never be used: a signup that was signed for it is worth nothing.
+    /// @notice The idHash can never be used: a signup that was signed for it is invalid.
     event Voided(bytes32 indexed idHash, address indexed subscriber);
 
     /// @notice Periods start on this day of the month from now on, or on its last; 0: they are counted in seconds.
@@ -74,7 +74,7 @@ interface ITurnpike {
     /// @notice The scheduled change applies to the period that the next `Renewed` or `Resumed` charges.
     event ChangeMade(bytes32 indexed idHash, bytes32 indexed newPlanId);
 
-    /// @notice One period at the plan's price was charged; the cycle of the allowance starts anew.
+    /// @notice One period at the plan's price was charged; a new cycle of the allowance starts.
     event Renewed(bytes32 indexed idHash, uint40 paidThrough);
 
     /// @notice An item of `renewBatch` failed and did nothing; `reason` is the selector of its error.
@@ -88,7 +88,7 @@ interface ITurnpike {
     event Resumed(bytes32 indexed idHash, uint256 charged, uint40 paidThrough);
 
     /// @notice `atPeriodEnd` false: over now, also when the period's end was asked for but had come. `by` is the
-    /// subscriber (the version rose, whoever brought its signature) or else the provider (it did not).
+    /// subscriber (the version rose, also with a signature that another account submits) or the provider (it did not).
     event Cancelled(bytes32 indexed idHash, bool atPeriodEnd, address by);
 
     /// @notice The cap of every cycle from the current one on, in base units; the version rose.
@@ -103,7 +103,7 @@ interface ITurnpike {
         uint40 paidThrough
     );
 
-    /// @notice The record lives on under `newIdHash` at version 0 with its allowance; the old one is cancelled.
+    /// @notice The record continues under `newIdHash` at version 0 with its allowance; the old one is cancelled.
     event Rekeyed(bytes32 indexed idHash, bytes32 indexed newIdHash);
 
     /// @notice `amount` was paid under the allowance, in the cycle that ends at the record's paidThrough.
@@ -151,7 +151,8 @@ interface ITurnpike {
     /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn.
     error TooEarly(bytes32 planId, uint256 effectiveAt);
 
-    /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price.
+    /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price,
+    /// or its first period is what the plan has without one.
     /// @dev Remedy: ask the provider for another voucher, or subscribe without one.
     error InvalidVoucher(bytes32 planId, address signer);
 
@@ -170,7 +171,7 @@ interface ITurnpike {
     error SubscriptionNotActive(bytes32 idHash, Status status);
 
     /// @notice Thrown when a subscription that ends with its period would be renewed or moved to another plan.
-    /// @dev Remedy: none; let it end, and subscribe anew.
+    /// @dev Remedy: none; let it end, and subscribe again.
     error Ending(bytes32 idHash);
 
     /// @notice Thrown when a plan change comes at or after the subscriber's own end; and when an end is to be set that
@@ -182,7 +183,7 @@ interface ITurnpike {
     error PaidThroughTooLarge(uint256 paidThrough, uint256 max);
 
     /// @notice Thrown when `resume` finds a subscription that is neither paused nor expired.
-    /// @dev Remedy: none needed when ACTIVE, renew when PAST_DUE, subscribe anew when CANCELLED.
+    /// @dev Remedy: none needed when ACTIVE, renew when PAST_DUE, subscribe again when CANCELLED.
     error NothingToResume(bytes32 idHash, Status status);
 
     /// @notice Thrown when a renewal is attempted before the paid period has ended.
@@ -276,8 +277,8 @@ interface ITurnpike {
     ///   make charges fail; they can be retried.
     /// - For a signup with a permit: EIP-2612; for accounts with code also its form with the signature as bytes.
     ///
-    /// A token that breaks this harms only those who agreed to be paid, or to pay, in it.
-    /// @param salt tells plans with equal terms apart.
+    /// A token that breaks this harms only accounts that agreed to be paid, or to pay, in it.
+    /// @param salt distinguishes plans with equal terms.
     /// @param metadata short JSON for people (a name, what overage costs); emitted, covered by the id, not stored.
     /// @return planId `keccak256(abi.encode(block.chainid, turnpike, provider, terms, salt, keccak256(metadata)))`: the
     /// terms prove themselves, with the first payee.
@@ -370,8 +371,8 @@ interface ITurnpike {
         Permit calldata permit
     ) external returns (bytes32 idHash);
 
-    /// @notice Uses up an idHash that the caller has not signed up with: a signup that is signed for it is worth
-    /// nothing from then on.
+    /// @notice Uses up an idHash that the caller has not signed up with: a signup that is signed for it is
+    /// invalid from then on.
     /// @dev Reverts `IdHashUsed`: cancel that subscription.
     function void(bytes32 secretHash) external;
 
@@ -388,7 +389,7 @@ interface ITurnpike {
     /// `Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)`
     function pauseBySig(bytes32 idHash, Auth calldata auth) external;
 
-    /// @notice Takes up a paused or expired subscription again.
+    /// @notice Continues a paused or expired subscription.
     /// @dev Subscriber. PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now.
     /// EXPIRED: charges a period that started `grace` ago, because that much was served. A scheduled change applies to
     /// a period that is charged. Otherwise, and so the second time, `NothingToResume`. When it charges:
@@ -403,7 +404,7 @@ interface ITurnpike {
     /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
     /// paidThrough (inclusive) on, at once either way. Moves nothing, and so works also while the token does not.
     /// @dev Subscriber; or the plan's provider, at the period's end only (`NotSubscriber` otherwise), which leaves the
-    /// version as it is. Only `SubscriptionNotActive` with NONE or CANCELLED stands against it. What ends at the
+    /// version as it is. It reverts only with `SubscriptionNotActive`, for NONE or CANCELLED. What ends at the
     /// period's end can still be cancelled at once, never kept.
     function cancel(bytes32 idHash, bool atPeriodEnd) external;
 
@@ -418,7 +419,7 @@ interface ITurnpike {
     /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`),
     /// t before the subscriber's end (`UntilReached`). Reverts `UnknownPlan`, `PlanMismatch` (also the second time),
     /// `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment, which is left out
-    /// when nothing is to be charged. `quoteChange` tells the charge beforehand.
+    /// when nothing is to be charged. `quoteChange` returns the charge beforehand.
     /// @param maxCharge the most that may be charged, in base units, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
 

@@ -10,16 +10,16 @@ import {Debit, ITurnpike} from "../interfaces/ITurnpike.sol";
 /// else.
 library Frames {
     /// @dev What an item is given, whatever gas limit the relayer chose: 300,000 for the token, twice 50,000 for the
-    /// diagnosis, and 50,000 for the work around them, of which 20,000 are needed with all storage cold; the rest is
-    /// for what the rule of 63/64 keeps back.
+    /// diagnosis, and 50,000 for the work around them. A renewal with a scheduled change needs 28,000 for it with all
+    /// storage cold; the rest is for what the rule of 63/64 keeps back.
     uint256 internal constant ITEM_GAS = 450_000;
 
     /// @dev With less than this left before an item, ITEM_GAS cannot be promised: the rule of 63/64, and 10,000 for the
     /// way to the call and for recording the outcome.
     uint256 internal constant REQUIRED_GAS = (ITEM_GAS * 64) / 63 + 10_000;
 
-    /// @dev Writes the only argument of an encoded `renewInner`: one buffer serves a whole batch, where encoding each
-    /// item anew would cost 400 gas and ever more memory. After 32 bytes of length and 4 of selector.
+    /// @dev Writes the only argument of an encoded `renewInner`: one buffer serves a whole batch. A new encoding
+    /// for each item would cost 400 gas and ever more memory. After 32 bytes of length and 4 of selector.
     function setArgument(bytes memory frame, bytes32 idHash) internal pure {
         assembly ("memory-safe") {
             mstore(add(frame, 0x24), idHash)
@@ -36,7 +36,7 @@ library Frames {
     /// @notice Runs one item in its own frame.
     /// @dev Reverts when ITEM_GAS cannot be given: a relayer that starves items must not be able to record false
     /// failures. In assembly, because try and catch cost 300 gas more per item.
-    /// @return reason zero on success, otherwise the four bytes that tell why it failed; never zero then.
+    /// @return reason zero on success, otherwise the selector of the item's error; never zero then.
     function run(bytes memory frame) internal returns (bytes4 reason) {
         uint256 available = gasleft();
         if (available < REQUIRED_GAS) revert ITurnpike.InsufficientGas(available, REQUIRED_GAS);

@@ -171,7 +171,7 @@ library SubscriptionWords {
         }
     }
 
-    /// @dev The record as a rekey carries it on: the same, but for a version that starts afresh.
+    /// @dev The record as a rekey carries it on: the same, but at version 0.
     function withVersionZero(SubscriptionWord s) internal pure returns (SubscriptionWord) {
         return SubscriptionWord.wrap(SubscriptionWord.unwrap(s) & ~VERSION_MASK);
     }
@@ -249,7 +249,7 @@ library AllowanceWords {
         return uint88(AllowanceWord.unwrap(a) >> 88);
     }
 
-    /// @dev As it stands in the cycle that ends at `paidThrough`: nothing is spent when the stored figure belongs to an
+    /// @dev Its value in the cycle that ends at `paidThrough`: nothing is spent when the stored figure belongs to an
     /// earlier one. So a renewal resets it without writing here.
     function inCycle(AllowanceWord a, uint40 paidThrough) internal pure returns (AllowanceWord) {
         return cycle(a) == paidThrough ? a : restarted(a, cap(a), paidThrough);

@@ -233,7 +233,7 @@ contract BoastfulToken is TestToken {
     }
 }
 
-/// @notice Answers a used nonce with success and moves nothing, as tokens of Paxos do, and has no bytes form.
+/// @notice Answers a used nonce with success and moves nothing, and has no bytes form, as some deployed tokens.
 contract PaxosToken is TestToken {
     event AuthorizationAlreadyUsed(address indexed authorizer, bytes32 indexed nonce);
 

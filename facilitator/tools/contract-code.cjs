@@ -1,6 +1,7 @@
 /**
- * Writes facilitator/src/chain/contract-code.json: the hashes of the runtime code of this release's contracts. Run it
- * after a change and compile of the contracts: node facilitator/tools/contract-code.cjs
+ * Writes facilitator/src/chain/contract-code.json: the hashes of the runtime code of this release's contracts, and the
+ * creation code of AccountLens. Run it after a change and compile of the contracts:
+ * node facilitator/tools/contract-code.cjs
  */
 const { readFileSync, writeFileSync } = require("node:fs");
 const { join, resolve } = require("node:path");
@@ -9,12 +10,17 @@ const { keccak256 } = require("ethers");
 const ROOT = resolve(__dirname, "../..");
 const FILE = join(ROOT, "facilitator/src/chain/contract-code.json");
 
-/** EIP-712 stores chain id and address in the code: those bytes are left out. */
-function codeOf(name) {
+/** Returns what the compiler wrote about the contract's code. */
+function compiled(name) {
   const folder = join(ROOT, `artifacts/contracts/${name}.sol`);
   const { buildInfo } = JSON.parse(readFileSync(join(folder, `${name}.dbg.json`), "utf8"));
   const build = JSON.parse(readFileSync(resolve(folder, buildInfo), "utf8"));
-  const { deployedBytecode } = build.output.contracts[`contracts/${name}.sol`][name].evm;
+  return build.output.contracts[`contracts/${name}.sol`][name].evm;
+}
+
+/** EIP-712 stores chain id and address in the code: those bytes are left out. */
+function codeOf(name) {
+  const { deployedBytecode } = compiled(name);
   const immutables = Object.values(deployedBytecode.immutableReferences ?? {})
     .flat()
     .map(({ start, length }) => [start, length])
@@ -22,8 +28,12 @@ function codeOf(name) {
   return { hash: keccak256(`0x${deployedBytecode.object}`), immutables };
 }
 
-const text = () =>
-  `${JSON.stringify({ turnpike: codeOf("Turnpike"), batchSettler: codeOf("BatchSettler") }, null, 2)}\n`;
+function text() {
+  const accountLens = { creationCode: `0x${compiled("AccountLens").bytecode.object}` };
+  const code = { turnpike: codeOf("Turnpike"), batchSettler: codeOf("BatchSettler"), accountLens };
+  return `${JSON.stringify(code, null, 2)}\n`;
+}
+
 module.exports = { text, FILE };
 
 if (require.main === module) writeFileSync(FILE, text());

@@ -6,6 +6,8 @@ import { networkOfChain } from "turnpike/protocol";
 const ROOT = path.resolve(__dirname, "../..");
 export const DEPLOYMENTS = path.join(ROOT, "deployments");
 const SDK_LIST = path.join(ROOT, "sdk/src/chain/deployed.json");
+/** What a wallet shows for Turnpike's typed data (ERC-7730). */
+export const CLEAR_SIGNING = path.join(DEPLOYMENTS, "clear-signing", "eip712-turnpike.json");
 
 export interface ContractRecord {
   readonly address: string;
@@ -40,8 +42,8 @@ export function writeRecord(record: DeploymentRecord, directory = DEPLOYMENTS): 
   return file;
 }
 
-/** Rewrites the list of deployments that the SDK ships, from the records of permanent chains. */
-export function publishToSdk(): void {
+/** Rewrites the deployments that the SDK and the clear-signing descriptor list, from the records of permanent chains. */
+export function publishDeployments(): void {
   const names = readdirSync(DEPLOYMENTS).filter((name) => name.endsWith(".json") && !name.startsWith("local-"));
   const entries = names.sort().map((name) => {
     const record = JSON.parse(readFileSync(path.join(DEPLOYMENTS, name), "utf8")) as DeploymentRecord;
@@ -49,6 +51,9 @@ export function publishToSdk(): void {
     return { chainId, turnpike: turnpike.address, batchSettler: batchSettler.address };
   });
   writeJson(SDK_LIST, entries);
+  const descriptor = JSON.parse(readFileSync(CLEAR_SIGNING, "utf8"));
+  descriptor.context.eip712.deployments = entries.map(({ chainId, turnpike }) => ({ chainId, address: turnpike }));
+  writeJson(CLEAR_SIGNING, descriptor);
 }
 
 function writeJson(file: string, value: unknown): void {

@@ -8,6 +8,7 @@ import {
   HEADER,
   type Hex,
   isPlanEntry,
+  mutableTypes,
   type PaymentProof,
   type PaymentRequiredWire,
   parseMemo,
@@ -58,7 +59,7 @@ export async function signPayment(wallet: Wallet, chainId: number, entry: Accept
       nonce,
     },
   );
-  const signature = (await wallet.signTypedData(domain, mutable(types), message)) as Hex;
+  const signature = (await wallet.signTypedData(domain, mutableTypes(types), message)) as Hex;
   return { scheme: "exact", network, token, authorization, signature, memo, resource };
 }
 
@@ -85,7 +86,3 @@ export async function buyProof(
 export function present(url: string, proof: PaymentProof): Promise<Response> {
   return fetch(url, { headers: { [HEADER.payment]: encodePaymentProof(proof) } });
 }
-
-// ethers' types require mutable arrays.
-const mutable = <T>(types: Readonly<Record<string, readonly T[]>>): Record<string, T[]> =>
-  Object.fromEntries(Object.entries(types).map(([name, fields]) => [name, [...fields]]));

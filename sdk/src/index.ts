@@ -6,6 +6,7 @@ export type { Agent, AgentOptions } from "./agent/create-agent";
 export { createAgent } from "./agent/create-agent";
 export { memoryLedger } from "./agent/ledger/ledger-store";
 export { walletFromKey } from "./agent/signing/wallet";
+export { wrapFetchWithPayment } from "./agent/wrap-fetch";
 export * from "./gate";
 export { paymentGate } from "./gate/express";
 export * from "./protocol/errors";

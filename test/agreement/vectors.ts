@@ -46,6 +46,21 @@ describe("agreement > docs/reference/vectors", () => {
     expect(subscription.id).to.equal(`${subscription.key.address.toLowerCase()}${subscription.secret.slice(2)}`);
   });
 
+  it("names what is refunded, and its nonces, as ethers hashes them", () => {
+    const abi = AbiCoder.defaultAbiCoder();
+    const hash = (types: string[], values: unknown[]) => keccak256(abi.encode(types, values));
+    for (const { chainId, turnpike, target, id, index, nonce } of read().refunds) {
+      expect(hash(["string", "bytes32", "uint256"], ["turnpike.refund", id, index])).to.equal(nonce);
+      const { type, idHash, paymentId } = target;
+      if (type === "payment") expect(paymentId).to.equal(id);
+      else {
+        const numbers = type === "debit" ? [target.index] : [target.version, target.paidThrough];
+        const types = ["uint256", "address", "bytes32", "string", ...numbers.map(() => "uint256")];
+        expect(hash(types, [chainId, turnpike, idHash, type, ...numbers])).to.equal(id);
+      }
+    }
+  });
+
   it("signs every typed message as ethers reads it", () => {
     const { native, x402v1, x402v2, subscription, keys } = read();
     const all: [Signed, string][] = [

@@ -10,6 +10,7 @@ const GUIDE = "docs/guides/webhooks.md";
 /** Shown whole; of the others the page lists what they add. */
 const SHOWN: readonly WebhookEventType[] = [
   "payment.settled",
+  "refund.settled",
   "plan.created",
   "subscription.created",
   "subscription.renewal_at_risk",
@@ -17,6 +18,7 @@ const SHOWN: readonly WebhookEventType[] = [
 ];
 const COMMON: Readonly<Record<string, WebhookEventType>> = {
   payment: "payment.settled",
+  refund: "refund.settled",
   plan: "plan.created",
   subscription: "subscription.paused",
   allowance: "subscription.paused",

@@ -94,7 +94,7 @@ describe("Subscriptions", () => {
     it("costs the price at most", async () => {
       const w = await loadFixture(c.world);
       for (const form of ["direct", "signed"] as const) {
-        const most = await signup(w, { voucher: { firstAmount: c.PRICE } });
+        const most = await signup(w, { voucher: { firstAmount: c.PRICE, firstInterval: WEEK } });
         await expect(most[form]()).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
         const above = await signup(w, { voucher: { firstAmount: c.PRICE + 1n } });
         await invalidVoucher(w, above[form](), w.provider.address);
@@ -104,8 +104,11 @@ describe("Subscriptions", () => {
     it("gives no credit for its period, which a change of plan pays in full", async () => {
       const w = await loadFixture(c.world);
       const dearer = await c.createPlan(w, { amount: 3n * c.PRICE });
-      for (const firstInterval of [0, WEEK]) {
-        const s = await signup(w, { voucher: { firstAmount: c.PRICE, firstInterval } });
+      for (const [firstAmount, firstInterval] of [
+        [c.PRICE - 1n, 0],
+        [c.PRICE, WEEK],
+      ] as const) {
+        const s = await signup(w, { voucher: { firstAmount, firstInterval } });
         await s.direct();
         expect([...(await w.turnpike.quoteChange(s.idHash, dearer))]).to.deep.equal([3n * c.PRICE, 0n]);
         const me = w.turnpike.connect(w.subscriber);
@@ -244,6 +247,19 @@ describe("Subscriptions", () => {
         [w.turnpike, twin].map((turnpike) => turnpike.connect(w.provider).createPlan.staticCall(terms, salt, "{}")),
       );
       expect(ids[0]).to.not.equal(ids[1]);
+    });
+
+    it("T19 a voucher for what the plan has is refused: a signup without one is the same message, and gives credit", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w, { voucher: { firstAmount: c.PRICE } });
+      const { subscriber, planId, secretHash, maxOverage } = s.message;
+      const message = { subscriber, planId, secretHash, maxOverage, deadline: c.FOREVER };
+      const signature = await c.sign(w, w.subscriber, "Subscribe", message);
+      await invalidVoucher(w, s.signed({}, signature), w.provider.address);
+      await invalidVoucher(w, s.direct(), w.provider.address);
+      const args = [subscriber, planId, secretHash, maxOverage, c.FOREVER, signature, c.NO_PERMIT] as const;
+      await w.turnpike.connect(w.relayer).subscribeBySig(...args);
+      expect((await w.lens.getSubscription(s.idHash)).intro).to.equal(false);
     });
 
     it("T2 a voucher serves no other subscriber, plan or secret, in either form", async () => {

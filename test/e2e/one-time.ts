@@ -3,6 +3,7 @@ import { createFacilitatorClient } from "turnpike/facilitator";
 import { encodePaymentProof, HEADER, paymentRequiredSchema, proofToWire } from "turnpike/protocol";
 import { authorize, buyProof, oneTimeOption, present, quoteOf, signPayment } from "../../scripts/sandbox/by-hand";
 import { codeOf, spentBy, startSandbox, type TestAgent, UNIT, until, type World } from "../support/sandbox";
+import { testSettlingAfter } from "./support/settle-after";
 
 const PRICE = UNIT / 2n;
 
@@ -188,4 +189,6 @@ describe("end to end > one-time payments", function () {
     const raw = await (await fetch(`${world.facilitator.url}/payments/${id}`)).text();
     expect(raw).to.contain(receipt?.transaction).and.not.contain("symbol");
   });
+
+  describe("standard payments that settle after the handler", () => testSettlingAfter(() => world));
 });

@@ -69,12 +69,15 @@ describe("end to end > the sandbox", function () {
       "The Facilitator is down",
       "What the chain shows opens nothing",
       "The same purchase, retried ten times",
+      "A trial that converts",
+      "A month plan over February",
     ]) {
       expect(output()).to.contain(title);
     }
     expect(output())
       .to.match(/^ {3}error InsufficientFunds: The wallet 0x/m)
-      .and.match(/^ {3}error PlanDeprecated: /m);
+      .and.match(/^ {3}error PlanDeprecated: /m)
+      .and.match(/^ {3}20\d\d-02-2[89] is followed by 20\d\d-03-31$/m);
     expect(readdirSync(folder)).to.deep.equal([]);
   });
 

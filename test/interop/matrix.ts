@@ -12,6 +12,7 @@ const WIDE = 10n ** 17n;
 /** Each offer is a route of the same name on every server that can make it. */
 const OFFERS: Readonly<Record<string, Offer>> = {
   "0.10": { name: "/price-0-10", amount: 100_000n, token: "usdc" },
+  "0.10, settled before the handler": { name: "/first", amount: 100_000n, token: "usdc" },
   "0.100001": { name: "/price-0-100001", amount: 100_001n, token: "usdc" },
   "1.00": { name: "/price-1", amount: 1_000_000n, token: "usdc" },
   "1.000001": { name: "/price-1-000001", amount: 1_000_001n, token: "usdc" },
@@ -83,6 +84,7 @@ describe("interop > matrix", function () {
     const plan = { type: "subscription", plan: world.planId } as const;
     const routes: Routes = {
       "/price-0-10": { pricing: [one(100_000n)] },
+      "/first": { pricing: [one(100_000n)], settle: "before" },
       "/price-0-100001": { pricing: [one(100_001n)] },
       "/price-1": { pricing: [one(1_000_000n)] },
       "/price-1-000001": { pricing: [one(1_000_001n)] },

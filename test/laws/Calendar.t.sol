@@ -23,18 +23,32 @@ contract CalendarTest {
         _agree(day % LAST_DAY);
     }
 
-    /// Each month's first and last day, in 400 years of which each kind of year is one.
-    function test_every_month_of_four_centuries() external pure {
-        uint256 day = Almanac.dayOf(12 * 54, 1);
-        for (uint256 m = 12 * 54; m < 12 * 454; ++m) {
+    /// Each day that a record can hold, in three parts: to the end of 4147, the year of the last one.
+    function test_every_day_from_1970_to_2695() external pure {
+        _everyDay(1970, 2695);
+    }
+
+    function test_every_day_from_2696_to_3421() external pure {
+        _everyDay(2696, 3421);
+    }
+
+    function test_every_day_from_3422_to_4147() external pure {
+        require(Almanac.dayOf(12 * (4148 - 1970), 1) > uint256(2 ** 36 - 1) / 1 days, "a later year can be held");
+        _everyDay(3422, 4147);
+    }
+
+    function _everyDay(uint256 firstYear, uint256 lastYear) private pure {
+        uint256 day = Almanac.dayOf(12 * (firstYear - 1970), 1);
+        for (uint256 m = 12 * (firstYear - 1970); m < 12 * (lastYear + 1 - 1970); ++m) {
             uint256 month = m + MARCH_YEAR_0;
+            uint256 length = Almanac.lengthOf(m);
             require(Calendar.firstDayOf(month) == day, "first day");
-            require(Calendar.daysIn(month) == Almanac.lengthOf(m), "length");
-            (uint256 found, uint256 dayOfMonth) = Calendar.monthOf(day);
-            require(found == month && dayOfMonth == 1, "month of the first day");
-            day += Almanac.lengthOf(m);
-            (found, dayOfMonth) = Calendar.monthOf(day - 1);
-            require(found == month && dayOfMonth == Almanac.lengthOf(m), "month of the last day");
+            require(Calendar.daysIn(month) == length, "length");
+            for (uint256 d = 1; d <= length; ++d) {
+                (uint256 found, uint256 dayOfMonth) = Calendar.monthOf(day);
+                require(found == month && dayOfMonth == d, "date");
+                ++day;
+            }
         }
     }
 

@@ -108,12 +108,14 @@ abstract contract Witness is Lives {
 
     // ------------------------------------------------------------------ what was read
 
-    /// @dev Neither an end nor a change is set: by the life, not by the flags.
+    /// @dev Neither an end nor a change is set: by the life, not by the flags. A record that was rekeyed away keeps the
+    /// flag of its end, whatever its life does at the new record.
     function _plainAmong(bytes32[] memory subjects) private view returns (bool[] memory plain) {
         plain = new bool[](subjects.length);
         for (uint256 i = 0; i < subjects.length; ++i) {
             Life storage life = lives[lifeOf[subjects[i]]];
-            plain[i] = lifeOf[subjects[i]] != 0 && life.until == 0 && life.nextPlanId == bytes32(0);
+            bool current = lifeOf[subjects[i]] != 0 && !tombstone[subjects[i]];
+            plain[i] = current && life.until == 0 && life.nextPlanId == bytes32(0);
         }
     }
 

@@ -119,6 +119,10 @@ export interface SmallFacilitator {
   readonly settlements: object[];
   /** answers /settle; as an honest one would unless a test says otherwise */
   settle(asked: SettleBody): object | Promise<object>;
+  /** answers /verify; as an honest one would that reserves, unless a test says otherwise */
+  verify(asked: SettleBody): object | Promise<object>;
+  /** grant ids by payment, while they are reserved */
+  readonly reserved: Map<string, string>;
   /** of every payment that is asked for by id */
   status: string;
   /** answer to /supported */
@@ -140,6 +144,15 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     calls,
     settlements,
     settle: (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator"),
+    verify(asked) {
+      const { from: payer } = asked.paymentPayload.payload.authorization;
+      const id = paymentIn(asked);
+      const holder = facilitator.reserved.get(id) ?? asked.grant?.id;
+      if (holder !== asked.grant?.id) return { isValid: false, invalidReason: "payment_already_granted", payer };
+      if (holder) facilitator.reserved.set(id, holder);
+      return { isValid: true, payer, ...(holder && { reserved: true }) };
+    },
+    reserved: new Map(),
     status: "unknown",
     supported: SUPPORTED,
     stop: () => closeServer(server),
@@ -161,6 +174,13 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     if (request.url === "/settle") {
       const asked = parse(body) as SettleBody;
       return json(response, 200, settlements.shift() ?? (await facilitator.settle(asked)));
+    }
+    if (request.url === "/verify") return json(response, 200, await facilitator.verify(parse(body) as SettleBody));
+    const [, ended] = /^\/payments\/(.*)\/release$/.exec(request.url ?? "") ?? [];
+    if (ended !== undefined) {
+      const { grantId } = parse(body) as { grantId: string };
+      const released = facilitator.reserved.get(ended) === grantId && facilitator.reserved.delete(ended);
+      return json(response, 200, { released });
     }
     const [, id] = /^\/payments\/(.*)$/.exec(request.url ?? "") ?? [];
     if (id !== undefined) return json(response, 200, { id, status: facilitator.status });
@@ -184,20 +204,27 @@ export interface SettleBody {
   readonly grant?: { readonly id: string; readonly resource: string };
 }
 
+function paymentIn({ paymentPayload, paymentRequirements }: SettleBody, chainId = CHAIN_ID): Hex {
+  const { from, nonce } = paymentPayload.payload.authorization;
+  const token = checksum(paymentRequirements.asset);
+  return paymentIdOf({ chainId, token, payer: checksum(from), nonce: nonce as Hex });
+}
+
 /** What `/settle` answers when it grants the payment to any gate, signed with the key of that name. */
 export function signedSettlement(
   { paymentPayload, paymentRequirements, grant }: SettleBody,
   transaction: Hex,
   signer: string,
+  chainId = CHAIN_ID,
 ) {
-  const { from, to, value, nonce } = paymentPayload.payload.authorization;
-  const settlement = { success: true, payer: from, transaction, network: `local-${CHAIN_ID}` };
+  const { from, to, value } = paymentPayload.payload.authorization;
+  const settlement = { success: true, payer: from, transaction, network: `local-${chainId}` };
   if (!grant) return settlement;
   const token = checksum(paymentRequirements.asset);
   const facts = {
-    chainId: CHAIN_ID,
+    chainId,
     token,
-    paymentId: paymentIdOf({ chainId: CHAIN_ID, token, payer: checksum(from), nonce: nonce as Hex }),
+    paymentId: paymentIn({ paymentPayload, paymentRequirements }, chainId),
     resourceHash: keccakText(grant.resource),
     payTo: checksum(to),
     amount: BigInt(value),
@@ -222,6 +249,9 @@ export const SUPPORTED = {
   tokens: [],
   paymentGrants: true,
 };
+
+/** Of a Facilitator that reserves payments while their handlers run. */
+export const RESERVING = { ...SUPPORTED, reservations: true };
 
 function json(response: ServerResponse, status: number, body: object): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
@@ -348,12 +378,13 @@ export async function quoteOf(url: string, sent: Sent = {}): Promise<PaymentRequ
 export interface ProofFields extends Partial<PaymentProof> {
   /** name of the key that signs; its address is the proof's facilitator */
   readonly signedBy?: string;
+  readonly chainId?: number;
 }
 
 /** The proof of a payment for one entry of a 402, as the Facilitator would sign it. */
 export function proofOf(
   entry: AcceptEntryWire,
-  { signedBy = "facilitator", ...fields }: ProofFields = {},
+  { signedBy = "facilitator", chainId = CHAIN_ID, ...fields }: ProofFields = {},
 ): PaymentProof {
   return signProof(
     {
@@ -372,7 +403,7 @@ export function proofOf(
       facilitator: addressOf(signedBy),
       ...fields,
     },
-    CHAIN_ID,
+    chainId,
     keyOf(signedBy),
   );
 }

@@ -8,7 +8,7 @@ export { recordOf, spentOf, until } from "../../scripts/sandbox/observe";
 export { DAY_SEC, INTERVAL_SEC, type TestAgent, UNIT, type World } from "../../scripts/sandbox/world";
 
 export async function startSandbox(
-  options: { readonly blockMs?: number; readonly withInbox?: boolean } = {},
+  options: { readonly chainId?: number; readonly blockMs?: number; readonly withInbox?: boolean } = {},
 ): Promise<World> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-e2e-"));
   const world = await startWorld({ blockMs: 200, folder, ...options });

@@ -93,7 +93,7 @@ export function createCosts(db: Db, chainId: number, nativePrice: number | undef
 
 /** Items that move money. The cost of a transaction is divided by their number. */
 const ITEMS = sql.raw(
-  `('payment.settled', 'subscription.created', 'subscription.renewed', 'subscription.resumed', 'subscription.plan_changed', 'allowance.debited')`,
+  `('payment.settled', 'subscription.created', 'subscription.renewed', 'subscription.resumed', 'subscription.plan_changed', 'allowance.debited', 'refund.settled')`,
 );
 
 /** Adds the costs of final transactions to the sums. */

@@ -4,7 +4,7 @@ import { amountList, intList, textList } from "../db/sql";
 import type { EventRow } from "../db/tables/events";
 import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
-import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, SPANS, type Sums, sumsOf } from "./rollups";
+import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, REFUNDS, SPANS, type Sums, sumsOf } from "./rollups";
 
 const RECOUNT_PAGE = 5_000;
 
@@ -87,7 +87,9 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
       on conflict (chain_id, provider, grain, bucket, token, scheme)
       do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
   }
-  const daily = volume.filter(({ provider, grain }) => grain === DAY_SEC && provider !== EVERYONE);
+  const daily = volume.filter(
+    ({ provider, grain, scheme }) => grain === DAY_SEC && provider !== EVERYONE && scheme !== REFUNDS,
+  );
   if (daily.length > 0) {
     for (const [table, span] of PROVIDERS_BY) {
       additions.push(sql`insert into ${sql.table(table)} as r (chain_id, token, bucket, provider, count, amount)

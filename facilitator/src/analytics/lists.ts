@@ -40,8 +40,8 @@ const DONE = sql<boolean>`state in ('settled', 'failed')`;
 const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
-  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments
-    where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and ${state}
+  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments p
+    where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and p.door <> 'refund' and ${state}
       ${filter.payer ? sql`and payer = ${filter.payer}` : sql``}
       ${after ? sql`and (accepted_at_ms, payment_id) < (${after.time}, ${after.id})` : sql``}
     order by accepted_at_ms desc, payment_id desc limit ${limit})`;
@@ -154,6 +154,10 @@ export interface ChargeRow {
   readonly amount: string;
   readonly object_id: string;
   readonly transaction: string | null;
+  readonly version: number;
+  readonly paid_through: number;
+  /** of a debit */
+  readonly debit_index: number | null;
 }
 
 /** Lists what a payer's subscriptions were charged, newest first: merges the newest charges of each subscription. */
@@ -168,7 +172,9 @@ export async function listCharges(
       join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
       where s.chain_id = ${chainId} and s.subscriber = ${payer} and p.provider = ${provider})
     select newest.* from mine m cross join lateral (
-      select e.seq, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction
+      select e.seq, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction,
+        (e.payload->>'version')::int as version, (e.payload->>'paidThrough')::bigint as paid_through,
+        case when c.scheme = 'overage' then (e.payload->>'index')::bigint end as debit_index
       from events e join (values ${schemes}) c (type, scheme, field) on c.type = e.type
       where e.chain_id = ${chainId} and e.object_id = m.id_hash and e.provider = ${provider} and not e.reverted
         and e.payload->>'token' = ${token} and coalesce((e.payload->>c.field)::numeric, 0) > 0

@@ -2,8 +2,19 @@
 import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import { failedPaymentsIn, lifecycleIn } from "./lifecycle";
-import { byScheme, eventCounts, firstDay, type Sum, schemesToWire, sumToWire, volumeOverTime } from "./queries";
+import { payeeProposals } from "./plan-figures";
+import {
+  byScheme,
+  eventCounts,
+  firstDay,
+  refundsIn,
+  type Sum,
+  schemesToWire,
+  sumToWire,
+  volumeOverTime,
+} from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type Whose } from "./ranges";
+import { TRIAL } from "./rollups";
 import { settlementCostIn } from "./service-figures";
 import { standing } from "./standing";
 
@@ -20,16 +31,19 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
       const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
-      const [points, pointsBefore, counts, changes, failed, sinceSec, now, settlementCost] = await Promise.all([
-        volumeOverTime(db, scope, range, DAY_SEC),
-        volumeOverTime(db, scope, before, DAY_SEC),
-        eventCounts(db, scope, range),
-        lifecycleIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
-        failedPaymentsIn(db, scope, range),
-        firstDay(db, scope),
-        standing(db, scope, clock.nowSec()),
-        settlementCostIn(db, chainId, range, config.nativePrice),
-      ]);
+      const [points, pointsBefore, refunds, counts, changes, failed, sinceSec, now, settlementCost, proposals] =
+        await Promise.all([
+          volumeOverTime(db, scope, range, DAY_SEC),
+          volumeOverTime(db, scope, before, DAY_SEC),
+          refundsIn(db, scope, range),
+          eventCounts(db, scope, range),
+          lifecycleIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
+          failedPaymentsIn(db, scope, range),
+          firstDay(db, scope),
+          standing(db, scope, clock.nowSec()),
+          settlementCostIn(db, chainId, range, config.nativePrice),
+          payeeProposals(db, scope),
+        ]);
       const count = (type: string): number => counts.get(type) ?? 0;
       const schemes = byScheme(points);
       return {
@@ -38,6 +52,8 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
         to: range.toSec,
         ...(sinceSec !== undefined && { since: sinceSec }),
         volume: sumToWire(total(points)),
+        refunds: sumToWire(refunds),
+        net: (total(points).amount - refunds.amount).toString(),
         volumeBefore: sumToWire(total(pointsBefore)),
         byScheme: schemesToWire(schemes),
         subscriptions: {
@@ -47,7 +63,9 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
           cancelled: changes.cancelled,
           expired: changes.expired,
           ended: changes.ended,
+          trials: { begun: count(TRIAL.begun), converted: count(TRIAL.converted) },
         },
+        payeeProposals: proposals,
         renewals: {
           renewed: schemes.get("renewal")?.count ?? 0,
           pastDue: count("subscription.past_due"),

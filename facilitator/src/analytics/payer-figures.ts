@@ -1,7 +1,8 @@
 /** Builds the figures of a provider's payers, and what the subscriptions of one of them were charged. */
 import type { ChargeListWire, PayerFiguresWire } from "turnpike/facilitator";
-import type { Address } from "turnpike/protocol";
-import { type ListQuery, listCharges } from "./lists";
+import { type Address, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
+import { refundedSums } from "../payments/refunds";
+import { type ChargeRow, type ListQuery, listCharges } from "./lists";
 import { type PayerFigures, payersOf, sumToWire } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
 
@@ -44,17 +45,32 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
       const { unit } = scopeOf(provider, token);
       const filter = { chainId, provider, payer, token: unit.token };
       const rows = await listCharges(db, filter, { afterSeq: sequenceOf(cursor), limit });
+      const named = rows.map((row) => ({ row, target: targetOf(row) }));
+      const idOf = (target: RefundTarget) => refundedIdOf(config, target);
+      const refunded = await refundedSums(
+        db,
+        chainId,
+        named.map(({ target }) => idOf(target)),
+      );
       return {
         ...{ ...unit, payer },
-        charges: rows.map((row) => ({
+        charges: named.map(({ row, target }) => ({
           ...{ at: row.block_time, scheme: row.scheme, token: unit.token, amount: row.amount },
           subject: row.object_id,
           ...(row.transaction && { transaction: row.transaction }),
+          target,
+          ...(refunded.has(idOf(target)) && { refunded: String(refunded.get(idOf(target))) }),
         })),
         ...(rows.length === limit && { next: String(rows.at(-1)?.seq) }),
       };
     },
   };
+}
+
+function targetOf(row: ChargeRow): RefundTarget {
+  const idHash = row.object_id as Hex;
+  if (row.debit_index !== null) return { type: "debit", idHash, index: Number(row.debit_index) };
+  return { type: "charge", idHash, version: row.version, paidThrough: Number(row.paid_through) };
 }
 
 const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...sumToWire(sum) });

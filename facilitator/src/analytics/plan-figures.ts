@@ -1,9 +1,11 @@
 /** Builds the figures of a provider's plans. */
-import type { PlanFiguresWire } from "turnpike/facilitator";
-import { type Address, periodOf } from "turnpike/protocol";
+import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
+import { type Address, type Hex, periodOf } from "turnpike/protocol";
+import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
+import { proposalOf } from "../subscriptions/payloads";
 import { type PlanFigures, planFigures, schemesToWire, sumToWire } from "./queries";
-import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows } from "./ranges";
+import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, type Scope } from "./ranges";
 
 export interface PlansFigures {
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
@@ -40,6 +42,29 @@ export function createPlanFigures({ db, config, clock }: AnalyticsOptions): Plan
       };
     },
   };
+}
+
+const MOST_PROPOSALS = 20;
+
+/** Reads the plans with another payee that is proposed, the first to apply first. */
+export async function payeeProposals(
+  db: Db,
+  { chainId, provider }: Pick<Scope, "chainId" | "provider">,
+): Promise<OverviewWire["payeeProposals"]> {
+  const rows = await db
+    .selectFrom("plans")
+    .select(["plan_id", "proposed_pay_to", "pay_to_effective_at"])
+    .where("chain_id", "=", chainId)
+    .where("proposed_pay_to", "is not", null)
+    .$if(provider !== undefined, (query) => query.where("provider", "=", provider ?? ""))
+    .orderBy("pay_to_effective_at")
+    .orderBy("plan_id")
+    .limit(MOST_PROPOSALS)
+    .execute();
+  return rows.flatMap((row) => {
+    const proposed = proposalOf(row);
+    return proposed ? [{ planId: row.plan_id as Hex, payTo: proposed.payTo, effectiveAt: proposed.effectiveAt }] : [];
+  });
 }
 
 function planToWire(plan: PlanFigures): PlanFiguresWire["plans"][number] {

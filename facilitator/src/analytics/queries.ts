@@ -8,7 +8,7 @@ import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
 import { proposalOf } from "../subscriptions/payloads";
 import type { Range, Scope } from "./ranges";
-import { EVERYONE, type Grain, spansOf } from "./rollups";
+import { EVERYONE, type Grain, REFUNDS, spansOf } from "./rollups";
 import { activeByPlan, inAMonth } from "./standing";
 
 export interface Sum {
@@ -52,6 +52,7 @@ async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): P
     .where("bucket", ">=", range.fromSec)
     .where("bucket", "<", range.toSec)
     .where("token", "=", scope.token)
+    .where("scheme", "!=", REFUNDS)
     .where("count", "!=", 0)
     .orderBy("bucket")
     .orderBy("scheme")
@@ -62,6 +63,22 @@ async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): P
     count,
     amount: BigInt(amount),
   }));
+}
+
+/** Returns what was refunded in a range of whole days, of payments of any day. */
+export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum> {
+  const row = await db
+    .selectFrom("rollup_volume")
+    .select(({ fn }) => [fn.sum<string | null>("count").as("count"), fn.sum<string | null>("amount").as("amount")])
+    .where("chain_id", "=", scope.chainId)
+    .where("provider", "=", scope.provider ?? EVERYONE)
+    .where("grain", "=", DAY_SEC)
+    .where("bucket", ">=", range.fromSec)
+    .where("bucket", "<", range.toSec)
+    .where("token", "=", scope.token)
+    .where("scheme", "=", REFUNDS)
+    .executeTakeFirst();
+  return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };
 }
 
 export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {

@@ -2,6 +2,7 @@
 import type { PaymentListWire, SubscriberListWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import type { PaymentRow } from "../db/tables/payments";
+import { refundedSums } from "../payments/refunds";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { type ListedState, type ListQuery, listPayments, listSubscribers } from "./lists";
 import { type AnalyticsOptions, positionOf } from "./ranges";
@@ -23,9 +24,11 @@ export function createRecordLists({ db, config, clock }: AnalyticsOptions): Reco
     async payments(provider, { cursor, limit, status, payer }) {
       const filter = { chainId, payTo: provider, payer, status };
       const rows = await listPayments(db, filter, { after: positionOf(cursor), limit });
+      const ids = rows.map((row) => row.payment_id);
+      const refunded = await refundedSums(db, chainId, ids);
       const last = rows.length === limit ? rows.at(-1) : undefined;
       return {
-        payments: rows.map(paymentToWire),
+        payments: rows.map((row) => paymentToWire(row, refunded.get(row.payment_id))),
         ...(last && { next: `${last.accepted_at_ms}.${last.payment_id}` }),
       };
     },
@@ -51,7 +54,7 @@ export function createRecordLists({ db, config, clock }: AnalyticsOptions): Reco
   };
 }
 
-function paymentToWire(row: PaymentRow): PaymentListWire["payments"][number] {
+function paymentToWire(row: PaymentRow, refunded: bigint | undefined): PaymentListWire["payments"][number] {
   return {
     id: row.payment_id,
     token: row.token,
@@ -63,6 +66,7 @@ function paymentToWire(row: PaymentRow): PaymentListWire["payments"][number] {
     ...(row.state === "settled" && row.block_time !== null && { settledAt: row.block_time }),
     ...(row.tx_hash && { transaction: row.tx_hash }),
     ...(row.fail_code && { reason: row.fail_code }),
+    ...(refunded !== undefined && { refunded: refunded.toString() }),
   };
 }
 

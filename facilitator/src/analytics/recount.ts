@@ -5,7 +5,7 @@
 import { sql } from "kysely";
 import type { Db } from "../db/open";
 import { failedPeriodsDerived } from "./failed-periods";
-import { FAILURES, PERIOD_SCHEMES } from "./rollups";
+import { FAILURES, PERIOD_SCHEMES, REFUNDS, TRIAL } from "./rollups";
 import { SERVED_UNTIL } from "./standing";
 
 export interface WrongSum {
@@ -26,6 +26,7 @@ const SCHEME_OF: Readonly<Record<string, string>> = {
   "subscription.resumed": "resume",
   "subscription.plan_changed": "plan-change",
   "allowance.debited": "overage",
+  "refund.settled": REFUNDS,
 };
 
 /** @param sinceSec earlier hours are not compared: their sums are kept by day only */
@@ -41,7 +42,9 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
     with counted as materialized (
       select e.type, e.block_time as at, left(e.payload->>'reason', 64) as cause, coalesce(e.provider, '') as provider, e.payer, s.scheme,
         e.payload->>'token' as token, coalesce(e.payload->>'planId', '') as plan,
-        coalesce((case when s.scheme in ('one-time', 'overage') then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
+        case when e.payload->>'converted' = 'true' then ${TRIAL.converted}
+          when e.type = 'subscription.created' and e.payload->>'intro' = 'true' then ${TRIAL.begun} end as trial,
+        coalesce((case when s.scheme in ('one-time', 'overage', 'refund') then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
       where e.chain_id = ${chainId} and not e.reverted),
     owned as (
@@ -58,16 +61,18 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         cross join (values (1), (7), (28)) d (days)
         where scheme is not null and c.amount > 0 group by c.provider, d.days, at - at % (d.days * 86400), plan, scheme
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
-        from counted where scheme is not null and amount > 0 and token is not null and provider <> '' and payer is not null
+        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
       union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
+        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 86400, provider
       union all select 'rollup_provider_spans', concat_ws(' ', token, at - at % 2419200, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme is not null and amount > 0 and token is not null and provider <> ''
+        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 2419200, provider
       union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
         from owned group by owner, at - at % 86400, type
+      union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, trial), count(*)::text
+        from owned where trial is not null group by owner, at - at % 86400, trial
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan

@@ -48,7 +48,12 @@ interface Sum {
 
 type Keyed<K> = Readonly<K> & Sum;
 
-export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: Scheme }>;
+/** The key of refunds in the sums of volume, beside the schemes. No total includes it. */
+export const REFUNDS = "refund";
+
+export type VolumeScheme = Scheme | typeof REFUNDS;
+
+export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: VolumeScheme }>;
 
 export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: Scheme }>;
 
@@ -70,13 +75,14 @@ export interface Sums {
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
 
 /** The payload fields that hold an event's amount. */
-const MONEY: Readonly<Record<string, { readonly scheme: Scheme; readonly field: "amount" | "charged" }>> = {
+const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly field: "amount" | "charged" }>> = {
   "payment.settled": { scheme: "one-time", field: "amount" },
   "subscription.created": { scheme: "signup", field: "charged" },
   "subscription.renewed": { scheme: "renewal", field: "charged" },
   "subscription.resumed": { scheme: "resume", field: "charged" },
   "subscription.plan_changed": { scheme: "plan-change", field: "charged" },
   "allowance.debited": { scheme: "overage", field: "amount" },
+  "refund.settled": { scheme: REFUNDS, field: "amount" },
 };
 
 /** Schemes that pay for a period rather than for use: their sum is the recurring revenue. */
@@ -96,8 +102,10 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
   for (const event of events) {
     const { type, provider, payer, blockTime } = event;
     const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
-    for (const owner of owners)
-      counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, count: sign, amount: 0n });
+    for (const counted of [type, ...trialsOf(event)]) {
+      for (const owner of owners)
+        counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type: counted, count: sign, amount: 0n });
+    }
     const cause = causeOf(event);
     if (cause !== undefined) {
       for (const owner of owners)
@@ -111,6 +119,7 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
       for (const grain of GRAINS)
         volume.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), token, scheme, ...sum });
     }
+    if (scheme === REFUNDS) continue;
     if (plan)
       plans.add({ provider: provider ?? EVERYONE, plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
     if (payer && provider !== undefined) payers.add({ provider, token, payer, ...sum });
@@ -129,6 +138,14 @@ export function bucketOf(timeSec: number, grain: Grain | Span): number {
   return timeSec - (timeSec % grain);
 }
 
+/** Counted beside the types of events: no event has one of these as its type. */
+export const TRIAL = { begun: "trial.begun", converted: "trial.converted" } as const;
+
+function trialsOf({ type, payload: { intro, converted } }: CountedEvent): readonly string[] {
+  if (converted === true) return [TRIAL.converted];
+  return type === "subscription.created" && intro === true ? [TRIAL.begun] : [];
+}
+
 function causeOf({ type, payload: { reason } }: CountedEvent): string | undefined {
   return FAILURES.includes(type) && typeof reason === "string" ? reason.slice(0, MAX_CAUSE_LENGTH) : undefined;
 }
@@ -136,7 +153,7 @@ function causeOf({ type, payload: { reason } }: CountedEvent): string | undefine
 function moneyOf({
   type,
   payload,
-}: CountedEvent): { scheme: Scheme; amount: bigint; token: string; plan: string } | undefined {
+}: CountedEvent): { scheme: VolumeScheme; amount: bigint; token: string; plan: string } | undefined {
   const money = MONEY[type];
   if (!money) return undefined;
   const { token, planId } = payload;

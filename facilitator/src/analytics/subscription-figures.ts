@@ -249,8 +249,8 @@ async function settledWithin(
   const aheadMs = sql`greatest(0, ${nowSec * 1_000}::bigint - ${databaseNowMs})`;
   const { rows } = await sql<{ ms: number }>`
     with clocks as materialized (select ${aheadMs} as ahead_ms)
-    select ms from (select settled_at_ms - accepted_at_ms as ms from payments
-      where chain_id = ${chainId} and pay_to = ${provider} and state in ('settled', 'failed')
+    select ms from (select settled_at_ms - accepted_at_ms as ms from payments p
+      where chain_id = ${chainId} and pay_to = ${provider} and p.door <> 'refund' and state in ('settled', 'failed')
         and accepted_at_ms >= ${(fromSec - SLACK_SEC) * 1_000}::bigint - (select ahead_ms from clocks)
         and accepted_at_ms < ${(toSec + SLACK_SEC) * 1_000}::bigint
         and state = 'settled' and block_time >= ${fromSec} and block_time < ${toSec} and settled_at_ms is not null

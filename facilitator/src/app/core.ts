@@ -12,6 +12,7 @@ import { chainMismatch, MISMATCH_REMEDY } from "../indexer/same-chain";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
 import { type Relayer, startRelayer } from "../relayer";
+import { createCollectionReader } from "../subscriptions/collections";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createEventFeed, createProjections } from "./projections";
 
@@ -118,7 +119,10 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     await unlessAborted(indexer.catchUp(), signal).finally(reading.end);
     const payments = begun(
       "payments",
-      startPayments({ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep }),
+      startPayments({
+        ...{ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep },
+        collections: createCollectionReader(store.db, config),
+      }),
     );
     return { config, store, feed, relayer, indexer, payments, database, wallClock, endNodes, stop };
   } catch (error) {

@@ -25,7 +25,14 @@ import type { CursorsTable } from "./tables/cursors";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
-import type { FailedSpendsTable, PaymentGrantsTable, PaymentsTable } from "./tables/payments";
+import type {
+  FailedSpendsTable,
+  PaymentGrantsTable,
+  PaymentReservationsTable,
+  PaymentsTable,
+  RefundedTable,
+  RefundsTable,
+} from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
 import type {
@@ -36,6 +43,7 @@ import type {
   PlansTable,
   RenewalDueTable,
   SignedActsTable,
+  SubscriptionEndsTable,
   SubscriptionsTable,
 } from "./tables/subscriptions";
 import type {
@@ -57,6 +65,9 @@ export interface Tables {
   transaction_hashes: TransactionHashesTable;
   payments: PaymentsTable;
   payment_grants: PaymentGrantsTable;
+  payment_reservations: PaymentReservationsTable;
+  refunded: RefundedTable;
+  refunds: RefundsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;
@@ -65,6 +76,7 @@ export interface Tables {
   events: EventsTable;
   staged_events: StagedEventsTable;
   renewal_due: RenewalDueTable;
+  subscription_ends: SubscriptionEndsTable;
   role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;
   rollup_volume: RollupVolumeTable;

@@ -115,6 +115,10 @@ export class RowSet<T extends object> {
     this.#rows.delete(key);
   }
 
+  all(): T[] {
+    return [...this.#rows.values()];
+  }
+
   changes(): { readonly key: string; readonly before: T | undefined; readonly after: T | undefined }[] {
     return [...this.#before].map(([key, before]) => ({ key, before, after: this.#rows.get(key) }));
   }

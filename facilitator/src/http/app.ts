@@ -27,6 +27,7 @@ import { keyEndpoints } from "./routes/keys";
 import { operatorEndpoints, operatorFigureEndpoints } from "./routes/operator-figures";
 import { paymentEndpoints } from "./routes/payments";
 import { planEndpoints } from "./routes/plans";
+import { refundEndpoints } from "./routes/refunds";
 import { reportEndpoints } from "./routes/reports";
 import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
@@ -41,6 +42,7 @@ export const DOCUMENT_INFO = { title: "Turnpike Facilitator", version: "1" };
 export function endpointsOf(services: ApiServices): Endpoint[] {
   return [
     paymentEndpoints,
+    refundEndpoints,
     subscriptionEndpoints,
     accountEndpoints,
     planEndpoints,

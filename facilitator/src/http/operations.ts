@@ -25,9 +25,22 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "Settles an EIP-3009 authorization and returns a proof for the gate. Send the same body again after a 202 or a lost answer: the token accepts each authorization once, so a repetition never pays twice.",
     ...PAYMENT,
   ),
+  "post /refunds": op(
+    "createRefund",
+    "Settles a transfer that the payee or the provider signed back to the payer of a payment, a debit or a charge. The nonce names what is refunded, and the refunds of one id never exceed what was paid. The signature alone authorizes it. Send the same body again after a 202 or a lost answer.",
+    ...PAYMENT,
+    "UnknownObject",
+    "PaymentPending",
+    "RefundExceedsPayment",
+    "InvalidSignature",
+  ),
   "get /payments/{id}": op(
     "getPayment",
-    "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource.",
+    "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource. It lists the settled refunds, which are public on the chain.",
+  ),
+  "post /payments/{id}/release": op(
+    "releasePayment",
+    "Ends the reservation that `POST /verify` made for a purchase, so that the payer's money is available again. Only who knows the purchase's `grantId` can end it; `released` is false when there was none, or the payment was accepted.",
   ),
   "post /proofs/verify": op(
     "verifyProof",
@@ -130,7 +143,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "get /plans/{planId}": op("getPlan", "Returns the terms of one plan, and whether it is deprecated.", "UnknownPlan"),
   "post /verify": op(
     "verifyX402",
-    "Implements `POST /verify` of x402 versions 1 and 2: returns whether the payload would settle and buy something. Nothing moves.",
+    "Implements `POST /verify` of x402 versions 1 and 2: returns whether the payload would settle and buy something. Nothing moves. With `grant`, it also reserves the amount for that purchase until the payment is settled, released, or past its `validBefore`.",
   ),
   "post /settle": op(
     "settleX402",

@@ -2,7 +2,7 @@
  * Admits payment requests: judges them by the current chain and binds those that are worth sending to a row. Adopts the
  * chain's evidence when a payment has moved its money already.
  */
-import { type TurnpikeError, UINT256_MAX } from "turnpike/protocol";
+import { TurnpikeError, UINT256_MAX } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
@@ -13,9 +13,10 @@ import { type AdmissionLimiter, createAdmissionLimiter } from "./admission-limit
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
 import { balanceAt, type JudgeContext, type Judgement, judge } from "./judge";
-import { rebindPayment } from "./ledger";
-import { alreadyGranted, type PaymentOutcome } from "./outcome";
+import { bindRefund, rebindPayment } from "./ledger";
+import { alreadyGranted, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
 import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./payment-request";
+import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
 
@@ -27,6 +28,7 @@ export interface AdmissionOptions {
   readonly depth: SettlementDepth;
   readonly sender: Sender;
   readonly intake: Intake;
+  readonly reservations: Reservations;
   readonly context: JudgeContext;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
@@ -39,6 +41,15 @@ export interface AdmissionOptions {
  * `unanswered`: the connection was lost around the commit. Binding again is safe: an existing row is not changed.
  */
 export type Admitted = "bound" | "exists" | "unanswered";
+
+/**
+ * Result of a request that admits nothing.
+ * `bound`: it would be admitted; or its amount is reserved, if that was requested.
+ * `known`: it was accepted in the meantime, so its row decides.
+ */
+export type Verdict =
+  | { readonly kind: "bound" | "known" }
+  | { readonly kind: "refused"; readonly error: TurnpikeError };
 
 const BEHIND_RETRY_SEC = 2;
 
@@ -56,14 +67,6 @@ export class PaymentAdmission {
     });
   }
 
-  /**
-   * Judges a request by the current chain.
-   * @throws Unavailable when the chain cannot be read, or too many payments wait
-   */
-  judge(request: PaymentRequest): Promise<Judgement> {
-    return this.#limiter.run(() => this.judgeUnlimited(request));
-  }
-
   /** Judges the request of a payment that is admitted already. @throws Unavailable when the chain cannot be read */
   async judgeUnlimited(request: PaymentRequest): Promise<Judgement> {
     const { relayer, indexer, context } = this.#options;
@@ -79,6 +82,47 @@ export class PaymentAdmission {
     throw refusal("Unavailable", "busy", "the block that brought the payer's money is not read yet", {
       retryAfterSec: BEHIND_RETRY_SEC,
     });
+  }
+
+  /**
+   * Returns whether a request would be admitted now, without admitting it.
+   * @throws Unavailable when the chain cannot be read, or too many payments wait
+   */
+  verify(request: PaymentRequest): Promise<Verdict> {
+    return this.#limiter.run(async () => {
+      const judged = await this.#acceptanceOf(request);
+      if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
+      return verdictOf(await this.#options.reservations.check(judged));
+    });
+  }
+
+  /**
+   * Reserves the amount of a gate's request that would be admitted now. Idempotent for the same purchase.
+   * @throws Unavailable when the chain cannot be read, or payments cannot be sent at the moment
+   * @throws RateLimited when the payer has too many reservations
+   */
+  async reserve(request: PaymentRequest): Promise<Verdict> {
+    const closed = this.#whyClosed(request);
+    if (closed) throw closed;
+    const refused = this.#options.sender.failedSpends.refusalOf(request);
+    if (refused) return { kind: "refused", error: refused };
+    return this.#limiter.run(async () => {
+      const judged = await this.#acceptanceOf(request);
+      if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
+      const reserved = await this.#options.reservations.reserve(judged);
+      if (reserved === "crowded") throw tooManyReserved();
+      return verdictOf(reserved);
+    });
+  }
+
+  /** Judges a request that has no row. */
+  async #acceptanceOf(request: PaymentRequest): Promise<Acceptance | TurnpikeError> {
+    const judgement = await this.judgeUnlimited(request);
+    if (judgement.kind === "good") {
+      return { chainId: this.#options.config.chainId, request, state: "queued", ...judgement };
+    }
+    if (judgement.kind === "bad") return judgement.error;
+    return refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already");
   }
 
   /** Admits a request that has no known live row. */
@@ -128,13 +172,8 @@ export class PaymentAdmission {
     const acceptance: Acceptance = { chainId: config.chainId, request, state, ...judgement };
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
-    if (binding === "short") {
-      return {
-        kind: "refused",
-        error: refusal("InsufficientFunds", "funds", "the payer's pending payments leave too little for this one"),
-      };
-    }
-    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
+    const refused = verdictOf(binding);
+    if (refused.kind === "refused") return refused;
     onStep("bound");
     if (isRebinding) store.notifier.notify("payments");
     return binding === "bound" && state === "queued" ? "bound" : "exists";
@@ -168,15 +207,35 @@ export class PaymentAdmission {
       balance: UINT256_MAX,
       atBlock: indexer.applied(),
     };
-    await this.#bind(acceptance, isRebinding);
+    const binding = await this.#bind(acceptance, isRebinding);
+    if (binding === "granted") return { kind: "refused", error: alreadyGranted() };
     const row = await intake.find(request.paymentId);
     if (row) await sender.reconcile(row);
     return undefined;
   }
 
   #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
-    const { store, intake } = this.#options;
+    const { store, intake, depth } = this.#options;
+    const { refund } = acceptance.request;
+    if (refund)
+      return bindRefund(store, acceptance, { refund, isRebinding, isDead: (row) => depth.isFinalFailure(row) });
     return isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance);
+  }
+}
+
+const tooManyReserved = (): TurnpikeError =>
+  refusal("RateLimited", "reservations", "this payer has too many payments that are verified and not settled", {
+    retryAfterSec: BEHIND_RETRY_SEC,
+  });
+
+function verdictOf(binding: Binding): Verdict {
+  switch (binding) {
+    case "short":
+      return { kind: "refused", error: otherPaymentsNeedIt() };
+    case "granted":
+      return { kind: "refused", error: alreadyGranted() };
+    default:
+      return { kind: binding };
   }
 }
 

@@ -11,6 +11,7 @@ import type { Failpoint } from "../telemetry/failpoints";
 import { factsOfPayments, hasLivePayment, loadPayments, revertPayments, savePayments } from "./block-rows";
 import { findExpired } from "./expired";
 import { paymentRules } from "./projection";
+import { RefundRecords } from "./refund-records";
 
 export interface PaymentProjectionOptions {
   readonly store: Store;
@@ -71,9 +72,10 @@ export class PaymentProjection implements BlockProjection {
 
   async load(tx: Tx, input: BlockInput): Promise<BlockChange> {
     const rows = await loadPayments(tx, input);
+    const refunds = await RefundRecords.load(tx, this.#options.chainId, rows.all());
     let changed: readonly PaymentRow[] = [];
     return {
-      ...paymentRules(input, rows),
+      ...paymentRules(input, { payments: rows, refunds }),
       save: async (same) => {
         changed = rows.changes().flatMap(({ after }) => (after ? [after] : []));
         this.#beforeSave(changed);

@@ -6,8 +6,10 @@ import { databaseNowMs, idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import { type BlockInput, type RevertedBlock, RowSet } from "../events/projection";
+import { RefundRecords } from "./refund-records";
 import { reversalEventId, timesRestored } from "./restorations";
-import { paymentPayload, UNMINED } from "./rows";
+import { UNMINED } from "./rows";
+import { transferEvent, typesOf } from "./transfer-events";
 
 /** Loads and locks the payments that a block names. */
 export async function loadPayments(
@@ -128,18 +130,21 @@ export async function revertPayments(
     .where("accepted_block", ">=", block.number)
     .execute();
   const events: EventDraft[] = [];
+  const refunds = await RefundRecords.load(
+    tx,
+    chainId,
+    reversed.map((payment) => ({ ...payment, state: "sent" })),
+  );
   for (const payment of reversed) {
     if (payment.state !== "settled") continue;
-    const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, "payment.settled");
+    const settledId = chainEventId(chainId, block.hash, payment.log_index ?? 0, typesOf(payment).settled);
+    const { payload, ...event } = transferEvent({ ...payment, ...UNMINED }, "reversed", refunds);
     events.push({
       id: reversalEventId(settledId, restored.get(payment.payment_id) ?? 0),
       chainId,
-      type: "payment.reversed",
-      objectId: payment.payment_id,
-      provider: payment.pay_to,
-      payer: payment.payer,
+      ...event,
       payload: {
-        ...paymentPayload({ ...payment, ...UNMINED }),
+        ...payload,
         status: "reversed",
         reversedTransaction: payment.tx_hash,
       },

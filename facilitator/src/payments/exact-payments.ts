@@ -3,6 +3,7 @@ import { type Address, type Hex, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
+import type { PaymentRow } from "../db/tables/payments";
 import type { Relayer } from "../relayer";
 import type { PaymentAdmission } from "./admission";
 import {
@@ -80,7 +81,7 @@ export class ExactPayments {
   }
 
   async verify(exact: ExactRequest): Promise<ExactVerdict> {
-    const { config, relayer, intake, grants, depth, context, admission } = this.#options;
+    const { config, relayer, intake, admission } = this.#options;
     const request = requestOf(config, "settle", exact);
     if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request, exact.transfer) };
     const payer = request.authorization.from;
@@ -90,24 +91,37 @@ export class ExactPayments {
     });
     const mismatch = mismatchOf(request, exact, relayer.addresses);
     if (mismatch) return invalid(mismatch);
-    const row = await intake.find(request.paymentId);
-    if (row) {
-      const conflict = conflictWith(row, request);
-      if (conflict) return invalid(conflict);
-      depth.requireKept(row.block_number);
-      if (row.state === "failed") return invalid(failureOf(row));
-      if (await grants.isTaken(request.paymentId)) return invalid(alreadyGranted());
-      return (await isSignedByPayer(context, request))
-        ? { kind: "valid", payer }
-        : invalid(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
+    const isReserved = exact.purchase.isGate;
+    for (let isFirst = true; ; isFirst = false) {
+      const row = await intake.find(request.paymentId);
+      if (row) {
+        const refused = await this.#whyRefused(row, request);
+        return refused ? invalid(refused) : { kind: "valid", payer, isReserved };
+      }
+      const verdict = await (isReserved ? admission.reserve(request) : admission.verify(request));
+      if (verdict.kind === "refused") return invalid(verdict.error);
+      if (verdict.kind === "bound") return { kind: "valid", payer, isReserved };
+      if (!isFirst) throw refusal("Unavailable", "busy", "the payment's state changes", { retryAfterSec: 1 });
     }
-    const judgement = await admission.judge(request);
-    if (judgement.kind === "good") return { kind: "valid", payer };
-    return invalid(
-      judgement.kind === "bad"
-        ? judgement.error
-        : refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already"),
-    );
+  }
+
+  /** Returns why an accepted payment buys nothing more. */
+  async #whyRefused(row: PaymentRow, request: PaymentRequest): Promise<TurnpikeError | undefined> {
+    const { grants, depth, context } = this.#options;
+    const { paymentId, purchase, transfer } = request;
+    // An `upto` payment is verified at its maximum, whatever was charged.
+    const value = transfer.method === "upto" ? BigInt(row.amount) : request.authorization.value;
+    const conflict = conflictWith(row, { ...request, authorization: { ...request.authorization, value } });
+    if (conflict) return purchase?.isGate ? alreadyGranted() : conflict;
+    depth.requireKept(row.block_number);
+    if (row.state === "failed") return failureOf(row);
+    if (purchase?.isGate) {
+      if (!(await grants.isOwn(paymentId, purchase))) return alreadyGranted();
+      // Nothing holds the amount of a payment that was sent and did not move.
+      if (row.state === "parked") return refusal("TransferFailed", "not_moved", "the token did not move the money");
+    } else if (await grants.isTaken(paymentId)) return alreadyGranted();
+    if (await isSignedByPayer(context, request)) return undefined;
+    return refusal("InvalidSignature", "signature", "the signature is not the payer's");
   }
 
   async settle(
@@ -144,8 +158,10 @@ export class ExactPayments {
   async #hasBought(paymentId: Hex, { reason }: TurnpikeError): Promise<boolean> {
     const { grants, intake } = this.#options;
     if (reason === "other_contents") return grants.isTaken(paymentId);
-    // A native payment has no grant: its nonce names the resource.
-    return reason === "other_door" && (await intake.find(paymentId))?.state === "settled";
+    if (reason !== "other_door") return false;
+    const row = await intake.find(paymentId);
+    // A native payment has no grant: its nonce names the resource. A refund has bought nothing.
+    return row?.door === "authorize" && row.state === "settled";
   }
 
   async grant(exact: ExactRequest, settled: Settled, { waitMs, isGone }: GrantOptions): Promise<GrantedOutcome> {

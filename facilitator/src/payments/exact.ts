@@ -73,7 +73,8 @@ export interface ExactFailure {
 }
 
 export type ExactVerdict =
-  | { readonly kind: "valid"; readonly payer: Address }
+  /** `isReserved`: the amount is held for the purchase that the request names */
+  | { readonly kind: "valid"; readonly payer: Address; readonly isReserved: boolean }
   | ({ readonly kind: "invalid"; readonly payer?: Address } & ExactFailure);
 
 export interface Settled {

@@ -1,7 +1,7 @@
 /** Finds payments whose validity window has ended in a final block. */
 import type { Logger } from "pino";
 import type { Address, Hex } from "turnpike/protocol";
-import { isUsed, nonceCall } from "../chain/account-reads";
+import { isUsed, nonceCallOf } from "../chain/account-reads";
 import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import { findPermit2Evidence } from "./permit2-evidence";
@@ -32,8 +32,7 @@ export async function findExpired(
       const { token, payer, nonce, method } = row as typeof row & { token: Address; payer: Address; nonce: Hex };
       const isPermit2 = method !== "eip3009";
       const query = { token, payer, nonce, isPermit2 };
-      const call = nonceCall(query);
-      const answer = await chain.call({ to: call.token, data: `0x${call.data}` });
+      const answer = await chain.call(nonceCallOf(query));
       if (answer.kind === "ok" && answer.data.length === 66 && !isUsed(query, BigInt(answer.data))) return true;
       // The payer may spend a Permit2 nonce on anything, without a log.
       const isUnmoved = isPermit2 && (await findPermit2Evidence(chain, row, finalNumber)).kind === "none";

@@ -30,6 +30,8 @@ export interface Grants {
   grant(paymentId: Hex, purchase: Purchase): Promise<GrantOutcome>;
   /** Ends a stock server's hold on a payment that was not granted, so that the next request need not wait. */
   release(paymentId: Hex, purchase: Purchase): Promise<void>;
+  /** Returns whether a gate's purchase has an accepted payment. */
+  isOwn(paymentId: Hex, purchase: Purchase): Promise<boolean>;
   /** Returns whether a stock server would be refused now: the payment is granted, or a gate has reserved it. */
   isTaken(paymentId: Hex): Promise<boolean>;
 }
@@ -78,6 +80,10 @@ export function createGrants(store: Store, chainId: number): Grants {
         .where("grant_id", "=", grantId)
         .where("granted_at_ms", "is", null)
         .execute();
+    },
+    async isOwn(paymentId, { grantId, isGate }) {
+      const [row] = await rowsOf([paymentId]);
+      return isGate && row?.is_gate === true && row.grant_id === grantId;
     },
     async isTaken(paymentId) {
       const [row] = await rowsOf([paymentId]);

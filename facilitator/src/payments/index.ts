@@ -3,7 +3,7 @@
  * move money. A refusal is judged again on each request and never stored. Every unknown outcome is pending.
  */
 import type { Logger } from "pino";
-import { type Hex, type PaymentProof, type SignedPayment, TurnpikeError } from "turnpike/protocol";
+import { type Address, type Hex, type PaymentProof, type SignedPayment, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
@@ -32,6 +32,9 @@ import { requestOfSignedPayment } from "./payment-request";
 import { PaymentProcessor } from "./processor";
 import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
 import { settledFacts } from "./proofs";
+import { type RefundOutcome, type RefundRequest, RefundService } from "./refund-service";
+import { type CollectionReader, settledRefunds } from "./refunds";
+import { createReservations, type Reservations } from "./reservations";
 import { Sender } from "./sender";
 import { SettlementDepth } from "./settlement-depth";
 
@@ -46,6 +49,7 @@ export type {
 } from "./exact";
 export { purchaseOfServer } from "./grants";
 export type { ProofVerdict } from "./proof-verifier";
+export type { RefundOutcome, RefundRequest } from "./refund-service";
 
 export type AuthorizeOutcome =
   | { readonly kind: "settled"; readonly paymentId: Hex; readonly proof: PaymentProof }
@@ -64,14 +68,30 @@ export interface PaymentStatusAnswer {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
   readonly transaction?: Hex;
   readonly reason?: string;
+  /** settled refunds by index; absent: none */
+  readonly refunds?: readonly RefundFacts[];
+}
+
+export interface RefundFacts {
+  readonly index: number;
+  /** the account that paid it */
+  readonly account: Address;
+  /** base units */
+  readonly amount: bigint;
+  readonly transaction: Hex;
 }
 
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
   status(paymentId: Hex): Promise<PaymentStatusAnswer>;
+  /** Settles a refund that the payee or provider has signed. */
+  refund(request: RefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
   /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
+  /** Verifies a payment; reserves its amount when the request names a gate's purchase. */
   verifyExact(request: ExactRequest): Promise<ExactVerdict>;
+  /** Ends a gate's reservation of a payment that was not accepted. @returns whether this purchase had one */
+  releaseReservation(paymentId: Hex, grantId: Hex): Promise<boolean>;
   /**
    * Settles a payment without granting it: a settled payment may be requested again. The hold lasts until the payment
    * is granted or released.
@@ -95,6 +115,8 @@ export interface PaymentsOptions {
   readonly projection: PaymentProjection;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
+  /** of debits and charges, which can be refunded too */
+  readonly collections: CollectionReader;
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
@@ -115,22 +137,26 @@ class PaymentService implements Payments {
   readonly #proofVerifier: ProofVerifier;
   readonly #exact: ExactPayments;
   readonly #holds: Holds;
+  readonly #reservations: Reservations;
+  readonly #refunds: RefundService;
+  readonly #store: Store;
 
   constructor(options: PaymentsOptions) {
-    const { config, store, feed, projection, relayer, indexer, log, onStep } = options;
+    const { config, store, feed, projection, relayer, indexer, collections, log, onStep } = options;
     const { chainId } = config;
     const monotonicMs = options.monotonicMs ?? (() => performance.now());
     const { clock } = indexer;
     const applied = (): number => indexer.applied();
     const untilNextBlockMs = (): number => indexer.untilNextBlockMs();
     const context: JudgeContext = { config, relayer, clock, applied };
+    const reservations = createReservations({ store, chainId, monotonicMs });
     const sender = new Sender({
-      ...{ onStep, config, store, feed, relayer, clock, applied, untilNextBlockMs, log, monotonicMs },
+      ...{ onStep, config, store, feed, relayer, reservations, clock, applied, untilNextBlockMs, log, monotonicMs },
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, context, onStep, monotonicMs },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, context, onStep, monotonicMs },
     });
     const processor = new PaymentProcessor({
       ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },
@@ -151,6 +177,9 @@ class PaymentService implements Payments {
       ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
     });
     this.#holds = holds;
+    this.#reservations = reservations;
+    this.#refunds = new RefundService({ config, store, intake, processor, depth, collections });
+    this.#store = store;
   }
 
   async authorize(
@@ -177,16 +206,33 @@ class PaymentService implements Payments {
 
   async status(paymentId: Hex): Promise<PaymentStatusAnswer> {
     const row = await this.#intake.find(paymentId);
-    if (!row) return { status: "unknown" };
+    // A refund is no payment, though it has such an id.
+    if (!row || row.door === "refund") return { status: "unknown" };
     const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
     if (row.state === "waived") return { status: "settled" };
     if (row.state === "settled")
       return this.#depth.isDeepEnough(row)
-        ? { status: "settled", ...transaction }
+        ? { status: "settled", ...transaction, ...(await this.#refundsOf(paymentId)) }
         : { status: "pending", ...transaction };
     if (row.state === "failed" && this.#depth.isFinalFailure(row))
       return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
     return { status: row.is_reversed ? "reversed" : "pending" };
+  }
+
+  /** Returns the refunds of a payment that are deep enough to count. */
+  async #refundsOf(paymentId: Hex): Promise<Pick<PaymentStatusAnswer, "refunds">> {
+    const settled = await settledRefunds(this.#store.db, this.#config.chainId, [paymentId]);
+    const refunds = settled.flatMap(({ refund_index: index, row }): RefundFacts[] => {
+      if (row.tx_hash === null || !this.#depth.isDeepEnough(row)) return [];
+      const { payer: account, amount, tx_hash: transaction } = row;
+      return [{ index, account: account as Address, amount: BigInt(amount), transaction: transaction as Hex }];
+    });
+    return refunds.length > 0 ? { refunds } : {};
+  }
+
+  refund(request: RefundRequest, wait: WaitOptions = { waitMs: this.#config.authorizeWaitMs }): Promise<RefundOutcome> {
+    this.#onStep("received");
+    return this.#refunds.refund(request, wait);
   }
 
   verifyProof(proof: PaymentProof): Promise<ProofVerdict> {
@@ -195,6 +241,10 @@ class PaymentService implements Payments {
 
   verifyExact(request: ExactRequest): Promise<ExactVerdict> {
     return this.#exact.verify(request);
+  }
+
+  releaseReservation(paymentId: Hex, grantId: Hex): Promise<boolean> {
+    return this.#reservations.release(paymentId, grantId);
   }
 
   settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome> {

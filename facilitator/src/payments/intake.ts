@@ -10,9 +10,12 @@ import { databaseNowMs, idList } from "../db/sql";
 import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
+import { balanceOf, bindInTurn, lockBalances } from "./balance-locks";
 import type { BatchBuilder, OpenBatch } from "./batch-builder";
+import { isReservedElsewhere, isShort } from "./committed";
 import { HOLD_MS } from "./holds";
 import type { Acceptance, Binding } from "./payment-request";
+import { idsReservedElsewhere } from "./reservations";
 import { transferColumns } from "./transfer";
 
 export interface Intake {
@@ -48,7 +51,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
 
   async function insertAll(acceptances: readonly Acceptance[], hasSlot: boolean): Promise<Binding[]> {
     const isEmbedded = store.kind === "pglite";
-    const isEach = isEmbedded && countPayers(acceptances) === acceptances.length;
+    const isEach = isEmbedded && new Set(acceptances.map(balanceOf)).size === acceptances.length;
     if (isEach && !hasSlot) {
       const bindings = await insertDistinct(store.db, chainId, acceptances, undefined);
       store.notifier.notify("payments");
@@ -57,7 +60,7 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
     let batched = 0;
     let send: (() => void) | undefined;
     const bindings = await store.transaction(async (tx) => {
-      if (store.kind === "postgres") await lockPayers(tx, acceptances);
+      await lockBalances(store, tx, acceptances.map(balanceOf));
       const batch = hasSlot ? batches.open(tx, acceptances) : undefined;
       const made = await insertInTurn(tx, chainId, acceptances, batch);
       batched = batch?.payments.size ?? 0;
@@ -101,54 +104,38 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
   };
 }
 
-const payerOf = ({ request }: Acceptance): string => `${request.token.address}/${request.authorization.from}`;
-
-const countPayers = (acceptances: readonly Acceptance[]): number => new Set(acceptances.map(payerOf)).size;
-
-/**
- * Locks the payers until the transaction ends, so that no other process binds their payments against the same balance.
- */
-export async function lockPayers(tx: Tx, acceptances: readonly Acceptance[]): Promise<void> {
-  const payers = [...new Set(acceptances.map(payerOf))].sort();
-  await sql`select pg_advisory_xact_lock(hashtextextended(payer, 0))
-    from unnest(${idList(payers)}) with ordinality as p(payer, place) order by place`.execute(tx);
-}
-
-/** Inserts several payments of one payer in sequence, so that each insert sees what the earlier ones spend. */
+/** Inserts payments in sequence where they share a payer. Only the first of a payment's duplicates is inserted. */
 async function insertInTurn(
   db: Db,
   chainId: number,
   acceptances: readonly Acceptance[],
   batch: OpenBatch | undefined,
 ): Promise<Binding[]> {
-  const bindings: Binding[] = new Array(acceptances.length);
-  const firstOf = new Map(acceptances.map(({ request }, place) => [request.paymentId, place] as const).reverse());
-  const all = acceptances.map((acceptance, place) => ({ acceptance, place }));
-  let rest = all.filter(({ acceptance, place }) => firstOf.get(acceptance.request.paymentId) === place);
-  while (rest.length > 0) {
-    const seen = new Set<string>();
-    const first = rest.filter(({ acceptance }) => !seen.has(payerOf(acceptance)) && seen.add(payerOf(acceptance)));
-    const inserted = await insertDistinct(
-      db,
-      chainId,
-      first.map(({ acceptance }) => acceptance),
-      batch,
-    );
-    first.forEach(({ place }, index) => {
-      bindings[place] = inserted[index] as Binding;
-    });
-    const taken = new Set(first);
-    rest = rest.filter((each) => !taken.has(each));
+  const firstOf = new Map<Hex, Acceptance>();
+  for (const acceptance of acceptances) {
+    const { paymentId } = acceptance.request;
+    if (!firstOf.has(paymentId)) firstOf.set(paymentId, acceptance);
   }
-  // Duplicates of a payment in the same group.
-  for (const { acceptance, place } of all) {
-    const first = bindings[firstOf.get(acceptance.request.paymentId) ?? place];
-    bindings[place] ??= first === "short" ? "short" : "known";
-  }
-  return bindings;
+  const firsts = [...firstOf.values()];
+  const bound = await bindInTurn(firsts, (distinct) => insertDistinct(db, chainId, distinct, batch));
+  const bindings = new Map(firsts.map(({ request }, place) => [request.paymentId, bound[place] as Binding]));
+  return acceptances.map((acceptance) => {
+    const { paymentId } = acceptance.request;
+    const first = bindings.get(paymentId) as Binding;
+    return firstOf.get(paymentId) === acceptance || first === "short" ? first : "known";
+  });
 }
 
-/** Inserts payments of different payers in one statement. */
+/** Inserts one payment, in the state of its acceptance. @param tx holds the payer's lock */
+export async function insertPayment(tx: Tx, acceptance: Acceptance): Promise<Binding> {
+  const [binding = "known"] = await insertDistinct(tx, acceptance.chainId, [acceptance], undefined);
+  return binding;
+}
+
+/**
+ * Inserts payments of different payers in one statement, which also ends their reservations: an amount is either reserved
+ * or in flight.
+ */
 async function insertDistinct(
   db: Db,
   chainId: number,
@@ -205,15 +192,22 @@ async function insertDistinct(
       a.state, a.attempts, a.transaction_id,
       ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))
     from asked a
-    where a.state in ('parked', 'waived') or a.amount <= a.balance - (select coalesce(sum(p.amount), 0) from payments p
-      where p.chain_id = ${chainId}::bigint and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
+    where (a.state in ('parked', 'waived') or not ${isShort(chainId)})
+      and not ${isReservedElsewhere(chainId)}
     on conflict (chain_id, payment_id) do nothing
-    returning payment_id)${isHolding ? hold : sql``}
+    returning payment_id)${isHolding ? hold : sql``},
+    accepted as (delete from payment_reservations r using bound b
+      where r.chain_id = ${chainId}::bigint and r.payment_id = b.payment_id)
     select payment_id from bound`.execute(db);
   const bound = new Set(rows.map((row) => row.payment_id));
   const unbound = asked.filter(({ payment_id }) => !bound.has(payment_id)).map(({ payment_id }) => payment_id);
   const known = unbound.length === 0 ? new Set<string>() : await existingIds(db, chainId, unbound);
-  return asked.map(({ payment_id: id }) => (bound.has(id) ? "bound" : known.has(id) ? "known" : "short"));
+  const shortOrReserved = acceptances.filter(({ request: { paymentId: id } }) => !bound.has(id) && !known.has(id));
+  const reserved = await idsReservedElsewhere(db, chainId, shortOrReserved);
+  return asked.map(({ payment_id: id }) => {
+    if (bound.has(id)) return "bound";
+    return known.has(id) ? "known" : reserved.has(id) ? "granted" : "short";
+  });
 }
 
 async function existingIds(db: Db, chainId: number, ids: readonly string[]): Promise<Set<string>> {

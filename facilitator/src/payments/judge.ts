@@ -14,7 +14,7 @@ import {
   typedDataDigest,
   Unavailable,
 } from "turnpike/protocol";
-import { isUsed, type NonceQuery, nonceCall } from "../chain/account-reads";
+import { isUsed, type NonceQuery, nonceCallOf } from "../chain/account-reads";
 import { intrinsicGas } from "../chain/gas";
 import { signerOf } from "../chain/signer-of";
 import { isSignedByContract } from "../chain/wallet-signature";
@@ -176,8 +176,7 @@ async function judgePermit2(
 
 /** Returns whether the nonce is used. Also true after a cancellation, so it proves nothing about money. */
 export async function isNonceUsed(relayer: Relayer, query: NonceQuery): Promise<boolean> {
-  const { token: to, data } = nonceCall(query);
-  return isUsed(query, wordOf(await relayer.read({ to, data: `0x${data}` })));
+  return isUsed(query, wordOf(await relayer.read(nonceCallOf(query))));
 }
 
 export async function balanceAt(relayer: Relayer, token: Address, payer: Address, block: number): Promise<bigint> {

@@ -6,12 +6,16 @@ import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
+import { balanceKey, balanceOf, lockBalances } from "./balance-locks";
+import { askedRows, isShort } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
-import { lockPayers } from "./intake";
+import { insertPayment } from "./intake";
 import type { Acceptance, Binding } from "./payment-request";
-import { paymentPayload } from "./rows";
+import { RefundRecords } from "./refund-records";
+import { addRefund, type NewRefund } from "./refunds";
 import { transferColumns } from "./transfer";
+import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events";
 
 /**
  * Replaces an authorization that can never move money with a new one.
@@ -20,13 +24,38 @@ import { transferColumns } from "./transfer";
  */
 export function rebindPayment(store: Store, acceptance: Acceptance): Promise<Binding> {
   return store.transaction(async (tx) => {
-    if (store.kind === "postgres") await lockPayers(tx, [acceptance]);
-    if (acceptance.state === "queued" && (await isShort(tx, acceptance))) return "short";
-    if (await isGrantedElsewhere(tx, acceptance)) return "granted";
-    if (!(await replaceFailed(tx, acceptance))) return "known";
-    await holdAgain(tx, acceptance);
-    return "bound";
+    await lockBalances(store, tx, [balanceOf(acceptance)]);
+    return rebind(tx, acceptance);
   });
+}
+
+async function rebind(tx: Tx, acceptance: Acceptance): Promise<Binding> {
+  if (acceptance.state === "queued" && (await lacksMoney(tx, acceptance))) return "short";
+  if (await isGrantedElsewhere(tx, acceptance)) return "granted";
+  if (!(await replaceFailed(tx, acceptance))) return "known";
+  await holdAgain(tx, acceptance);
+  return "bound";
+}
+
+/**
+ * Binds a refund together with its share of what was paid; without the one there is not the other.
+ * @throws RefundExceedsPayment, PayloadConflict: see {@link addRefund}
+ */
+export async function bindRefund(
+  store: Store,
+  acceptance: Acceptance,
+  { refund, isRebinding, isDead }: Pick<NewRefund, "refund" | "isDead"> & { readonly isRebinding: boolean },
+): Promise<Binding> {
+  const { chainId, request } = acceptance;
+  const binding = await store.transaction(async (tx) => {
+    await lockBalances(store, tx, [balanceOf(acceptance)]);
+    const made = isRebinding ? await rebind(tx, acceptance) : await insertPayment(tx, acceptance);
+    const { paymentId, authorization } = request;
+    if (made === "bound") await addRefund(tx, { chainId, paymentId, amount: authorization.value, refund, isDead });
+    return made;
+  });
+  if (binding === "bound") store.notifier.notify("payments");
+  return binding;
 }
 
 /**
@@ -57,16 +86,10 @@ async function holdAgain(tx: Tx, { chainId, request }: Acceptance): Promise<void
       where g.granted_at_ms is null`.execute(tx);
 }
 
-async function isShort(tx: Tx, { chainId, request, balance }: Acceptance): Promise<boolean> {
-  const row = await tx
-    .selectFrom("payments")
-    .select((eb) => eb.fn.sum<string | null>("amount").as("pending"))
-    .where("chain_id", "=", chainId)
-    .where("token", "=", request.token.address)
-    .where("payer", "=", request.authorization.from)
-    .where("state", "in", ["queued", "sent"])
-    .executeTakeFirst();
-  return BigInt(row?.pending ?? 0) + request.authorization.value > balance;
+async function lacksMoney(tx: Tx, acceptance: Acceptance): Promise<boolean> {
+  const { rows } = await sql<{ is_short: boolean }>`
+    with a as (${askedRows([acceptance])}) select ${isShort(acceptance.chainId)} as is_short from a`.execute(tx);
+  return rows[0]?.is_short !== false;
 }
 
 async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
@@ -115,15 +138,30 @@ export async function transactionOf(db: Db, chainId: number, paymentId: Hex): Pr
   return rows[0]?.hash;
 }
 
-export async function requeuePayment(db: Db, row: PaymentRow): Promise<boolean> {
-  const result = await db
-    .updateTable("payments")
-    .set({ state: "queued", transaction_id: null, accepted_at_ms: databaseNowMs })
-    .where("chain_id", "=", row.chain_id)
-    .where("payment_id", "=", row.payment_id)
-    .where("state", "=", "parked")
-    .executeTakeFirst();
-  return result.numUpdatedRows > 0n;
+/**
+ * Queues a payment that did not move once more, unless the payer's other payments need the money.
+ * @returns "short" when they do
+ */
+export function requeuePayment(
+  store: Store,
+  { chain_id, payment_id, ...row }: PaymentRow,
+  { balance, atBlock }: Pick<Acceptance, "balance" | "atBlock">,
+): Promise<"queued" | "short"> {
+  return store.transaction(async (tx) => {
+    await lockBalances(store, tx, [balanceKey(row.token, row.payer)]);
+    const { rows } = await sql<{ is_short: boolean }>`
+      with a as (
+        select p.payment_id, p.token, p.payer, p.amount, ${balance.toString()}::numeric as balance,
+          ${atBlock}::bigint as accepted_block
+        from payments p
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = ${payment_id} and p.state = 'parked'),
+      judged as (select a.payment_id, ${isShort(chain_id)} as is_short from a),
+      queued as (
+        update payments p set state = 'queued', transaction_id = null, accepted_at_ms = ${databaseNowMs} from judged j
+        where p.chain_id = ${chain_id}::bigint and p.payment_id = j.payment_id and p.state = 'parked' and not j.is_short)
+      select is_short from judged`.execute(tx);
+    return rows[0]?.is_short ? "short" : "queued";
+  });
 }
 
 /**
@@ -190,7 +228,7 @@ export async function adoptEvidence(
       .where("state", "!=", "settled")
       .executeTakeFirst();
     if (result.numUpdatedRows === 0n) return;
-    await feed.append(tx, [eventOf({ ...row, ...settled }, "payment.settled", evidence)]);
+    await feed.append(tx, [await eventOf(tx, { ...row, ...settled }, "settled", evidence)]);
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
@@ -218,21 +256,18 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
       .where("payment_id", "=", row.payment_id)
       .where("state", "in", ["queued", "parked"])
       .executeTakeFirst();
-    if (result.numUpdatedRows > 0n) await feed.append(tx, [eventOf({ ...row, ...failed }, "payment.failed", place)]);
+    if (result.numUpdatedRows > 0n) await feed.append(tx, [await eventOf(tx, { ...row, ...failed }, "failed", place)]);
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
 }
 
-function eventOf(row: PaymentRow, type: "payment.settled" | "payment.failed", place: Place): EventDraft {
+async function eventOf(tx: Tx, row: PaymentRow, outcome: TransferOutcome, place: Place): Promise<EventDraft> {
+  const refunds = await RefundRecords.load(tx, row.chain_id, [row]);
   return {
-    id: chainEventId(row.chain_id, place.blockHash, place.logIndex, type),
+    id: chainEventId(row.chain_id, place.blockHash, place.logIndex, typesOf(row)[outcome]),
     chainId: row.chain_id,
-    type,
-    objectId: row.payment_id,
-    provider: row.pay_to,
-    payer: row.payer,
-    payload: paymentPayload(row),
+    ...transferEvent(row, outcome, refunds),
     blockTime: place.blockTimeSec,
     blockNumber: place.blockNumber,
     blockHash: place.blockHash,

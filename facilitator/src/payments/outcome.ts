@@ -13,7 +13,9 @@ export type PaymentOutcome =
 
 /** Returns an error when the row was bound to something other than this request asks for. */
 export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
-  if (row.state === "failed") return undefined;
+  const isRefund = row.door === "refund";
+  // A failed payment may be replaced through another channel, but a refund never becomes a payment, nor the reverse.
+  if (row.state === "failed" && isRefund === (request.channel === "refund")) return undefined;
   if (row.door !== request.channel)
     return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
   const isSame =
@@ -32,6 +34,10 @@ export function conflictWith(row: PaymentRow, request: PaymentRequest): Turnpike
 
 export const alreadyGranted = (): TurnpikeError =>
   refusal("PayloadConflict", "granted", "this payment is already granted to another purchase");
+
+/** The refusal of a payment whose money is on the chain, but not available. */
+export const otherPaymentsNeedIt = (): TurnpikeError =>
+  refusal("InsufficientFunds", "funds", "the payer's pending and reserved payments leave too little for this one");
 
 export function failureOf(row: PaymentRow): TurnpikeError {
   const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";

@@ -15,6 +15,7 @@ import {
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
+import type { RefundOf } from "./refunds";
 import { type Authorization, idOfPayment, type Transfer } from "./transfer";
 
 /** The purchase that an x402 payment is for. */
@@ -31,6 +32,8 @@ export interface PaymentRequest {
   readonly channel: PaymentChannel;
   /** set for x402 payments; a native payment names its purchase in its nonce */
   readonly purchase: Purchase | undefined;
+  /** set for refunds */
+  readonly refund?: RefundOf;
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
@@ -65,10 +68,13 @@ export type RefusalReason =
   | "nonce_used"
   | "other_contents"
   | "other_door"
+  | "refund_account"
+  | "not_paid"
   | "granted"
   | "not_moved"
   | "busy"
   | "losses"
+  | "reservations"
   | "relayer";
 
 export function refusal(
@@ -122,7 +128,8 @@ export function requestOf(
   if (transfer.method !== "eip3009" && !config.permit2) {
     return refusal("PaymentNotAllowed", "method", "this Facilitator does not settle payments over Permit2");
   }
-  if (config.payTo && !config.payTo.includes(authorization.to)) {
+  // Only payees are restricted; a refund goes to a payer.
+  if (channel !== "refund" && config.payTo && !config.payTo.includes(authorization.to)) {
     return refusal("PaymentNotAllowed", "payee", `this Facilitator does not settle payments to ${authorization.to}`);
   }
   const isWaived = transfer.method === "upto" && authorization.value === 0n;
@@ -155,7 +162,7 @@ export function requestOf(
  * Result of binding a payment.
  * `known`: the payment id already has a row, in any state.
  * `short`: the payer's pending payments leave too little.
- * `granted`: it bought something else before its block was reverted.
+ * `granted`: another purchase has reserved it, or it bought something else before its block was reverted.
  */
 export type Binding = "bound" | "known" | "short" | "granted";
 

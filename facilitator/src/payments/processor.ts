@@ -11,7 +11,7 @@ import type { PaymentProjection } from "./block-projection";
 import type { Intake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { requeuePayment } from "./ledger";
-import { conflictWith, failureOf, type PaymentOutcome } from "./outcome";
+import { conflictWith, failureOf, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
 import { type PaymentRequest, refusal } from "./payment-request";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
@@ -207,7 +207,7 @@ class RequestRun {
     if (judgement.kind === "used") return undefined;
     if (isRepeated || row.attempts > MAX_ATTEMPTS * 2)
       return refused(refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason"));
-    await requeuePayment(store.db, row);
+    if ((await requeuePayment(store, row, judgement)) === "short") return refused(otherPaymentsNeedIt());
     store.notifier.notify("payments");
     return undefined;
   }

@@ -4,25 +4,28 @@ import type { AuthorizationUsed } from "../chain/facts";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import { type BlockInput, type BlockRules, type RowSet, whereOf } from "../events/projection";
-import { paymentPayload } from "./rows";
+import type { RefundRecords } from "./refund-records";
+import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events";
 
-export const paymentRules = (input: BlockInput, payments: RowSet<PaymentRow>): BlockRules => ({
+/** The transfers that a block may change. */
+export interface BlockTransfers {
+  readonly payments: RowSet<PaymentRow>;
+  readonly refunds: RefundRecords;
+}
+
+export const paymentRules = (input: BlockInput, transfers: BlockTransfers): BlockRules => ({
   apply(fact, events) {
-    if (fact.kind === "authorizationUsed") applyUsed(input, payments, fact, events);
+    if (fact.kind === "authorizationUsed") applyUsed(input, transfers, fact, events);
     else if (fact.kind === "authorizationCanceled") {
       const { paymentId, logIndex, transaction } = fact;
-      failPayment(input, payments, paymentId, { reason: "cancelled", logIndex, transaction }, events);
+      failPayment(input, transfers, paymentId, { reason: "cancelled", logIndex, transaction }, events);
     }
   },
-  expire: (paymentId, events) => failPayment(input, payments, paymentId, { reason: "expired" }, events),
+  expire: (paymentId, events) => failPayment(input, transfers, paymentId, { reason: "expired" }, events),
 });
 
-function applyUsed(
-  input: BlockInput,
-  payments: RowSet<PaymentRow>,
-  fact: AuthorizationUsed,
-  events: EventDraft[],
-): void {
+function applyUsed(input: BlockInput, transfers: BlockTransfers, fact: AuthorizationUsed, events: EventDraft[]): void {
+  const { payments, refunds } = transfers;
   const payment = payments.get(fact.paymentId);
   if (!payment || payment.state === "settled") return;
   const { transfer } = fact;
@@ -31,7 +34,7 @@ function applyUsed(
   if (transfer.to !== payment.pay_to || transfer.amount !== BigInt(payment.amount)) {
     failPayment(
       input,
-      payments,
+      transfers,
       fact.paymentId,
       { reason: "nonce_spent_elsewhere", logIndex: fact.logIndex, transaction: fact.transaction },
       events,
@@ -41,7 +44,7 @@ function applyUsed(
   if (payment.door === "settle" && input.block.number <= payment.accepted_block) {
     failPayment(
       input,
-      payments,
+      transfers,
       fact.paymentId,
       { reason: "settled_before_acceptance", logIndex: fact.logIndex, transaction: fact.transaction },
       events,
@@ -61,7 +64,8 @@ function applyUsed(
     log_index: transfer.logIndex,
   };
   payments.put(fact.paymentId, settled);
-  events.push(paymentEvent(input, settled, "payment.settled", transfer.logIndex, fact.transaction));
+  refunds.settled(settled);
+  events.push(eventOf(input, { row: settled, outcome: "settled", refunds }, transfer.logIndex, fact.transaction));
 }
 
 interface Failure {
@@ -72,7 +76,7 @@ interface Failure {
 
 function failPayment(
   input: BlockInput,
-  payments: RowSet<PaymentRow>,
+  { payments, refunds }: BlockTransfers,
   paymentId: Hex,
   failure: Failure,
   events: EventDraft[],
@@ -92,27 +96,29 @@ function failPayment(
     log_index: failure.logIndex ?? null,
   };
   payments.put(paymentId, failed);
-  events.push(paymentEvent(input, failed, "payment.failed", failure.logIndex, failure.transaction));
+  events.push(eventOf(input, { row: failed, outcome: "failed", refunds }, failure.logIndex, failure.transaction));
 }
 
-function paymentEvent(
+interface Happened {
+  readonly row: PaymentRow;
+  readonly outcome: TransferOutcome;
+  readonly refunds: RefundRecords;
+}
+
+function eventOf(
   input: BlockInput,
-  payment: PaymentRow,
-  type: string,
+  { row, outcome, refunds }: Happened,
   logIndex: number | undefined,
   transaction: Hex | undefined,
 ): EventDraft {
+  const type = typesOf(row)[outcome];
   const id =
     logIndex === undefined
-      ? keccakText(`${input.chainId}/${payment.payment_id}/${type}/${payment.valid_before}`)
+      ? keccakText(`${input.chainId}/${row.payment_id}/${type}/${row.valid_before}`)
       : chainEventId(input.chainId, input.block.hash, logIndex, type);
   return {
     id,
-    type,
-    objectId: payment.payment_id,
-    provider: payment.pay_to,
-    payer: payment.payer,
-    payload: paymentPayload(payment),
+    ...transferEvent(row, outcome, refunds),
     ...whereOf(input),
     ...(logIndex !== undefined && { logIndex }),
     transaction,

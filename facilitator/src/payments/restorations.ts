@@ -8,13 +8,14 @@ import type { Tx } from "../db/open";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import type { EventProjection } from "../events/projection";
+import { PAYMENT_EVENTS, REFUND_EVENTS } from "./transfer-events";
 
 /** @param times how often the payment was restored before: each reversal has its own id */
 export function reversalEventId(id: string, times: number): Hex {
   return keccakText(times === 0 ? `${id}/reversed` : `${id}/reversed/${times}`);
 }
 
-const RESTORED = "payment.restored";
+const RESTORED = [PAYMENT_EVENTS.restored, REFUND_EVENTS.restored];
 
 /** Returns how often each payment was restored; a payment that never was is absent. */
 export async function timesRestored(
@@ -28,7 +29,7 @@ export async function timesRestored(
     .select(["object_id", sql<number>`count(*)`.as("times")])
     .where("chain_id", "=", chainId)
     .where("object_id", "in", [...paymentIds])
-    .where("type", "=", RESTORED)
+    .where("type", "in", RESTORED)
     .groupBy("object_id")
     .execute();
   return new Map(rows.map((row) => [row.object_id, Number(row.times)]));
@@ -38,7 +39,10 @@ export async function timesRestored(
 export const restorations: EventProjection = { revived: restorationsOf };
 
 async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRow[]): Promise<EventDraft[]> {
-  const settled = revived.filter((row) => row.type === "payment.settled");
+  const settled = revived.flatMap((row) => {
+    const types = [PAYMENT_EVENTS, REFUND_EVENTS].find(({ settled: type }) => type === row.type);
+    return types ? [{ ...row, types }] : [];
+  });
   if (settled.length === 0) return [];
   const ids = settled.map((row) => row.object_id);
   const newest = await db
@@ -53,11 +57,11 @@ async function restorationsOf(db: Tx, chainId: number, revived: readonly EventRo
   const lastType = new Map(newest.map((row) => [row.object_id, row.type]));
   const before = await timesRestored(db, chainId, ids);
   return settled
-    .filter((row) => lastType.get(row.object_id) === "payment.reversed")
+    .filter((row) => lastType.get(row.object_id) === row.types.reversed)
     .map((row) => ({
       id: keccakText(`${row.id}/restored/${(before.get(row.object_id) ?? 0) + 1}`),
       chainId,
-      type: RESTORED,
+      type: row.types.restored,
       objectId: row.object_id,
       provider: row.provider ?? undefined,
       payer: row.payer ?? undefined,

@@ -12,6 +12,7 @@ import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
 import { type BatchBuilder, createBatchBuilder, paceMsOf } from "./batch-builder";
 import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
 import { type Backlog, PaymentQueue } from "./queue";
+import type { Reservations } from "./reservations";
 import { UnmovedPayments } from "./unmoved";
 
 export interface SenderOptions {
@@ -19,6 +20,7 @@ export interface SenderOptions {
   readonly store: Store;
   readonly feed: EventFeed;
   readonly relayer: Relayer;
+  readonly reservations: Pick<Reservations, "deleteEnded">;
   readonly clock: Clock;
   readonly applied: () => number;
   readonly untilNextBlockMs: () => number;
@@ -88,6 +90,7 @@ export class Sender {
       if (this.#options.config.roles.includes("relayer")) {
         await this.#unmoved.sweep();
         await this.#queue.send();
+        await this.#options.reservations.deleteEnded();
       } else await this.#queue.measure();
       this.#faults.recovered("round");
     } catch (error) {

@@ -59,8 +59,9 @@ export class UnmovedPayments {
     if (await this.reconcile(row)) return;
     await failedSpends.add(row);
     if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
-    const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, -1);
-    if (balance >= BigInt(row.amount)) await requeuePayment(store.db, row);
+    const atBlock = this.#options.applied();
+    const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, atBlock);
+    await requeuePayment(store, row, { balance, atBlock });
   }
 
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */

@@ -105,7 +105,7 @@ export async function saveState(
       if (changes.length > 0) await changeRows(tx, place, restored, changes);
     }
   });
-  await saveDue(tx, place.chainId, state.subscriptions.changes());
+  await saveWork(tx, place.chainId, state.subscriptions.changes());
   const bounded = state.subscriptions
     .changes()
     .flatMap(({ before, after }) => (after && after.until !== 0 && before?.until !== after.until ? [after] : []));
@@ -128,7 +128,7 @@ export async function revertState(tx: Tx, place: BlockPlace, records: readonly R
       await replaceRows(tx, chainId, restored, changes);
       if (restored.table !== "subscriptions") continue;
       const due = changes.map(({ key, row }) => ({ key, after: row as SubscriptionRow | undefined }));
-      await saveDue(tx, chainId, due);
+      await saveWork(tx, chainId, due);
     }
   });
   await deleteUndo(tx, place);
@@ -174,12 +174,42 @@ function within(
   return all();
 }
 
+interface RecordChange {
+  readonly key: string;
+  readonly after: SubscriptionRow | undefined;
+}
+
+async function saveWork(tx: Tx, chainId: number, changes: readonly RecordChange[]): Promise<void> {
+  await saveDue(tx, chainId, changes);
+  await saveEnds(tx, chainId, changes);
+}
+
+/** Keeps a row in the work list of ends while its subscription has one. */
+async function saveEnds(tx: Tx, chainId: number, changes: readonly RecordChange[]): Promise<void> {
+  const bounded = changes.flatMap(({ after }) => (after && hasEnd(after) ? [after] : []));
+  const gone = changes.filter(({ after }) => !after || !hasEnd(after)).map(({ key }) => key);
+  if (gone.length > 0) {
+    await sql`delete from subscription_ends where chain_id = ${chainId}::bigint
+      and id_hash = any(${idList(gone)})`.execute(tx);
+  }
+  if (bounded.length === 0) return;
+  await tx
+    .insertInto("subscription_ends")
+    .values(
+      bounded.map(({ id_hash, paid_through, until }) => ({
+        chain_id: chainId,
+        id_hash,
+        ends_at: Math.max(paid_through, until),
+      })),
+    )
+    .onConflict((conflict) =>
+      conflict.columns(["chain_id", "id_hash"]).doUpdateSet((eb) => ({ ends_at: eb.ref("excluded.ends_at") })),
+    )
+    .execute();
+}
+
 /** Keeps a row in the work list while its subscription can fall due. A new period resets its attempts. */
-async function saveDue(
-  tx: Tx,
-  chainId: number,
-  changes: readonly { readonly key: string; readonly after: SubscriptionRow | undefined }[],
-): Promise<void> {
+async function saveDue(tx: Tx, chainId: number, changes: readonly RecordChange[]): Promise<void> {
   const due = changes.flatMap(({ after }) => (after && willFallDue(after) ? [after] : []));
   const gone = changes.filter(({ after }) => !after || !willFallDue(after)).map(({ key }) => key);
   if (gone.length > 0) {
@@ -223,5 +253,7 @@ async function lookAtEnds(tx: Tx, chainId: number, rows: readonly SubscriptionRo
     from subscriptions s where d.chain_id = ${chainId}::bigint and d.id_hash = any(${idList(rows.map((row) => row.id_hash))})
       and s.chain_id = d.chain_id and s.id_hash = d.id_hash and not d.is_ready and d.lease_owner is null`.execute(tx);
 }
+
+const hasEnd = (row: SubscriptionRow): boolean => row.until !== 0 && !row.ending && !row.cancelled;
 
 const willFallDue = (row: SubscriptionRow): boolean => !row.paused && !row.ending && !row.cancelled;

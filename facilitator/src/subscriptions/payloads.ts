@@ -67,6 +67,7 @@ export function subscriptionPayload(
     paidThrough: subscription.paid_through,
     version: subscription.version,
     ending: subscription.ending,
+    intro: subscription.intro,
     until: subscription.until === 0 ? null : subscription.until,
     nextPlanId: subscription.next_plan_id,
     allowance: allowance ? allowancePayload(allowance, subscription.paid_through) : null,

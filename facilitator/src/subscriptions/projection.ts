@@ -186,8 +186,9 @@ const HANDLERS: Handlers = {
   },
 
   Renewed(change, event) {
+    const converted = conversionOf(change.state, event.idHash);
     change.update(event.idHash, () => ({ paid_through: event.paidThroughSec, intro: false }));
-    change.emit("subscription.renewed", event.idHash, { charged: priceOf(change.state, event.idHash) });
+    change.emit("subscription.renewed", event.idHash, { charged: priceOf(change.state, event.idHash), ...converted });
   },
 
   Paused(change, event) {
@@ -196,13 +197,14 @@ const HANDLERS: Handlers = {
   },
 
   Resumed(change, event) {
+    const converted = event.charged > 0n ? conversionOf(change.state, event.idHash) : {};
     change.update(event.idHash, (row) => ({
       paused: false,
       ...(event.charged > 0n && { intro: false }),
       paid_through: event.paidThroughSec,
       version: row.version + 1,
     }));
-    change.emit("subscription.resumed", event.idHash, { charged: event.charged.toString() });
+    change.emit("subscription.resumed", event.idHash, { charged: event.charged.toString(), ...converted });
   },
 
   Cancelled(change, event) {
@@ -221,6 +223,7 @@ const HANDLERS: Handlers = {
   },
 
   PlanChanged(change, event) {
+    const converted = conversionOf(change.state, event.idHash);
     change.update(event.idHash, (row) => ({
       plan_id: event.newPlanId,
       next_plan_id: null,
@@ -231,7 +234,7 @@ const HANDLERS: Handlers = {
     if (event.maxOverage > 0n || wasMade(change.state.allowances.get(event.idHash))) {
       change.setAllowance(event.idHash, { cap: event.maxOverage, cycle: event.paidThroughSec });
     }
-    change.emit("subscription.plan_changed", event.idHash, { charged: event.charged.toString() });
+    change.emit("subscription.plan_changed", event.idHash, { charged: event.charged.toString(), ...converted });
   },
 
   Rekeyed(change, event) {
@@ -311,6 +314,10 @@ function wasMade(allowance: AllowanceRow | undefined): boolean {
 function isProvidersAct(state: SubscriptionState, row: SubscriptionRow, by: string): boolean {
   return by !== row.subscriber && by === state.plans.get(row.plan_id)?.provider;
 }
+
+/** Marks the first charge at a plan's price after a period that was begun with a voucher. */
+const conversionOf = (state: SubscriptionState, idHash: string): { readonly converted?: true } =>
+  state.subscriptions.get(idHash)?.intro ? { converted: true } : {};
 
 function priceOf(state: SubscriptionState, idHash: string): string | null {
   const subscription = state.subscriptions.get(idHash);

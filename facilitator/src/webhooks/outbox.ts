@@ -25,7 +25,8 @@ async function queueDeliveries(tx: Tx, chainId: number, events: readonly Publish
     from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as emitted (event, place)
     join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = emitted.event ->> 'provider'
       and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, emitted.event ->> 'type')
-        or emitted.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed'))
+        or emitted.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed')
+        or emitted.event ->> 'type' = 'refund.restored' and jsonb_exists(e.types, 'refund.reversed'))
     order by emitted.place
     for key share of e
     on conflict (endpoint_id, event_id) do nothing`.execute(tx);

@@ -7,6 +7,7 @@ import { walkApart } from "./apart";
 import { walkMetered } from "./metered";
 import { walkOneTime } from "./one-time";
 import { walkSubscription } from "./subscription";
+import { walkTerms } from "./terms";
 
 export interface WalkOptions {
   readonly world: World;
@@ -33,11 +34,12 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
     await walkOneTime(cast);
     await walkMetered(cast);
     await walkSubscription(cast);
-    say("\nThe last two flows disturb everybody on a chain, so they run on a second one, which ends with them.");
+    say("\nThe last flows disturb everybody on a chain, so they run on a second one, which ends with them.");
     const beside = await starting;
     const { cast: apart } = await enter(beside, signal, cast.narrator.steps());
     try {
       await walkApart(apart);
+      await walkTerms(apart);
     } finally {
       if (!signal.aborted) await beside.stop();
     }

@@ -22,9 +22,11 @@ import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
-import { giveUp, type PaymentView, payments, settleHeld } from "./payments/held";
+import { giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
+import { creditRefunds } from "./payments/refunds";
+import type { PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
@@ -40,6 +42,7 @@ import {
   setUntil,
 } from "./subscriptions/changes";
 import type { SubscribeOptions } from "./subscriptions/offers";
+import { watchPayees } from "./subscriptions/payees";
 import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
 import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
 import { subscribe, voidSignup } from "./subscriptions/subscribe";
@@ -47,7 +50,7 @@ import type { Subscription, SubscriptionRef } from "./subscriptions/subscription
 
 /** What an agent is made of. */
 export interface AgentOptions {
-  /** an ethers signer, a viem account, or `walletFromKey("0x...")` */
+  /** an ethers signer, a viem account or WalletClient, an EIP-1193 provider, or `walletFromKey("0x...")` */
   readonly wallet: AgentWallet;
   readonly policy: AgentPolicy;
   /**
@@ -114,7 +117,7 @@ export interface Agent {
   recover(options: RecoverOptions): Promise<Subscription[]>;
   /**
    * Every subscription in the ledger that has not ended, as the chain has it now: read by the agent's own RPC where it
-   * has one, else by the Facilitator.
+   * has one, else by the Facilitator. With `policy.onPayeeChange` it first looks for another payee of their plans.
    */
   list(): Promise<Subscription[]>;
   /** Lets `fetch` use a subscription at these origins too. */
@@ -154,6 +157,11 @@ export interface Agent {
   payments(): Promise<PaymentView[]>;
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
+  /**
+   * Credits refunds of the last day's payments to the budget, where the agent's own RPC proves them. Returns the
+   * payments that were credited; without an RPC none is.
+   */
+  creditRefunds(): Promise<PaymentView[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
@@ -178,7 +186,11 @@ export function createAgent(options: AgentOptions): Agent {
     quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
     subscribe: (signup) => run(async () => subscribe(context, signup)),
     recover: (wanted) => run(async () => recover(context, wanted)),
-    list: () => run(async () => list(context)),
+    list: () =>
+      run(async () => {
+        await watchPayees(context);
+        return list(context);
+      }),
     addOrigins: (ref, origins) => run(async () => addOrigins(context, ref, origins)),
     pause: (ref) => run(async () => pause(context, ref)),
     resume: (ref, how) => run(async () => resume(context, ref, how)),
@@ -191,6 +203,7 @@ export function createAgent(options: AgentOptions): Agent {
     topUp: (how) => run(async () => topUp(context, how)),
     payments: () => run(async () => payments(context)),
     settleHeld: () => run(async () => settleHeld(context)),
+    creditRefunds: () => run(async () => creditRefunds(context)),
     giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
     close: () => {
       closed ??= closeAll(context, lifetime);
@@ -239,6 +252,7 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
     recentChanges: new RecentChanges(effects.limits.freshMs),
+    payeeLooks: new Map(),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

@@ -21,6 +21,7 @@ import type { SubscriptionEntry } from "./ledger/ledger-store";
 import type { PayJob } from "./payments/choose";
 import { finishEarlier, type PayInit, payJob, payQuote, quoteOf, serializeByKey } from "./payments/pay";
 import type { ParsedQuote } from "./payments/quote";
+import { watchPayees } from "./subscriptions/payees";
 import { secretOf } from "./subscriptions/subscription";
 
 /** How long and how often one call retries a refusal that a recent change may explain. */
@@ -37,6 +38,7 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
   // The caller's own credential is used as it is, but does not leave the origin either.
   if (bearsCredential(template)) return (await sendWithinOrigin(context.effects, template, job.headers)).response;
   return serializeByKey(job, async () => {
+    await watchPayees(context, usableAt(context, job));
     const mine = usableAt(context, job);
     if (mine.length > 0) return withSubscription(context, job, mine);
     const earlier = await finishEarlier(context, job);

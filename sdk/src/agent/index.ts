@@ -3,16 +3,16 @@ export type { KnownToken } from "./core/context";
 export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
 export { DEFAULT_LIMITS } from "./core/effects";
 export type { FacilitatorOption } from "./core/facilitators";
-export type { AgentPolicy, Amount, AskReason, SpendIntent } from "./core/policy";
+export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./core/policy";
 export type { RequestInput } from "./core/request";
 export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
-export type { PaymentView } from "./payments/held";
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
+export type { PaymentView } from "./payments/view";
 export type { Fraction } from "./pricing/advice";
 export type {
   ExpectedUse,
@@ -23,10 +23,17 @@ export type {
   QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
-export type { AgentWallet, EthersLikeWallet, ViemLikeWallet } from "./signing/wallet";
+export type {
+  AgentWallet,
+  Eip1193Provider,
+  EthersLikeWallet,
+  ViemLikeWallet,
+  ViemLikeWalletClient,
+} from "./signing/wallet";
 export { walletFromKey } from "./signing/wallet";
 export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
 export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";
 export type { TopUp, TopUpOptions } from "./subscriptions/permits";
 export type { RecoverOptions } from "./subscriptions/recover";
 export type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
+export { wrapFetchWithPayment } from "./wrap-fetch";

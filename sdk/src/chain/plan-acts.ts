@@ -7,6 +7,7 @@ import {
   type Hex,
   lengthOf,
   lensAddressOf,
+  mutableTypes,
   type Period,
   planIdOf,
   type TurnpikeDeployment,
@@ -142,13 +143,12 @@ export async function issueVoucher(
 ): Promise<IssuedVoucher> {
   const message = { planId, subscriber, secretHash, firstAmount, firstInterval, deadline: BigInt(deadlineSec) };
   const data = voucherTypedData(deployment, message);
-  const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
   return {
     signer: checksum(await signer.getAddress()),
     firstAmount: firstAmount.toString(),
     firstInterval,
     deadline: String(deadlineSec),
-    signature: (await signer.signTypedData(data.domain, types, data.message)) as Hex,
+    signature: (await signer.signTypedData(data.domain, mutableTypes(data.types), data.message)) as Hex,
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, periodSchema } from "../protocol";
+import { refundTargetSchema } from "./refunds";
 import { subscriptionSchema } from "./subscriptions";
 
 /** The channel of a payment. */
@@ -32,6 +33,10 @@ export const overviewSchema = z.object({
   volume: sumSchema,
   /** of the range of the same length before; a whole one only where `since` is not within it */
   volumeBefore: sumSchema,
+  /** settled in the range, of payments of any day; not in `volume` */
+  refunds: sumSchema,
+  /** base units of `volume` without `refunds`; negative when more was refunded than received */
+  net: z.string().regex(/^-?\d{1,78}$/),
   byScheme,
   subscriptions: z.object({
     /** served now */
@@ -43,7 +48,11 @@ export const overviewSchema = z.object({
     expired: countSchema,
     /** subscriptions that were cancelled or expired in the range and did not come back in it */
     ended: countSchema,
+    /** signups by voucher in the range, and first charges at a plan's price after such a signup */
+    trials: z.object({ begun: countSchema, converted: countSchema }),
   }),
+  /** plans with another payee that is proposed, the first to apply first; at most 20 */
+  payeeProposals: z.array(z.object({ planId: hash32Schema, payTo: addressSchema, effectiveAt: timeSchema })).max(20),
   renewals: z.object({
     renewed: countSchema,
     /** periods that ended without one, grace included */
@@ -141,6 +150,10 @@ export const chargeListSchema = z.object({
       /** the payment's id, or the subscription's public name */
       subject: hash32Schema,
       transaction: hash32Schema.optional(),
+      /** how a refund of it names it */
+      target: refundTargetSchema,
+      /** base units of its settled refunds; absent: none */
+      refunded: amountSchema.optional(),
     }),
   ),
   /** pass as `cursor` for what follows; absent at the end */
@@ -165,6 +178,8 @@ export const paymentListSchema = z.object({
       settledAt: timeSchema.optional(),
       transaction: hash32Schema.optional(),
       reason: z.string().max(64).optional(),
+      /** base units of its settled refunds; absent: none */
+      refunded: amountSchema.optional(),
     }),
   ),
   /** pass as `cursor` for what follows; absent at the end */

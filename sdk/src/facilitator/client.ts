@@ -18,6 +18,7 @@ import {
   type PaymentStatus,
   type ProofVerdict,
   paymentStatusSchema,
+  releaseResponseSchema,
   verifyProofResponseSchema,
   type X402RequestWire,
   type X402Settlement,
@@ -25,6 +26,7 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "./payments";
+import { type RefundRequestWire, refundResponseSchema, type SettledRefund } from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
 import {
@@ -86,12 +88,22 @@ export function createFacilitatorClient(options: FacilitatorClientOptions) {
 /** What became of a payment. */
 export type AuthorizeOutcome = { readonly kind: "settled"; readonly proof: PaymentProof } | Pending | Refused;
 
-/** About one-time payments and their proofs. */
+/** What became of a refund. */
+export type RefundOutcome = { readonly kind: "settled"; readonly refund: SettledRefund } | Pending | Refused;
+
+/** About one-time payments, their proofs, and refunds. */
 const paymentCalls = (calls: Calls) => ({
   /** Has a signed transfer settled. Safe to repeat for ever: the same request gets the same proof. */
   async authorize(signedPayment: SignedPaymentWire, { signal }: CallOptions = {}): Promise<AuthorizeOutcome> {
     const answer = await calls.exchange({ method: "POST", path: "/authorize", body: { signedPayment }, signal });
     if (answer.status === 200) return { kind: "settled", proof: read(authorizeResponseSchema, answer).proof };
+    return answer.status === 202 ? pending(answer) : refusal(answer);
+  },
+
+  /** Has a signed refund settled. Safe to repeat: an id and index is refunded once. */
+  async refund(request: RefundRequestWire, { signal }: CallOptions = {}): Promise<RefundOutcome> {
+    const answer = await calls.exchange({ method: "POST", path: "/refunds", body: request, signal });
+    if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
 
@@ -108,12 +120,23 @@ const paymentCalls = (calls: Calls) => ({
     return { valid: false, reason: error.code };
   },
 
-  /** Standard x402: would this payload settle? */
+  /**
+   * Standard x402: would this payload settle? With `grant`, also reserves the amount for that purchase until it is
+   * settled, released, or `validBefore` passes.
+   */
   async x402Verify(request: X402RequestWire, call: CallOptions = {}): Promise<X402Verdict> {
     const answer = await calls.exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402VerifyResponseSchema, answer);
     const { error } = refusal(answer);
     return { isValid: false, invalidReason: error.code, invalidMessage: error.message };
+  },
+
+  /** Ends the reservation that `x402Verify` made for a purchase. @returns whether there was one; safe to repeat */
+  async releasePayment(paymentId: Hex, grantId: Hex, call: CallOptions = {}): Promise<boolean> {
+    const path = `/payments/${paymentId}/release`;
+    const answer = await calls.exchange({ method: "POST", path, body: { grantId }, ...call });
+    if (answer.status === 200) return read(releaseResponseSchema, answer).released;
+    throw refusal(answer).error;
   },
 
   /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */

@@ -18,6 +18,7 @@ import {
   x402V1PayloadSchema,
 } from "../protocol";
 import { DAY_SEC } from "../protocol/time";
+import { refundFactsSchema } from "./refunds";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });
 
@@ -44,6 +45,10 @@ export const paymentStatusSchema = z.object({
   id: hash32Schema,
   status: z.enum(PAYMENT_STATUSES),
   transaction: hash32Schema.optional(),
+  /** base units of all settled refunds; absent: none */
+  refunded: amountSchema.optional(),
+  /** by index */
+  refunds: z.array(refundFactsSchema).optional(),
 });
 
 export type PaymentStatus = z.output<typeof paymentStatusSchema>;
@@ -117,7 +122,7 @@ export const payloadUptoSchema = payloadV2Schema.extend({
   extensions: extensionsSchema,
 });
 
-/** Names the one purchase that a settlement is for. Gates of this project send it; stock servers do not. */
+/** Names the one purchase that a payment is for. Gates of this project send it; stock servers do not. */
 export const grantRequestSchema = z.object({
   /** 32 bytes that only this gate's claim store can produce */
   id: hash32Schema,
@@ -154,7 +159,12 @@ export type X402Request = z.output<typeof x402RequestSchema>;
 export type X402RequestWire = z.input<typeof x402RequestSchema>;
 
 export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
-  z.object({ isValid: z.literal(true), payer: addressSchema }),
+  z.object({
+    isValid: z.literal(true),
+    payer: addressSchema,
+    /** the amount is held for the `grant.id` of the request; only where one was sent */
+    reserved: z.literal(true).optional(),
+  }),
   z.object({
     isValid: z.literal(false),
     invalidReason: z.string().max(128),
@@ -166,6 +176,12 @@ export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
 export type X402Verdict = z.output<typeof x402VerifyResponseSchema>;
 
 export type X402VerdictWire = z.input<typeof x402VerifyResponseSchema>;
+
+/** The purchase whose reservation ends; who knows its id may end it. */
+export const releaseRequestSchema = z.object({ grantId: hash32Schema });
+
+/** False also for a payment that was accepted, released before, or never seen. */
+export const releaseResponseSchema = z.object({ released: z.boolean() });
 
 export const x402SettleResponseSchema = z.discriminatedUnion("success", [
   z.object({

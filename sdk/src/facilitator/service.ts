@@ -29,6 +29,8 @@ export const supportedSchema = z.object({
   transferMethods: z.array(z.string().max(64)).optional(),
   /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
   paymentGrants: z.boolean().optional(),
+  /** whether `/verify` reserves a payment's amount for a purchase, so that a gate may serve before it settles */
+  reservations: z.boolean().optional(),
   tokens: z.array(
     z.object({
       address: addressSchema,

@@ -25,6 +25,33 @@ const payment = z.looseObject({
   reason: z.string().optional(),
 });
 
+/** A transfer back to the payer of a payment, a debit or a charge. */
+const refund = z.looseObject({
+  refundId: hash32Schema,
+  /** the paymentId, or the id of the debit or charge */
+  refundedId: hash32Schema,
+  kind: z.enum(["payment", "debit", "charge"]),
+  /** counts the refunds of one id, from 0 */
+  index,
+  /** base units that were paid in all */
+  paid: amountSchema,
+  /** base units of it that are refunded by now */
+  refunded: amountSchema,
+  /** who refunds: the payee, or the provider */
+  account: addressSchema,
+  /** who is refunded */
+  payer: addressSchema,
+  token: addressSchema,
+  amount: amountSchema,
+  status: z.enum(["pending", "settled", "failed", "reversed"]),
+  transaction: hash32Schema.nullable(),
+  blockNumber: z.number().int().nullable(),
+  /** block time, unix seconds */
+  settledAt: unixSec.nullable(),
+  /** code of the error, when it failed */
+  reason: z.string().optional(),
+});
+
 const plan = z.looseObject({
   planId: hash32Schema,
   provider: addressSchema,
@@ -55,6 +82,8 @@ const subscription = z.looseObject({
   paidThrough: unixSec,
   version: z.number().int(),
   ending: z.boolean(),
+  /** the paid period was begun with a voucher; events of earlier releases leave it out */
+  intro: z.boolean().default(false),
   /** unix seconds, from when on nothing is charged but debits of the paid period; null: no end is set */
   until: unixSec.nullable(),
   /** the plan of the next charged period; null: the same */
@@ -67,6 +96,12 @@ const subscription = z.looseObject({
 /** base units collected by this act */
 const charged = { charged: amountSchema.nullable() };
 
+const chargedPeriod = subscription.extend({
+  ...charged,
+  /** true for the first charge at a plan's price after a signup by voucher */
+  converted: z.boolean().optional(),
+});
+
 /** base units that the renewal collects: at a scheduled change the new plan's price */
 const charge = { charge: amountSchema };
 
@@ -78,6 +113,10 @@ export const WEBHOOK_DATA = {
   "payment.failed": payment,
   "payment.reversed": payment.extend({ reversedTransaction: hash32Schema.nullable() }),
   "payment.restored": payment,
+  "refund.settled": refund,
+  "refund.failed": refund,
+  "refund.reversed": refund.extend({ reversedTransaction: hash32Schema.nullable() }),
+  "refund.restored": refund,
   "plan.created": plan,
   "plan.deprecated": plan,
   /** `by` is the account that proposed or withdrew it */
@@ -86,7 +125,7 @@ export const WEBHOOK_DATA = {
   /** for both providers, each by its own event */
   "plan.transferred": plan.extend({ previousProvider: addressSchema }),
   "subscription.created": subscription.extend(charged),
-  "subscription.renewed": subscription.extend(charged),
+  "subscription.renewed": chargedPeriod,
   "subscription.renewal_at_risk": subscription.extend({
     ...charge,
     /** of this renewal, unix seconds */
@@ -111,8 +150,8 @@ export const WEBHOOK_DATA = {
   }),
   "subscription.past_due": subscription.extend(charge),
   "subscription.paused": subscription,
-  "subscription.resumed": subscription.extend(charged),
-  "subscription.plan_changed": subscription.extend(charged),
+  "subscription.resumed": chargedPeriod,
+  "subscription.plan_changed": chargedPeriod,
   "subscription.next_set": subscription,
   "subscription.rekeyed": subscription.extend({ previousIdHash: hash32Schema }),
   "subscription.cancelled": subscription.extend({ atPeriodEnd: z.boolean() }),
@@ -144,7 +183,7 @@ const envelope = {
   occurredAt: unixSec,
   network: z.string().max(64),
   chainId: z.number().int().positive(),
-  /** the object it is about: a paymentId, idHash or planId */
+  /** the object it is about: a paymentId, refundId, idHash or planId */
   subject: hash32Schema,
   /** counts the events of one object, from 1: of two states the one with the higher number is the newer */
   sequence: z.number().int().nonnegative(),

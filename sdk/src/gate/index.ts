@@ -5,9 +5,16 @@ export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";
 export type { Decision } from "./core/answer";
 export type { Gate } from "./core/gate";
-export type { PinnedSigner, ProviderOptions, VerifyMode } from "./core/options";
+export type {
+  FacilitatorSetting,
+  PaymentTarget,
+  PinnedSigner,
+  ProviderOptions,
+  TokenOption,
+  VerifyMode,
+} from "./core/options";
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
-export type { PricingEntry } from "./core/pricing";
+export type { AcceptOption, Cost, PricingEntry } from "./core/pricing";
 export type { GateOptions } from "./core/route";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";

@@ -36,12 +36,19 @@ export interface TypedDataStruct {
 /** The fields of each struct, by the struct's name. */
 export type TypedDataTypes = Readonly<Record<string, readonly TypedDataField[]>>;
 
-/** Ready for `signer.signTypedData(domain, types, message)` of ethers, and for `typedDataDigest`. */
+/** A message to sign, for viem's `signTypedData` and {@link typedDataDigest}; for ethers see {@link mutableTypes}. */
 export interface TypedData {
   readonly domain: TypedDataDomain;
   readonly primaryType: string;
   readonly types: TypedDataTypes;
   readonly message: TypedDataStruct;
+}
+
+/** Copies the types of a message into mutable arrays, which ethers' `signTypedData` requires by its types. */
+export function mutableTypes(types: TypedDataTypes): Record<string, TypedDataField[]> {
+  return Object.fromEntries(
+    Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]),
+  );
 }
 
 /** by the fields of the struct: one list belongs to one set of types */

@@ -148,6 +148,12 @@ export const ERRORS = {
     "This Facilitator does not settle this token, payee or amount.",
     "Use a token and payee that GET /supported lists.",
   ),
+  RefundExceedsPayment: entry(
+    "sdk",
+    422,
+    "The refunds of this payment, debit or charge would be more than was paid.",
+    "Refund at most `details.refundable`.",
+  ),
   PermitTooLow: entry(
     "sdk",
     422,
@@ -251,7 +257,7 @@ export const ERRORS = {
   InvalidVoucher: entry(
     "contract",
     422,
-    "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price.",
+    "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price, or it offers what the plan has without it.",
     "Ask the provider for another voucher, or subscribe without one.",
   ),
   NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),

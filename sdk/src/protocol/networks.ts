@@ -3,9 +3,10 @@
  */
 import type { Address } from "./address";
 import { ConfigError } from "./errors";
+import type { PricedToken } from "./prices";
 
 /** A stablecoin that a network is known for. */
-export interface TokenPreset {
+export interface TokenPreset extends PricedToken {
   readonly address: Address;
   /** of the token's EIP-712 domain */
   readonly name: string;
@@ -23,7 +24,14 @@ export interface Network {
   readonly token?: TokenPreset;
 }
 
-const usdc = (address: Address, name = "USD Coin"): TokenPreset => ({ address, name, version: "2", decimals: 6 });
+const usdc = (address: Address, name = "USD Coin"): TokenPreset => ({
+  address,
+  name,
+  version: "2",
+  decimals: 6,
+  symbol: "USDC",
+  currency: "USD",
+});
 
 const PRESETS: readonly Network[] = [
   {

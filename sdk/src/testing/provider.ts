@@ -5,7 +5,7 @@
  */
 import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
-import { settingsOf } from "../gate/core/settings";
+import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   addressOfKey,
@@ -15,15 +15,14 @@ import {
   encodePaymentProof,
   HEADER,
   type Hex,
-  InvalidRequest,
   keccakText,
   type PaymentRequiredWire,
   PROOF_LIFE_SEC,
-  paymentIdOf,
-  signGrant,
+  requireNetwork,
   signProof,
   Unavailable,
 } from "../protocol";
+import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 
 /** A clock that only a test moves. */
@@ -89,7 +88,10 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
-  const token = { address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" };
+  const token = {
+    ...{ address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" },
+    ...{ decimals: 6, symbol: "USDC", currency: "USD" as const },
+  };
   const books = new TestBooks({ clock, token, payTo, payer });
   const settings = settingsOf(
     {
@@ -114,6 +116,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       if (!entry?.memo || !entry.resource || !entry.token || !entry.amount) {
         throw new ConfigError("pay() needs the body of a 402 that offers something to pay");
       }
+      const { chainId } = requireNetwork(entry.network, settings.extraNetworks);
       const settledAt = clock.nowSec();
       const proof = {
         ...{ version: "1" as const, network: entry.network, memo: entry.memo, resource: entry.resource },
@@ -124,7 +127,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
         transaction: keccakText(`transaction of ${entry.memo}`),
         ...{ blockNumber: 1, settledAt, expiresAt: settledAt + PROOF_LIFE_SEC, facilitator },
       };
-      return { [HEADER.payment]: encodePaymentProof(signProof(proof, CHAIN_ID, keyOf("facilitator"))) };
+      return { [HEADER.payment]: encodePaymentProof(signProof(proof, chainId, keyOf("facilitator"))) };
     },
     subscribe(subscription) {
       const id = books.subscribe(subscription);
@@ -139,11 +142,13 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
   };
 }
 
-function contextOf(books: TestBooks, settings: GateContext["settings"], clock: ManualClock): GateContext {
+function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };
-  return {
+  const { chainId, name: network } = settings.network;
+  const payments = new TestPayments({ chainId, network, clock, key: keyOf("facilitator") });
+  const context: GateContext = {
     settings,
     terms: books.terms,
     time: fixedTime(clock),
@@ -159,25 +164,19 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
         mayAnswer();
         return { kind: "found", value: { id, status: "unknown" } };
       },
-      async x402Settle({ paymentPayload, paymentRequirements, grant }) {
+      reserves: async () => true,
+      knownToReserve: () => true,
+      async x402Verify(request) {
         mayAnswer();
-        const { chainId, name: network } = settings.network;
-        const { payload } = paymentPayload;
-        const authorization = "authorization" in payload ? payload.authorization : undefined;
-        if (!authorization) throw new InvalidRequest("The test's Facilitator settles EIP-3009 payments alone.");
-        const { from, to, value, nonce } = authorization;
-        const payer = checksum(from);
-        const token = checksum(paymentRequirements.asset);
-        const transaction = keccakText(`transaction of ${nonce}`);
-        const settled = { success: true as const, payer, transaction, network };
-        if (!grant) return settled;
-        const key = keyOf("facilitator");
-        const facts = {
-          ...{ chainId, token, transaction, grantId: grant.id as Hex, resourceHash: keccakText(grant.resource) },
-          paymentId: paymentIdOf({ chainId, token, payer, nonce: nonce as Hex }),
-          ...{ payTo: checksum(to), amount: BigInt(value), facilitator: addressOfKey(key) },
-        };
-        return { ...settled, grant: { facilitator: facts.facilitator, signature: signGrant(facts, key) } };
+        return payments.verify(request);
+      },
+      async x402Settle(request) {
+        mayAnswer();
+        return payments.settle(request);
+      },
+      async releasePayment(paymentId, grantId) {
+        mayAnswer();
+        return payments.release(paymentId, grantId);
       },
     },
     facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },
@@ -190,6 +189,18 @@ function contextOf(books: TestBooks, settings: GateContext["settings"], clock: M
     reports: undefined,
     meterStarted: async () => undefined,
     isMeterOpen: () => true,
+    forTarget(target, field) {
+      const named = targetSettings(settings, target, field);
+      const { token, network, payTo } = named;
+      if (!token || (network === settings.network && token === settings.token && payTo === settings.payTo))
+        return context;
+      // The test's own Facilitator settles for every target, and a token without a domain has the test token's.
+      const made = contextOf(books, { ...named, facilitator: settings.facilitator }, clock);
+      const terms = { address: token.address, name: token.name ?? "Test USD", version: token.version ?? "1" };
+      const known = { ...books.terms, token: () => terms, load: async () => undefined };
+      return { ...made, terms: known, claims: context.claims };
+    },
     close: async () => undefined,
   };
+  return context;
 }

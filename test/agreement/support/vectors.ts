@@ -18,7 +18,10 @@ import {
   planIdOf,
   proofDigest,
   proofToWire,
+  type RefundTarget,
   refOfIdempotencyKey,
+  refundedIdOf,
+  refundNonce,
   rootTypedData,
   secretHashOf,
   signDigest,
@@ -128,8 +131,22 @@ export function vectors(): object {
     x402v1: { ...standardSigned, payload: v1, header: { "X-PAYMENT": encodeJsonHeader(v1) } },
     x402v2: { ...standardSigned, payload: v2, header: { "PAYMENT-SIGNATURE": encodeJsonHeader(v2) } },
     subscription: subscriptionVector(),
+    refunds: refundVectors(paymentId),
     signIn: signInVector(),
   };
+}
+
+function refundVectors(paymentId: Hex): object[] {
+  const idHash = idHashOf(role("subscriber").address, secretHashOf(keccakText("turnpike vector: secret")));
+  const targets: RefundTarget[] = [
+    { type: "payment", paymentId },
+    { type: "debit", idHash, index: 3 },
+    { type: "charge", idHash, version: 1, paidThrough: NOW },
+  ];
+  return targets.map((target, index) => {
+    const id = refundedIdOf({ chainId: CHAIN_ID, turnpike: TURNPIKE }, target);
+    return { chainId: CHAIN_ID, turnpike: TURNPIKE, target, id, index, nonce: refundNonce(id, index) };
+  });
 }
 
 function subscriptionVector() {

@@ -8,7 +8,9 @@ import type { EventDraft } from "../../../facilitator/src/events/event";
 import { RowSet } from "../../../facilitator/src/events/projection";
 import { applyBlock } from "../../../facilitator/src/indexer/block-writer";
 import { paymentRules } from "../../../facilitator/src/payments/projection";
+import { type RefundRecord, RefundRecords } from "../../../facilitator/src/payments/refund-records";
 import { paymentPayload } from "../../../facilitator/src/payments/rows";
+import { transferEvent } from "../../../facilitator/src/payments/transfer-events";
 import { emptyState } from "../../../facilitator/src/subscriptions/block-rows";
 import { subscriptionPayload } from "../../../facilitator/src/subscriptions/payloads";
 import { turnpikeRules } from "../../../facilitator/src/subscriptions/projection";
@@ -78,11 +80,23 @@ const payment = (name: string): PaymentRow => ({
   log_index: null,
 });
 
+const refund = (name: string): PaymentRow => ({
+  ...payment(name),
+  ...{ door: "refund", resource_shown: "", payer: provider, pay_to: subscriber, amount: "100000" },
+});
+
+const refundRecord = (name: string): RefundRecord => ({
+  ...{ payment_id: hash(name), refunded_id: hash("payment"), kind: "payment", provider, payer: subscriber },
+  ...{ refund_index: name === "refund" ? 0 : 1, paid: "250000", others: "0" },
+});
+
 /** @returns bodies by type: of several the first */
 export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   const state = emptyState();
   const payments = new RowSet<PaymentRow>();
   for (const name of ["payment", "late payment"]) payments.load(hash(name), payment(name));
+  for (const name of ["refund", "late refund"]) payments.load(hash(name), refund(name));
+  const refunds = new RefundRecords(["refund", "late refund"].map(refundRecord));
   const drafts: EventDraft[] = [];
   let blockNumber = 40_000_000;
   const apply = (facts: readonly ChainFact[], expired: readonly Hex[] = []): void => {
@@ -92,13 +106,16 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
       ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n, transactions: [] },
     };
     const input = { chainId: CHAIN_ID, block, facts, expired };
-    drafts.push(...applyBlock(input, [paymentRules(input, payments), turnpikeRules(input, state)]));
+    drafts.push(...applyBlock(input, [paymentRules(input, { payments, refunds }), turnpikeRules(input, state)]));
   };
   const at = (name: string) => ({ transaction: hash(name), logIndex: 7 });
   for (const [place, event] of HISTORY.entries()) apply([{ kind: "turnpike", event, ...at(`transaction ${place}`) }]);
   const transfer = { to: provider, amount: 250_000n, logIndex: 8 };
   apply([{ kind: "authorizationUsed", paymentId: hash("payment"), token, transfer, ...at("settlement") }]);
   apply([], [hash("late payment")]);
+  const back = { to: subscriber, amount: 100_000n, logIndex: 8 };
+  apply([{ kind: "authorizationUsed", paymentId: hash("refund"), token, transfer: back, ...at("refund") }]);
+  apply([], [hash("late refund")]);
 
   const settled = payments.get(hash("payment")) as PaymentRow;
   const reversed = { ...settled, state: "sent" as const, tx_hash: null, block_number: null, block_time: null };
@@ -107,6 +124,15 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   drafts.push(clockEvent("payment.reversed", START_SEC + 1_000, reversal));
   const restored = { objectId: hash("payment"), payload: paymentPayload(settled) };
   drafts.push(clockEvent("payment.restored", START_SEC + 1_001, restored));
+
+  const refunded = payments.get(hash("refund")) as PaymentRow;
+  const pending = { ...refunded, state: "sent" as const, tx_hash: null, block_number: null, block_time: null };
+  const unrefunded = new RefundRecords([refundRecord("refund")]);
+  const { payload, ...undone } = transferEvent(pending, "reversed", unrefunded);
+  const unrefunding = { ...undone, payload: { ...payload, status: "reversed", reversedTransaction: refunded.tx_hash } };
+  drafts.push(clockEvent("refund.reversed", START_SEC + 1_002, unrefunding));
+  const again = transferEvent(refunded, "restored", refunds);
+  drafts.push(clockEvent("refund.restored", START_SEC + 1_003, again));
 
   const row = state.subscriptions.get(newIdHash);
   const terms = state.plans.get(larger);

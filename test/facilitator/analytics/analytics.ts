@@ -118,9 +118,57 @@ describe("Facilitator: analytics", function () {
     expect(response.headers.get("content-disposition")).to.equal('attachment; filename="turnpike-plans.csv"');
     const lines = (await response.text()).split("\r\n");
     expect(lines[0]).to.equal(
-      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,token,decimals",
+      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,periodUnit,periodCount,payTo,proposedPayTo,proposedFrom,deprecated,token,decimals",
     );
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
+  });
+
+  it("T12 shows a proposed payee and from when on it is paid, on the overview and in the CSV of plans in months", async () => {
+    const planId = await world.plan({ period: { unit: "month", count: 3 } });
+    const payTo = (await world.payer(0n)).address;
+    await world.act(world.provider, "proposePayTo", [planId, payTo]);
+    const [proposal] = await until(async () => {
+      const { payeeProposals } = overviewSchema.parse(await json("/analytics/overview"));
+      return payeeProposals.length > 0 && payeeProposals;
+    }, "the proposal is shown");
+    expect(proposal).to.include({ planId, payTo });
+    const from = new Date((proposal?.effectiveAt ?? 0) * 1_000).toISOString();
+    expect(Date.parse(from) / 1_000 - (await world.nowSec())).to.be.within(7 * DAY_SEC - 60, 7 * DAY_SEC);
+    const lines = (await (await get("/analytics/plans.csv")).text()).split("\r\n");
+    const line = lines.find((each) => each.startsWith(planId));
+    expect(line).to.include(`,month,3,${world.payee},${payTo},${from},false,`);
+    await world.act(world.provider, "withdrawPayTo", [planId]);
+    await until(
+      async () => overviewSchema.parse(await json("/analytics/overview")).payeeProposals.length === 0,
+      "it is shown no more",
+    );
+  });
+
+  it("counts a trial that converts, and lists its end and its next plan", async () => {
+    const nextPlanId = await world.plan({ amount: 2n * PRICE });
+    await until(async () => (await service.client.plan(nextPlanId)).kind === "found", "the plan is known");
+    const payer = await world.payer(10n * PRICE);
+    const end = (await world.nowSec()) + 90 * DAY_SEC;
+    const trial = await world.signup(payer, {
+      voucher: { firstAmount: 0n, firstInterval: 3_600 },
+      until: end,
+      permit: 10n * PRICE,
+    });
+    await service.client.subscribe(trial.request);
+    const request = await world.change("next", payer, { idHash: trial.idHash, until: end, nextPlanId });
+    await service.client.change({ idHash: trial.idHash, act: "next", request });
+    const trials = async () => overviewSchema.parse(await json("/analytics/overview")).subscriptions.trials;
+    await until(async () => (await trials()).begun === 1, "the trial is counted");
+    expect(await trials()).to.deep.equal({ begun: 1, converted: 0 });
+    const lines = (await (await get("/analytics/subscriptions.csv")).text()).split("\r\n");
+    const endText = new Date(end * 1_000).toISOString();
+    expect(lines[0]).to.match(/,ending,until,nextPlanId,intro,token,decimals$/);
+    expect(lines.find((line) => line.startsWith(trial.idHash))).to.include(`,false,${endText},${nextPlanId},true,`);
+    await world.chain.advance(3_600);
+    await world.act(world.provider, "renew", [trial.idHash]);
+    await until(async () => (await trials()).converted === 1, "its conversion is counted");
+    const renewed = await json(`/events?subject=${trial.idHash}&types=subscription.renewed`);
+    expect(JSON.stringify(renewed)).to.include('"converted":true');
   });
 
   it("returns settlement times as CSV too", async () => {

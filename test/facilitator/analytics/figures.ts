@@ -2,6 +2,7 @@ import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
 import { transactionCosts } from "../../../facilitator/src/analytics/costs";
+import { recountSums } from "../../../facilitator/src/analytics/event-sums";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { deleteOld } from "../../../facilitator/src/analytics/retention";
@@ -75,6 +76,24 @@ describe("figures", () => {
           },
         ]),
       );
+
+    it("count trials that begin and convert, as reconcile does", async () => {
+      await happen("subscription.created", 6, { charged: "0", intro: true });
+      await happen("subscription.created", 6, { charged: "900", intro: false });
+      await happen("subscription.renewed", 5, { charged: "900", intro: false, converted: true });
+      await happen("subscription.renewed", 4, { charged: "900", intro: false });
+      const { subscriptions } = await analytics().overview(PROVIDER, QUERY);
+      expect(subscriptions.trials).to.deep.equal({ begun: 1, converted: 1 });
+      const wrong = await findWrongSums(store.db, CHAIN_ID, 0);
+      expect(wrong.filter(({ table }) => table === "rollup_events")).to.deep.equal([]);
+      await store.transaction((tx) => recountSums(tx, CHAIN_ID));
+      expect((await analytics().overview(PROVIDER, QUERY)).subscriptions.trials).to.deep.equal({
+        begun: 1,
+        converted: 1,
+      });
+      await store.db.deleteFrom("events").execute();
+      await store.transaction((tx) => recountSums(tx, CHAIN_ID));
+    });
 
     it("list renewals by day, causes of failed attempts, recurring revenue and churn", async () => {
       await happen("subscription.created", 10, { charged: "900" });

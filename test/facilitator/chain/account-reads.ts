@@ -1,9 +1,10 @@
 import { expect } from "chai";
 import { Interface } from "ethers";
-import type { Hex } from "turnpike/protocol";
+import type { Address, Hex } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { createAccountReads } from "../../../facilitator/src/chain/account-reads";
 import type { ChainReader } from "../../../facilitator/src/relayer";
+import { GasBurnerToken__factory } from "../../../sdk/src/chain/generated";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 
 describe("reading what a token knows of many payers", function () {
@@ -63,5 +64,26 @@ describe("reading what a token knows of many payers", function () {
     expect(refused).to.include({ code: "Unavailable" });
     const noToken = await refusing.facts({ ...query, token: payer }).catch((error: unknown) => error);
     expect(noToken, "no account without code is a token").to.include({ code: "Unavailable" });
+  });
+
+  it("leaves the other payers answered when a token burns all gas that it is given", async () => {
+    const { chain } = core.relayer;
+    const burner = await new GasBurnerToken__factory(await world.chain.wallet("burner")).deploy();
+    await burner.waitForDeployment();
+    await (await burner.arm(true)).wait();
+    const { address: payer } = await world.payer(7n);
+    const nonce: Hex = `0x${"01".repeat(32)}`;
+    const query = { token: world.contracts.token, payer, nonce, isPermit2: false, balanceAtBlock: -1 };
+    const burning = { ...query, token: (await burner.getAddress()) as Address };
+    let asked = 0;
+    const call: ChainReader["call"] = (request) => {
+      asked++;
+      return chain.call(request);
+    };
+    const { facts } = createAccountReads({ ...chain, call });
+    const failures = Array.from({ length: 99 }, () => facts(burning).catch((error: unknown) => error));
+    expect(await facts(query)).to.deep.equal({ hasCode: false, isNonceUsed: false, balance: 7n });
+    for (const failure of await Promise.all(failures)) expect(failure).to.include({ code: "Unavailable" });
+    expect(asked, "one for the nonces, one for the balances").to.equal(2);
   });
 });

@@ -10,8 +10,11 @@ import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import type { Store } from "../../../facilitator/src/db/open";
 import { noProgress } from "../../../facilitator/src/lib/progress";
+import type { RefundRequest } from "../../../facilitator/src/payments";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
+import { signRefund } from "../support/refunds";
 
 const log = pino({ level: "silent" });
 
@@ -20,6 +23,7 @@ describe("Facilitator: rebuilt from the chain", function () {
   let world: FacilitatorWorld;
   let live: Core;
   let lived: string;
+  const refunds: RefundRequest[] = [];
   const paid: { signed: SignedPayment; proof: PaymentProof }[] = [];
   const rpc = (method: string, params: unknown[] = []) => world.chain.provider.send(method, params);
 
@@ -37,6 +41,14 @@ describe("Facilitator: rebuilt from the chain", function () {
     const signed = await world.signPayment({ validForSec: 3_600, ...(payer && { payer }) });
     paid.push({ signed, proof: await settled(signed) });
     return signed;
+  }
+
+  async function refund(signed: SignedPayment): Promise<void> {
+    const account = { key: testKey("payee") as Hex, address: world.payee };
+    const target = { type: "payment", paymentId: world.idOf(signed) } as const;
+    const { from: to } = signed.authorization;
+    refunds.push(await signRefund(world, { account, to, amount: 100_000n, target, validForSec: 3_600 }));
+    expect((await live.payments.refund(refunds[0] as RefundRequest)).kind).to.equal("settled");
   }
 
   /** Asked again as long as it cannot be known: while the chain is being rewritten. */
@@ -74,7 +86,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     const kept = await act(subscriber, "subscribe", [planId, id("kept"), 500n]);
     await act(provider, "debit", [kept, 450n, 0]);
     await act(subscriber, "pause", [kept]);
-    await pay();
+    await refund(await pay());
 
     // Funded before: the funds are not what is reorganised away.
     const payer = await world.payer();
@@ -150,8 +162,8 @@ describe("Facilitator: rebuilt from the chain", function () {
 
   it("what it lived through is in it: payments, reversals, a subscription, its debit", () => {
     expect(lived).to.match(/^plans .*\n(.*\n)*subscriptions /);
-    expect(lived.split("\n").filter((line) => line.startsWith("payments "))).to.have.length(4);
-    expect(lived).to.contain("payment.settled").and.to.contain("subscription.resumed");
+    expect(lived.split("\n").filter((line) => line.startsWith("payments "))).to.have.length(5);
+    expect(lived).to.contain("refund.settled").and.to.contain("payment.settled").and.to.contain("subscription.resumed");
     expect(lived).not.to.contain("payment.reversed");
   });
 
@@ -188,7 +200,7 @@ describe("Facilitator: rebuilt from the chain", function () {
       .execute();
   });
 
-  it("S8 an empty database reads the same bytes, with the same event ids, and gives the same proofs", async () => {
+  it("S8 T45 an empty database reads the same bytes, with the same event ids, and gives the same proofs", async () => {
     await live.stop();
     await world.loseDatabase();
     const fresh = await world.core({ ADOPT_NONCE: "true" });
@@ -196,6 +208,7 @@ describe("Facilitator: rebuilt from the chain", function () {
       const outcome = await fresh.payments.authorize(signed);
       expect(outcome).to.deep.include({ kind: "settled", proof });
     }
+    for (const one of refunds) expect((await fresh.payments.refund(one)).kind).to.equal("settled");
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);
     expect(await differencesOf(fresh, fresh.relayer.chain)).to.deep.equal([]);
     const failures = await fails(fresh.store);

@@ -13,6 +13,7 @@ import {
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import type { Core } from "../../../facilitator/src/app/core";
 import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
+import { createEndWatch } from "../../../facilitator/src/subscriptions/renewals/ends";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 
@@ -77,6 +78,7 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
     return {
       dump: (await dumpText(db, world.chain.chainId)).split("\n").filter((line) => !line.startsWith("events")),
       due: await db.selectFrom("renewal_due").selectAll().orderBy("id_hash").execute(),
+      ends: await db.selectFrom("subscription_ends").selectAll().orderBy("id_hash").execute(),
       standing: (await db.selectFrom("rollup_standing").selectAll().execute())
         .filter(({ count }) => count !== 0)
         .map((row) => JSON.stringify(row))
@@ -178,5 +180,27 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
     const transferred = await eventsOf("plan.transferred");
     expect(transferred.map((event) => event.provider).sort()).to.deep.equal([heir.address, provider.address].sort());
     await expectReverted();
+  });
+
+  it("L27 reports an end that was reached while paused with the same id when the chain is read again", async () => {
+    const { chainId } = world.chain;
+    const auth = { version: 0, deadline: 0, signature: "0x" };
+    await act(subscriber, "setNext", [idHash, (await world.nowSec()) + DAY, NONE, auth]);
+    await act(subscriber, "pause", [idHash]);
+    const reported = async ({ indexer, store, feed }: Core) => {
+      await indexer.catchUp();
+      const ends = createEndWatch({ store, feed, chainId });
+      await ends.check();
+      await ends.check();
+      const found = store.db.selectFrom("events").select(["id", "block_time", "payload"]);
+      return found.where("type", "=", "subscription.cancelled").where("object_id", "=", idHash).execute();
+    };
+    expect(await reported(core)).to.deep.equal([]);
+    await world.chain.advance(30 * DAY);
+    const first = await reported(core);
+    expect(first).to.have.lengthOf(1);
+    expect(await core.store.db.selectFrom("subscription_ends").selectAll().execute()).to.deep.equal([]);
+    await world.loseDatabase();
+    expect(await reported(await world.core())).to.deep.equal(first);
   });
 });

@@ -19,6 +19,7 @@ import {
 import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
+import { refundToWire, signRefund } from "../support/refunds";
 
 /** The client holds its answer; nothing of the service is left to do. */
 const ANSWERED = "answered";
@@ -114,6 +115,32 @@ describe("payments of a process that is killed", function () {
     expect(mine.map(({ value, transaction }) => [value, transaction])).to.deep.equal([[1_000n, outcome.transaction]]);
     expect((await world.chain.provider.getTransaction(outcome.transaction))?.from).to.equal(sender);
     expect(core.relayer.health(), "the lane goes on").to.include({ ok: true });
+    await core.stop();
+  });
+
+  it('B6 T41 killed after "bound" of a refund: one transfer and one event, however often it is asked for', async () => {
+    const settings = await settingsOf("refund");
+    const signed = await world.signPayment();
+    const before = await world.core(settings);
+    expect((await before.payments.authorize(signed)).kind).to.equal("settled");
+    await before.stop();
+    const key = testKey("payee") as Hex;
+    const refund = await signRefund(world, {
+      ...{ account: { key, address: world.payee }, to: signed.authorization.from, amount: 100_000n },
+      target: { type: "payment", paymentId: world.idOf(signed) },
+    });
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "bound" });
+    if (!victim) expect.fail("it did not start");
+    const client = createFacilitatorClient({ url: victim.url });
+    await client.refund(refundToWire(refund)).catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    const outcomes = await Promise.all([core.payments.refund(refund), core.payments.refund(refund)]);
+    expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
+    expect(await world.transfers(signed.authorization.from)).to.have.length(2);
+    const events = await core.store.db.selectFrom("events").select("id").where("type", "=", "refund.settled").execute();
+    expect(events).to.have.length(1);
     await core.stop();
   });
 

@@ -130,6 +130,7 @@ describe("payments", function () {
     expect(await core.payments.verifyExact(request)).to.deep.equal({
       kind: "valid",
       payer: request.authorization.from,
+      isReserved: false,
     });
     const [first, second] = await Promise.all([core.payments.settleExact(request), core.payments.settleExact(request)]);
     expect(first).to.deep.equal(second);

@@ -194,7 +194,7 @@ describe("Facilitator: exact payments over Permit2", function () {
       authorization: { ...token.authorization, nonce: toHex(randomBytes(32)) },
     };
     expect(await settle(settleBody(swapped, 2, world.chain.chainId))).to.include({
-      errorReason: "invalid_exact_evm_payload_signature",
+      errorReason: "invalid_exact_evm_signature",
     });
   });
 

@@ -1,9 +1,11 @@
 import { expect } from "chai";
+import { id } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { changeResponseSchema, type FacilitatorEvent } from "turnpike/facilitator";
 import { type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
 import { subscribeCall } from "../../../facilitator/src/subscriptions/acts";
-import { until } from "../../support/facilitator";
+import { type Payer, until } from "../../support/facilitator";
+import { inWords, walletCodeOf } from "../../support/wallet-code";
 import { expectRefused } from "../support/expect";
 import { useService } from "../support/http-service";
 import { expectProblem } from "../support/problem";
@@ -159,5 +161,75 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
     expect(permitOf(`0x${"ab".repeat(97)}`)).to.equal(`0x${"ab".repeat(97)}`);
     expect(permitOf(`0x${"ab".repeat(64)}00`)).to.equal(`0x${"ab".repeat(64)}1b`);
     expect(permitOf(`0x${"ab".repeat(64)}1c`)).to.equal(`0x${"ab".repeat(64)}1c`);
+  });
+
+  describe("of accounts with code, whose permits are bytes", () => {
+    /** An account that has code, funds, and a key that signs for it. */
+    async function account(isKeys: boolean): Promise<Payer> {
+      const { world } = http;
+      const { key, address: owner } = await world.payer(0n);
+      const address = isKeys ? owner : (await world.payer(0n)).address;
+      await world.chain.provider.send("hardhat_setCode", [address, walletCodeOf(owner)]);
+      await world.contracts.mint(address, FUNDS);
+      return { address, key };
+    }
+    const permitOf = async (owner: Payer, value: bigint) => {
+      const permit = await http.world.permit(owner, value);
+      return { ...permit, signature: inWords(permit.signature) };
+    };
+
+    for (const [name, isKeys] of [
+      ["a contract wallet", false],
+      ["a key's account that was given code (EIP-7702)", true],
+    ] as const) {
+      it(`POST /permits sets the approval of ${name}, and refuses a signature that it does not accept`, async () => {
+        const { world, service } = http;
+        const owner = await account(isKeys);
+        const named = { token: world.contracts.token, owner: owner.address };
+        const stranger = { ...owner, key: (await world.payer(0n)).key };
+        expectRefused(
+          await service.client.permit({ ...named, ...(await permitOf(stranger, 77n)) }),
+          "InvalidSignature",
+        );
+        const permit = await permitOf(owner, 77n);
+        const applied = await service.client.permit({ ...named, ...permit });
+        expect(applied.kind === "done" && applied.permit.approval).to.equal(77n);
+        const again = await service.client.permit({ ...named, ...permit });
+        expect(again.kind === "done" && again.permit.approval).to.equal(77n);
+      });
+
+      it(`${name} signs up with its permit in one transaction, and raises its cap with another`, async () => {
+        const { world, service } = http;
+        const owner = await account(isKeys);
+        const { idHash, request } = await world.signup(owner);
+        const signature = isKeys ? request.signature : inWords(request.signature);
+        const signedUp = await service.client.subscribe({
+          ...request,
+          signature,
+          permit: await permitOf(owner, PRICE),
+        });
+        if (signedUp.kind !== "done") throw new Error(JSON.stringify(signedUp));
+        expect(signedUp.change.status).to.equal("ACTIVE");
+        const receipt = await world.chain.provider.getTransactionReceipt(signedUp.change.transaction);
+        const approval = id("Approval(address,address,uint256)");
+        const subscribed = turnpikeInterface.getEvent("Subscribed")?.topicHash;
+        const topics = receipt?.logs.map(({ topics: [first] }) => first);
+        expect(topics).to.include.members([approval, subscribed]);
+        expect(await world.balanceOf(owner.address)).to.equal(FUNDS - PRICE);
+        const raise = await world.change("max-overage", owner, { idHash, cap: PRICE });
+        const raised = await service.client.change({
+          idHash,
+          act: "max-overage",
+          request: {
+            ...raise,
+            signature: isKeys ? raise.signature : inWords(raise.signature),
+            permit: await permitOf(owner, 2n * PRICE),
+          },
+        });
+        expect(raised.kind === "done" && raised.change.version).to.equal(1);
+        const found = await service.client.account({ address: owner.address, token: world.contracts.token });
+        expect(found.kind === "found" && found.value.approval).to.equal(2n * PRICE);
+      });
+    }
   });
 });

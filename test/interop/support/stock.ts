@@ -32,6 +32,7 @@ export interface Viem {
   createPublicClient(options: object): { readContract(call: object): Promise<unknown> };
   publicActions: unknown;
   http(url: string): unknown;
+  custom(provider: object): unknown;
 }
 
 const from = createRequire(path.resolve(__dirname, "../package.json"));

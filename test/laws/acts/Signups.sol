@@ -257,6 +257,7 @@ abstract contract Signups is Changes {
                     : 1;
         v.signer = vm.addr(issuerKeys[place]);
         v.firstAmount = uint96(_draw(seed, 2) == 0 ? 0 : _draw(seed, uint256(terms.amount) + 1));
+        if (_draw(seed, 16) == 0) v.firstAmount = terms.amount;
         if (_draw(seed, 2) == 0) v.firstInterval = uint32(1 + _draw(seed, 60 days));
         if (flaw == 1) v.firstAmount = terms.amount + 1;
         v.deadline = flaw == 2 ? clock - 1 : clock + _draw(seed, 2 days);
@@ -276,7 +277,8 @@ abstract contract Signups is Changes {
         v.signature = _signature(flaw == 7 ? 0xbad : issuerKeys[place], separator, structHash);
         bool sound = flaw == 0 || flaw == 1 || flaw == 2;
         if (sound) offered[_offerKey(v.signer, w.id, w.planId, v.firstAmount, v.firstInterval)] = v.deadline;
-        if (v.firstAmount > terms.amount || rights[w.planId][v.signer] & VOUCHER == 0) {
+        bool isRegular = v.firstAmount == terms.amount && v.firstInterval == 0;
+        if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
             err = abi.encodeWithSelector(ITurnpike.InvalidVoucher.selector, w.planId, v.signer);
         } else if (flaw == 2) {
             err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, v.deadline);

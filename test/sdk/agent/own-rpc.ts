@@ -1,23 +1,13 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect } from "chai";
-import { network } from "hardhat";
 import { memoryLedger, walletFromKey } from "turnpike/agent";
-import { type Address, type Hex, voidTypedData } from "turnpike/protocol";
+import { type Address, type Hex, mutableTypes, voidTypedData } from "turnpike/protocol";
+import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
 import { advance, PRICE, type Relay, relayBeforeEach } from "./support/relay";
-import { type StandIn, serve } from "./support/servers";
+import type { StandIn } from "./support/servers";
 import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
-
-/** Hardhat's chain over HTTP, as a node serves it. */
-const startRpc = (edit: (method: string, result: unknown) => unknown = (_, result) => result): Promise<StandIn> =>
-  serve(async ({ body }) => {
-    const { id, method, params } = JSON.parse(body) as { id: number; method: string; params: unknown[] };
-    return {
-      status: 200,
-      json: { jsonrpc: "2.0", id, result: edit(method, await network.provider.send(method, params)) },
-    };
-  });
 
 describe("an agent with an RPC of its own", () => {
   let relay: Relay;
@@ -72,8 +62,11 @@ describe("an agent with an RPC of its own", () => {
       const { subscriber, secretHash } = JSON.parse(posted?.body ?? "") as { subscriber: Address; secretHash: Hex };
       const message = { subscriber, secretHash, deadline: 2n ** 40n };
       const data = voidTypedData({ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }, message);
-      const types = Object.fromEntries(Object.entries(data.types).map(([name, fields]) => [name, [...fields]]));
-      const signature = await walletFromKey(testKey("payer")).signTypedData(data.domain, types, data.message);
+      const signature = await walletFromKey(testKey("payer")).signTypedData(
+        data.domain,
+        mutableTypes(data.types),
+        data.message,
+      );
       await relay.turnpike.voidBySig(subscriber, secretHash, message.deadline, signature);
       const next = await agent.subscribe({ planId });
       expect(next).to.include({ status: "ACTIVE", existing: false });

@@ -1,13 +1,14 @@
 import { expect } from "chai";
 import { HDNodeWallet, id } from "ethers";
-import { ethers } from "hardhat";
-import type { VoucherRequest } from "turnpike/agent";
+import { ethers, network } from "hardhat";
+import { type VoucherRequest, walletFromKey } from "turnpike/agent";
 import { acceptPlan, applyPayTo, issueVoucher, offerPlan, proposePayTo } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
+import { inWords, walletCodeOf } from "../../support/wallet-code";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
-import { addressOf, agentFor, CHAIN_ID } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
 
 const DAY = 86_400;
 
@@ -102,6 +103,8 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     it("refuses one above the price before it signs, and a stranger's on chain", async () => {
       const dear = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE + 1n, 0) }));
       expect(dear).to.include({ code: "PolicyRefused", reason: "voucher" });
+      const empty = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE, 0) }));
+      expect(empty).to.include({ code: "PolicyRefused", reason: "voucher" });
       const stranger = HDNodeWallet.fromSeed(id("stranger with vouchers")).address;
       const forged = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(0n, 0, stranger) }));
       expect(forged.code).to.equal("InvalidVoucher");
@@ -163,5 +166,26 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     relay.steps.length = 0;
     relay.hidesSubscriptions = false;
     expect(await agent.void({ idHash })).to.include({ idHash, status: "ACTIVE" });
+  });
+
+  it("signs up for a contract wallet without gas, and raises its cap, by permits in bytes form", async () => {
+    const [address, owner] = [addressOf("a smart wallet"), walletFromKey(testKey("its owner"))];
+    await network.provider.send("hardhat_setCode", [address, walletCodeOf(addressOf("its owner"))]);
+    await relay.fund(address);
+    const { agent } = agentFor(relay.url, {
+      wallet: {
+        getAddress: async () => address,
+        signTypedData: async (domain, types, message) => inWords(await owner.signTypedData(domain, types, message)),
+      },
+      policy: policyOf(),
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+    });
+    const subscription = await agent.subscribe({ planId });
+    expect(subscription).to.include({ subscriber: address, status: "ACTIVE", secrets: "random" });
+    expect(await relay.approval(address)).to.equal(11n * PRICE);
+    await advance(INTERVAL_SEC);
+    await relay.turnpike.renew(subscription.idHash);
+    expect((await agent.setMaxOverage(subscription, PRICE)).maxOverage).to.equal(PRICE);
+    expect(await relay.approval(address)).to.equal(24n * PRICE);
   });
 });

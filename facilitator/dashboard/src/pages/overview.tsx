@@ -9,8 +9,9 @@ import type {
 } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatCents, formatCount, formatMs, formatShare, plural, toNumber } from "../format";
-import { Bar, Controls, Download, Empty, Figure, Figures, Panel, Shown } from "../parts";
+import { formatCents, formatCount, formatMs, formatShare, formatTime, plural, toNumber } from "../format";
+import { Bar, Controls, Download, Empty, Figure, Figures, Hex, Panel, Shown } from "../parts";
+import { usePlanNames } from "../plan-names";
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useUnit } from "../use";
 import { TopPayers } from "./payers";
@@ -31,6 +32,7 @@ export function Overview() {
         {choices}
         <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
+      <Shown of={overview}>{(data) => <Proposals data={data} />}</Shown>
       <Volume overview={overview} query={query} grain={grain} />
       <Shown of={overview}>{(data) => <Key data={data} query={query} unpaid={unpaid} />}</Shown>
       <div class="columns">
@@ -42,6 +44,22 @@ export function Overview() {
         <Latency query={query} />
       </div>
     </>
+  );
+}
+
+/** What a provider has to see within seven days, whichever page it opens. */
+function Proposals({ data }: { data: OverviewWire }) {
+  const plans = usePlanNames();
+  if (data.payeeProposals.length === 0) return null;
+  return (
+    <Panel title="Another payee is proposed">
+      {data.payeeProposals.map(({ planId, payTo, effectiveAt }) => (
+        <p key={planId} class="note bad">
+          {plans.nameOf(planId)}: <Hex value={payTo} /> can be paid from {formatTime(effectiveAt)} on. Unless it is
+          yours, withdraw it before by <code>withdrawPayTo</code>, as the provider or as the present payee.
+        </p>
+      ))}
+    </Panel>
   );
 }
 
@@ -62,7 +80,7 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
       <Figure
         label="Subscriptions"
         value={formatCount(subscriptions.active)}
-        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended`}
+        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended${trialsOf(subscriptions.trials)}`}
       />
       <Figure label="Recurring" value={money(subscriptions.recurring, token)} note="every 30 days" />
       <Figure
@@ -102,6 +120,11 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
       </Figure>
     </Figures>
   );
+}
+
+function trialsOf({ begun, converted }: OverviewWire["subscriptions"]["trials"]): string {
+  if (begun + converted === 0) return "";
+  return `; ${plural(begun, "trial")}, ${formatCount(converted)} converted`;
 }
 
 function Recurring({ query }: { query: Query }) {

@@ -86,7 +86,16 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
                   ),
                 },
                 { title: "For", cell: (row) => SCHEME_NAMES[row.scheme] },
-                { title: "Amount", isNumber: true, cell: (row) => money(row.amount, row.token) },
+                {
+                  title: "Amount",
+                  isNumber: true,
+                  cell: (row) => (
+                    <>
+                      {money(row.amount, row.token)}
+                      {row.refunded && <span class="note line">{money(row.refunded, row.token)} refunded</span>}
+                    </>
+                  ),
+                },
                 { title: "Subscription", isMinor: true, cell: (row) => <SubscriptionLink of={row.subject} /> },
                 {
                   title: "Transaction",

@@ -92,6 +92,7 @@ export function PaymentTable({ payments, empty }: { payments: PaymentListWire["p
             <>
               <Status of={row.status} />
               {row.reason && <span class="note line">{row.reason}</span>}
+              {row.refunded && <span class="note line">{money(row.refunded, row.token)} refunded</span>}
             </>
           ),
         },

@@ -63,7 +63,16 @@ export function Subscriptions() {
                     cell: (row) => (
                       <>
                         {formatDate(row.paidThrough)}
+                        {row.intro && <span class="note line">introductory period</span>}
                         {row.ending && <span class="note line">then ends</span>}
+                        {row.until !== undefined && !row.ending && (
+                          <span class="note line">
+                            {row.until > row.paidThrough ? `ends ${formatDate(row.until)}` : "then ends"}
+                          </span>
+                        )}
+                        {row.nextPlanId !== undefined && (
+                          <span class="note line">then {plans.nameOf(row.nextPlanId)}</span>
+                        )}
                       </>
                     ),
                   },

@@ -38,7 +38,7 @@ const hasTimeBefore = ({ since, from, to, volumeBefore }: OverviewWire): boolean
 
 /** The main figure of the page. */
 function Lead({ data }: { data: OverviewWire }) {
-  const { volume, volumeBefore, token } = data;
+  const { volume, volumeBefore, refunds, net, token } = data;
   const money = useMoney("short");
   const change = hasTimeBefore(data) ? formatChange(volume.amount, volumeBefore.amount) : undefined;
   return (
@@ -53,6 +53,13 @@ function Lead({ data }: { data: OverviewWire }) {
             : `${plural(volume.count, "payment")} in this range`
         }
       />
+      {refunds.count > 0 && (
+        <Figure
+          label="Net of refunds"
+          value={money(net, token)}
+          note={`${money(refunds.amount, token)} refunded, ${plural(refunds.count, "refund")}`}
+        />
+      )}
     </dl>
   );
 }

@@ -73,7 +73,8 @@ async function* againstSecondReading(job: Omit<Reindex, "untilBlock">, untilBloc
 /** The chain does not show which payments were requested: these are compared one by one. */
 async function* withoutPayments(rows: AsyncGenerator<DumpedRow>): AsyncGenerator<DumpedRow> {
   for await (const row of rows) {
-    if (row.table !== "payments" && !(row.table === "events" && row.text.includes('["type","payment.'))) yield row;
+    const isTransfer = row.table === "events" && /\["type","(?:payment|refund)\./.test(row.text);
+    if (row.table !== "payments" && !isTransfer) yield row;
   }
 }
 
@@ -259,7 +260,7 @@ async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, no
       join
         .onRef("e.chain_id", "=", "p.chain_id")
         .onRef("e.object_id", "=", "p.payment_id")
-        .on("e.type", "=", "payment.settled")
+        .on("e.type", "in", ["payment.settled", "refund.settled"])
         .on("e.reverted", "=", false),
     )
     .select("p.payment_id")

@@ -71,6 +71,7 @@ const TABLES = [
   "allowances",
   "debits",
   "renewal_due",
+  "subscription_ends",
   "blocks",
   "undo",
   "rollup_standing",

@@ -22,6 +22,9 @@ import { webhookExpectations } from "./440-webhook-expectations";
 import { planChanges } from "./445-plan-changes";
 import { chainContracts } from "./446-chain-contracts";
 import { terms } from "./450-terms";
+import { subscriptionEnds } from "./455-subscription-ends";
+import { paymentReservations } from "./460-payment-reservations";
+import { refunds } from "./470-refunds";
 import { permit2 } from "./480-permit2";
 import type { Migration } from "./migration";
 
@@ -49,5 +52,8 @@ export const MIGRATIONS: readonly Migration[] = [
   planChanges,
   chainContracts,
   terms,
+  subscriptionEnds,
+  paymentReservations,
+  refunds,
   permit2,
 ];

@@ -20,8 +20,45 @@ export interface PaymentGrantsTable {
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
-/** Channel through which a one-time payment was accepted. */
-export type PaymentChannel = "authorize" | "settle";
+/**
+ * A payment that a gate had verified for one purchase and has not settled: its amount is unavailable to the payer's
+ * other payments. The row ends when the payment is accepted or released; past `expires_at` it counts for nothing.
+ */
+export interface PaymentReservationsTable {
+  chain_id: number;
+  payment_id: string;
+  /** the gate's id of the purchase */
+  grant_id: string;
+  payer: string;
+  token: string;
+  pay_to: string;
+  amount: string;
+  resource_hash: string;
+  /** the authorization's `validBefore`, by the chain's clock */
+  expires_at: number;
+}
+/** A payment, debit or charge that refunds were accepted for. Its row is locked while one is added to their sum. */
+export interface RefundedTable {
+  chain_id: number;
+  /** a paymentId, or the id of a debit or charge */
+  refunded_id: string;
+  kind: "payment" | "debit" | "charge";
+  /** receives the events: the payee of a payment, the provider of a plan */
+  provider: string;
+  payer: string;
+  token: string;
+  /** what was paid, base units */
+  amount: string;
+}
+/** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
+export interface RefundsTable {
+  chain_id: number;
+  refunded_id: string;
+  refund_index: number;
+  payment_id: string;
+}
+/** Channel through which a transfer was accepted: two for payments, one for refunds. */
+export type PaymentChannel = "authorize" | "settle" | "refund";
 
 /**
  * State of a payment.

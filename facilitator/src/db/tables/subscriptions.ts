@@ -76,6 +76,14 @@ export interface RenewalDueTable {
   grace_ends_at: number | null;
 }
 
+/** Work list of the ends that subscribers set: one row per record that has one and has not ended. */
+export interface SubscriptionEndsTable {
+  chain_id: number;
+  id_hash: string;
+  /** unix seconds: the later of the end and of the paid period's end */
+  ends_at: number;
+}
+
 /** The transaction of each accepted signed act: one row per attempt. */
 export interface SignedActsTable {
   chain_id: number;

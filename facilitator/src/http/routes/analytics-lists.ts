@@ -43,6 +43,7 @@ const PAYMENT_COLUMNS = {
   resource: ({ resource }: Payment) => resource,
   transaction: ({ transaction }: Payment) => transaction,
   reason: ({ reason }: Payment) => reason,
+  refunded: money(({ refunded }: Payment) => refunded ?? "0"),
 };
 
 const SUBSCRIBER_COLUMNS = {
@@ -54,6 +55,10 @@ const SUBSCRIBER_COLUMNS = {
   paidThrough: ({ paidThrough }: Subscriber) => isoTime(paidThrough),
   cap: money(({ allowance }: Subscriber) => allowance.cap),
   spent: money(({ allowance }: Subscriber) => allowance.spent),
+  ending: ({ ending }: Subscriber) => ending,
+  until: ({ until }: Subscriber) => until && isoTime(until),
+  nextPlanId: ({ nextPlanId }: Subscriber) => nextPlanId,
+  intro: ({ intro }: Subscriber) => intro,
 };
 
 const CHARGE_COLUMNS = {
@@ -62,6 +67,7 @@ const CHARGE_COLUMNS = {
   amount: money(({ amount }: Charge) => amount),
   subject: ({ subject }: Charge) => subject,
   transaction: ({ transaction }: Charge) => transaction,
+  refunded: money(({ refunded }: Charge) => refunded ?? "0"),
 };
 
 export function analyticsListEndpoints(services: ApiServices): Endpoint[] {

@@ -39,6 +39,12 @@ const PLAN_COLUMNS = {
   recurring: money(({ recurring }: Plan) => recurring),
   count: ({ count }: Plan) => count,
   amount: money(({ amount }: Plan) => amount),
+  periodUnit: ({ period }: Plan) => period.unit,
+  periodCount: ({ period }: Plan) => period.count,
+  payTo: ({ payTo }: Plan) => payTo,
+  proposedPayTo: ({ proposedPayTo }: Plan) => proposedPayTo?.payTo,
+  proposedFrom: ({ proposedPayTo }: Plan) => proposedPayTo && isoTime(proposedPayTo.effectiveAt),
+  deprecated: ({ deprecated }: Plan) => deprecated,
 };
 
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {

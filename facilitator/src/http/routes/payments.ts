@@ -4,6 +4,8 @@ import {
   authorizeResponseSchema,
   paymentStatusSchema,
   pendingSchema,
+  releaseRequestSchema,
+  releaseResponseSchema,
   verifyProofRequestSchema,
   verifyProofResponseSchema,
 } from "turnpike/facilitator";
@@ -49,8 +51,26 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       params: z.object({ id: hash32Schema }),
       answers: { 200: paymentStatusSchema },
       async handle({ params: { id } }) {
-        const { status, transaction } = await payments.status(id);
-        return { status: 200, body: { id, status, ...(transaction && { transaction }) } };
+        const { status, transaction, refunds } = await payments.status(id);
+        const refunded = refunds?.reduce((sum, { amount }) => sum + amount, 0n).toString();
+        const shown = refunds?.map(({ amount, ...refund }) => ({ ...refund, amount: amount.toString() }));
+        return {
+          status: 200,
+          body: { id, status, ...(transaction && { transaction }), ...(shown && { refunded, refunds: shown }) },
+        };
+      },
+    }),
+    endpoint({
+      method: "post",
+      path: "/payments/{id}/release",
+      tag: "payments",
+      summary:
+        "End the reservation that `/verify` made for a purchase. Safe to repeat; accepted payments do not change.",
+      params: z.object({ id: hash32Schema }),
+      body: releaseRequestSchema,
+      answers: { 200: releaseResponseSchema },
+      async handle({ params: { id }, body: { grantId } }) {
+        return { status: 200, body: { released: await payments.releaseReservation(id, grantId) } };
       },
     }),
     endpoint({
@@ -71,14 +91,14 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
   ];
 }
 
-const pending = (id: Hex, retryAfterSec: number) => ({
+export const pending = (id: Hex, retryAfterSec: number) => ({
   status: 202 as const,
   body: { status: "pending" as const, id },
   headers: { "retry-after": String(retryAfterSec) },
 });
 
 /** Until then the refused authorization can still move money: the payer must not consider it void before. */
-function withLife(error: TurnpikeError, liveUntilSec: number | undefined): TurnpikeError {
+export function withLife(error: TurnpikeError, liveUntilSec: number | undefined): TurnpikeError {
   if (liveUntilSec === undefined) return error;
   const { code, message, reason, retryAfterSec, details, cause } = error;
   return new TurnpikeError(code, message, {

@@ -13,6 +13,7 @@ import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/e
 import type { SignedGrant } from "../../payments/grants";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
+import { wordOf } from "../x402-words";
 import { exactRequestOf } from "./x402-request";
 
 type OnceOutcome =
@@ -43,7 +44,8 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
     method: "post",
     path: "/verify",
     tag: "x402",
-    summary: "Standard x402: would this payload settle, and buy something?",
+    summary:
+      "Standard x402: would this payload settle, and buy something? With `grant`, reserves the amount for that purchase.",
     body: x402RequestSchema,
     answers: { 200: x402VerifyResponseSchema },
     problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
@@ -52,10 +54,15 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
       if (typeof request === "string")
         return { status: 200, body: { isValid: false as const, invalidReason: request } };
       const verdict = await payments.verifyExact(request);
-      if (verdict.kind === "valid") return { status: 200, body: { isValid: true as const, payer: verdict.payer } };
+      if (verdict.kind === "valid") {
+        const { payer, isReserved } = verdict;
+        return { status: 200, body: { isValid: true as const, payer, ...(isReserved && { reserved: true as const }) } };
+      }
       const { reason, error, payer } = verdict;
-      // The reference has only one reason for a payment that was already used.
-      const invalidReason = reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      // For a payment that was already used, stock servers know only the reference's reason.
+      const isStock = !request.purchase.isGate;
+      const known = isStock && reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
+      const invalidReason = wordOf(body.paymentPayload.x402Version, known, request.transfer);
       return {
         status: 200,
         body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
@@ -106,7 +113,8 @@ function settleEndpoint(services: ApiServices): Endpoint {
         default: {
           // Not a verdict on the payment: it could not be verified.
           if (outcome.error.status >= 500) throw outcome.error;
-          const { reason: errorReason, error } = outcome;
+          const { reason, error } = outcome;
+          const errorReason = wordOf(body.paymentPayload.x402Version, reason, request.transfer);
           return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
         }
       }
@@ -140,6 +148,7 @@ function supportedEndpoint({ supported, uptoSigner, network }: ApiServices): End
           chainId: network.chainId,
           ...facts,
           paymentGrants: true,
+          reservations: true,
           relayers: [...relayers],
         },
       };

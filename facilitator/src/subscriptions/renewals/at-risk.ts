@@ -103,13 +103,18 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
     return rows;
   }
 
-  /** Sums, by payer and token, everything that falls due by then, including renewals already past due. */
-  async function needsOf(payers: readonly string[], untilSec: number): Promise<Need[]> {
+  /**
+   * Sums, by payer and token, everything that falls due by then, including renewals already past due. Anyone can
+   * create a plan in any token: only those of the served rows are asked for funds.
+   */
+  async function needsOf(served: readonly Coming[], untilSec: number): Promise<Need[]> {
+    const payers = new Set(served.map((row) => row.subscriber));
+    const tokens = new Set(served.map((row) => row.token));
     const { rows } = await sql<Need>`
       select s.subscriber, p.token, sum(coalesce(n.amount, p.amount))::text as required, count(*)::int as renewals
       from subscriptions s join renewal_due d on d.chain_id = s.chain_id and d.id_hash = s.id_hash ${WITH_PLANS}
       where s.chain_id = ${chainId}::bigint and s.subscriber = any(${idList(payers)})
-        and d.paid_through <= ${untilSec}::bigint and ${IS_RENEWED}
+        and p.token = any(${idList(tokens)}) and d.paid_through <= ${untilSec}::bigint and ${IS_RENEWED}
       group by s.subscriber, p.token`.execute(store.db);
     return rows;
   }
@@ -117,7 +122,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
   async function check(page: readonly Coming[], untilSec: number, horizonSec: number): Promise<TimeEvent[]> {
     const served = page.filter((row) => !policyAgainst(row, config));
     if (served.length === 0) return [];
-    const needs = await needsOf([...new Set(served.map((row) => row.subscriber))], untilSec);
+    const needs = await needsOf(served, untilSec);
     const funds = await relayer.accounts.funds(
       needs.map(({ subscriber, token }) => ({
         token: token as Address,

@@ -30,7 +30,7 @@ export function decideNow(row: ClaimedRow, config: FacilitatorConfig, nowSec: nu
   if (policyAgainst(row, config)) return { postpone: { dueAtSec: nowSec + UNSERVED_SEC, attempts: 0 }, events: [] };
   if (stage === "early") return { postpone: { dueAtSec: row.paid_through, attempts: 0 }, events: [] };
   if (stage === "lapsed") return { remove: true, events: [unpaid(row, "subscription.expired")] };
-  if (stage === "ended") return { remove: true, events: [endOf(row)] };
+  if (stage === "ended") return { remove: true, events: [] };
   return undefined;
 }
 
@@ -63,7 +63,6 @@ function decideFailed(row: ClaimedRow, reason: string, nowSec: number, log: Logg
   const events = [failed];
   if (stage === "past_due") events.push(unpaid(row, "subscription.past_due"));
   if (stage === "lapsed") events.push(unpaid(row, "subscription.expired"));
-  if (stage === "ended") events.push(endOf(row));
   return { postpone: { dueAtSec: nextAttemptAt, attempts }, events };
 }
 
@@ -83,9 +82,6 @@ export const itemOf = (row: ClaimedRow): BatchItem => ({
 
 /** An event of a period that is not paid, with what its renewal charges: a scheduled change has another price. */
 const unpaid = (row: ClaimedRow, type: string): TimeEvent => eventOf(row, type, { more: { charge: row.amount } });
-
-/** The subscriber's end is reached: the record is cancelled with its period. */
-const endOf = (row: ClaimedRow): TimeEvent => eventOf(row, "subscription.cancelled", { more: { atPeriodEnd: true } });
 
 const eventOf = (row: ClaimedRow, type: string, what: Pick<TimeEvent, "mark" | "more"> = {}): TimeEvent => ({
   idHash: row.id_hash,

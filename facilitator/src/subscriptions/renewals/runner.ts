@@ -14,6 +14,7 @@ import type { Metrics } from "../../telemetry/metrics";
 import { createRiskWatch, type RiskContext, type RiskWatch } from "./at-risk";
 import { collect, type ItemOutcome } from "./batch";
 import { type Decision, decideByOutcome, decideNow, itemOf } from "./decisions";
+import { createEndWatch, type EndWatch } from "./ends";
 import { emitTimeEvents } from "./time-events";
 import { type ClaimedRow, countDue, createWorkList, LOOK_FROM_START_MS, type WorkList } from "./work-list";
 
@@ -57,6 +58,7 @@ class RenewalRunner implements Renewals {
   readonly #monotonicMs: () => number;
   readonly #work: WorkList;
   readonly #risks: RiskWatch;
+  readonly #ends: EndWatch;
   readonly #faults: FaultLog;
   readonly #loop: Worker;
   #isRunning = true;
@@ -72,6 +74,7 @@ class RenewalRunner implements Renewals {
     this.#monotonicMs = monotonicMs;
     this.#work = createWorkList({ db: store.db, chainId, owner, limit, leaseSec: LEASE_SEC, monotonicMs });
     this.#risks = createRiskWatch(context);
+    this.#ends = createEndWatch({ store, feed: context.feed, chainId });
     this.#faults = createFaultLog({ log, monotonicMs });
     this.#loop = repeat(
       () => this.#round(),
@@ -130,6 +133,7 @@ class RenewalRunner implements Renewals {
     if (idle?.applied === applied && nowSec < idle.untilSec && this.#monotonicMs() < idle.untilMs) return;
     this.#idle = undefined;
     const worked = await this.tick();
+    await this.#ends.check();
     await this.#risks.check();
     if (worked > 0) return;
     // Rows that another process abandoned come with no block.

@@ -14,6 +14,8 @@ export interface TimeEvent {
   readonly type: string;
   /** distinguishes it from others of the same type and period, e.g. the number of the attempt */
   readonly mark?: number | string;
+  /** when it came about, unix seconds; default: when it is emitted */
+  readonly atSec?: number;
   /** in addition to the subscription's own state */
   readonly more?: Readonly<Record<string, unknown>>;
 }
@@ -29,7 +31,7 @@ export async function emitTimeEvents(
   await feed.lock(tx);
   const rows = await subscriptionsOf(tx, chainId, new Set(events.map((event) => event.idHash)));
   const recordOf = new Map((await recordsOf(tx, chainId, rows)).map((record) => [record.row.id_hash, record]));
-  const drafts = events.flatMap(({ idHash, paidThroughSec, type, mark, more }): EventDraft[] => {
+  const drafts = events.flatMap(({ idHash, paidThroughSec, type, mark, atSec = nowSec, more }): EventDraft[] => {
     const record = recordOf.get(idHash);
     if (record?.row.paid_through !== paidThroughSec) return [];
     const { row, plan, allowance } = record;
@@ -41,8 +43,8 @@ export async function emitTimeEvents(
         objectId: idHash,
         provider: plan.provider,
         payer: row.subscriber,
-        payload: { ...subscriptionPayload(row, plan, allowance, nowSec), ...more },
-        blockTime: nowSec,
+        payload: { ...subscriptionPayload(row, plan, allowance, atSec), ...more },
+        blockTime: atSec,
       },
     ];
   });

@@ -6,6 +6,7 @@ import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/j
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
+  checksum,
   concatBytes,
   type Hex,
   hexToBytes,
@@ -30,6 +31,8 @@ export interface ChainReader {
   isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
   /** Reads one block: its timestamp, unix seconds, and whether an EIP-3009 nonce is spent or cancelled at its end. */
   nonceAtHead(token: Address, payer: Address, nonce: Hex): Promise<NonceAtHead>;
+  /** Returns whether a mined transaction made this transfer by its EIP-3009 authorization. */
+  hasTransferred(transaction: Hex, transfer: AuthorizedTransfer): Promise<boolean>;
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
   version(turnpike: Address, idHash: Hex): Promise<number>;
@@ -37,6 +40,16 @@ export interface ChainReader {
   isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
   /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
   subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
+  /** Returns what can change of a plan; undefined when there is none. */
+  plan(turnpike: Address, planId: Hex): Promise<PlanOnChain | undefined>;
+}
+
+/** What of a plan its id does not prove. */
+export interface PlanOnChain {
+  readonly provider: Address;
+  readonly payTo: Address;
+  /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
+  readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
 }
 
 /** An EIP-3009 nonce as of one block. */
@@ -44,6 +57,15 @@ export interface NonceAtHead {
   /** the block's timestamp, unix seconds */
   readonly timeSec: number;
   readonly isUsed: boolean;
+}
+
+/** A transfer and the nonce of its authorization; `amount` in base units. */
+export interface AuthorizedTransfer {
+  readonly token: Address;
+  readonly from: Address;
+  readonly to: Address;
+  readonly amount: bigint;
+  readonly nonce: Hex;
 }
 
 /** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
@@ -61,7 +83,11 @@ const SELECTORS = {
   authorizationState: selectorOf("authorizationState(address,bytes32)"),
   domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
   getStates: selectorOf("getStates(bytes32[])"),
+  getPlan: selectorOf("getPlan(bytes32)"),
 };
+
+/** Positions in the result of `getPlan`. */
+const PLAN_WORDS = { planId: 0, provider: 2, payTo: 8, proposedPayTo: 12, effectiveAt: 13 };
 
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
@@ -141,6 +167,8 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       const state = await callAt(number, token, SELECTORS.authorizationState, ...words);
       return { timeSec, isUsed: wordAt(state, 0) !== 0n };
     },
+    hasTransferred: async (transaction, transfer) =>
+      isInReceipt(await checked("eth_getTransactionReceipt", [transaction]), transfer),
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
     version: async (turnpike, idHash) => Number(wordAt(await state(turnpike, idHash), STATE_WORDS.version)),
     isSubscribed: async (turnpike, idHash) => wordAt(await state(turnpike, idHash), STATE_WORDS.subscriber) !== 0n,
@@ -165,5 +193,41 @@ export function createChainReader(url: string, chainId: number, effects: Effects
         allowance: { cap, spent, remaining, debits: Number(field("debits")) },
       };
     },
+    async plan(turnpike, planId) {
+      const bytes = await call(lensAddressOf(turnpike), SELECTORS.getPlan, hexToBytes(planId));
+      const field = (name: keyof typeof PLAN_WORDS) => wordAt(bytes, PLAN_WORDS[name]);
+      const addressAt = (name: keyof typeof PLAN_WORDS) => checksum(`0x${field(name).toString(16).padStart(40, "0")}`);
+      if (field("planId") === 0n) return undefined;
+      return {
+        provider: addressAt("provider"),
+        payTo: addressAt("payTo"),
+        proposedPayTo:
+          field("proposedPayTo") === 0n
+            ? undefined
+            : { payTo: addressAt("proposedPayTo"), effectiveAtSec: Number(field("effectiveAt")) },
+      };
+    },
   };
+}
+
+const USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
+
+const TRANSFER_TOPIC = keccakText("Transfer(address,address,uint256)");
+
+/** Returns whether a successful receipt has the token's Transfer right after the AuthorizationUsed of this nonce. */
+function isInReceipt(receipt: unknown, { token, from, to, amount, nonce }: AuthorizedTransfer): boolean {
+  const { status, logs } = receipt as { readonly status?: unknown; readonly logs?: unknown };
+  if (status !== "0x1" || !Array.isArray(logs)) return false;
+  const [fromTopic, toTopic] = [toHex(wordOfAddress(from)), toHex(wordOfAddress(to))];
+  const isLog = (log: unknown, topics: readonly string[], data?: string): boolean => {
+    const { address, topics: theirs, data: theirData } = (log ?? {}) as Record<string, unknown>;
+    const isOfToken = typeof address === "string" && address.toLowerCase() === token.toLowerCase();
+    const isSame = Array.isArray(theirs) && theirs.join(",").toLowerCase() === topics.join(",");
+    return isOfToken && isSame && (data === undefined || theirData === data);
+  };
+  return logs.some(
+    (log, index) =>
+      isLog(log, [USED_TOPIC, fromTopic, nonce.toLowerCase()]) &&
+      isLog(logs[index + 1], [TRANSFER_TOPIC, fromTopic, toTopic], toHex(wordOfUint(amount))),
+  );
 }

@@ -31,6 +31,8 @@ export interface AgentContext {
   /** chain time where the caller provides it; otherwise it is read */
   readonly chainClock: Clock | undefined;
   readonly recentChanges: RecentChanges;
+  /** when `fetch` last looked for another payee of a subscription's plan, unix seconds, by id hash */
+  readonly payeeLooks: Map<Hex, number>;
   ledger(): Promise<AgentLedger>;
   closeLedger(): Promise<void>;
 }

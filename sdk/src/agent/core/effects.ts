@@ -164,6 +164,18 @@ export type AgentEvent =
   | ({ readonly type: "subscription.refused" } & OfSubscription)
   /** A 402 named a plan the agent is subscribed to, from an origin that is not recorded for it: nothing was sent. */
   | ({ readonly type: "subscription.origin_unknown"; readonly origin: string } & OfSubscription)
+  /** With `policy.onPayeeChange`: another payee is proposed for the plan, or has replaced the one of the ledger. */
+  | ({
+      readonly type: "subscription.payee_change";
+      /** the payee that the ledger knows */
+      readonly knownPayTo: Address;
+      /** the present payee */
+      readonly payTo: Address;
+      /** a proposed payee, and from when on (unix seconds) anyone can apply it */
+      readonly proposed: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
+      /** what the policy asks for */
+      readonly response: "cancel" | "notify";
+    } & OfSubscription)
   /** `signing`: the wallet is asked for a permit. `raised`: it has signed one over `value`, in all. */
   | { readonly type: "approval.signing" | "approval.raised"; readonly token: Address; readonly value: bigint }
   /** A permit of `topUp` is on chain. */

@@ -30,10 +30,18 @@ export interface AgentPolicy {
   readonly perSubscription?: Amount;
   /** sign up only with an end that the agent sets (`until`), after which nothing is charged; default false */
   readonly requireUntil?: boolean;
+  /**
+   * what to do when another payee is proposed for the plan of a subscription, or has replaced the present one: `notify`
+   * emits `subscription.payee_change`; `cancel` also ends the subscription before the other payee can get anything.
+   * Default: payees are not watched
+   */
+  readonly onPayeeChange?: "cancel" | "notify";
   /** names, as in a 402; when given, no other network is paid on */
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
   readonly tokens?: readonly string[];
+  /** what to pay with first where several are offered; the price decides among equals */
+  readonly prefer?: Preference;
   /** when given, only these are paid */
   readonly payees?: readonly string[];
   /** ask before paying more than this at once */
@@ -46,6 +54,13 @@ export interface AgentPolicy {
   readonly maxWindowSec?: number;
   /** also pay and subscribe over plain http to other machines; default false */
   readonly allowHttp?: boolean;
+}
+
+/** The most preferred first, networks before tokens; what is not named comes last. */
+export interface Preference {
+  /** names, as in a 402 */
+  readonly networks?: readonly string[];
+  readonly tokens?: readonly string[];
 }
 
 /** What the agent is about to sign, in facts alone: no text that a server wrote. */
@@ -77,11 +92,16 @@ export type Verdict =
   | { readonly kind: "ask"; readonly reasons: readonly AskReason[] }
   | { readonly kind: "refuse"; readonly error: PolicyRefused };
 
+type PaidWith = Pick<SpendFacts, "chainId" | "token">;
+
 export interface Policy {
   readonly limits: BudgetLimits;
   readonly maxWindowSec: number;
   readonly allowHttp: boolean;
   readonly requireUntil: boolean;
+  readonly onPayeeChange: AgentPolicy["onPayeeChange"];
+  /** Orders by preference: below zero where `a` is preferred, zero where the price decides. */
+  compare(a: PaidWith, b: PaidWith): number;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
   /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
   require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
@@ -105,12 +125,22 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
     throw new ConfigError("policy.maxWindowSec must be a whole number of seconds, at least 30");
   }
+  const { onPayeeChange } = settings;
+  if (onPayeeChange !== undefined && onPayeeChange !== "cancel" && onPayeeChange !== "notify") {
+    throw new ConfigError('policy.onPayeeChange must be "cancel" or "notify"');
+  }
   for (const { name, token } of networks) if (token) requireAddress(token.address, `networks: token of ${name}`);
-  const chainIds = settings.networks?.map((name) => {
-    const network = findNetwork(name, networks);
-    if (!network) throw new ConfigError(`policy.networks holds "${name}", which is no known network`);
-    return network.chainId;
-  });
+  const chainIdsOf = (names: readonly string[], field: string) =>
+    names.map((name) => {
+      const network = findNetwork(name, networks);
+      if (!network) throw new ConfigError(`${field} holds "${name}", which is no known network`);
+      return network.chainId;
+    });
+  const chainIds = settings.networks && chainIdsOf(settings.networks, "policy.networks");
+  const preferred = {
+    chainIds: chainIdsOf(settings.prefer?.networks ?? [], "policy.prefer.networks"),
+    tokens: (settings.prefer?.tokens ?? []).map((token) => requireAddress(token, "policy.prefer.tokens").toLowerCase()),
+  };
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
 
@@ -153,11 +183,20 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     return reasons.length > 0 ? { kind: "ask", reasons } : { kind: "allow" };
   }
 
+  const rank = <T>(list: readonly T[], value: T): number => {
+    const at = list.indexOf(value);
+    return at < 0 ? list.length : at;
+  };
+
   return {
+    compare: (a, b) =>
+      rank(preferred.chainIds, a.chainId) - rank(preferred.chainIds, b.chainId) ||
+      rank(preferred.tokens, a.token.toLowerCase()) - rank(preferred.tokens, b.token.toLowerCase()),
     limits: { perDay, perPayee },
     maxWindowSec,
     allowHttp: settings.allowHttp ?? false,
     requireUntil: settings.requireUntil ?? false,
+    onPayeeChange,
     judge,
     async require(facts, known) {
       const verdict = judge(facts, known);

@@ -48,6 +48,8 @@ export const paymentEntrySchema = z.object({
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),
+  /** proven refunds by index, base units */
+  refunds: z.record(z.string(), decimal).optional(),
 });
 
 export type PaymentEntry = z.output<typeof paymentEntrySchema>;
@@ -79,6 +81,8 @@ export const subscriptionEntrySchema = z.object({
   provider: addressSchema,
   token: addressSchema,
   payTo: addressSchema,
+  /** another payee that is proposed for the plan, and the policy has dealt with */
+  proposedPayTo: z.object({ payTo: addressSchema, effectiveAtSec: z.number().int() }).optional(),
   amount: decimal,
   intervalSec: z.number().int(),
   /** calendar months in one period; 0: `intervalSec` counts */

@@ -63,7 +63,7 @@ export class AgentLedger {
     for (const entry of [...this.#payments.values(), ...this.#spends.values()]) {
       if (entry.state === "released" || entry.atSec <= sinceSec) continue;
       if (payee !== undefined && !sameAddress(entry.payTo, payee)) continue;
-      sum += BigInt(entry.amount);
+      sum += countedAmount(entry);
     }
     return sum;
   }
@@ -155,6 +155,13 @@ export class AgentLedger {
     else if (record.type === "subscription") this.#subscriptions.set(record.id, record);
     else this.#roots.set(record.id, record);
   }
+}
+
+/** Returns what of an entry counts against the budget, base units: its amount without proven refunds. */
+export function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
+  const refunds = entry.type === "payment" ? Object.values(entry.refunds ?? {}) : [];
+  const rest = refunds.reduce((sum, refunded) => sum - BigInt(refunded), BigInt(entry.amount));
+  return rest > 0n ? rest : 0n;
 }
 
 const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();

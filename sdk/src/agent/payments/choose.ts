@@ -1,7 +1,8 @@
 /**
- * Chooses what to pay among the options of a quote: the cheapest that the policy, the call and the Facilitators allow.
+ * Chooses what to pay among the options of a quote that the policy, the call and the Facilitators allow: what the policy
+ * prefers, then the cheapest.
  */
-import { type Address, PolicyRefused } from "../../protocol";
+import { type Address, isTurnpikeError, PolicyRefused } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
@@ -13,13 +14,14 @@ export type ChosenOption =
   | { readonly kind: "native"; readonly option: NativeOption; readonly facilitator: Facilitator }
   | { readonly kind: "standard"; readonly option: StandardOption };
 
-/** @throws PolicyRefused with the reason of the cheapest option that was refused */
+/** @throws PolicyRefused with the reason of the first option that was refused */
 export async function chooseOption(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<ChosenOption> {
   const { policy } = context;
   const hasPaid = (payee: Address) => job.ledger.hasPaid(payee);
+  const allowed: ChosenOption[] = [];
   const toAsk: { chosen: ChosenOption; facts: SpendFacts }[] = [];
   let refused: PolicyRefused | undefined;
-  for (const option of quote.options) {
+  for (const option of [...quote.options].sort(policy.compare)) {
     const facts: SpendFacts = {
       kind: "payment",
       amount: option.amount,
@@ -33,10 +35,13 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
       "error" in found ? { kind: "refuse", error: found.error } : policy.judge(facts, { hasPaid });
     if (verdict.kind === "refuse") refused ??= verdict.error;
     else if (!("error" in found)) {
-      if (verdict.kind === "allow") return found;
-      toAsk.push({ chosen: found, facts });
+      if (verdict.kind === "allow") allowed.push(found);
+      else toAsk.push({ chosen: found, facts });
     }
   }
+  const [best] = allowed;
+  // The same key has to choose the same option again, whatever the balances are by then.
+  if (best) return job.key === undefined && allowed.length > 1 ? firstFunded(context, allowed, best) : best;
   const [first] = toAsk;
   if (first) {
     await policy.require(first.facts, { hasPaid });
@@ -54,6 +59,27 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   throw new PolicyRefused(`No offered option can be paid (${quote.refusals.join(", ") || "none is offered"}).`, {
     reason,
   });
+}
+
+/** Returns the first option that the wallet has the funds for, as far as the agent's own RPC shows. */
+async function firstFunded(
+  context: AgentContext,
+  allowed: readonly ChosenOption[],
+  best: ChosenOption,
+): Promise<ChosenOption> {
+  const payer = await context.signer.address();
+  for (const chosen of allowed) {
+    const { chainId, token, amount } = chosen.option;
+    const chain = context.chainOf(chainId);
+    try {
+      if (!chain || (await chain.balance(token, payer)) >= amount) return chosen;
+    } catch (error) {
+      if (!isTurnpikeError(error)) throw error;
+      // An unknown balance is no reason to pay with something else.
+      return chosen;
+    }
+  }
+  return best;
 }
 
 /** Checks an option against the call and the configuration, before the policy. */

@@ -5,21 +5,8 @@ import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { releaseUnused } from "./outcome";
 import { faultOfStoredProof } from "./proofs";
-import { type PaymentReceipt, receiptFor } from "./receipt";
 import { settle } from "./settle";
-
-/** One payment that the ledger knows, without its secrets. */
-export interface PaymentView extends PaymentReceipt {
-  readonly state: PaymentEntry["state"];
-  /** when its budget was reserved, unix seconds */
-  readonly atSec: number;
-}
-
-const viewOf = (entry: PaymentEntry): PaymentView => ({
-  ...receiptFor(entry, false),
-  state: entry.state,
-  atSec: entry.atSec,
-});
+import { type PaymentView, viewOf } from "./view";
 
 /** Oldest first. */
 export async function payments(context: AgentContext): Promise<PaymentView[]> {

@@ -1,5 +1,6 @@
 /**
- * Wraps the agent's account: signs typed data and nothing else. Accepts ethers signers, viem accounts and bare keys.
+ * Wraps the agent's account: signs typed data and nothing else. Accepts ethers signers, viem accounts and clients,
+ * EIP-1193 providers and bare keys.
  * Also derives secrets, without storage, from signatures that the wallet makes only for this purpose.
  */
 import {
@@ -13,6 +14,7 @@ import {
   hmacSha256,
   isAddress,
   keccak256,
+  mutableTypes,
   PolicyRefused,
   randomBytes,
   recoverSigner,
@@ -51,8 +53,27 @@ export interface ViemLikeWallet {
   signTypedData(data: any): Promise<string>;
 }
 
-/** What signs: an ethers signer, a viem account, or {@link walletFromKey}. */
-export type AgentWallet = EthersLikeWallet | ViemLikeWallet;
+/** As viem's `WalletClient` has it, with a local account or one of a wallet in the browser. */
+export interface ViemLikeWalletClient {
+  readonly account?: { readonly address: string } | undefined;
+  /** The wallet's accounts; the first is used where the client names none. */
+  getAddresses(): Promise<readonly string[]>;
+  /** @returns an EIP-712 signature */
+  // biome-ignore lint/suspicious/noExplicitAny: viem's parameter type is generic over every possible message
+  signTypedData(data: any): Promise<string>;
+}
+
+/** As EIP-1193 has it: `window.ethereum`, or what WalletConnect makes. */
+export interface Eip1193Provider {
+  // biome-ignore lint/suspicious/noExplicitAny: providers type their parameters and results per method
+  request(call: { readonly method: string; readonly params?: any }): Promise<any>;
+}
+
+/**
+ * What signs: an ethers signer, a viem account or `WalletClient`, an EIP-1193 provider, or {@link walletFromKey}. The
+ * account is read once: for another account, create another agent.
+ */
+export type AgentWallet = EthersLikeWallet | ViemLikeWallet | ViemLikeWalletClient | Eip1193Provider;
 
 export interface Signer {
   address(): Promise<Address>;
@@ -79,29 +100,27 @@ export function walletFromKey(privateKey: Hex): EthersLikeWallet {
 }
 
 /** @throws ConfigError when `wallet` can neither name its account nor sign */
-export function createSigner(wallet: AgentWallet): Signer {
-  if (typeof wallet?.signTypedData !== "function") {
-    throw new ConfigError("wallet must have signTypedData, as ethers signers and viem accounts do");
-  }
+export function createSigner(given: AgentWallet): Signer {
+  const wallet = accountOf(given);
   let known: Promise<Address> | undefined;
   const address = () => {
-    known ??= readAddress(wallet);
+    known ??= readAddress(wallet).catch((error: unknown) => {
+      // A user who declined once may share an account the next time.
+      known = undefined;
+      throw error;
+    });
     return known;
   };
   return {
     address,
     async sign(data) {
-      const { domain, types, message, primaryType } = data;
-      let signature: string;
+      const payer = await address();
       try {
-        signature =
-          "getAddress" in wallet
-            ? await wallet.signTypedData({ ...domain }, mutable(types), { ...message })
-            : await wallet.signTypedData({ domain, types, primaryType, message });
+        return normalizeSignature(await wallet.sign(data, payer));
       } catch (cause) {
+        if (cause instanceof PolicyRefused) throw cause;
         throw new PolicyRefused("The wallet did not sign.", { reason: "wallet", cause });
       }
-      return normalizeSignature(signature);
     },
     async isOwnKey(data, signature) {
       return recoverSigner(typedDataDigest(data), signature) === (await address());
@@ -109,14 +128,72 @@ export function createSigner(wallet: AgentWallet): Signer {
   };
 }
 
-async function readAddress(wallet: AgentWallet): Promise<Address> {
-  const text = "getAddress" in wallet ? await wallet.getAddress() : wallet.address;
-  if (!isAddress(text)) throw new ConfigError("the wallet's address is not 0x and 40 hex digits");
-  return checksum(text);
+/** What every kind of wallet does here. */
+interface Account {
+  address(): Promise<unknown>;
+  sign(data: TypedData, payer: Address): Promise<string>;
 }
 
-const mutable = (types: TypedData["types"]): Record<string, { name: string; type: string }[]> =>
-  Object.fromEntries(Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]));
+/** @throws ConfigError for what is no wallet of a known kind */
+function accountOf(wallet: AgentWallet): Account {
+  if (typeof (wallet as EthersLikeWallet | undefined)?.signTypedData !== "function") {
+    if (typeof (wallet as Eip1193Provider | undefined)?.request === "function") return eip1193Account(wallet as never);
+    throw new ConfigError(
+      "wallet must have signTypedData, as ethers signers, viem accounts and WalletClients do, or request, as EIP-1193 providers do",
+    );
+  }
+  if ("getAddress" in wallet) {
+    return {
+      address: () => wallet.getAddress(),
+      sign: ({ domain, types, message }) => wallet.signTypedData({ ...domain }, mutableTypes(types), { ...message }),
+    };
+  }
+  if ("address" in wallet) {
+    const { address } = wallet;
+    return { address: async () => address, sign: (data) => wallet.signTypedData(data) };
+  }
+  const client = wallet as ViemLikeWalletClient;
+  return {
+    address: async () => client.account?.address ?? (await client.getAddresses())[0],
+    // With its own account object a client signs locally; with an address it asks the wallet.
+    sign: (data, payer) => client.signTypedData({ ...data, account: client.account ?? payer }),
+  };
+}
+
+/** Fields of an EIP-712 domain in the standard's order: `eth_signTypedData_v4` needs their types. */
+const DOMAIN_FIELDS = [
+  { name: "name", type: "string" },
+  { name: "version", type: "string" },
+  { name: "chainId", type: "uint256" },
+  { name: "verifyingContract", type: "address" },
+] as const;
+
+function eip1193Account(provider: Eip1193Provider): Account {
+  return {
+    async address() {
+      const [known] = (await provider.request({ method: "eth_accounts" })) as readonly unknown[];
+      // The wallet asks its user only where no account is shared yet.
+      return known ?? (await provider.request({ method: "eth_requestAccounts" }))[0];
+    },
+    sign({ domain, types, message, primaryType }, payer) {
+      const fields = DOMAIN_FIELDS.filter(({ name }) => name in domain);
+      const data = { domain, message, primaryType, types: { EIP712Domain: fields, ...types } };
+      const text = JSON.stringify(data, (_name, value) => (typeof value === "bigint" ? value.toString() : value));
+      return provider.request({ method: "eth_signTypedData_v4", params: [payer, text] });
+    },
+  };
+}
+
+async function readAddress(wallet: Account): Promise<Address> {
+  let text: unknown;
+  try {
+    text = await wallet.address();
+  } catch (cause) {
+    throw new PolicyRefused("The wallet shares no account.", { reason: "wallet", cause });
+  }
+  if (!isAddress(text)) throw new ConfigError("the wallet names no account: its address is not 0x and 40 hex digits");
+  return checksum(text);
+}
 
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 

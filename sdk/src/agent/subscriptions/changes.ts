@@ -6,7 +6,9 @@ import {
   isHash32,
   NO_PLAN,
   PlanDeprecated,
+  PolicyRefused,
   quoteChange,
+  sameAddress,
   secretHashOf,
   TurnpikeError,
   toAmount,
@@ -188,7 +190,7 @@ export function changePlan(
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
-    const plan = await planToMoveTo(context, ledger, entry, { planId: options.planId, cap });
+    const plan = await planToMoveTo(context, ledger, entry, { planId: options.planId, cap, at: "now" });
     const maxCharge =
       options.maxCharge === undefined
         ? quoted(entry, state, plan.amount, nowSec)
@@ -227,7 +229,8 @@ function scheduleChange(
       isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
     };
     if (isPresent) return scheduled;
-    const { amount } = await planToMoveTo(context, ledger, entry, { planId, cap: state.allowance.cap });
+    const wanted = { planId, cap: state.allowance.cap, at: "periodEnd" } as const;
+    const { amount } = await planToMoveTo(context, ledger, entry, wanted);
     // The approval must do for the dearer of the two, until the change is made.
     return amount > BigInt(entry.amount)
       ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
@@ -243,16 +246,44 @@ async function planToMoveTo(
   context: AgentContext,
   ledger: AgentLedger,
   entry: SubscriptionEntry,
-  { planId, cap }: { readonly planId: Hex; readonly cap: bigint },
+  { planId, cap, at }: { readonly planId: Hex; readonly cap: bigint; readonly at: "now" | "periodEnd" },
 ): Promise<VerifiedPlan> {
   const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
-  const { provider, token, payTo, chainId, amount } = plan;
-  if (provider !== entry.provider || token !== entry.token || chainId !== entry.chainId) {
-    throw new TurnpikeError("PlanMismatch");
-  }
+  const { token, payTo, chainId, amount } = plan;
+  if (token !== entry.token || chainId !== entry.chainId) throw new TurnpikeError("PlanMismatch");
+  await requireSameProvider(context, entry, { plan, at });
   if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
   await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, ledger);
   return plan;
+}
+
+/**
+ * Both plans must be of one provider, also after the subscription's plan was passed on. The agent's own RPC decides;
+ * without one, a change at once signs the new plan's payee, which the contract compares, and a scheduled one does not.
+ * @throws TurnpikeError PlanMismatch; PolicyRefused, Unavailable
+ */
+async function requireSameProvider(
+  context: AgentContext,
+  { chainId, turnpike, planId, provider, facilitator }: SubscriptionEntry,
+  { plan, at }: { readonly plan: VerifiedPlan; readonly at: "now" | "periodEnd" },
+): Promise<void> {
+  const chain = context.chainOf(chainId);
+  if (chain) {
+    const [present, next] = await Promise.all([chain.plan(turnpike, planId), chain.plan(turnpike, plan.planId)]);
+    if (present?.provider !== next?.provider) throw new TurnpikeError("PlanMismatch");
+    if (next && sameAddress(next.payTo, plan.payTo)) return;
+    throw new PolicyRefused("The Facilitator names another payee of the plan than the chain does.", {
+      reason: "plan_terms",
+    });
+  }
+  if (plan.provider === provider) return;
+  const present = await verifiedPlan(context, requireFacilitator(context, facilitator), planId);
+  if (present.provider !== plan.provider) throw new TurnpikeError("PlanMismatch");
+  if (at === "now") return;
+  throw new PolicyRefused(
+    `Only the Facilitator says that the plan was passed on to ${plan.provider}: configure \`rpc\` for chain ${chainId}, or change at once.`,
+    { reason: "provider" },
+  );
 }
 
 /** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */

@@ -264,8 +264,14 @@ async function voucherFor(
     const field = parsed.error.issues[0]?.path.join(".") || "it";
     throw new InvalidRequest(`The voucher cannot be used: ${field} is missing or malformed.`);
   }
-  if (parsed.data.firstAmount > plan.amount) {
+  const { firstAmount, firstInterval } = parsed.data;
+  if (firstAmount > plan.amount) {
     throw new PolicyRefused("The voucher's first amount is above the plan's price.", { reason: "voucher" });
+  }
+  if (firstAmount === plan.amount && firstInterval === 0) {
+    throw new PolicyRefused("The voucher offers what the plan has without it. Subscribe without it.", {
+      reason: "voucher",
+    });
   }
   return parsed.data;
 }

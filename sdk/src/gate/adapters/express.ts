@@ -26,7 +26,7 @@ export type ExpressGate = RequestHandler & {
 /** Creates the middleware from a provider's gate. */
 export function expressGate(gate: Gate): ExpressGate {
   const middleware = nodeGate(gate, (scope, request) => {
-    scope.onRefused = (error) => suppressLog((request as Request).app, error);
+    scope.onRefused = suppressLog.bind(undefined, (request as Request).app);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
   return Object.assign(handler, { ready: (app?: Application) => readyIn(app, gate, handler) });

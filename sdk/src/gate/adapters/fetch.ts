@@ -15,14 +15,16 @@ import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
 import {
+  cancelDeferred,
   isRefusedCharge,
   openRequestScope,
   type RequestScope,
   requestScopes,
   settleScope,
 } from "../core/request-scope";
-import type { KeptAnswer } from "../replay/keeper";
+import { type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { recordResponse } from "../replay/recorder";
+import { readWithheld } from "./withheld-body";
 
 /** The platform's request, paid for. */
 export type PaidRequest<Req extends Request = Request> = Req & { readonly payment: Payment };
@@ -50,9 +52,9 @@ export interface FetchGate {
 
 /**
  * Creates the wrapper from a provider's gate.
- * @param isAnswer whether a thrown value is how the platform expresses a response below 500
+ * @param statusOf the status of a thrown value that is how the platform expresses a response
  */
-export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = () => false): FetchGate {
+export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | undefined = () => undefined): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
     return async (request: Req, ...rest: Rest): Promise<Response> => {
       const facts = gateRequestOfFetch(request);
@@ -60,17 +62,25 @@ export function fetchGate(gate: Gate, isAnswer: (thrown: unknown) => boolean = (
       if (decision.kind !== "allow") return responseOf(answerOf(decision));
       const scope = openRequestScope(facts, decision);
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
+      // Taken before the handler runs: a server may abort only a signal that was asked for.
+      const signal = scope.deferred && request.signal;
       let response: Response;
       try {
         response = await requestScopes.run(scope, () => handler(paid, ...rest));
       } catch (error) {
-        if (isAnswer(error)) await settleScope(scope, "use");
+        const status = statusOf(error);
+        if (scope.deferred) {
+          const withheld = await settleThrown(gate, scope, status ?? 500);
+          if (withheld) return withheld;
+          throw error;
+        }
+        if (status !== undefined) await settleScope(scope, "use");
         const failed = responseOf(errorAnswer(error));
         const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true });
         if (scope.refused) return settled;
         throw error;
       }
-      return settleResponse({ gate, scope, decision, response, threw: false });
+      return settleResponse({ gate, scope, decision, response, threw: false, signal });
     };
   };
   return Object.assign(wrap, { ready: () => gate.ready() });
@@ -89,11 +99,15 @@ export interface ServedResponse {
   readonly response: Response;
   /** the handler threw; the framework made `response` of it */
   readonly threw: boolean;
+  /** aborted when the client leaves */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
-export async function settleResponse({ gate, scope, decision, response, threw }: ServedResponse): Promise<Response> {
+export async function settleResponse(served: ServedResponse): Promise<Response> {
+  const { gate, scope, decision, response, threw } = served;
   if (decision.payment.kind === "free") return response;
+  if (scope.deferred) return settleWithheld(served);
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
@@ -113,6 +127,43 @@ export async function settleResponse({ gate, scope, decision, response, threw }:
     return responseOf(errorAnswer(error));
   }
   return withPaidHeaders(response, decision.headers, gate.cors);
+}
+
+/** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */
+async function settleWithheld({ gate, scope, response, threw, signal }: ServedResponse): Promise<Response> {
+  if (threw || response.status >= 400) {
+    await cancelDeferred(scope);
+    return withPaidHeaders(response, {}, gate.cors);
+  }
+  const { status, statusText, headers } = response;
+  const body = await readWithheld(response);
+  if (body.kind === "broken") {
+    await cancelDeferred(scope);
+    return responseOf(errorAnswer(body.error));
+  }
+  const kept = body.kind === "whole" ? safeHeaders(headers) : undefined;
+  const answer = kept && body.kind === "whole" ? { status, headers: kept, body: body.bytes } : undefined;
+  if (signal?.aborted) {
+    await scope.deferred?.shelve(answer);
+    await cancelDeferred(scope);
+  }
+  const settled = await gate.settle(scope, answer);
+  if (settled.kind === "withheld") {
+    if (body.kind === "stream") void body.stream?.cancel().catch(() => undefined);
+    return responseOf(settled.answer);
+  }
+  const sent = body.kind === "stream" ? body.stream : response.body === null ? null : (body.bytes as BodyInit);
+  return withPaidHeaders(new Response(sent, { status, statusText, headers }), settled.headers, gate.cors);
+}
+
+/** @returns what to send instead of a thrown answer whose payment could not be settled */
+async function settleThrown(gate: Gate, scope: RequestScope, status: number): Promise<Response | undefined> {
+  if (status >= 400) {
+    await cancelDeferred(scope);
+    return undefined;
+  }
+  const settled = await gate.settle(scope, undefined);
+  return settled.kind === "withheld" ? responseOf(settled.answer) : undefined;
 }
 
 function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
@@ -139,15 +190,15 @@ export type NextGate = FetchGate;
 
 /** Creates the wrapper from a provider's gate. */
 export function nextGate(gate: Gate): NextGate {
-  return fetchGate(gate, isNextAnswer);
+  return fetchGate(gate, statusOfNext);
 }
 
-/**
- * Returns whether `redirect()`, `notFound()` or the like threw: Next.js answers 3xx or 4xx, which the payment covers.
- */
-function isNextAnswer(thrown: unknown): boolean {
+/** Returns the status that Next.js answers with when `redirect()`, `notFound()` or the like threw. */
+function statusOfNext(thrown: unknown): number | undefined {
   const digest = (thrown as { digest?: unknown } | null | undefined)?.digest;
-  return typeof digest === "string" && /^NEXT_(?:REDIRECT|HTTP_ERROR_FALLBACK);/.test(digest);
+  const [, kind] = (typeof digest === "string" && /^NEXT_(REDIRECT|HTTP_ERROR_FALLBACK);/.exec(digest)) || [];
+  if (kind === undefined) return undefined;
+  return kind === "REDIRECT" ? 307 : 404;
 }
 
 export function lazily(open: () => Gate): Gate {
@@ -159,6 +210,7 @@ export function lazily(open: () => Gate): Gate {
   return {
     ready: async () => gate().ready(),
     decide: async (request) => gate().decide(request),
+    settle: async (scope, answer) => gate().settle(scope, answer),
     answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
     get cors() {
       return gate().cors;

@@ -1,5 +1,6 @@
 /** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
+import type { TurnpikeError } from "../../protocol";
 import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
 import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../core/body";
 import { applyDecision, type Gate } from "../core/gate";
@@ -55,13 +56,13 @@ export function honoGate(gate: Gate): HonoGate {
     decision: Extract<Decision, { kind: "allow" }>,
   ): Promise<undefined> {
     const scope = openRequestScope(facts, decision);
-    // Like Hono's own exceptions: its default error handler answers with getResponse(), and logs nothing.
-    scope.onRefused = (error) =>
-      void Object.assign(error, { getResponse: () => new Response(null, { status: error.status }) });
+    scope.onRefused = suppressLog;
     c.set("payment", scope.payment ?? decision.payment);
+    // Taken before the handler runs: a server may abort only a signal that was asked for.
+    const signal = scope.deferred && c.req.raw.signal;
     await requestScopes.run(scope, next);
     const { res: response, error } = c;
-    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined });
+    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined, signal });
     if (settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;
@@ -70,6 +71,11 @@ export function honoGate(gate: Gate): HonoGate {
     return undefined;
   }
   return Object.assign(middleware, { ready: () => gate.ready() });
+}
+
+/** Like Hono's own exceptions: its default error handler answers with getResponse(), and logs nothing. */
+function suppressLog(refusal: TurnpikeError): void {
+  Object.assign(refusal, { getResponse: () => new Response(null, { status: refusal.status }) });
 }
 
 const REMEDY = "mount the gate before the middleware that reads it (a validator, c.req.json())";

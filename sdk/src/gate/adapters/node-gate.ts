@@ -15,7 +15,8 @@ import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
 import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
-import { isOver, setAbsent, watchPaid, withdraw } from "./node-response";
+import { setAbsent } from "./node-headers";
+import { isOver, watchPaid, withdraw } from "./node-response";
 
 /** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };

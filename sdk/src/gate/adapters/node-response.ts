@@ -4,13 +4,15 @@
  * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, CORS_HEADERS, type Decision, errorAnswer, privateCacheControl, varyWith } from "../core/answer";
+import { type Answer, type Decision, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
+import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
+import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
-  readonly gate: Pick<Gate, "cors" | "answerOfRefusedCharge">;
+  readonly gate: Pick<Gate, "cors" | "settle" | "answerOfRefusedCharge">;
   readonly response: ServerResponse;
   readonly scope: RequestScope;
   /** receipts */
@@ -28,13 +30,21 @@ export function withdraw(decision: Decision): void {
   decision.onEnd?.("release");
   // Where it cannot be written, the lease expires.
   decision.claim?.settle("withdraw").catch(() => undefined);
+  decision.deferred?.withdraw().catch(() => undefined);
 }
 
-/** A paid response: kept out of shared caches whatever the handler says, and watched. */
+/**
+ * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has
+ * settled.
+ */
 export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
-  setAbsent(response, headers);
   const writeHead = writeHeadOf(response);
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
+  if (scope.deferred) {
+    withhold({ gate, response, scope, writeHead: writePrivately });
+    return;
+  }
+  setAbsent(response, headers);
   new WatchedResponse(
     { response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
     writePrivately,
@@ -51,10 +61,6 @@ export interface WatchOptions {
 export function watchResponse(options: WatchOptions): void {
   new WatchedResponse(options, writeHeadOf(options.response)).watch();
 }
-
-const writeHeadOf = (response: ServerResponse): Write => response.writeHead.bind(response) as Write;
-
-type Write = (...args: unknown[]) => ServerResponse;
 
 /** Takes the place of a response's own `writeHead`, `write` and `end`. */
 class WatchedResponse {
@@ -86,14 +92,16 @@ class WatchedResponse {
   watch(): void {
     const response = this.#response;
     const scope = this.#scope;
-    response.writeHead = ((...args: unknown[]) => this.#onWriteHead(args)) as typeof response.writeHead;
-    response.write = ((...args: unknown[]) => this.#onWrite(args)) as typeof response.write;
-    response.end = ((...args: unknown[]) => this.#onEnd(args)) as typeof response.end;
+    // Bound: V8 puts a function literal that is assigned to a property into old space. A scavenge then keeps all that it
+    // refers to, which is the whole request.
+    response.writeHead = this.#onWriteHead.bind(this) as typeof response.writeHead;
+    response.write = this.#onWrite.bind(this) as typeof response.write;
+    response.end = this.#onEnd.bind(this) as typeof response.end;
     if (scope.claims.length > 0 || scope.onEnd) this.#settleWhenCut();
-    else scope.onClaim = () => this.#settleWhenCut();
+    else scope.onClaim = this.#settleWhenCut.bind(this);
   }
 
-  #onWriteHead(args: unknown[]): ServerResponse {
+  #onWriteHead(...args: unknown[]): ServerResponse {
     this.#recording?.head(args);
     const status = args[0] as number;
     const mayReplace = this.#onRefusedCharge && !this.#isReplaced && !this.#hasBegun;
@@ -103,7 +111,7 @@ class WatchedResponse {
     return this.#response;
   }
 
-  #onWrite(args: unknown[]): boolean {
+  #onWrite(...args: unknown[]): boolean {
     if (this.#isReplaced) return true;
     this.#hasBegun = true;
     if (this.#heldHead) this.#writeHead(...this.#heldHead);
@@ -122,7 +130,7 @@ class WatchedResponse {
     return this.#write(...args);
   }
 
-  #onEnd(args: unknown[]): ServerResponse {
+  #onEnd(...args: unknown[]): ServerResponse {
     const response = this.#response;
     if (this.#isReplaced) return response;
     const onRefusedCharge = this.#onRefusedCharge;
@@ -207,84 +215,5 @@ class WatchedResponse {
     response.statusCode = answer.status;
     setAbsent(response, answer.headers);
     this.#finish(answer.body);
-  }
-}
-
-/** Writes the head of a paid response: kept out of shared caches whatever headers the handler sets. */
-function writePrivateHead(
-  response: ServerResponse,
-  cors: boolean,
-  writeHead: (...args: unknown[]) => ServerResponse,
-  [status, ...rest]: unknown[],
-): ServerResponse {
-  const reason = typeof rest[0] === "string" ? [rest.shift()] : [];
-  const [headers] = rest;
-  if (!Array.isArray(headers) && response.getHeaderNames().length === 0) {
-    // Nothing is set yet: one plain object is written out several times as fast as headers that are set one by one.
-    return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
-  }
-  applyHeaders(response, headers);
-  if (cors) setAbsent(response, CORS_HEADERS);
-  response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
-  response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
-  return writeHead(status, ...reason);
-}
-
-type HeaderValue = string | number | readonly string[] | undefined;
-
-/** The handler's headers and those of a paid response, each once. */
-function privateHeaders(given: Readonly<Record<string, HeaderValue>>, cors: boolean): Record<string, HeaderValue> {
-  const headers: Record<string, HeaderValue> = cors ? { ...CORS_HEADERS } : {};
-  let cacheControl: string | undefined;
-  let vary: string | undefined;
-  for (const name in given) {
-    const value = given[name];
-    if (value === undefined || !Object.hasOwn(given, name)) continue;
-    const lower = LENGTHS.has(name.length) ? name.toLowerCase() : "";
-    if (lower === "cache-control") cacheControl = String(value);
-    else if (lower === "vary") vary = String(value);
-    else {
-      const own = cors ? CORS_NAMES.get(lower) : undefined;
-      if (own) delete headers[own];
-      headers[name] = value;
-    }
-  }
-  headers["Cache-Control"] = privateCacheControl(cacheControl);
-  headers.Vary = varyWith(vary);
-  return headers;
-}
-
-const CORS_NAMES = new Map(Object.keys(CORS_HEADERS).map((name) => [name.toLowerCase(), name]));
-
-/** of the names that are looked for: most of a handler's need no second look */
-const LENGTHS = new Set(["cache-control", "vary", ...CORS_NAMES.keys()].map((name) => name.length));
-
-/** Sets the headers given to writeHead, which take precedence over earlier ones. */
-function applyHeaders(response: ServerResponse, headers: unknown): void {
-  if (Array.isArray(headers)) {
-    const pairs = Array.isArray(headers[0])
-      ? (headers as [string, string][])
-      : headers.flatMap((name: string, index) =>
-          index % 2 === 0 ? [[name, headers[index + 1]] as [string, string]] : [],
-        );
-    const own = new Map<string, string[]>();
-    for (const [name, value] of pairs) own.set(name, [...(own.get(name) ?? []), value]);
-    for (const [name, values] of own) response.setHeader(name, values.length === 1 ? (values[0] ?? "") : values);
-    return;
-  }
-  for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string | number | string[]>)) {
-    if (value !== undefined) response.setHeader(name, value);
-  }
-}
-
-function headerOf(response: ServerResponse, name: string): string | undefined {
-  const value = response.getHeader(name);
-  return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
-}
-
-/** The application's own CORS headers stay as they are. */
-export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
-  for (const [name, value] of Object.entries(headers)) {
-    if (!name.startsWith("Access-Control-") || !response.hasHeader(name)) response.setHeader(name, value);
   }
 }

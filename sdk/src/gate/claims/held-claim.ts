@@ -12,6 +12,8 @@ export type ClaimEnd = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
 
 export interface HeldClaim {
   readonly paymentId: Hex;
+  /** how many earlier requests of this payment ended without a result; undefined where the store does not say */
+  readonly releases: number | undefined;
   /**
    * The first call decides; later ones wait for it.
    * @param answer of "use": kept with the claim, for replays
@@ -66,6 +68,7 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
     kind: "held",
     claim: {
       paymentId,
+      releases: outcome.releases,
       settle(how, answer) {
         settled ??= settle(how, answer);
         return settled;

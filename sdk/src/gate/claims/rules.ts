@@ -78,13 +78,14 @@ export function isHeldAfter({ act, owner }: ClaimAct, record: ClaimRecord | unde
 
 /** The result of an attempt to claim a payment. */
 export type ClaimOutcome =
-  | { readonly kind: "acquired" }
+  /** releases: how many requests of this payment ended without a result, by failure or by death */
+  | { readonly kind: "acquired"; readonly releases?: number }
   | { readonly kind: "running"; readonly retryAfterSec: number }
   | { readonly kind: "used" };
 
 /** Derives the result of an attempt from the claim's record. */
 export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
-  if (record?.state === "running" && record.owner === owner) return { kind: "acquired" };
+  if (record?.state === "running" && record.owner === owner) return { kind: "acquired", releases: record.releases };
   if (record?.state !== "running") return { kind: "used" };
   return { kind: "running", retryAfterSec: Math.min(5, Math.max(1, Math.ceil((record.leaseUntilMs - nowMs) / 1_000))) };
 }

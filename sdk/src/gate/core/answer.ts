@@ -10,7 +10,8 @@ import {
 } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
-import type { Payment } from "./payment";
+import type { DeferredSettlement } from "./deferred-settlement";
+import type { OneTimePayment, Payment } from "./payment";
 import type { Quote } from "./quote";
 
 export interface Answer {
@@ -127,14 +128,16 @@ export type Decision =
       readonly kind: "allow";
       readonly payment: Payment;
       readonly claim: HeldClaim | undefined;
+      /** of a payment that settles after its handler */
+      readonly deferred?: DeferredSettlement | undefined;
       /** seals the answer for clients that lose it, where that is done */
       readonly keeper?: AnswerKeeper | undefined;
       readonly headers: Readonly<Record<string, string>>;
       /** called once, with how the request ended */
       readonly onEnd?: (how: "use" | "release") => void;
     }
-  /** the answer that this payment has bought before; no handler runs */
-  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
+  /** the answer that this payment has bought before; no handler runs. settled: by this request */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
   /** 402 */
   | { readonly kind: "pay"; readonly quote: Quote }
   /** 400, 403 or 409: no price would help */

@@ -4,6 +4,7 @@ import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
+import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
@@ -13,7 +14,10 @@ import type { Settings } from "./settings";
 export interface GrantedPayment {
   readonly kind: "grants";
   readonly payment: OneTimePayment;
-  readonly claim: HeldClaim;
+  /** undefined where `deferred` has it */
+  readonly claim: HeldClaim | undefined;
+  /** of a payment that settles after its handler */
+  readonly deferred?: DeferredSettlement;
   /** seals the answer for the claim store; undefined where none is kept */
   readonly keeper: AnswerKeeper | undefined;
   /** added to the response */
@@ -22,8 +26,8 @@ export interface GrantedPayment {
 
 export type PaymentVerdict =
   | GrantedPayment
-  /** the payment has bought its request before; its kept answer */
-  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean }
+  /** the payment has bought its request before; its kept answer. settled: by this request, so that it is counted here */
+  | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
   | { readonly kind: "barred"; readonly error: TurnpikeError }
@@ -50,6 +54,8 @@ export interface Candidate {
   readonly nowSec: number;
   /** Checks that the payment has settled. @throws Unavailable when the outcome is unknown */
   readonly confirm: () => Promise<Confirmation>;
+  /** Takes the claim to settle after the handler; absent, or resolves with undefined: it is confirmed first. */
+  readonly defer?: (claim: HeldClaim) => Promise<PaymentVerdict | undefined>;
 }
 
 /** Claims first, then confirms: of many equal requests one confirms, and a used proof needs no confirmation. */
@@ -71,6 +77,8 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
   }
   const { claim } = attempt;
   try {
+    const deferred = await candidate.defer?.(claim);
+    if (deferred) return deferred;
     const confirmed = await confirm();
     if (confirmed.kind === "faulty") {
       await claim.settle("withdraw");
@@ -123,7 +131,7 @@ const ALREADY_USED: PaymentVerdict = {
   },
 };
 
-function keeperFor(at: PaymentCase, candidate: Candidate): AnswerKeeper | undefined {
+export function keeperFor(at: PaymentCase, candidate: Purchase): AnswerKeeper | undefined {
   const { settings, claims } = at.context;
   const purchased = purchasedBy(at, candidate);
   if (!purchased || !settings.replay || !claims.served) return undefined;
@@ -148,7 +156,7 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
 }
 
 /** Each version's clients read their own header, with the network named as they know it. */
-function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
+export function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
   const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
@@ -174,6 +182,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
     "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
+  handler_failed: "Every attempt to answer this payment has failed, and it was not charged: pay a fresh quote.",
   reversed: "The chain gave up the block that held this payment; post the same authorization again.",
 };
 

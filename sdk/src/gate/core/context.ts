@@ -9,7 +9,15 @@ import { createStateReader, type StateReader } from "../../chain/states";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
 import type { Subscription } from "../../facilitator/subscriptions";
 import type { FetchLike } from "../../facilitator/transport";
-import { type Address, type Clock, ConfigError, systemClock, type TurnpikeError, Unavailable } from "../../protocol";
+import {
+  type Address,
+  type Clock,
+  ConfigError,
+  type Network,
+  systemClock,
+  type TurnpikeError,
+  Unavailable,
+} from "../../protocol";
 import { atMost, Deadline } from "../../protocol/waiting";
 import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
@@ -17,9 +25,9 @@ import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
-import type { ProviderOptions } from "./options";
+import type { PaymentTarget, ProviderOptions } from "./options";
 import type { GateRequest } from "./request";
-import { type Settings, settingsOf } from "./settings";
+import { type Settings, settingsOf, targetSettings } from "./settings";
 import { createTerms, type Terms } from "./terms";
 
 export interface GateReports {
@@ -39,7 +47,17 @@ export interface GateContext {
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
   readonly states: StateReader | undefined;
-  readonly facilitator: Pick<GateFacilitator, "verifyProof" | "x402Settle" | "payment" | "signsGrants">;
+  readonly facilitator: Pick<
+    GateFacilitator,
+    | "verifyProof"
+    | "x402Verify"
+    | "x402Settle"
+    | "releasePayment"
+    | "payment"
+    | "signsGrants"
+    | "reserves"
+    | "knownToReserve"
+  >;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
@@ -51,6 +69,13 @@ export interface GateContext {
   /** Resolves once the meter's store is open. @throws Unavailable */
   meterStarted(): Promise<void>;
   isMeterOpen(): boolean;
+  /**
+   * Returns the context in which payments of one entry are judged: its own network, token, payee, Facilitator and reading
+   * of the chain; claims and all else are this provider's. This context itself where nothing differs.
+   * @param field the entry's own, for errors
+   * @throws ConfigError
+   */
+  forTarget(target: PaymentTarget, field: string): GateContext;
   close(): Promise<void>;
 }
 
@@ -99,7 +124,8 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     });
   }
   const reports = parts.reportsOf(options, settings, time);
-  return {
+  const targets = createTargetContexts(() => context, options);
+  const context: GateContext = {
     settings,
     terms,
     time,
@@ -130,7 +156,9 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
       }
     },
     isMeterOpen: () => isMeterOpen,
+    forTarget: (target, field) => targets.of(target, field),
     async close() {
+      targets.close();
       await reports?.close();
       followed?.states?.close();
       followed?.heads.close();
@@ -138,6 +166,86 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
       if (typeof options.claims !== "object") await claims?.close();
       if (!options.rpc) rpc?.close();
     },
+  };
+  return context;
+}
+
+/** The contexts of entries that differ from the provider's own settings, each made once. */
+function createTargetContexts(provider: () => GateContext, options: ProviderOptions) {
+  const contexts = new Map<string, GateContext>();
+  const chains = new Map<string, Pick<GateContext, "rpc" | "time"> & { readonly stop: () => void }>();
+
+  function chainOf({ network, rpcUrls }: Settings): Pick<GateContext, "rpc" | "time"> {
+    const base = provider();
+    if (network.chainId === base.settings.network.chainId) return base;
+    const key = JSON.stringify([network.chainId, rpcUrls]);
+    const known = chains.get(key);
+    if (known) return known;
+    const made = openChain(network, rpcUrls, options);
+    chains.set(key, made);
+    return made;
+  }
+
+  return {
+    of(target: PaymentTarget, field: string): GateContext {
+      const base = provider();
+      const settings = targetSettings(base.settings, target, field);
+      const key = targetKeyOf(settings);
+      if (key === targetKeyOf(base.settings)) return base;
+      const known = contexts.get(key);
+      if (known) return known;
+      const made = targetContext(base, settings, chainOf(settings), options);
+      contexts.set(key, made);
+      return made;
+    },
+    close() {
+      for (const { stop } of chains.values()) stop();
+    },
+  };
+}
+
+function targetKeyOf({ network, token, payTo, facilitator, rpcUrls }: Settings): string {
+  const { url, signers, trustUnsigned } = facilitator ?? {};
+  return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, rpcUrls]);
+}
+
+function openChain({ chainId, name }: Network, urls: readonly string[], options: ProviderOptions) {
+  const rpc = urls.length > 0 ? connectRpc({ urls, chainId }) : undefined;
+  const followed = rpc && followHeads({ rpc, turnpike: undefined, options, isLocal: LOCAL.test(name) });
+  const time = options.clock ? fixedTime(options.clock) : (followed?.time ?? fixedTime(systemClock));
+  const stop = (): void => {
+    followed?.heads.close();
+    rpc?.close();
+  };
+  return { rpc, time, stop };
+}
+
+function targetContext(
+  base: GateContext,
+  settings: Settings,
+  { rpc, time }: Pick<GateContext, "rpc" | "time">,
+  options: ProviderOptions,
+): GateContext {
+  const facilitator = lazily(() => gateFacilitatorOf(settings, options));
+  const proofSigners = () => facilitator.proofSigners();
+  return {
+    settings,
+    terms: createTerms(settings, rpc),
+    time,
+    rpc,
+    states: undefined,
+    facilitator,
+    facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
+    ownedBy: base.ownedBy,
+    get claims() {
+      return base.claims;
+    },
+    meter: base.meter,
+    reports: base.reports,
+    meterStarted: base.meterStarted,
+    isMeterOpen: base.isMeterOpen,
+    forTarget: base.forTarget,
+    close: base.close,
   };
 }
 
@@ -148,18 +256,28 @@ interface Followed {
 }
 
 function follow(rpc: Rpc, settings: Settings, terms: Terms, options: ProviderOptions, isLocal: boolean): Followed {
-  const clock = createChainClock();
   const turnpike = settings.deployment?.turnpike;
-  const heads = watchHeads({
-    rpc,
-    clock,
-    turnpike,
-    ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
-    ...(isLocal ? {} : { maxSilenceMs: MAX_SILENCE_MS }),
-  });
+  const { heads, time } = followHeads({ rpc, turnpike, options, isLocal });
   heads.listen(terms);
   const states = turnpike && createStateReader({ rpc, turnpike, heads });
-  return { heads, time: chainTime(clock, heads), states };
+  return { heads, time, states };
+}
+
+function followHeads({
+  rpc,
+  turnpike,
+  options: { pollMs },
+  isLocal,
+}: {
+  readonly rpc: Rpc;
+  readonly turnpike: Address | undefined;
+  readonly options: ProviderOptions;
+  readonly isLocal: boolean;
+}): Omit<Followed, "states"> {
+  const clock = createChainClock();
+  const silence = isLocal ? {} : { maxSilenceMs: MAX_SILENCE_MS };
+  const heads = watchHeads({ rpc, clock, turnpike, ...(pollMs === undefined ? {} : { pollMs }), ...silence });
+  return { heads, time: chainTime(clock, heads) };
 }
 
 function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
@@ -175,8 +293,12 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
   };
   return {
     verifyProof: (...args) => get().verifyProof(...args),
+    x402Verify: (...args) => get().x402Verify(...args),
     x402Settle: (...args) => get().x402Settle(...args),
+    releasePayment: (...args) => get().releasePayment(...args),
     signsGrants: () => get().signsGrants(),
+    reserves: async () => get().reserves(),
+    knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
@@ -218,9 +340,16 @@ export function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
 const ignored = (): undefined => undefined;
 
 interface GateFacilitator
-  extends Pick<FacilitatorClient, "verifyProof" | "x402Settle" | "payment" | "subscriptionsOf"> {
+  extends Pick<
+    FacilitatorClient,
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+  > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
+  /** Returns whether its verification reserves a payment's amount for a purchase. @throws Unavailable */
+  reserves(): Promise<boolean>;
+  /** Returns whether it is known to; asks nothing. */
+  knownToReserve(): boolean;
   /** Returns the signers of its proofs, the current one first. @throws Unavailable */
   proofSigners(): Promise<readonly Address[]>;
 }
@@ -232,6 +361,9 @@ export interface GateFacilitatorOptions {
   readonly fetch?: FetchLike | undefined;
 }
 
+/** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
+const ASK_AGAIN_MS = 60_000;
+
 /**
  * Makes the gate's calls to its Facilitator, each with its own bound. A call that moves no money ends after `waitMs`. A
  * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
@@ -242,14 +374,25 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
   let signsGrants = false;
+  let reserves = false;
+  let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
   return {
     async signsGrants() {
       signsGrants ||= (await prompt.supported()).paymentGrants === true;
       return signsGrants;
     },
+    async reserves() {
+      if (reserves || performance.now() < reservesNotUntilMs) return reserves;
+      reserves = (await prompt.supported()).reservations === true;
+      if (!reserves) reservesNotUntilMs = performance.now() + ASK_AGAIN_MS;
+      return reserves;
+    },
+    knownToReserve: () => reserves,
     proofSigners: async () => (await prompt.supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
+    x402Verify: (...args) => prompt.x402Verify(...args),
+    releasePayment: (...args) => prompt.releasePayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();

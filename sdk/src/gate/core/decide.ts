@@ -31,10 +31,12 @@ import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
 import { askCallback, type Route } from "./route";
+import { entryCase } from "./select-entry";
 import { judgeSignIn } from "./sign-in";
 import type { SubscriptionVerdict } from "./subscriber-payment";
 
@@ -130,7 +132,7 @@ function decideSync(
     const granted = route.authorize ? undefined : grantFromCache(context, route, subscription);
     return granted && allow(granted);
   }
-  if (signIn !== undefined || payment || route.bindsBody || context.time.refresh()) return undefined;
+  if (signIn !== undefined || payment || route.bindsBody || route.refreshTime()) return undefined;
   if (!isQuotableSync(context, route)) return undefined;
   const offers = route.cachedOffers();
   if (!offers || offers.length === 0) return undefined;
@@ -167,7 +169,7 @@ async function decidePaid(
     else outage = verdict.cause;
   }
 
-  const refreshing = context.time.refresh();
+  const refreshing = route.refreshTime();
   if (refreshing) await refreshing;
   const resource = resourceOfRequest(request, context.settings);
 
@@ -222,16 +224,18 @@ const noOfferLeft = (): TurnpikeError =>
   new TurnpikeError("PlanDeprecated", "Every plan of this resource is deprecated: it accepts no new subscription.");
 
 function quoteOf(
-  { settings, time }: GateContext,
+  context: GateContext,
   route: Route,
   request: GateRequest,
   asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
 ): Decision {
+  const { settings, time } = context;
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
+  const flow = quotedFlow(route.contexts, route.settle);
   return {
     kind: "pay",
-    quote: quotes.quote({ settings, request, resource, presentation, nowSec: time.nowSec(), ...asked }),
+    quote: quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked }),
   };
 }
 
@@ -256,8 +260,10 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
 }
 
 /** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
-export async function judgePayment(credential: PaymentCredential, at: PaymentCase): Promise<PaymentVerdict> {
+export async function judgePayment(credential: PaymentCredential, given: PaymentCase): Promise<PaymentVerdict> {
   try {
+    const selected = entryCase(credential, given);
+    const at = "then" in selected ? await selected : selected;
     switch (credential.kind) {
       case "malformed":
         return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);

@@ -1,11 +1,13 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { isTurnpikeError, TurnpikeError } from "../../protocol";
+import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
+import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import type { GateRequest } from "./request";
-import { answerOfRefusedCharge, type RequestScope } from "./request-scope";
+import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
 
 /** One route's gate: what every adapter translates. */
@@ -19,6 +21,8 @@ export interface Gate {
   decide(request: GateRequest): Decision | Promise<Decision>;
   /** The 402 of a charge that the handler could not make. */
   answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
+  /** Settles a payment whose handler has answered. @param answer whole; undefined for a stream */
+  settle(scope: RequestScope, answer: KeptAnswer | undefined): Promise<SettledScope>;
   /** whether granted responses get CORS headers */
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
@@ -32,7 +36,10 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
   }
-  context.facilitatorCheck.checkOnce();
+  for (const each of route.contexts) {
+    each.facilitatorCheck.checkOnce();
+    if (route.sellsSingles) askAhead(each, route.settle);
+  }
   void route.ready().then(
     () =>
       proveMetering().catch((error: unknown) => {
@@ -44,7 +51,8 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   );
   return {
     async ready() {
-      await requirePinnedSigner(context);
+      await Promise.all(route.contexts.map(requirePinnedSigner));
+      await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
       await route.ready();
       await proveMetering();
       await requireBookkeeping(context, route);
@@ -52,6 +60,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     decide: reports
       ? counted(reports, (request) => decide(context, route, request))
       : (request) => decide(context, route, request),
+    settle: (scope, answer) => settleDeferred(context, route, scope, answer),
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,

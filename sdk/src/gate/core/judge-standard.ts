@@ -30,8 +30,10 @@ import { claimAndConfirm, invalid, type PaymentCase, type PaymentVerdict, verdic
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
 import { deductsNothing, type OneTimePayment } from "./payment";
+import { flowOfPayment } from "./payment-flow";
 import { MAX_TIMEOUT_SEC, soldSingly, usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
+import { deferSettlement } from "./settle-after";
 import { settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
 
@@ -49,6 +51,8 @@ interface StandardPurchase {
   readonly identifier?: string;
   /** its quote has expired */
   readonly isLate?: boolean;
+  /** quoted to settle after the handler: its payer did not agree to be charged for a failure */
+  readonly isQuotedAfter?: boolean;
   readonly authorization: Authorization;
   readonly signature: Hex;
   readonly token: TokenTerms;
@@ -83,7 +87,6 @@ export async function judgeStandard(
     token: token.address,
     network: settings.network.name,
     paymentId,
-    transaction: "0x",
     deduct: deductsNothing,
   };
   const secret = secretOfPayload(identifier, usableKeyOf(at.request));
@@ -95,16 +98,22 @@ export async function judgeStandard(
   if (fault) return invalid(fault, MESSAGES[fault]);
   if (late && !(await isUnderWay(at.context, paymentId))) return invalid(late, MESSAGES[late]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
+  const purchase = { payment, nonce, settlement, signature: found.signature, secret, keepUntilSec, nowSec };
   return claimAndConfirm(at, {
     payment,
     secret,
     keepUntilSec,
     nowSec,
-    async confirm() {
+    async defer(claim) {
       const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      return settleStandard(at, { payment, nonce, settlement, secret, keepUntilSec, nowSec });
+      const flow = await flowOfPayment(at.context, at.route.settle);
+      if (flow === "authorization") return deferSettlement({ at, purchase, claim, isLate: late !== undefined });
+      if (!found.isQuotedAfter || late) return undefined;
+      await claim.settle("withdraw");
+      return invalid("flow", MESSAGES.flow);
     },
+    confirm: () => settleStandard(at, purchase),
   });
 }
 
@@ -116,6 +125,7 @@ type Fault =
   | "terms"
   | "memo"
   | "memo_expired"
+  | "flow"
   | "window"
   | "signature";
 
@@ -128,6 +138,7 @@ const MESSAGES: Readonly<Record<Fault, string>> = {
   terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
   memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
   memo_expired: "The quote has expired. Pay a fresh one unless this payment has moved money.",
+  flow: "The quoted option settles after the request is served, and this resource now settles before: take a fresh quote.",
   window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
   signature: "The authorization's signature is not its payer's.",
 };
@@ -146,9 +157,14 @@ async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Stand
   const { authorization, signature } = parsed.data.payload;
   const now = await at.route.offers(at.request);
   if (now.outage) throw now.outage;
-  const offers = soldSingly(now.offers, at.route.presentation);
+  const offers = soldSingly(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
-  if (!offer) return "terms";
+  if (!offer) {
+    // What it pays may be left out of the options now: that is no reason to refuse it.
+    const outage = now.outages.get(at.context);
+    if (outage) throw outage;
+    return "terms";
+  }
   const { token, payTo, amount } = offer;
   const paymentPayload = payload as unknown as Extract<
     X402RequestWire,
@@ -197,7 +213,9 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | 
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return "payment_identifier";
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
-  return { authorization, signature, token, settlement, isLate: time.nowSec() >= memo.expiresAtSec, ...named };
+  const isLate = time.nowSec() >= memo.expiresAtSec;
+  const isQuotedAfter = accepted.extra?.paymentFlow !== "upfront";
+  return { authorization, signature, token, settlement, isLate, isQuotedAfter, ...named };
 }
 
 /**

@@ -78,8 +78,19 @@ function grantFrom(context: GateContext, route: MeteredRoute, state: Subscriptio
 
 const statusOf = (state: SubscriptionState, { intervalSec, months, graceSec }: Plan, { time }: GateContext) => {
   const { known, cancelled, paused, ending, paidThroughSec, anchorDay, untilSec } = state;
-  const record = { known, cancelled, paused, ending, paidThroughSec, anchorDay, untilSec };
-  return statusAt({ ...record, intervalSec, months, graceSec }, time.nowSec());
+  const record = {
+    known,
+    cancelled,
+    paused,
+    ending,
+    paidThroughSec,
+    anchorDay,
+    untilSec,
+    intervalSec,
+    months,
+    graceSec,
+  };
+  return statusAt(record, time.nowSec());
 };
 
 function isMeterOpenTo(context: GateContext, state: SubscriptionState): boolean {

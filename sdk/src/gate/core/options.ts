@@ -24,6 +24,45 @@ export interface PinnedSigner {
   readonly until?: number | string;
 }
 
+/** The token of one-time prices. */
+export interface TokenOption {
+  readonly address: string;
+  /** TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of its EIP-712 domain; read from the chain unless both are set */
+  readonly name?: string;
+  readonly version?: string;
+  /** TURNPIKE_TOKEN_DECIMALS: needed for a `price`; compared with the chain where rpcUrl is set */
+  readonly decimals?: number;
+  /** TURNPIKE_TOKEN_SYMBOL: as a `price` may name it, "USDC" */
+  readonly symbol?: string;
+  /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */
+  readonly currency?: "USD";
+}
+
+/** The Facilitator that payments settle through, and the signers whose proofs count. */
+export interface FacilitatorSetting {
+  readonly url: string;
+  readonly signers?: readonly (string | PinnedSigner)[];
+  /**
+   * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
+   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
+   */
+  readonly trustUnsigned?: boolean;
+}
+
+/** What a price is paid with and settled by. What is left out is the provider's own setting, on its own network alone. */
+export interface PaymentTarget {
+  /** default: the provider's */
+  readonly network?: string;
+  /** default: the provider's on its network, elsewhere the network's own */
+  readonly token?: string | TokenOption;
+  /** required on another network: a contract wallet there may be somebody else's */
+  readonly payTo?: string;
+  /** required on another network: it settles there */
+  readonly facilitator?: FacilitatorSetting;
+  /** endpoints of another network; needed for `verify: "onchain"`, and for tokens without name and version */
+  readonly rpcUrl?: string | readonly string[];
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -34,23 +73,15 @@ export interface ProviderOptions {
   readonly rpcUrl?: string | readonly string[];
   /** TURNPIKE_ADDRESS: the Turnpike contract, where the network has no known deployment */
   readonly turnpike?: string;
-  /** TURNPIKE_TOKEN, TURNPIKE_TOKEN_NAME, TURNPIKE_TOKEN_VERSION: of one-time prices; default: the network's own */
-  readonly token?: string | { readonly address: string; readonly name?: string; readonly version?: string };
+  /** TURNPIKE_TOKEN, and TURNPIKE_TOKEN_* for its fields: of one-time prices; default: the network's own */
+  readonly token?: string | TokenOption;
   /** TURNPIKE_PAY_TO: who receives one-time payments; plans name their own */
   readonly payTo?: string;
   /**
    * TURNPIKE_FACILITATOR_URL, TURNPIKE_FACILITATOR_SIGNERS (comma separated): whose proofs and grants count.
    * `0x...@TIME` (unix seconds or ISO 8601) is a retired signer: it counts for payments that settled before.
    */
-  readonly facilitator?: {
-    readonly url: string;
-    readonly signers?: readonly (string | PinnedSigner)[];
-    /**
-     * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
-     * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
-     */
-    readonly trustUnsigned?: boolean;
-  };
+  readonly facilitator?: FacilitatorSetting;
   /**
    * milliseconds without an answer after which a request is 503: of the Facilitator's judgement of a proof or an
    * account, and of its health while a settlement is under way; default 5,000
@@ -131,6 +162,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     throw new ConfigError(`${name} is "${value}": use ${allowed.join(" or ")}`);
   };
   const token = text("TURNPIKE_TOKEN");
+  const decimals = text("TURNPIKE_TOKEN_DECIMALS");
   const url = text("TURNPIKE_FACILITATOR_URL");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
@@ -145,7 +177,14 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     turnpike: text("TURNPIKE_ADDRESS"),
     token:
       token &&
-      withoutUndefined({ address: token, name: text("TURNPIKE_TOKEN_NAME"), version: text("TURNPIKE_TOKEN_VERSION") }),
+      withoutUndefined({
+        address: token,
+        name: text("TURNPIKE_TOKEN_NAME"),
+        version: text("TURNPIKE_TOKEN_VERSION"),
+        decimals: decimals && Number(decimals),
+        symbol: text("TURNPIKE_TOKEN_SYMBOL"),
+        currency: oneOf("TURNPIKE_TOKEN_CURRENCY", ["USD"]),
+      }),
     payTo: text("TURNPIKE_PAY_TO"),
     facilitator:
       url &&

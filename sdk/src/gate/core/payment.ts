@@ -12,6 +12,9 @@ interface Deducts {
   deduct(amount: bigint | number | string): Promise<Deduction>;
 }
 
+/** The flow of a standard payment, in the words of x402: it settles after the handler, or before it. */
+export type PaymentFlow = "authorization" | "upfront";
+
 /** Paid by one transfer. */
 export interface OneTimePayment extends Deducts {
   readonly kind: "one-time";
@@ -22,7 +25,8 @@ export interface OneTimePayment extends Deducts {
   readonly token: Address;
   readonly network: string;
   readonly paymentId: Hex;
-  readonly transaction: Hex;
+  /** absent until it has settled: a standard payload may settle after the handler */
+  readonly transaction?: Hex;
   /** a proof of this project's Facilitator, or a standard x402 payload */
   readonly dialect: "turnpike" | "x402";
 }

@@ -1,29 +1,54 @@
 /** Checks a route's pricing and turns it into prices and plans. */
-import { ConfigError, type Hex, isHash32, isTurnpikeError, TurnpikeError, toAmount } from "../../protocol";
+import { ConfigError, type Hex, isHash32, isTurnpikeError, parsePrice, TurnpikeError, toAmount } from "../../protocol";
+import type { GateContext } from "./context";
+import type { PaymentTarget } from "./options";
 import type { Settings } from "./settings";
 
 export type Amount = bigint | number | string;
 
-/** One way to pay. Amounts are whole base units of the token (500000 is 0.50 of a 6-decimal token). */
-export type PricingEntry<Req = unknown> =
-  | { readonly type: "subscription"; readonly plan: string }
+/** What one request costs: `amount` or `price`, never both. A function of the request is run once for each quote. */
+export type Cost<Req = unknown> =
   | {
-      readonly type: "one-time";
-      /** a fixed price, or a function of the request that is run once for each quote */
+      /** whole base units of the token (500000 is 0.50 of a 6-decimal token) */
       readonly amount: Amount | ((request: Req) => bigint | number | Promise<bigint | number>);
+      readonly price?: undefined;
+    }
+  | {
+      /** as people write it: "$0.05", or with the token's symbol "0.05 USDC"; text, never a number */
+      readonly price: string | ((request: Req) => string | Promise<string>);
+      readonly amount?: undefined;
     };
 
-export type Price =
+/** One entry of a 402: what a request costs, and what that is paid with. */
+export type AcceptOption<Req = unknown> = PaymentTarget & Cost<Req>;
+
+/** One way to pay. */
+export type PricingEntry<Req = unknown> =
+  | { readonly type: "subscription"; readonly plan: string }
+  | ({ readonly type: "one-time"; readonly prices?: undefined } & Cost<Req>)
+  | {
+      readonly type: "one-time";
+      /** the same request in several tokens or on several networks: any one of them buys it */
+      readonly prices: readonly AcceptOption<Req>[];
+    };
+
+export type Price = {
+  /** in which its payments are judged */
+  readonly context: GateContext;
+} & (
   | { readonly kind: "fixed"; readonly amount: bigint }
-  | { readonly kind: "computed"; readonly of: (raw: unknown) => Promise<bigint> };
+  | { readonly kind: "computed"; readonly of: (raw: unknown) => Promise<bigint> }
+);
 
 export interface Pricing {
   readonly prices: readonly Price[];
   readonly planIds: readonly Hex[];
+  /** every context in which this route's payments are judged, the provider's own first; at least one */
+  readonly contexts: readonly GateContext[];
 }
 
 /** @throws ConfigError for an entry that could never be charged as written */
-export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], settings: Settings): Pricing {
+export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: GateContext): Pricing {
   if (!Array.isArray(entries) || entries.length === 0) {
     throw new ConfigError("pricing is empty: give it a one-time or a subscription entry");
   }
@@ -33,7 +58,9 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], settings: 
     const field = `pricing[${index}]`;
     switch (entry?.type) {
       case "one-time":
-        prices.push(priceOf(entry.amount as Amount | ((raw: unknown) => bigint | number), `${field}.amount`));
+        for (const [option, name] of optionsOf(entry as PricingEntry & { type: "one-time" }, field)) {
+          prices.push(priceOf(option, provider.forTarget(option, name), name));
+        }
         break;
       case "subscription":
         if (!isHash32(entry.plan)) {
@@ -45,37 +72,113 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], settings: 
         throw new ConfigError(`${field}.type must be "one-time" or "subscription"`);
     }
   });
-  requireSettings(settings, prices.length > 0, planIds.size > 0);
-  return { prices, planIds: [...planIds] };
+  if (planIds.size > 0) requireForPlans(provider.settings);
+  const paid = new Set(prices.map(({ context }) => context));
+  const contexts = planIds.size > 0 || paid.has(provider) ? new Set([provider, ...paid]) : paid;
+  requireDistinct([...contexts]);
+  for (const { settings } of paid) hintNetworkNames(settings);
+  return { prices, planIds: [...planIds], contexts: [...contexts] };
 }
 
-function requireSettings(settings: Settings, sellsSingle: boolean, sellsPlans: boolean): void {
-  const missing = (what: string) => new ConfigError(what);
-  if (!settings.facilitator)
-    throw missing("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
-  if (sellsSingle) {
-    if (!settings.token)
-      throw missing(`token is not set (TURNPIKE_TOKEN): ${settings.network.name} has no default token`);
-    if (!settings.payTo) throw missing("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
+type OneTimeEntry = PricingEntry & { readonly type: "one-time" };
+
+/** Returns an entry's options, each with the field that errors name. */
+function optionsOf(entry: OneTimeEntry, field: string): (readonly [option: AcceptOption, name: string])[] {
+  const { prices } = entry;
+  if (prices === undefined) {
+    // Only `prices` has targets: an entry with one of its own would be sold elsewhere than it says.
+    const target = TARGET_FIELDS.find((name) => name in entry);
+    if (target)
+      throw new ConfigError(`${field}.${target} is set outside of \`prices\`: write prices: [{ ${target}, ... }]`);
+    return [[entry, field]];
   }
-  if (settings.facilitator.signers.list.length === 0) {
-    throw missing("facilitator.signers is empty (TURNPIKE_FACILITATOR_SIGNERS): pin the addresses whose proofs count");
-  }
-  if (sellsPlans && !settings.deployment) {
-    throw missing(`turnpike is not set (TURNPIKE_ADDRESS), and no deployment is known on ${settings.network.name}`);
+  if (!Array.isArray(prices) || prices.length === 0) throw new ConfigError(`${field}.prices is empty: name a price`);
+  if (prices.length > MAX_PRICES) throw new ConfigError(`${field}.prices has more than ${MAX_PRICES} entries`);
+  const cost = COST_FIELDS.find((name) => name in entry);
+  if (cost) throw new ConfigError(`${field}.${cost} is set beside \`prices\`: set it in each of them`);
+  return prices.map((option: AcceptOption, index) => [option, `${field}.prices[${index}]`]);
+}
+
+const COST_FIELDS = ["amount", "price"] as const;
+
+const TARGET_FIELDS = ["network", "token", "payTo", "facilitator", "rpcUrl"] as const;
+
+/** More entries fit into no header, and clients read no more than a few. */
+const MAX_PRICES = 16;
+
+/** @throws ConfigError where a payment could not be assigned to one context */
+function requireDistinct(contexts: readonly GateContext[]): void {
+  const known = new Map<string, GateContext["settings"]>();
+  const chainIds = new Map<string, number>();
+  for (const { settings } of contexts) {
+    const { network, token, payTo } = settings;
+    const place = `${network.chainId} ${token?.address} ${payTo}`;
+    if (known.has(place)) {
+      throw new ConfigError(
+        `pricing names token ${token?.address} and payTo ${payTo} on ${network.name} twice, with different settings: give each its own payTo, or the same settings`,
+      );
+    }
+    known.set(place, settings);
+    const chainId = chainIds.get(network.name) ?? network.chainId;
+    if (chainId !== network.chainId) {
+      throw new ConfigError(`networks names the chains ${chainId} and ${network.chainId} both "${network.name}"`);
+    }
+    chainIds.set(network.name, chainId);
   }
 }
 
-function priceOf(
-  amount: Amount | ((raw: unknown) => bigint | number | Promise<bigint | number>),
-  field: string,
-): Price {
-  if (typeof amount !== "function") return { kind: "fixed", amount: positive(toAmount(amount, field), field) };
+const hinted = new Set<string>();
+
+/** Says once for each network that stock clients of version 1 cannot read its default name. */
+function hintNetworkNames({ network: { name, x402v1 }, networkNames }: Settings): void {
+  if (networkNames !== undefined || x402v1 === undefined || x402v1 === name || hinted.has(name)) return;
+  hinted.add(name);
+  process.emitWarning(
+    `Stock x402 version 1 clients refuse a 402 that names "${name}". Set networkNames (TURNPIKE_NETWORK_NAMES) to "x402-v1" to write "${x402v1}", or to "turnpike" if none are expected.`,
+    { code: "TURNPIKE_NETWORK_NAMES" },
+  );
+}
+
+function requireForPayments({ token, network, payTo, facilitator }: Settings): void {
+  if (!token) throw new ConfigError(`token is not set (TURNPIKE_TOKEN): ${network.name} has no default token`);
+  if (!payTo) throw new ConfigError("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
+  requireFacilitator(facilitator);
+}
+
+function requireForPlans({ facilitator, deployment, network }: Settings): void {
+  requireFacilitator(facilitator);
+  if (deployment) return;
+  throw new ConfigError(`turnpike is not set (TURNPIKE_ADDRESS), and no deployment is known on ${network.name}`);
+}
+
+function requireFacilitator(facilitator: Settings["facilitator"]): void {
+  if (!facilitator)
+    throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
+  if (facilitator.signers.list.length > 0) return;
+  throw new ConfigError(
+    `facilitator.signers is empty (TURNPIKE_FACILITATOR_SIGNERS): pin the addresses whose proofs of ${facilitator.url} count`,
+  );
+}
+
+function priceOf({ amount, price }: Cost, context: GateContext, field: string): Price {
+  requireForPayments(context.settings);
+  const { token = {} } = context.settings;
+  if ((amount === undefined) === (price === undefined)) {
+    throw new ConfigError(
+      `${field} needs one of \`price\`, such as "$0.05", and \`amount\`, in base units${amount === undefined ? "" : ", not both"}`,
+    );
+  }
+  const name = amount === undefined ? `${field}.price` : `${field}.amount`;
+  const read = (value: unknown): bigint =>
+    positive(amount === undefined ? parsePrice(value, token, name) : toAmount(value as Amount, name), name);
+  const given = amount ?? price;
+  if (typeof given !== "function") return { context, kind: "fixed", amount: read(given) };
   return {
+    context,
     kind: "computed",
     of: async (raw) => {
       try {
-        return positive(toAmount(await amount(raw), field), field);
+        return read(await given(raw));
       } catch (cause) {
         if (isTurnpikeError(cause) && cause.status === 400) throw cause;
         // A price that fails is never a free request.

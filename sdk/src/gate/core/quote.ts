@@ -3,6 +3,7 @@ import type { Plan } from "../../chain/plans";
 import {
   type AcceptEntryWire,
   type Address,
+  type Clock,
   caip2Of,
   type ErrorCode,
   encodeJsonHeader,
@@ -19,19 +20,27 @@ import {
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
 import { type Discovery, extensionsOf } from "./extensions-v2";
+import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
-import type { Settings } from "./settings";
+import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
 
+/** Where an offer is paid: its network, Facilitator and chain time. */
+export interface OfferContext {
+  readonly settings: Settings;
+  readonly time: Clock;
+}
+
+interface OfferTerms {
+  readonly context: OfferContext;
+  readonly amount: bigint;
+  readonly payTo: Address;
+  readonly token: TokenTerms;
+}
+
 export type Offer =
-  | { readonly kind: "one-time"; readonly amount: bigint; readonly payTo: Address; readonly token: TokenTerms }
-  | {
-      readonly kind: "subscription";
-      readonly amount: bigint;
-      readonly payTo: Address;
-      readonly token: TokenTerms;
-      readonly plan: Plan;
-    };
+  | (OfferTerms & { readonly kind: "one-time" })
+  | (OfferTerms & { readonly kind: "subscription"; readonly plan: Plan });
 
 /** What the provider says of the route; shown to clients. */
 export interface Presentation {
@@ -71,6 +80,8 @@ export interface QuoteRequest {
   /** whether the quote may be built from a template: offers and refusal are the same objects each time */
   readonly isRecurrent?: boolean;
   readonly presentation: Presentation;
+  /** by which standard payments of its entries settle */
+  readonly flow: PaymentFlow;
   readonly nowSec: number;
   readonly refusal: Refusal;
 }
@@ -78,14 +89,23 @@ export interface QuoteRequest {
 /** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
 export const MAX_TIMEOUT_SEC = 300;
 
-const byPrice = (a: { readonly amount: bigint }, b: { readonly amount: bigint }): number =>
-  a.amount < b.amount ? -1 : a.amount > b.amount ? 1 : 0;
+/** Cheapest first, in whole tokens; entries of one price stay in the provider's order. */
+function byPrice(a: Offer, b: Offer): number {
+  const [ours, theirs] = [comparable(a), comparable(b)];
+  return ours < theirs ? -1 : ours > theirs ? 1 : 0;
+}
+
+/** Tokens whose decimals are not set count as the usual stablecoin. */
+const USUAL_DECIMALS = 6;
+
+const comparable = ({ amount, context }: Offer): bigint =>
+  amount * 10n ** BigInt(MAX_DECIMALS - (context.settings.token?.decimals ?? USUAL_DECIMALS));
 
 export function buildQuote(input: QuoteRequest): Quote {
   const { settings, presentation, refusal } = input;
   const ref = refOf(input);
-  const expiresAtSec = input.nowSec + settings.quoteLifeSec;
-  const memoFor = (offer: Offer): string => issueMemo(settings.memoKeys[0], factsOf(input, offer), ref, expiresAtSec);
+  const memoFor = (offer: Offer): string =>
+    issueMemo(settings.memoKeys[0], factsOf(input, offer), ref, expiryOf(offer));
 
   const plans = input.offers.filter((offer) => offer.kind === "subscription").sort(byPrice);
   const singly = soldSingly(input.offers, presentation);
@@ -117,6 +137,9 @@ export function buildQuote(input: QuoteRequest): Quote {
     headerV2: presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined,
   };
 }
+
+/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain. */
+export const expiryOf = ({ context: { settings, time } }: Offer): number => time.nowSec() + settings.quoteLifeSec;
 
 /**
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
@@ -150,8 +173,8 @@ export function refOf(input: QuoteRequest): string {
 
 /** Returns the facts that a memo covers. */
 export function factsOf(
-  { settings, request, resource, bodyHash }: QuoteRequest,
-  { amount, token, payTo }: Offer,
+  { request, resource, bodyHash }: QuoteRequest,
+  { context: { settings }, amount, token, payTo }: Offer,
 ): QuotedFacts {
   const facts = { method: request.method, resource, amount, token: token.address, payTo };
   return { ...facts, network: settings.network.name, ...(bodyHash === undefined ? {} : { bodyHash }) };
@@ -163,6 +186,10 @@ export function isUsableKey(key: string): boolean {
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
 }
 
+/** An entry names its flow where that is not the scheme's default. */
+const flowIn = (flow: PaymentFlow): { readonly paymentFlow?: PaymentFlow } =>
+  flow === "upfront" ? { paymentFlow: flow } : {};
+
 interface EntryFacts {
   readonly memo: string;
   /** whether one transfer buys one request; false: the entry can only be subscribed to */
@@ -171,16 +198,16 @@ interface EntryFacts {
 }
 
 function entryOf(
-  { settings, resource, presentation }: QuoteRequest,
+  { resource, presentation, flow }: QuoteRequest,
   offer: Offer,
   { memo, sellsSingly, firstPlan }: EntryFacts,
 ): AcceptEntryWire {
-  const { token, payTo } = offer;
+  const { token, payTo, context } = offer;
+  const { settings } = context;
   const amount = offer.amount.toString();
   const facilitator = settings.facilitator?.url ?? "";
   const isPlan = offer.kind === "subscription";
-  // At the plan's own price an entry names no plan: agents would take it for the plan itself.
-  const named = isPlan ? offer : firstPlan?.amount === offer.amount ? undefined : firstPlan;
+  const named = isPlan ? offer : planBeside(offer, firstPlan);
   return {
     scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
     network: settings.networkText,
@@ -197,11 +224,20 @@ function entryOf(
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
     // Without the token's domain nothing can be signed.
     extra: {
-      ...(sellsSingly ? { name: token.name, version: token.version } : {}),
+      ...(sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow) } : {}),
       ...(isPlan ? { kind: "subscription" } : {}),
     },
   };
 }
+
+type PlanOffer = EntryFacts["firstPlan"];
+
+/**
+ * At the plan's own price an entry names no plan: agents would take it for the plan itself. Nor does an entry of another
+ * network or Facilitator, which could not sign them up.
+ */
+const planBeside = ({ amount, context }: Offer, plan: PlanOffer): PlanOffer =>
+  plan?.amount === amount || plan?.context !== context ? undefined : plan;
 
 function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation): PlanTermsWire {
   return {
@@ -222,7 +258,7 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
  * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
-  { settings, request, resource, presentation, refusal, nowSec }: QuoteRequest,
+  { settings, request, resource, presentation, flow, refusal, nowSec }: QuoteRequest,
   {
     entries,
     sellsSingly,
@@ -236,14 +272,14 @@ function headerV2Of(
   const { description, mimeType, metered, discovery } = presentation;
   const place = { method: request.method, resource };
   const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
-  const accepts = entries.map(({ offer: { amount, token, payTo }, memo }) => ({
+  const accepts = entries.map(({ offer: { amount, token, payTo, context }, memo }) => ({
     scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
-    network: caip2Of(settings.network.chainId),
+    network: caip2Of(context.settings.network.chainId),
     amount: amount.toString(),
     asset: token.address,
     payTo,
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-    extra: sellsSingly ? { name: token.name, version: token.version, memo } : {},
+    extra: sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow), memo } : {},
   }));
   for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
     const header = encodeJsonHeader({

@@ -6,7 +6,7 @@
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { signInChallenge } from "./extensions-v2";
-import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
+import { buildQuote, expiryOf, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
 
 export interface Quotes {
   quote(input: QuoteRequest): Quote;
@@ -22,7 +22,8 @@ export function createQuotes(): Quotes {
       if (!isRegular(input)) return buildQuote(input);
       const key = `${input.request.method} ${input.resource}`;
       const known = templates.get(key);
-      if (known && known.offers === input.offers && known.refusal === input.refusal) return filled(known, input);
+      if (known && known.offers === input.offers && known.refusal === input.refusal && known.flow === input.flow)
+        return filled(known, input);
       const quote = buildQuote(input);
       const template = templateOf(quote, input);
       if (template) templates.set(key, template);
@@ -49,15 +50,16 @@ interface Cut {
 interface Template {
   readonly offers: QuoteRequest["offers"];
   readonly refusal: QuoteRequest["refusal"];
+  readonly flow: QuoteRequest["flow"];
   readonly sold: Quote["sold"];
-  readonly memos: readonly ((ref: string, expiresAtSec: number) => string)[];
+  readonly memos: readonly ((ref: string) => string)[];
   readonly body: Cut;
   readonly header: Cut | undefined;
   readonly hasChallenge: boolean;
 }
 
 function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
-  const { offers, refusal, settings } = input;
+  const { offers, refusal, flow, settings } = input;
   const headerText = quote.headerV2 && Buffer.from(quote.headerV2, "base64").toString("utf8");
   const challenge = headerText && challengeIn(headerText);
   const entries = quote.body.accepts.map(({ memo = "" }) => memo);
@@ -65,8 +67,11 @@ function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
   const header =
     headerText === undefined ? undefined : cut(headerText, [...entries, ...(challenge ? [challenge] : [])]);
   if (!body || body.order.length !== entries.length || (headerText !== undefined && !header)) return undefined;
-  const memos = quote.sold.map((offer) => memoIssuer(settings.memoKeys[0], factsOf(input, offer)));
-  return { offers, refusal, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
+  const memos = quote.sold.map((offer) => {
+    const issue = memoIssuer(settings.memoKeys[0], factsOf(input, offer));
+    return (ref: string) => issue(ref, expiryOf(offer));
+  });
+  return { offers, refusal, flow, sold: quote.sold, memos, body, header, hasChallenge: Boolean(challenge) };
 }
 
 function challengeIn(headerText: string): string | undefined {
@@ -98,8 +103,7 @@ function fill({ parts, order }: Cut, values: readonly string[]): string {
 function filled(template: Template, input: QuoteRequest): Quote {
   const { settings, request, resource, nowSec } = input;
   const ref = refOf(input);
-  const expiresAtSec = nowSec + settings.quoteLifeSec;
-  const values = template.memos.map((issue) => issue(ref, expiresAtSec));
+  const values = template.memos.map((issue) => issue(ref));
   const text = fill(template.body, values);
   if (template.hasChallenge) {
     values.push(JSON.stringify(signInChallenge(settings, { method: request.method, resource }, nowSec)));

@@ -6,6 +6,7 @@ import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { type Answer, answerOf, type Decision, errorAnswer } from "./answer";
 import type { GateContext } from "./context";
 import { quoteFor } from "./decide";
+import type { DeferredSettlement } from "./deferred-settlement";
 import { exhausted } from "./judge-subscription";
 import type { Payment } from "./payment";
 import type { Refusal } from "./quote";
@@ -18,6 +19,8 @@ export interface RequestScope {
   readonly payment: Payment | undefined;
   /** payments that this request uses up when it is served */
   readonly claims: HeldClaim[];
+  /** of a payment that settles after the handler */
+  readonly deferred: DeferredSettlement | undefined;
   /** seals the answer for clients that lose it, where that is done */
   readonly keeper: AnswerKeeper | undefined;
   /** why the handler could not charge; if it then fails, the client gets this error */
@@ -37,6 +40,7 @@ export function openRequestScope(request: GateRequest, decision?: Extract<Decisi
     request,
     payment: decision?.payment,
     claims: decision?.claim ? [decision.claim] : [],
+    deferred: decision?.deferred,
     keeper: decision?.keeper,
     refused: undefined,
     onRefused: undefined,
@@ -79,6 +83,44 @@ export function settleScope(
   const sealed = answer && keeper?.seal(answer);
   const keptWith = (claim: HeldClaim) => (claim.paymentId === keeper?.paymentId ? sealed : undefined);
   return Promise.all(claims.map((claim) => claim.settle(how, keptWith(claim))));
+}
+
+/** What becomes of an answer whose payment settles after the handler. */
+export type SettledScope =
+  /** it may leave, with these headers */
+  | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
+  /** it stays here; this one leaves instead */
+  | { readonly kind: "withheld"; readonly answer: Answer };
+
+/** Settles a deferred payment: the handler's answer leaves, or a fresh 402, or a 503, with nothing of that answer. */
+export async function settleDeferred(
+  context: GateContext,
+  route: Route,
+  scope: RequestScope,
+  answer: KeptAnswer | undefined,
+): Promise<SettledScope> {
+  const { deferred, request } = scope;
+  const outcome = await deferred?.settle(answer);
+  if (outcome === undefined || outcome.kind === "settled") {
+    await settleScope(scope, "use");
+    return { kind: "settled", headers: outcome?.headers ?? {} };
+  }
+  const isCounted = scope.onEnd !== undefined;
+  scope.onEnd = undefined;
+  await settleScope(scope, "release");
+  const decision = outcome.kind === "refused" ? await quoteFor(context, route, request, outcome.refusal) : undefined;
+  const error = outcome.kind === "unavailable" ? outcome.cause : undefined;
+  if (isCounted) context.reports?.refusedCharge(decision, request, error);
+  const isAsked = decision !== undefined && decision.kind !== "allow";
+  return { kind: "withheld", answer: isAsked ? answerOf(decision) : errorAnswer(error) };
+}
+
+/** Ends a request whose handler failed: a deferred payment is released, and costs nothing. */
+export async function cancelDeferred(scope: RequestScope): Promise<void> {
+  // Where it cannot be written, the lease and the reservation expire.
+  const ending = scope.deferred?.cancel().catch(() => undefined);
+  await settleScope(scope, "release");
+  await ending;
 }
 
 /**

@@ -2,15 +2,18 @@
  * Creates a gated route: checks its options, loads its terms, makes its offers for a request, and asks the provider's
  * callbacks about one.
  */
-import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, type Unavailable } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
+import { type SettleOrder, settleOrderOf } from "./payment-flow";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
-import type { Offer, Presentation } from "./quote";
+import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
+import { createTermsLoader, type TermsLoader } from "./terms-loader";
 
 /** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {
@@ -27,6 +30,11 @@ export interface GateOptions<Req = unknown> {
   readonly replay?: boolean;
   /** the most that `bind: "body"` reads of a body; a longer one is 413; default 1,048,576 */
   readonly maxBodyBytes?: number;
+  /**
+   * when a standard x402 payment settles: "after" the handler, so that a failure costs nothing, or "before" it, for
+   * handlers that stream; default "after" where the Facilitator reserves payments, otherwise "before"
+   */
+  readonly settle?: "before" | "after";
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -42,12 +50,18 @@ export interface GateOptions<Req = unknown> {
 }
 
 export interface Route extends MeteredRoute {
+  /** in which its payments are judged, the provider's own first; at least one */
+  readonly contexts: readonly GateContext[];
+  /** Brings the time of every context up to date; undefined when all are. Waits a bounded time. */
+  refreshTime(): Promise<void> | undefined;
   readonly planIds: readonly Hex[];
   readonly presentation: Presentation;
   readonly cors: boolean;
   readonly bindsBody: boolean;
   /** whether answers are kept for clients that lose them */
   readonly replays: boolean;
+  /** when standard payments settle */
+  readonly settle: SettleOrder;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
   /** whether it sells single requests, whose payments must be claimed */
@@ -70,9 +84,9 @@ export interface OffersNow {
   readonly offers: readonly Offer[];
   /** why nothing can be offered now; names no host to a client */
   readonly outage?: Unavailable;
+  /** of the contexts whose prices are left out */
+  readonly outages: ReadonlyMap<OfferContext, Unavailable>;
 }
-
-const RETRY_AFTER_MS = 2_000;
 
 const MAX_BODY_BYTES = 1_048_576;
 
@@ -90,49 +104,20 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
-  const { settings, terms } = context;
-  const { prices, planIds } = pricingOf(options.pricing, settings);
-  let loading: Promise<void> | undefined;
-  let loaded = false;
-  let retryAtMs = 0;
-  /** why the last reading failed; counts until a later one succeeds */
-  let fault: TurnpikeError | undefined;
+  const { prices, planIds, contexts } = pricingOf(options.pricing, context);
+  const loaders = contexts.map((each) =>
+    createTermsLoader(each, {
+      planIds: each === context ? planIds : [],
+      withToken: prices.some((price) => price.context === each),
+    }),
+  );
 
-  function ready(): Promise<void> {
-    loading ??= load();
-    return loading;
-  }
-
-  async function load(): Promise<void> {
-    try {
-      await terms.load(planIds, prices.length > 0);
-      loaded = true;
-      await terms.checkChain();
-      fault = undefined;
-    } catch (error) {
-      loading = undefined;
-      retryAtMs = performance.now() + RETRY_AFTER_MS;
-      fault = isTurnpikeError(error) ? error : undefined;
-      throw error;
-    }
-  }
-
-  const isMisconfigured = (): boolean => fault?.code === "ConfigError";
-
-  async function tryToLoad(): Promise<void> {
-    if (performance.now() < retryAtMs) return;
-    try {
-      await ready();
-    } catch (error) {
-      // The caller decides on `fault`: an outage leaves options out of this answer, a wrong setting is reported.
-      if (!isTurnpikeError(error)) throw error;
-    }
-  }
-
-  async function singles(request: GateRequest): Promise<Offer[]> {
+  async function singles(request: GateRequest, sold: ReadonlySet<GateContext>): Promise<Offer[]> {
     const offers: Offer[] = [];
-    for (const price of prices)
-      offers.push(...singleAt(price.kind === "fixed" ? price.amount : await asked(price, request)));
+    for (const price of prices) {
+      if (!sold.has(price.context)) continue;
+      offers.push(...singleAt(price, price.kind === "fixed" ? price.amount : await asked(price, request)));
+    }
     return offers;
   }
 
@@ -143,34 +128,34 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     return amount;
   }
 
-  function singleAt(amount: bigint): Offer[] {
-    const token = settings.token && terms.token(settings.token.address);
-    const { payTo } = settings;
-    return token && payTo ? [{ kind: "one-time", amount, payTo, token }] : [];
+  function singleAt({ context: at }: Price, amount: bigint): Offer[] {
+    const token = tokenOf(at);
+    const { payTo } = at.settings;
+    return token && payTo ? [{ kind: "one-time", context: at, amount, payTo, token }] : [];
   }
+
+  const { terms } = context;
 
   function subscription(planId: Hex): Offer[] {
     const plan = terms.plan(planId);
     const token = plan && terms.token(plan.token);
     // A deprecated plan still serves its subscribers, but accepts no new ones.
     if (!plan || !token || plan.deprecated) return [];
-    return [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }];
+    return [{ kind: "subscription", context, amount: plan.amount, payTo: plan.payTo, token, plan }];
   }
 
   const isFixed = prices.every(({ kind }) => kind === "fixed");
   let held:
-    | { readonly token: unknown; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | { readonly tokens: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
   function cachedOffers(): readonly Offer[] | undefined {
-    if (!loaded || !isFixed || isMisconfigured()) return undefined;
-    const token = settings.token && terms.token(settings.token.address);
-    if (held?.token === token && held?.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) {
-      return held.offers;
-    }
-    const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price.amount) : []));
+    if (!isFixed || loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured)) return undefined;
+    const isHeld = held?.tokens.every((token, i) => token === tokenOf(contexts[i] as GateContext));
+    if (held && isHeld && held.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) return held.offers;
+    const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price, price.amount) : []));
     const offers = [...fixed, ...planIds.flatMap(subscription)];
-    held = { token, plans: planIds.map((planId) => terms.plan(planId)), offers };
+    held = { tokens: contexts.map(tokenOf), plans: planIds.map((planId) => terms.plan(planId)), offers };
     return offers;
   }
 
@@ -181,6 +166,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     metered: options.metered ?? false,
     cors: options.cors ?? true,
     replays: options.replay ?? true,
+    settle: settleOrderOf(options.settle),
     ...bindingOf(options as GateOptions<never>),
     sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],
@@ -193,16 +179,79 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       x402v2: options.x402v2 ?? true,
       sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
     },
-    ready,
+    contexts,
+    ready: () => readyAny(loaders),
+    refreshTime: timeRefresher(contexts),
     async offers(request) {
-      if (!loaded || isMisconfigured()) await tryToLoad();
-      if (fault && isMisconfigured()) throw fault;
-      const offers = [...(await singles(request)), ...planIds.flatMap(subscription)];
-      if (offers.length > 0 || loaded) return { offers };
-      const message = "The chain cannot be read now, so no price can be quoted; nothing was charged.";
-      const retryAfterSec = fault?.retryAfterSec ?? RETRY_AFTER_MS / 1_000;
-      return { offers, outage: new Unavailable(message, { cause: fault, retryAfterSec }) };
+      await retryAll(loaders);
+      const sound = loaders.filter(({ isMisconfigured }) => !isMisconfigured);
+      if (sound.length === 0) throw loaders[0]?.fault;
+      const sold = new Set(sound.map((loader) => loader.context));
+      const offers = [...(await singles(request, sold)), ...(sold.has(context) ? planIds.flatMap(subscription) : [])];
+      const missing = sound.filter(({ isLoaded }) => !isLoaded);
+      const outages = new Map(missing.map((loader) => [loader.context, loader.outage()]));
+      const [outage] = outages.values();
+      return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
     },
+  };
+}
+
+/** The token of a context's one-time prices, where its terms are known. */
+const tokenOf = ({ settings, terms }: GateContext) => settings.token && terms.token(settings.token.address);
+
+/**
+ * Loads every context's terms. With several, the outage of one is logged and the others are sold.
+ * @throws ConfigError of any; Unavailable where none can be read
+ */
+async function readyAny(loaders: readonly TermsLoader[]): Promise<void> {
+  const results = await Promise.allSettled(loaders.map((loader) => loader.load()));
+  const failed = results.filter((result) => result.status === "rejected").map(({ reason }) => reason as unknown);
+  const isOutage = (error: unknown) => isTurnpikeError(error) && error.code === "Unavailable";
+  const fault = failed.find((error) => !isOutage(error)) ?? (failed.length === loaders.length ? failed[0] : undefined);
+  if (fault !== undefined) throw fault;
+}
+
+/** How long the others wait for a context that is read for the first time. */
+const PATIENCE_MS = 1_000;
+
+/** Once waited for in vain, it is not waited for again in this time. */
+const QUIET_MS = 5_000;
+
+/**
+ * Reads what is not known yet. Where others can be sold meanwhile, only the first reading of one is waited for, and for
+ * a bounded time.
+ */
+async function retryAll(loaders: readonly TermsLoader[]): Promise<void> {
+  const missing = loaders.filter(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
+  if (missing.length === 0) return;
+  const retried = Promise.all(missing.map((loader) => loader.retry()));
+  if (missing.length === loaders.length) await retried;
+  else {
+    const waitMs = PATIENCE_MS - Math.max(...missing.map(({ unreadMs }) => unreadMs));
+    await atMost(Math.max(0, waitMs), retried, () => undefined);
+  }
+}
+
+/** Brings the time of every context up to date; undefined when all are. */
+function timeRefresher(contexts: readonly GateContext[]): () => Promise<void> | undefined {
+  const [only] = contexts;
+  if (only && contexts.length === 1) return () => only.time.refresh();
+  const quietUntilMs = new Map<GateContext, number>();
+  const refresh = async (stale: readonly GateContext[], refreshing: readonly Promise<void>[]): Promise<void> => {
+    await Promise.all(refreshing);
+    for (const each of stale) if (each.time.refresh()) quietUntilMs.set(each, performance.now() + QUIET_MS);
+  };
+  return () => {
+    const nowMs = performance.now();
+    const stale: GateContext[] = [];
+    const refreshing: Promise<void>[] = [];
+    for (const each of contexts) {
+      const pending = (quietUntilMs.get(each) ?? 0) > nowMs ? undefined : each.time.refresh();
+      if (!pending) continue;
+      stale.push(each);
+      refreshing.push(pending);
+    }
+    return stale.length === 0 ? undefined : refresh(stale, refreshing);
   };
 }
 

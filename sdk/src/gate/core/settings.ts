@@ -6,9 +6,11 @@ import {
   checksumFault,
   configuredAddress,
   DEFAULT_MEMO_LIFE_SEC,
+  findNetwork,
   type MemoKey,
   type Network,
   networkOfChain,
+  type PricedToken,
   type ProofSigner,
   parseProofSigner,
   randomBytes,
@@ -21,17 +23,27 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
-import type { PinnedSigner, ProviderOptions, VerifyMode } from "./options";
+import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
+
+export interface TokenSetting extends PricedToken {
+  readonly address: Address;
+  readonly name?: string;
+  readonly version?: string;
+  /** whether its decimals are a setting, which may be wrong, and not this package's own table */
+  readonly hasGivenDecimals: boolean;
+}
 
 export interface Settings {
   readonly network: Network;
   /** the network's name as it is written in quotes */
   readonly networkText: string;
+  /** undefined: not set, so that the default applies */
+  readonly networkNames: ProviderOptions["networkNames"];
   readonly extraNetworks: readonly Network[];
   readonly rpcUrls: readonly string[];
   readonly deployment: Deployment | undefined;
   /** of one-time prices; its EIP-712 name and version may be left to the chain */
-  readonly token: { readonly address: Address; readonly name?: string; readonly version?: string } | undefined;
+  readonly token: TokenSetting | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator:
     | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
@@ -62,19 +74,21 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
   const named = requireNetwork(options.network, extraNetworks);
   const network = networkOfChain(named.chainId, extraNetworks);
   const { chainId } = network;
+  const { networkNames } = options;
   const deployment =
     options.turnpike === undefined
       ? findDeployment(chainId)
       : requireDeployment({ chainId, turnpike: options.turnpike });
   return {
     network,
-    networkText: options.networkNames === "x402-v1" ? (network.x402v1 ?? network.name) : network.name,
+    networkText: networkTextOf(network, networkNames),
+    networkNames,
     extraNetworks,
-    rpcUrls: typeof options.rpcUrl === "string" ? [options.rpcUrl] : (options.rpcUrl ?? []),
+    rpcUrls: rpcUrlsOf(options),
     deployment,
-    token: tokenOf(options, network),
+    token: tokenOf(options.token, network, "token"),
     payTo: options.payTo === undefined ? undefined : address(options.payTo, "payTo"),
-    facilitator: facilitatorOf(options),
+    facilitator: options.facilitator && facilitatorOf(options.facilitator, "facilitator"),
     facilitatorWaitMs: whole(options.facilitatorWaitMs ?? FACILITATOR_WAIT_MS, "facilitatorWaitMs", 1),
     publicUrl: publicUrlOf(options, isProduction),
     trustProxy: options.trustProxy ?? false,
@@ -87,34 +101,109 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
   };
 }
 
-function tokenOf({ token }: ProviderOptions, network: Network): Settings["token"] {
-  if (token === undefined) return network.token;
-  if (typeof token !== "string") return { ...token, address: address(token.address, "token.address") };
-  const given = address(token, "token");
-  return network.token?.address === given ? network.token : { address: given };
+const networkTextOf = (network: Network, names: Settings["networkNames"]): string =>
+  names === "x402-v1" ? (network.x402v1 ?? network.name) : network.name;
+
+const rpcUrlsOf = ({ rpcUrl }: PaymentTarget): readonly string[] =>
+  typeof rpcUrl === "string" ? [rpcUrl] : (rpcUrl ?? []);
+
+/**
+ * Derives the settings that one entry of a price is paid by.
+ * @param field the entry's own, for errors
+ * @throws ConfigError naming the setting
+ */
+export function targetSettings(base: Settings, target: PaymentTarget, field: string): Settings {
+  const { extraNetworks } = base;
+  const network = target.network === undefined ? base.network : entryNetworkOf(target.network, extraNetworks, field);
+  const isOwn = network.chainId === base.network.chainId;
+  const rpcUrls = rpcUrlsOf(target);
+  if (isOwn && rpcUrls.length > 0) {
+    throw new ConfigError(`${field}.rpcUrl is of the provider's own network: set it on the provider alone`);
+  }
+  const isOwnToken = isOwn && target.token === undefined;
+  const settings: Settings = {
+    ...base,
+    network,
+    networkText: networkTextOf(network, base.networkNames),
+    rpcUrls: isOwn ? base.rpcUrls : rpcUrls,
+    deployment: isOwn ? base.deployment : undefined,
+    token: isOwnToken ? base.token : tokenOf(target.token, network, `${field}.token`),
+    payTo: target.payTo === undefined ? ownOnly(isOwn, base.payTo) : address(target.payTo, `${field}.payTo`),
+    facilitator: target.facilitator
+      ? facilitatorOf(target.facilitator, `${field}.facilitator`)
+      : ownOnly(isOwn, base.facilitator),
+  };
+  if (!isOwn) requireComplete(settings, field);
+  return settings;
 }
 
-function facilitatorOf({ facilitator }: ProviderOptions): Settings["facilitator"] {
-  if (facilitator === undefined) return undefined;
-  const url = httpUrl(facilitator.url, "facilitator.url");
-  const signers = (facilitator.signers ?? []).map(signerOf);
+const ownOnly = <T>(isOwn: boolean, setting: T): T | undefined => (isOwn ? setting : undefined);
+
+function entryNetworkOf(name: string, extraNetworks: readonly Network[], field: string): Network {
+  const found = findNetwork(name, extraNetworks);
+  if (found) return networkOfChain(found.chainId, extraNetworks);
+  throw new ConfigError(
+    `${field}.network is "${name}": use a preset's name, local-<chainId>, eip155:<chainId>, or one of the option \`networks\``,
+  );
+}
+
+function requireComplete({ network, token, payTo, facilitator, rpcUrls, verify }: Settings, field: string): void {
+  const missing = (name: string, why: string) =>
+    new ConfigError(`${field}.${name} is not set: ${why} on ${network.name}`);
+  if (!token) throw missing("token", "there is no default token");
+  if (!payTo) throw missing("payTo", "name who receives payments");
+  if (!facilitator) throw missing("facilitator", "name the Facilitator that settles");
+  if (rpcUrls.length > 0) return;
+  if (verify === "onchain") throw missing("rpcUrl", 'verify "onchain" reads the chain');
+  if (token.name === undefined || token.version === undefined) {
+    throw missing("rpcUrl", "without token.name and token.version they are read from the chain");
+  }
+}
+
+function tokenOf(token: PaymentTarget["token"], network: Network, field: string): TokenSetting | undefined {
+  const preset = network.token && {
+    ...network.token,
+    hasGivenDecimals: networkOfChain(network.chainId).token !== network.token,
+  };
+  if (token === undefined) return preset;
+  if (typeof token === "string") {
+    const given = address(token, field);
+    return preset?.address === given ? preset : { address: given, hasGivenDecimals: false };
+  }
+  const { decimals, currency } = token;
+  if (decimals !== undefined && whole(decimals, `${field}.decimals`, 0) > MAX_DECIMALS) {
+    throw new ConfigError(`${field}.decimals is ${decimals}: use at most ${MAX_DECIMALS}`);
+  }
+  if (currency !== undefined && currency !== "USD") {
+    throw new ConfigError(`${field}.currency is "${String(currency)}": "USD" is all it can be`);
+  }
+  const given = { ...token, address: address(token.address, `${field}.address`) };
+  return { ...given, hasGivenDecimals: decimals !== undefined };
+}
+
+/** A whole token of more decimals is no uint256. */
+export const MAX_DECIMALS = 77;
+
+function facilitatorOf(facilitator: FacilitatorSetting, field: string): NonNullable<Settings["facilitator"]> {
+  const url = httpUrl(facilitator.url, `${field}.url`);
+  const signers = (facilitator.signers ?? []).map((signer) => signerOf(signer, `${field}.signers`));
   const named = new Set(signers.map((signer) => signer.address));
-  if (named.size < signers.length) throw new ConfigError("facilitator.signers names an address twice");
+  if (named.size < signers.length) throw new ConfigError(`${field}.signers names an address twice`);
   if (signers.length > 0 && signers.every(({ until }) => until !== undefined)) {
-    throw new ConfigError("facilitator.signers are all retired: pin the Facilitator's current signer too");
+    throw new ConfigError(`${field}.signers are all retired: pin the Facilitator's current signer too`);
   }
   return { url, signers: trustSigners(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
 }
 
-function signerOf(given: string | PinnedSigner): ProofSigner {
+function signerOf(given: string | PinnedSigner, field: string): ProofSigner {
   const text = typeof given === "string" ? given : [given.address, given.until].filter(isGiven).join("@");
   const signer = parseProofSigner(text);
   const [written = ""] = text.split("@");
   const fault = signer && checksumFault(written as Address);
-  if (fault) throw new ConfigError(`facilitator.signers ${fault}`);
+  if (fault) throw new ConfigError(`${field} ${fault}`);
   if (signer) return signer;
   throw new ConfigError(
-    `facilitator.signers has "${text}": use an address (0x and 40 hex digits), or an address with @ and the end of its validity (unix seconds, or ISO 8601 with its zone)`,
+    `${field} has "${text}": use an address (0x and 40 hex digits), or an address with @ and the end of its validity (unix seconds, or ISO 8601 with its zone)`,
   );
 }
 

@@ -33,6 +33,8 @@ export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
   readonly settlement: X402RequestWire;
+  /** the payload's own, as text */
+  readonly signature: string;
   /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
   readonly secret: ReplaySecret | undefined;
   /** of the claims that concern it, unix seconds */
@@ -47,16 +49,17 @@ const RETRY_SEC = 2;
 /** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { context, resource } = at;
-  const { payment, nonce, settlement, secret } = purchase;
-  let grantId = await grantIdOf(at, payment.paymentId, secret);
+  const { payment, nonce, settlement } = purchase;
+  const [ownGrantId, bareGrantId] = await grantIdsOf(at, purchase);
+  let grantId = ownGrantId;
   if (context.settings.facilitator?.trustUnsigned) {
     if (await isSpentElsewhere(at, purchase, grantId)) return { kind: "faulty", reason: "authorization_used" };
   } else await requireGrants(context);
   const ask = () => context.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
   let outcome = await ask();
-  if (!outcome.success && outcome.errorReason === "payment_already_granted" && secret !== undefined) {
+  if (!outcome.success && outcome.errorReason === "payment_already_granted" && bareGrantId !== undefined) {
     // Perhaps to this very purchase, presented first without its key: such a payment is anybody's who presents it.
-    grantId = await grantIdOf(at, payment.paymentId, undefined);
+    grantId = bareGrantId;
     outcome = await ask();
   }
   if (!outcome.success) {
@@ -141,6 +144,15 @@ async function isSpentElsewhere(
 async function isUsed(rpc: Rpc, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
   return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
+}
+
+/** Returns the purchase's grant id, then that of the same purchase presented without its key. */
+export async function grantIdsOf(
+  at: PaymentCase,
+  { payment: { paymentId }, secret }: Pick<StandardPurchase, "payment" | "secret">,
+): Promise<readonly [Hex] | readonly [Hex, Hex]> {
+  const bare = await grantIdOf(at, paymentId, undefined);
+  return secret === undefined ? [bare] : [await grantIdOf(at, paymentId, secret), bare];
 }
 
 /**

@@ -45,8 +45,7 @@ export class SubscriberPayment implements SubscriptionPayment {
     this.planId = state.planId;
     this.paidThroughSec = state.paidThroughSec;
     this.allowance = new Allowance(context, state);
-    const observer = this.#observer;
-    this.deduct = (amount) => charge({ context, route, state, observer }, amount);
+    this.deduct = charge.bind(undefined, { context, route, state, observer: this.#observer });
   }
 
   /** Sets a callback for charges that fail; it runs before the handler gets the error. */

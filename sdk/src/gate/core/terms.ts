@@ -23,7 +23,10 @@ export interface Terms extends HeadListener {
    * Unavailable, for the provider's log: it names the host of rpcUrl
    */
   load(planIds: readonly Hex[], withToken: boolean): Promise<void>;
-  /** Makes sure that rpcUrl, if there is one, serves the configured chain and contract. @throws as `load` */
+  /**
+   * Makes sure that rpcUrl, if there is one, serves the configured chain and contract, and that the token has the
+   * configured decimals. @throws as `load`
+   */
   checkChain(): Promise<void>;
 }
 
@@ -32,6 +35,7 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   const tokens = new Map<Address, TokenTerms>();
   const { token, deployment, network } = settings;
   let checked: Promise<void> | undefined;
+  let decimalsChecked: Promise<void> | undefined;
   const faults = createFaultLog(settings);
   if (token?.name !== undefined && token.version !== undefined) {
     tokens.set(token.address, { address: token.address, name: token.name, version: token.version });
@@ -65,8 +69,7 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     if (tokens.has(address)) return;
     const chain = await checkedRpc();
     const field = address === token?.address ? "token" : "a plan's token";
-    const problem = `${field} is ${address}, but there is no token on ${network.name} that answers name() and decimals(): correct the address`;
-    tokens.set(address, await named(loadToken(chain, address), problem));
+    tokens.set(address, await named(loadToken(chain, address), noToken(field, address)));
   }
 
   async function checkedRpc(): Promise<Rpc> {
@@ -88,6 +91,19 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     }
   }
 
+  /** Decimals are part of no signature: with wrong ones every price in decimals would be wrong by powers of ten. */
+  async function checkDecimals(chain: Rpc): Promise<void> {
+    if (!token?.hasGivenDecimals) return;
+    const { decimals } = await named(loadToken(chain, token.address), noToken("token", token.address));
+    if (decimals === token.decimals) return;
+    throw new ConfigError(
+      `token.decimals is ${token.decimals}, but the token ${token.address} on ${network.name} has ${decimals}: correct it`,
+    );
+  }
+
+  const noToken = (field: string, address: Address): string =>
+    `${field} is ${address}, but there is no token on ${network.name} that answers name() and decimals(): correct the address`;
+
   function refresh(planIds: readonly Hex[]): void {
     // Terms never change, only whether a plan is deprecated: until that is read, the offer stays as it was.
     if (planIds.length > 0) void readPlans(planIds).catch(() => undefined);
@@ -99,7 +115,15 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     load: (planIds, withToken) => faults.watch(() => loadMissing(planIds, withToken)),
     checkChain: () =>
       faults.watch(async () => {
-        if (rpc) await checkedRpc();
+        if (!rpc) return;
+        await checkedRpc();
+        decimalsChecked ??= checkDecimals(rpc);
+        try {
+          await decimalsChecked;
+        } catch (error) {
+          decimalsChecked = undefined;
+          throw error;
+        }
       }),
     onAdvance: (_head, touched) => refresh([...plans.keys()].filter((planId) => touched.has(planId))),
     onReset: () => refresh([...plans.keys()]),

@@ -138,7 +138,7 @@ export function buildPlanQuote(
     settings: context.settings,
     request,
     resource: resourceOfRequest(request, context.settings),
-    offers: [{ kind: "subscription", amount: plan.amount, payTo: plan.payTo, token, plan }],
+    offers: [{ kind: "subscription", context, amount: plan.amount, payTo: plan.payTo, token, plan }],
     presentation: {
       description: "",
       mimeType: "application/json",
@@ -146,6 +146,8 @@ export function buildPlanQuote(
       x402v2: false,
       sellSingleAtPlanPrice: false,
     },
+    // A plan is subscribed to: nothing is settled for one request.
+    flow: "upfront",
     nowSec: context.time.nowSec(),
     refusal: {
       code: "PaymentRequired",

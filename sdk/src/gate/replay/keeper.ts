@@ -81,9 +81,14 @@ export function safeHeaders(given: Iterable<readonly [string, string]>): Record<
   return bytes <= MAX_HEADER_BYTES ? headers : undefined;
 }
 
+/** Returns whether a body of this type is sent part by part, without an end in sight. */
+export function isStream(contentType: string | undefined): boolean {
+  return /^\s*text\/event-stream\b/i.test(contentType ?? "");
+}
+
 /** An event stream never ends in time; a switched protocol has no body of its own. */
 export function mayBeKept(status: number, contentType: string | undefined): boolean {
-  return status >= 200 && status < 500 && !/^\s*text\/event-stream\b/i.test(contentType ?? "");
+  return status >= 200 && status < 500 && !isStream(contentType);
 }
 
 function encodeKept({ status, headers, body }: KeptAnswer): Uint8Array {

@@ -57,25 +57,32 @@ export interface NodeRecording {
   answer(): KeptAnswer | undefined;
 }
 
-interface RecordedHead {
+/** A response's status and headers; names in lower case. */
+export interface ResponseHead {
   readonly status: number;
   readonly headers: Map<string, string>;
+}
+
+/** @param args what the handler gave to `writeHead`; undefined: it sets status and headers on the response alone */
+export function headOf(response: ServerResponse, args?: readonly unknown[]): ResponseHead {
+  const headers = headersOf(response.getHeaders());
+  if (!args) return { status: response.statusCode, headers };
+  const [status, ...rest] = args;
+  const given = typeof rest[0] === "string" ? rest[1] : rest[0];
+  for (const [name, value] of pairsOf(given)) headers.set(name.toLowerCase(), value);
+  return { status: Number(status), headers };
 }
 
 /** Copies what a handler writes to a Node response. Delays nothing and writes nothing. */
 export function recordNode(response: ServerResponse, maxBytes: number): NodeRecording {
   const recorder = new Recorder(maxBytes);
-  let head: RecordedHead | undefined;
+  let head: ResponseHead | undefined;
 
-  const headSoFar = (): RecordedHead =>
-    head ?? { status: response.statusCode, headers: headersOf(response.getHeaders()) };
+  const headSoFar = (): ResponseHead => head ?? headOf(response);
 
   return {
-    head([status, ...rest]) {
-      const given = typeof rest[0] === "string" ? rest[1] : rest[0];
-      const headers = headersOf(response.getHeaders());
-      for (const [name, value] of pairsOf(given)) headers.set(name.toLowerCase(), value);
-      head = { status: Number(status), headers };
+    head(args) {
+      head = headOf(response, args);
     },
     take(args) {
       const { status, headers } = headSoFar();
@@ -121,7 +128,8 @@ function pairsOf(headers: unknown): Pair[] {
   return [...joined];
 }
 
-function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
+/** Returns a copy of what a handler gives to `write` or `end`. */
+export function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
   if (typeof chunk === "string") {
     return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
   }

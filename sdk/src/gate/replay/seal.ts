@@ -9,7 +9,7 @@ import { type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
  * Names the secret that a client must repeat to read its answer again. A payment alone proves nothing, since calldata
  * shows every authorization; the secret is a part of the first request that no chain shows.
  */
-export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key", value: string];
+export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key" | "payload", value: string];
 
 /**
  * Names a native proof by its memo's reference, 16 bytes that are random or the gate's HMAC of the Idempotency-Key; the
@@ -29,6 +29,12 @@ export function secretOfPayload(
   if (identifier !== undefined) return ["identifier", identifier];
   return idempotencyKey === undefined ? undefined : ["key", idempotencyKey];
 }
+
+/**
+ * Names a standard payload by its own signature, where the request has no secret. It opens an answer only until the
+ * payment is used: calldata shows it afterwards.
+ */
+export const secretOfSignature = (signature: string): ReplaySecret => ["payload", signature.toLowerCase()];
 
 export interface Purchased {
   readonly secret: ReplaySecret;

@@ -4,6 +4,7 @@ import { ConfigError, isPlanEntry, isTurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
 import type { GateReports } from "../core/context";
 import type { ProviderOptions } from "../core/options";
+import type { Payment } from "../core/payment";
 import type { GateRequest } from "../core/request";
 import type { Settings } from "../core/settings";
 import { createReporter, type Observation, type Reporter, sendTo } from "./reporter";
@@ -36,18 +37,27 @@ export function countRequests(reporter: Reporter): GateReports {
   return {
     decided(decision, request) {
       // A replay sells nothing and was counted with the request that it repeats.
-      if (decision.kind === "preflight" || decision.kind === "replay" || !reporter.samples()) return undefined;
+      if (decision.kind === "preflight" || (decision.kind === "replay" && !decision.settled) || !reporter.samples()) {
+        return undefined;
+      }
       const resource = resourceTemplateOf(request);
+      if (decision.kind === "replay") {
+        for (const step of ["paid", "served"] as const) reporter.count({ step, resource, ...soldBy(decision.settled) });
+        return undefined;
+      }
       if (decision.kind !== "allow") {
         for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
         return undefined;
       }
       const { payment } = decision;
       if (payment.kind === "free") return undefined;
-      const offer = payment.kind === "subscription" ? "subscription" : "one-time";
-      const paid = payment.kind === "subscription" ? {} : { token: payment.token, amount: payment.amount };
-      reporter.count({ step: offer === "subscription" ? "subscribed" : "paid", resource, offer, ...paid });
-      return (how) => reporter.count({ step: how === "use" ? "served" : "failed", resource, offer, ...paid });
+      const sold = soldBy(payment);
+      const paid = { step: sold.offer === "subscription" ? "subscribed" : "paid", resource, ...sold } as const;
+      if (!decision.deferred) reporter.count(paid);
+      return (how) => {
+        if (decision.deferred && how === "use") reporter.count(paid);
+        reporter.count({ step: how === "use" ? "served" : "failed", resource, ...sold });
+      };
     },
     refusedCharge(decision, request, error) {
       if (!reporter.samples()) return;
@@ -63,6 +73,11 @@ export function countRequests(reporter: Reporter): GateReports {
     flush: () => reporter.flush(),
     close: () => reporter.close(),
   };
+}
+
+function soldBy(payment: Payment | undefined): Pick<Observation, "offer" | "token" | "amount"> {
+  if (payment?.kind !== "one-time") return { offer: "subscription" };
+  return { offer: "one-time", token: payment.token, amount: payment.amount };
 }
 
 function refusalsOf(

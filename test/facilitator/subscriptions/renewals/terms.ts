@@ -1,6 +1,7 @@
 import { expect } from "chai";
+import { Wallet } from "ethers";
 import type { FacilitatorEvent } from "turnpike/facilitator";
-import { type Hex, NOMINAL_MONTH_SEC } from "turnpike/protocol";
+import { type Address, type Hex, NOMINAL_MONTH_SEC } from "turnpike/protocol";
 import { type Payer, until } from "../../../support/facilitator";
 import {
   DAY_SEC,
@@ -131,6 +132,27 @@ describe("Facilitator: renewals of months, ends, introductions and scheduled cha
     expect(await world.balanceOf(poor.address)).to.equal(FUNDS);
   });
 
+  it("L27 reports the end of what was paused or had expired before it, once and at its own time", async () => {
+    const paused = await subscriber();
+    const expired = await subscriber({ funds: PRICE });
+    const end = expired.paidThrough + INTERVAL_SEC + DAY_SEC;
+    await schedule(paused, { until: paused.paidThrough - DAY_SEC });
+    await schedule(expired, { until: end });
+    const request = await world.change("pause", paused, { idHash: paused.idHash, version: 1 });
+    await service.client.change({ idHash: paused.idHash, act: "pause", request });
+    await advanceTo(expired.paidThrough + INTERVAL_SEC);
+    await until(async () => (await events(expired.idHash, "subscription.expired")).length === 1, "it expires");
+    expect(await events(expired.idHash, "subscription.cancelled")).to.deep.equal([]);
+    await advanceTo(end + DAY_SEC);
+    await until(async () => (await events(expired.idHash, "subscription.cancelled")).length > 0, "its end is reported");
+    const [late, ...others] = await events(expired.idHash, "subscription.cancelled");
+    expect(late).to.include({ occurredAt: end });
+    expect(late?.data).to.include({ atPeriodEnd: true, status: "CANCELLED", until: end });
+    const [early, ...more] = await events(paused.idHash, "subscription.cancelled");
+    expect(early).to.include({ occurredAt: paused.paidThrough });
+    expect([...others, ...more]).to.deep.equal([]);
+  });
+
   it("L28 charges a scheduled plan's price at the renewal, and warns of that price", async () => {
     const planId = await known(await world.plan({ amount: 3n * PRICE }));
     const payer = await subscriber({ funds: 3n * PRICE });
@@ -159,6 +181,26 @@ describe("Facilitator: renewals of months, ends, introductions and scheduled cha
     const [renewed] = await events(payer.idHash, "subscription.renewed");
     expect(renewed?.data).to.include({ charged: String(3n * PRICE), planId, nextPlanId: null });
     expect(await world.balanceOf(payer.address)).to.equal(0n);
+  });
+
+  it("B13 warns a payer also where another renewal is in an unlisted token that does not answer", async () => {
+    const broken = Wallet.createRandom().address as Address;
+    await world.chain.provider.send("hardhat_setCode", [broken, "0x00"]);
+    const planId = await world.plan({ token: broken });
+    const payer = await subscriber({ funds: PRICE });
+    const voucher = { firstAmount: 0n, firstInterval: 7 * DAY_SEC };
+    const { request } = await world.signup(payer, { planId, voucher });
+    const signup = { planId, secretHash: request.secretHash, maxOverage: 0n, until: 0 };
+    const none = { value: 0n, deadline: 0n, signature: "0x" };
+    await world.act(world.provider, "subscribeWith", [
+      ...[payer.address, signup, request.voucher, request.deadline, request.signature, none],
+    ]);
+    await advanceTo(payer.paidThrough - DAY_SEC / 2);
+    const [warning] = await until(async () => {
+      const found = await events(payer.idHash, "subscription.renewal_at_risk");
+      return found.length > 0 && found;
+    }, "the warning");
+    expect(warning?.data).to.include({ renewals: 1, missingFunds: String(PRICE) });
   });
 
   it("L29 a free trial by voucher needs no approval, and becomes a paid period at the price", async () => {

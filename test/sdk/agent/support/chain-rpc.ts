@@ -10,15 +10,22 @@ const token = new Interface([
   "function DOMAIN_SEPARATOR() view returns (bytes32)",
 ]);
 
+interface Call {
+  readonly to: string;
+  readonly data: string;
+}
+
 /** the newest block's number in the RPC's form */
 export const HEAD = "0x2a";
 
-export function startChainRpc(chain: Chain): Promise<StandIn> {
-  function call(data: string): string {
+/** @param balances of other tokens than the chain's own */
+export function startChainRpc(chain: Chain, balances: Readonly<Record<string, bigint>> = {}): Promise<StandIn> {
+  function call({ data, to }: Call): string {
     const { name, args } = token.parseTransaction({ data }) ?? {};
-    if (name === "balanceOf") return AbiCoder.defaultAbiCoder().encode(["uint256"], [chain.balance]);
+    if (name === "balanceOf")
+      return AbiCoder.defaultAbiCoder().encode(["uint256"], [balances[to.toLowerCase()] ?? chain.balance]);
     if (name === "DOMAIN_SEPARATOR") {
-      return TypedDataEncoder.hashDomain({ ...TOKEN_DOMAIN, chainId: CHAIN_ID, verifyingContract: TOKEN });
+      return TypedDataEncoder.hashDomain({ ...TOKEN_DOMAIN, chainId: CHAIN_ID, verifyingContract: to });
     }
     const [payer, nonce] = args as unknown as [Hex, Hex];
     const isUsed = chain.find(paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer, nonce })) !== undefined;
@@ -26,11 +33,11 @@ export function startChainRpc(chain: Chain): Promise<StandIn> {
   }
 
   return serve(({ body }) => {
-    const { id, method, params } = JSON.parse(body) as { id: number; method: string; params: [{ data: string }] };
+    const { id, method, params } = JSON.parse(body) as { id: number; method: string; params: [Call] };
     const results: Record<string, () => unknown> = {
       eth_chainId: () => `0x${CHAIN_ID.toString(16)}`,
       eth_getBlockByNumber: () => ({ number: HEAD, timestamp: `0x${chain.nowSec.toString(16)}` }),
-      eth_call: () => call(params[0].data),
+      eth_call: () => call(params[0]),
     };
     return { status: 200, json: { jsonrpc: "2.0", id, result: results[method]?.() } };
   });

@@ -140,8 +140,23 @@ export async function startRelay(): Promise<Relay> {
 
   const permitOf = (permit: PermitFields | undefined) => {
     if (!permit) return { value: 0n, deadline: 0n, signature: "0x" };
-    const { v, r, s, serialized } = ethers.Signature.from(permit.signature);
-    return { value: permit.value, deadline: permit.deadline, signature: serialized, v, r, s };
+    const { value, deadline, signature } = permit;
+    return { value, deadline, signature: isKeySignature(signature) ? keySignature(signature).serialized : signature };
+  };
+  const isKeySignature = (signature: Hex) => signature.length === 132;
+  const keySignature = (signature: Hex) => ethers.Signature.from(signature);
+  const sendPermit = (owner: string, { value, deadline, signature }: PermitFields) => {
+    if (!isKeySignature(signature)) {
+      return token["permit(address,address,uint256,uint256,bytes)"](
+        owner,
+        addresses.turnpike,
+        value,
+        deadline,
+        signature,
+      );
+    }
+    const { v, r, s } = keySignature(signature);
+    return token[PERMIT_VRS](owner, addresses.turnpike, value, deadline, v, r, s);
   };
 
   async function change(idHash: Hex, act: ChangeAct, body: unknown): Promise<Answer> {
@@ -161,9 +176,7 @@ export async function startRelay(): Promise<Relay> {
       rekey: () => turnpike.rekeyBySig(idHash, fields("rekey").newSecretHash, auth),
     };
     if (permit) {
-      const { value, deadline: until, v = 0, r = "", s = "" } = permitOf(permit);
-      const owner = (await subscription(idHash))?.subscriber as string;
-      await token[PERMIT_VRS](owner, addresses.turnpike, value, until, v, r, s);
+      await sendPermit((await subscription(idHash))?.subscriber as string, permit);
     }
     const transaction = await sent(calls[act]);
     return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
@@ -227,10 +240,7 @@ export async function startRelay(): Promise<Relay> {
     if (idHash === "void") return voided(body);
     if (resource !== "permits") return act ? change(idHash as Hex, act as ChangeAct, body) : signUp(body);
     const { owner, ...permit } = permitRequestSchema.parse(body);
-    const { value, deadline, v, r, s } = permitOf(permit);
-    const transaction = await sent(() =>
-      token[PERMIT_VRS](owner, addresses.turnpike, value, deadline, v ?? 0, r ?? "0x", s ?? "0x"),
-    );
+    const transaction = await sent(() => sendPermit(owner, permit));
     if (typeof transaction !== "string") return transaction;
     const approval = (await token.allowance(owner, addresses.turnpike)).toString();
     return { status: 200, json: { token: addresses.token, owner, approval, transaction } };
@@ -259,7 +269,7 @@ export async function startRelay(): Promise<Relay> {
     }
     const kept = plans.get(id);
     if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
-    const { terms, deprecated, successor, firstPayTo, provider: present } = await lens.getPlan(id);
+    const { terms, deprecated, successor, firstPayTo, proposedPayTo, effectiveAt, provider } = await lens.getPlan(id);
     const plan = {
       planId: id,
       network: NETWORK,
@@ -272,9 +282,12 @@ export async function startRelay(): Promise<Relay> {
       period: { unit: terms.months ? "month" : "second", count: Number(terms.interval) },
       grace: Number(terms.grace),
       payTo: terms.payTo,
-      provider: present,
+      provider,
       firstProvider: kept.provider,
       firstPayTo,
+      ...(proposedPayTo !== ethers.ZeroAddress && {
+        proposedPayTo: { payTo: proposedPayTo, effectiveAt: Number(effectiveAt) },
+      }),
       deprecated,
       ...(successor === ethers.ZeroHash ? {} : { successor }),
     };

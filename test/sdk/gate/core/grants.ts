@@ -12,8 +12,10 @@ import {
   NOW,
   ONE_TIME,
   quoteOf,
+  RESERVING,
   type SettleBody,
   type SmallFacilitator,
+  SUPPORTED,
   send,
   signedSettlement,
   startSmallFacilitator,
@@ -353,6 +355,24 @@ describe("standard payments verified on chain", function () {
     const paid = await send(url, { headers });
     expect(paid.status, paid.text).to.equal(200);
     expect((await send(url, { headers })).json.reason).to.equal("already_used");
+  });
+
+  it("HA21 withholds an answer whose settlement the chain gave up, then gives it without a second run", async () => {
+    facilitator.supported = RESERVING;
+    await serve({ settleWaitMs: 0, replay: {} });
+    const headers = await payload();
+    const before = await world.chain.provider.send("evm_snapshot", []);
+    facilitator.settle = async (asked) => {
+      const transaction = await transfer(asked);
+      await world.chain.provider.send("evm_revert", [before]);
+      return signedSettlement(asked, transaction, "facilitator");
+    };
+    const answer = await send(url, { headers });
+    expect([answer.status, server.served.get("/report")], answer.text).to.deep.equal([503, 1]);
+    facilitator.settle = async (asked) => signedSettlement(asked, await transfer(asked), "facilitator");
+    const paid = await send(url, { headers });
+    expect([paid.status, server.served.get("/report")], paid.text).to.deep.equal([200, 1]);
+    facilitator.supported = SUPPORTED;
   });
 
   it("HA2 waits for the configured depth, and for a node that lags", async () => {

@@ -80,7 +80,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         maxAmountRequired: "500000",
         asset: TOKEN,
         resource: `${server.url}/report?q=1`,
-        extra: { name: "Test USD", version: "1" },
+        extra: { name: "Test USD", version: "1", paymentFlow: "upfront" },
       });
       expect(entry).to.not.have.property("outputSchema");
       expect(server.served.size).to.equal(0);

@@ -143,6 +143,8 @@ describe("routes whose terms cannot be read", function () {
       expect(unpaid.json.accepts).to.have.length(1);
       expect(unpaid.json).to.not.have.property("plans");
     }
+    const headers = await v1Headers({ payTo: PAY_TO, amount: "500000", network: `local-${CHAIN_ID}` } as never);
+    expect((await send(url, { headers })).status, "what is offered can be paid").to.not.equal(503);
   });
 
   it("J2 quotes nothing with a token's own domain either while rpcUrl serves another chain", async () => {

@@ -252,7 +252,8 @@ describe("the provider's operations", function () {
       const url = await serve((app) => app.get("/env", gate, (_request, response) => void response.json("ok")));
       const [entry] = (await send(`${url}/env`)).json.accepts;
       expect(entry).to.include({ token: world.contracts.token, payTo: PAY_TO });
-      expect(entry.extra).to.deep.equal({ name: world.contracts.tokenName, version: world.contracts.tokenVersion });
+      const { tokenName: name, tokenVersion: version } = world.contracts;
+      expect(entry.extra).to.deep.equal({ name, version, paymentFlow: "upfront" });
     } finally {
       for (const name of Object.keys(env)) delete process.env[name];
     }

@@ -2,9 +2,9 @@ import { createServer, type ServerResponse } from "node:http";
 import { expect } from "chai";
 import express from "express";
 import { type Report, type ReportEntry, reportSchema } from "turnpike/facilitator";
-import { createProvider, memoryClaims, type Provider } from "turnpike/gate";
+import { createProvider, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
-import { ConfigError } from "turnpike/protocol";
+import { type AcceptEntryWire, ConfigError } from "turnpike/protocol";
 import { resourceTemplateOf } from "../../../../sdk/src/gate/reporting/funnel-metrics";
 import {
   addressOf,
@@ -15,9 +15,13 @@ import {
   ONE_TIME,
   PAY_TO,
   paidHeaders,
+  quoteOf,
+  RESERVING,
   send,
+  startSmallFacilitator,
   TOKEN,
 } from "../../../support/gate";
+import { v1Headers } from "../support/standard";
 
 const API_KEY = `tpk_${"0".repeat(16)}_${"k".repeat(43)}`;
 
@@ -58,7 +62,7 @@ describe("gate > reports of requests", () => {
   let url: string;
   let stop: () => Promise<void>;
 
-  const providerOf = (sampleEvery: number): Provider =>
+  const providerOf = (sampleEvery: number, more: ProviderOptions): Provider =>
     createProvider({
       network: `local-${CHAIN_ID}`,
       token: { address: TOKEN, name: "Test USD", version: "1" },
@@ -68,14 +72,15 @@ describe("gate > reports of requests", () => {
       claims: memoryClaims({ warn: false }),
       clock: { nowSec: () => NOW },
       reports: { apiKey: API_KEY, everyMs: 3_600_000, sampleEvery },
+      ...more,
     });
 
   beforeEach(async () => {
     counter = await startCounter();
     await serve(1);
   });
-  async function serve(sampleEvery: number): Promise<void> {
-    provider = providerOf(sampleEvery);
+  async function serve(sampleEvery: number, more: ProviderOptions = {}): Promise<void> {
+    provider = providerOf(sampleEvery, more);
     const app = express();
     app.get("/reports/:id", expressGate(provider.gate({ pricing: ONE_TIME })), (request, response) => {
       if (request.params.id === "broken") response.status(500).end();
@@ -134,6 +139,35 @@ describe("gate > reports of requests", () => {
     expect(await reported()).to.deep.equal([
       { ...common, step: "asked", cause: "PaymentRequired", count: 12, amount: 6_000_000n },
     ]);
+  });
+
+  it("counts a payment that settles after the handler once it has settled, and no money for a failure", async () => {
+    const facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+    await provider.close();
+    await stop();
+    await serve(1, {
+      facilitator: { url: facilitator.url, signers: [facilitator.signer] },
+      fetch: (input, init) =>
+        fetch(String(input).replace(`${facilitator.url}/reports`, `${counter.url}/reports`), init),
+    });
+    const payment = async (path: string) => v1Headers((await quoteOf(url + path)).accepts[0] as AcceptEntryWire);
+    expect((await get("/reports/1", await payment("/reports/1"))).status).to.equal(200);
+    expect((await get("/reports/broken", await payment("/reports/broken"))).status).to.equal(500);
+    const short = { success: false, errorReason: "insufficient_funds", transaction: "", network: "local-31337" };
+    facilitator.settlements.push(short);
+    const later = await payment("/reports/2");
+    for (const status of [402, 200, 402]) expect((await get("/reports/2", later)).status).to.equal(status);
+    const common = { resource: "/reports/:id", offer: "one-time" };
+    expect(await reported()).to.have.deep.members([
+      { ...common, step: "asked", cause: "PaymentRequired", count: 3, amount: 1_500_000n },
+      { ...common, step: "paid", count: 2, amount: 1_000_000n },
+      { ...common, step: "served", count: 2, amount: 1_000_000n },
+      { ...common, step: "failed", count: 1, amount: 500_000n },
+      { ...common, step: "refused", cause: "InvalidPaymentProof/insufficient_funds", count: 1, amount: 500_000n },
+      { ...common, step: "refused", cause: "PaymentAlreadyUsed/already_used", count: 1, amount: 500_000n },
+    ]);
+    await facilitator.stop();
   });
 
   it("delays no request while the Facilitator accepts no reports", async () => {

@@ -7,6 +7,7 @@ import type { SubscriptionWorld } from "../../../support/subscriptions";
 export interface Accepted {
   readonly network: string;
   readonly amount: string;
+  readonly asset: string;
   readonly payTo: string;
   readonly extra: Record<string, unknown>;
 }

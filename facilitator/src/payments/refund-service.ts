@@ -1,0 +1,139 @@
+/**
+ * Settles refunds: transfers whose nonce names the payment, debit or charge that they refund, and the refund's
+ * index. Idempotent by both. A refund uses the queue, the batches and the evidence of payments, and buys nothing.
+ */
+import {
+  type Address,
+  type Hex,
+  type RefundTarget,
+  refundedIdOf,
+  refundNonce,
+  sameAddress,
+  TurnpikeError,
+} from "turnpike/protocol";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import type { WaitOptions } from "./exact";
+import type { Intake } from "./intake";
+import { type PaymentOutcome, refusedBy } from "./outcome";
+import { type PaymentRequest, refusal, requestOf } from "./payment-request";
+import type { PaymentProcessor } from "./processor";
+import { type SettledFacts, settledFacts } from "./proofs";
+import { acceptedRefund, type CollectionReader, type Refundable } from "./refunds";
+import type { SettlementDepth } from "./settlement-depth";
+import type { Authorization } from "./transfer";
+
+export interface RefundRequest {
+  readonly network: string;
+  readonly token: Address;
+  readonly target: RefundTarget;
+  readonly index: number;
+  readonly authorization: Authorization;
+  readonly signature: Hex;
+}
+
+export type RefundOutcome =
+  | ({ readonly kind: "settled"; readonly refundId: Hex; readonly refundedId: Hex } & SettledFacts)
+  | { readonly kind: "pending"; readonly refundId: Hex; readonly retryAfterSec: number }
+  /** can never move money */
+  | { readonly kind: "failed"; readonly error: TurnpikeError }
+  /** this call sent nothing; until `liveUntilSec` the authorization can still move money */
+  | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
+
+export interface RefundServiceOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly intake: Pick<Intake, "find">;
+  readonly processor: PaymentProcessor;
+  readonly depth: SettlementDepth;
+  readonly collections: CollectionReader;
+}
+
+export class RefundService {
+  readonly #options: RefundServiceOptions;
+
+  constructor(options: RefundServiceOptions) {
+    this.#options = options;
+  }
+
+  async refund(asked: RefundRequest, wait: WaitOptions): Promise<RefundOutcome> {
+    const { config, processor } = this.#options;
+    const refundedId = refundedIdOf(config, asked.target);
+    if (refundNonce(refundedId, asked.index) !== asked.authorization.nonce) {
+      const error = refusal("InvalidRequest", "nonce", "the authorization's nonce does not match this refund");
+      return { kind: "refused", error };
+    }
+    const request = requestOf(config, "refund", { ...asked, resource: "" });
+    if (request instanceof TurnpikeError) return { kind: "refused", error: request };
+    const outcome = await this.#withRefunded(request, asked, refundedId)
+      .then((whole) => processor.process(whole, wait))
+      .catch(refusedBy);
+    return answerOf(outcome, request.paymentId, refundedId);
+  }
+
+  /** Adds what the request refunds: as it was accepted, or as the chain has it. @throws the refusal */
+  async #withRefunded(
+    request: PaymentRequest,
+    { target, index, token, authorization }: RefundRequest,
+    refundedId: Hex,
+  ): Promise<PaymentRequest> {
+    const { config, store, intake } = this.#options;
+    const known = await intake.find(request.paymentId);
+    const accepted = known && (await acceptedRefund(store.db, config.chainId, request.paymentId));
+    if (accepted) return { ...request, refund: { refunded: accepted, index } };
+    const refunded = await this.#find(target, refundedId);
+    if (!sameAddress(refunded.token, token))
+      throw refusal("PaymentNotAllowed", "token", `${refundedId} was paid with token ${refunded.token}`);
+    if (!sameAddress(refunded.payer, authorization.to))
+      throw refusal("PaymentNotAllowed", "payee", `${refundedId} was paid by ${refunded.payer}; refund that account`);
+    if (!refunded.accounts.some((account) => sameAddress(account, authorization.from))) {
+      throw refusal(
+        "PaymentNotAllowed",
+        "refund_account",
+        `${authorization.from} is neither payee nor provider of ${refundedId}; sign with one of these accounts`,
+      );
+    }
+    return { ...request, refund: { refunded, index } };
+  }
+
+  /** @throws UnknownObject, PaymentPending or PaymentNotAllowed unless it was paid and is deep enough */
+  async #find(target: RefundTarget, refundedId: Hex): Promise<Refundable> {
+    const { depth, collections } = this.#options;
+    const unknown = () =>
+      new TurnpikeError("UnknownObject", `this Facilitator has indexed no ${target.type} ${refundedId}`);
+    if (target.type === "payment") return this.#findPayment(refundedId, unknown);
+    const found = await collections.find(target);
+    if (!found) throw unknown();
+    depth.requireKept(found.blockNumber);
+    return found;
+  }
+
+  async #findPayment(paymentId: Hex, unknown: () => TurnpikeError): Promise<Refundable> {
+    const { intake, depth } = this.#options;
+    const row = await intake.find(paymentId);
+    if (!row || row.door === "refund") throw unknown();
+    if (row.state === "failed" && depth.isFinalFailure(row))
+      throw refusal("PaymentNotAllowed", "not_paid", `payment ${paymentId} has failed: it moved no money`);
+    if (row.state !== "settled" || row.block_number === null || !depth.isDeepEnough(row)) {
+      throw new TurnpikeError("PaymentPending", `payment ${paymentId} is not confirmed; refund it afterwards`, {
+        retryAfterSec: 2,
+      });
+    }
+    return {
+      id: paymentId,
+      kind: "payment",
+      provider: row.pay_to as Address,
+      payer: row.payer as Address,
+      token: row.token as Address,
+      amount: BigInt(row.amount),
+      blockNumber: row.block_number,
+      accounts: [row.pay_to as Address],
+    };
+  }
+}
+
+function answerOf(outcome: PaymentOutcome, refundId: Hex, refundedId: Hex): RefundOutcome {
+  if (outcome.kind === "failed" || outcome.kind === "refused") return outcome;
+  const facts = outcome.kind === "settled" ? settledFacts(outcome.row) : undefined;
+  return facts ? { kind: "settled", refundId, refundedId, ...facts } : { kind: "pending", refundId, retryAfterSec: 1 };
+}

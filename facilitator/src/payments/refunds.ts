@@ -1,0 +1,160 @@
+/** What is refunded, as the database has it; the rows of refunds, and their sum for each id. */
+import { sql } from "kysely";
+import { type Address, type Hex, type RefundTarget, TurnpikeError } from "turnpike/protocol";
+import type { Db, Tx } from "../db/open";
+import { idList } from "../db/sql";
+import type { PaymentRow, RefundedTable } from "../db/tables/payments";
+
+/** A payment, debit or charge that can be refunded. */
+export interface Refunded {
+  readonly id: Hex;
+  readonly kind: RefundedTable["kind"];
+  /** the payee of a payment, the plan's present provider */
+  readonly provider: Address;
+  readonly payer: Address;
+  readonly token: Address;
+  /** what was paid, base units */
+  readonly amount: bigint;
+}
+
+/** As the indexed chain has it. */
+export interface Refundable extends Refunded {
+  readonly blockNumber: number;
+  /** who may refund it: payee and provider, of then and of now */
+  readonly accounts: readonly Address[];
+}
+
+/** Finds debits and charges of subscriptions. */
+export interface CollectionReader {
+  /** @returns undefined when the indexed chain has no such debit or charge */
+  find(target: Exclude<RefundTarget, { readonly type: "payment" }>): Promise<Refundable | undefined>;
+}
+
+/** What a transfer refunds. */
+export interface RefundOf {
+  readonly refunded: Refunded;
+  readonly index: number;
+}
+
+/** Returns what an accepted refund is for, as it was accepted. */
+export async function acceptedRefund(db: Db, chainId: number, paymentId: Hex): Promise<Refunded | undefined> {
+  const row = await db
+    .selectFrom("refunds as r")
+    .innerJoin("refunded as d", (join) =>
+      join.onRef("d.chain_id", "=", "r.chain_id").onRef("d.refunded_id", "=", "r.refunded_id"),
+    )
+    .select(["d.refunded_id", "d.kind", "d.provider", "d.payer", "d.token", "d.amount"])
+    .where("r.chain_id", "=", chainId)
+    .where("r.payment_id", "=", paymentId)
+    .executeTakeFirst();
+  if (!row) return undefined;
+  return {
+    id: row.refunded_id as Hex,
+    kind: row.kind,
+    provider: row.provider as Address,
+    payer: row.payer as Address,
+    token: row.token as Address,
+    amount: BigInt(row.amount),
+  };
+}
+
+/** A refund of the same id. */
+type Sibling = PaymentRow & { readonly refund_index: number };
+
+export interface NewRefund {
+  readonly chainId: number;
+  readonly paymentId: Hex;
+  /** base units */
+  readonly amount: bigint;
+  readonly refund: RefundOf;
+  /** returns whether a failed refund can never move money */
+  readonly isDead: (failed: PaymentRow) => boolean;
+}
+
+/**
+ * Locks the id's row until the transaction ends, and accepts one more refund for it.
+ * @throws RefundExceedsPayment when the id's refunds would be more than was paid
+ * @throws PayloadConflict when another account has refunded the id under this index
+ */
+export async function addRefund(
+  tx: Tx,
+  { chainId, paymentId, amount, refund: { refunded, index }, isDead }: NewRefund,
+): Promise<void> {
+  const { id, kind, provider, payer, token } = refunded;
+  const row = { kind, provider, payer, token, amount: refunded.amount.toString() };
+  await tx
+    .insertInto("refunded")
+    .values({ chain_id: chainId, refunded_id: id, ...row })
+    .onConflict((conflict) => conflict.columns(["chain_id", "refunded_id"]).doNothing())
+    .execute();
+  await tx
+    .selectFrom("refunded")
+    .select("refunded_id")
+    .where("chain_id", "=", chainId)
+    .where("refunded_id", "=", id)
+    .forUpdate()
+    .execute();
+  const siblings = await siblingsOf(tx, chainId, id);
+  const taken = siblings.find((sibling) => sibling.refund_index === index);
+  if (taken && taken.payment_id !== paymentId) {
+    throw new TurnpikeError(
+      "PayloadConflict",
+      `refund ${index} of ${id} was accepted from another account; use another index`,
+      { reason: "refund_index" },
+    );
+  }
+  const others = siblings.filter(
+    (sibling) => sibling.payment_id !== paymentId && !(sibling.state === "failed" && isDead(sibling)),
+  );
+  const left = refunded.amount - others.reduce((sum, sibling) => sum + BigInt(sibling.amount), 0n);
+  if (amount > left) {
+    throw new TurnpikeError(
+      "RefundExceedsPayment",
+      `the refund is ${amount} base units, and ${left > 0n ? left : 0n} of ${refunded.amount} are left to refund`,
+      { details: { paid: refunded.amount.toString(), refundable: (left > 0n ? left : 0n).toString() } },
+    );
+  }
+  await tx
+    .insertInto("refunds")
+    .values({ chain_id: chainId, refunded_id: id, refund_index: index, payment_id: paymentId })
+    .onConflict((conflict) => conflict.columns(["chain_id", "refunded_id", "refund_index"]).doNothing())
+    .execute();
+}
+
+async function siblingsOf(tx: Tx, chainId: number, id: Hex): Promise<Sibling[]> {
+  return tx
+    .selectFrom("refunds as r")
+    .innerJoin("payments as p", (join) =>
+      join.onRef("p.chain_id", "=", "r.chain_id").onRef("p.payment_id", "=", "r.payment_id"),
+    )
+    .selectAll("p")
+    .select("r.refund_index")
+    .where("r.chain_id", "=", chainId)
+    .where("r.refunded_id", "=", id)
+    .execute();
+}
+
+/** Returns what is refunded of each of these ids, base units; an id without a settled refund is absent. */
+export async function refundedSums(db: Db, chainId: number, ids: Iterable<string>): Promise<Map<string, bigint>> {
+  const sums = new Map<string, bigint>();
+  for (const { refunded_id: id, row } of await settledRefunds(db, chainId, ids))
+    sums.set(id, (sums.get(id) ?? 0n) + BigInt(row.amount));
+  return sums;
+}
+
+/** One settled refund of an id. */
+export interface SettledRefund {
+  readonly refunded_id: string;
+  readonly refund_index: number;
+  readonly row: PaymentRow;
+}
+
+/** Returns the settled refunds of these ids, by id and index. */
+export async function settledRefunds(db: Db, chainId: number, ids: Iterable<string>): Promise<SettledRefund[]> {
+  const { rows } = await sql<PaymentRow & Omit<SettledRefund, "row">>`
+    select r.refunded_id, r.refund_index, p.* from refunds r
+    join payments p on p.chain_id = r.chain_id and p.payment_id = r.payment_id
+    where r.chain_id = ${chainId}::bigint and r.refunded_id = any(${idList(ids)}) and p.state = 'settled'
+    order by r.refunded_id, r.refund_index`.execute(db);
+  return rows.map(({ refunded_id, refund_index, ...row }) => ({ refunded_id, refund_index, row }));
+}

@@ -1,0 +1,63 @@
+/** Signs a refund with the payee's or the provider's own wallet, and has the Facilitator settle it. */
+import {
+  type Address,
+  type Hex,
+  type RefundTarget,
+  refundedIdOf,
+  refundNonce,
+  type TurnpikeDeployment,
+  type TypedData,
+  transferTypedData,
+  Unavailable,
+} from "../protocol";
+import type { CallOptions, FacilitatorClient, RefundOutcome } from "./client";
+
+/** What to refund, to whom, and who signs; amounts in base units. */
+export interface WantedRefund {
+  readonly target: RefundTarget;
+  /** counts the refunds of one target; default 0. The same one is refunded once, however often it is submitted. */
+  readonly index?: number;
+  readonly amount: bigint;
+  readonly token: Address;
+  /** who paid, and is refunded */
+  readonly payer: Address;
+  /** the payee or the provider, of the payment or of now: the money is its own */
+  readonly account: Address;
+  /** the chain and contract: nothing is signed for others, whatever the Facilitator reports */
+  readonly deployment: TurnpikeDeployment;
+  /** how long the transfer can be mined, seconds; default 600 */
+  readonly validForSec?: number;
+  /** Signs with the account's wallet. */
+  sign(data: TypedData): Promise<Hex>;
+}
+
+/**
+ * Signs and submits a refund. After `pending` or Unavailable call it again with the same values: the token accepts the
+ * target and index once.
+ * @throws Unavailable when there was no usable answer; ask again
+ */
+export async function submitRefund(
+  client: Pick<FacilitatorClient, "account" | "refund">,
+  wanted: WantedRefund,
+  call: CallOptions = {},
+): Promise<RefundOutcome> {
+  const { target, index = 0, amount, token, payer, account, deployment, validForSec = 600 } = wanted;
+  const found = await client.account({ address: account, token }, call);
+  if (found.kind === "refused") return found;
+  const { chainId, network, tokenName: name, tokenVersion: version, chainTimeSec } = found.value;
+  if (chainId !== deployment.chainId)
+    throw new Unavailable(`The Facilitator is on chain ${chainId}: nothing was signed.`);
+  const authorization = {
+    from: account,
+    to: payer,
+    value: amount,
+    validAfter: 0n,
+    validBefore: BigInt(chainTimeSec + validForSec),
+    nonce: refundNonce(refundedIdOf(deployment, target), index),
+  };
+  const signature = await wanted.sign(transferTypedData({ chainId, token, name, version }, authorization));
+  const { value, validAfter, validBefore, ...parties } = authorization;
+  const times = { validAfter: validAfter.toString(), validBefore: validBefore.toString() };
+  const signed = { authorization: { ...parties, ...times, value: value.toString() }, signature };
+  return client.refund({ network, token, target, index, ...signed }, call);
+}

@@ -1,0 +1,89 @@
+/** Writes the headers of a Node response: those of a paid one, and those that the application has not set itself. */
+import type { ServerResponse } from "node:http";
+import { CORS_HEADERS, privateCacheControl, varyWith } from "../core/answer";
+
+/** A method of a response, bound to it. */
+export type Write = (...args: unknown[]) => ServerResponse;
+
+/** The response's own `writeHead`. */
+export const writeHeadOf = (response: ServerResponse): Write => response.writeHead.bind(response) as Write;
+
+/** Writes the head of a paid response: kept out of shared caches whatever headers the handler sets. */
+export function writePrivateHead(
+  response: ServerResponse,
+  cors: boolean,
+  writeHead: Write,
+  [status, ...rest]: unknown[],
+): ServerResponse {
+  const reason = typeof rest[0] === "string" ? [rest.shift()] : [];
+  const [headers] = rest;
+  if (!Array.isArray(headers) && response.getHeaderNames().length === 0) {
+    // Nothing is set yet: one plain object is written out several times as fast as headers that are set one by one.
+    return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
+  }
+  applyHeaders(response, headers);
+  if (cors) setAbsent(response, CORS_HEADERS);
+  response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
+  response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
+  return writeHead(status, ...reason);
+}
+
+type HeaderValue = string | number | readonly string[] | undefined;
+
+/** The handler's headers and those of a paid response, each once. */
+function privateHeaders(given: Readonly<Record<string, HeaderValue>>, cors: boolean): Record<string, HeaderValue> {
+  // Not a spread: V8 fills old space when properties are added to one.
+  const headers: Record<string, HeaderValue> = cors ? Object.assign({}, CORS_HEADERS) : {};
+  let cacheControl: string | undefined;
+  let vary: string | undefined;
+  for (const name in given) {
+    const value = given[name];
+    if (value === undefined || !Object.hasOwn(given, name)) continue;
+    const lower = LENGTHS.has(name.length) ? name.toLowerCase() : "";
+    if (lower === "cache-control") cacheControl = String(value);
+    else if (lower === "vary") vary = String(value);
+    else {
+      const own = cors ? CORS_NAMES.get(lower) : undefined;
+      if (own) delete headers[own];
+      headers[name] = value;
+    }
+  }
+  headers["Cache-Control"] = privateCacheControl(cacheControl);
+  headers.Vary = varyWith(vary);
+  return headers;
+}
+
+const CORS_NAMES = new Map(Object.keys(CORS_HEADERS).map((name) => [name.toLowerCase(), name]));
+
+/** of the names that are looked for: most of a handler's need no second look */
+const LENGTHS = new Set(["cache-control", "vary", ...CORS_NAMES.keys()].map((name) => name.length));
+
+/** Sets the headers given to writeHead, which take precedence over earlier ones. */
+function applyHeaders(response: ServerResponse, headers: unknown): void {
+  if (Array.isArray(headers)) {
+    const pairs = Array.isArray(headers[0])
+      ? (headers as [string, string][])
+      : headers.flatMap((name: string, index) =>
+          index % 2 === 0 ? [[name, headers[index + 1]] as [string, string]] : [],
+        );
+    const own = new Map<string, string[]>();
+    for (const [name, value] of pairs) own.set(name, [...(own.get(name) ?? []), value]);
+    for (const [name, values] of own) response.setHeader(name, values.length === 1 ? (values[0] ?? "") : values);
+    return;
+  }
+  for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string | number | string[]>)) {
+    if (value !== undefined) response.setHeader(name, value);
+  }
+}
+
+function headerOf(response: ServerResponse, name: string): string | undefined {
+  const value = response.getHeader(name);
+  return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** The application's own CORS headers stay as they are. */
+export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!name.startsWith("Access-Control-") || !response.hasHeader(name)) response.setHeader(name, value);
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * Reads the body of a fetch-style response while it is withheld: whole, or as a stream where it is one, is too long or
+ * takes too long.
+ */
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { isStream } from "../replay/keeper";
+
+/** What a withheld response turned out to have. */
+export type WithheldBody =
+  | { readonly kind: "whole"; readonly bytes: Uint8Array }
+  /** to be sent once its payment has settled, or cancelled */
+  | { readonly kind: "stream"; readonly stream: ReadableStream<Uint8Array> | null }
+  /** it broke off before its first byte left */
+  | { readonly kind: "broken"; readonly error: unknown };
+
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+type Reading = ReturnType<Reader["read"]>;
+
+export async function readWithheld({ headers, body }: Response): Promise<WithheldBody> {
+  if (!body) return { kind: "whole", bytes: new Uint8Array() };
+  const isLong = Number(headers.get("content-length") ?? 0) > MAX_WITHHELD_BYTES;
+  if (isLong || body.locked || isStream(headers.get("content-type") ?? undefined))
+    return { kind: "stream", stream: body };
+  const reader = body.getReader() as Reader;
+  const chunks: Uint8Array[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const isLate = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), MAX_WITHHELD_MS);
+    timer.unref?.();
+  });
+  try {
+    for (let bytes = 0; bytes <= MAX_WITHHELD_BYTES; ) {
+      const reading = reader.read();
+      const chunk = await Promise.race([reading, isLate]);
+      if (!chunk) return { kind: "stream", stream: continued(reader, chunks, reading) };
+      if (chunk.done) return { kind: "whole", bytes: Buffer.concat(chunks) };
+      chunks.push(chunk.value);
+      bytes += chunk.value.byteLength;
+    }
+    return { kind: "stream", stream: continued(reader, chunks) };
+  } catch (error) {
+    return { kind: "broken", error };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @param reading a read that has begun */
+function continued(reader: Reader, chunks: Uint8Array[], reading?: Reading): ReadableStream<Uint8Array> {
+  let next = reading;
+  // The next pull receives the rejection.
+  reading?.catch(() => undefined);
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const held = chunks.shift();
+        if (held) return controller.enqueue(held);
+        const taken = next ?? reader.read();
+        next = undefined;
+        const { done, value } = await taken;
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,286 @@
+/**
+ * Withholds a Node response until its payment has settled: what the handler writes is held back, and leaves once the
+ * Facilitator has settled, or never. A status of 400 or more costs nothing. A stream, or a body too long to hold,
+ * settles before its first byte leaves.
+ */
+import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { type Answer, errorAnswer } from "../core/answer";
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import type { Gate } from "../core/gate";
+import { cancelDeferred, type RequestScope } from "../core/request-scope";
+import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
+import { bytesOf, hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
+import { setAbsent, type Write } from "./node-headers";
+
+export interface Withheld {
+  readonly gate: Pick<Gate, "settle">;
+  readonly response: ServerResponse;
+  readonly scope: RequestScope;
+  /** writes the head of a paid response */
+  readonly writeHead: Write;
+}
+
+export function withhold(withheld: Withheld): void {
+  new WithheldResponse(withheld).hold();
+}
+
+type Callback = () => void;
+
+const FAILED = 400;
+
+/** Takes the place of a response's own methods until its payment is settled or released. */
+class WithheldResponse {
+  readonly #gate: Withheld["gate"];
+  readonly #response: ServerResponse;
+  readonly #scope: RequestScope;
+  readonly #own: { writeHead: Write; write: Write; end: Write; flushHeaders: () => void };
+  /** what was set before the handler ran: a replacing answer has these, and nothing of the handler's */
+  readonly #headersBefore: OutgoingHttpHeaders;
+  /** held: the handler may still fail at no cost. settling: it may go on writing. passing: bytes leave */
+  #phase: "held" | "settling" | "passing" | "replaced" = "held";
+  #head: unknown[] | undefined;
+  #chunks: Uint8Array[] = [];
+  #bytes = 0;
+  /** whether what is held was written as a failure */
+  #holdsFailure = false;
+  #isFlushed = false;
+  #settledStatus = 0;
+  /** the handler failed after its stream was settled: the connection is cut, as without a gate */
+  #isBroken = false;
+  #isEnded = false;
+  #onEnded: Callback | undefined;
+  #hasLeft = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor({ gate, response, scope, writeHead }: Withheld) {
+    this.#gate = gate;
+    this.#response = response;
+    this.#scope = scope;
+    this.#headersBefore = { ...response.getHeaders() };
+    this.#own = {
+      writeHead,
+      write: response.write.bind(response) as unknown as Write,
+      end: response.end.bind(response) as Write,
+      flushHeaders: response.flushHeaders.bind(response),
+    };
+  }
+
+  hold(): void {
+    const response = this.#response;
+    response.writeHead = ((...args: unknown[]) => this.#onWriteHead(args)) as typeof response.writeHead;
+    response.write = ((...args: unknown[]) => this.#onWrite(args)) as typeof response.write;
+    response.end = ((...args: unknown[]) => this.#onEnd(args)) as typeof response.end;
+    response.flushHeaders = () => this.#onFlush();
+    // Links of an answer that may never leave.
+    response.writeEarlyHints = (_hints, callback) => callback?.();
+    response.once("close", () => this.#onClose());
+  }
+
+  #onWriteHead(args: unknown[]): ServerResponse {
+    if (this.#phase === "settling") this.#isBroken = true;
+    if (this.#phase === "held") {
+      // A handler that fails midway writes its error as a new answer.
+      this.#forgetBody();
+      this.#head = args;
+      this.#response.statusCode = args[0] as number;
+    }
+    return this.#response;
+  }
+
+  #onWrite(args: unknown[]): boolean {
+    later(callbackIn(args));
+    if (this.#phase === "replaced") return true;
+    this.#push(args);
+    if (this.#phase !== "held") return false;
+    const isTooLong = this.#bytes > MAX_WITHHELD_BYTES;
+    if (this.#isFailure()) {
+      if (!isTooLong) return true;
+      this.#finish();
+      return false;
+    }
+    if (isTooLong || isStream(this.#headNow().headers.get("content-type"))) {
+      this.#settleStream();
+      return false;
+    }
+    this.#timer ??= setTimeout(() => this.#settleStream(), MAX_WITHHELD_MS).unref();
+    return true;
+  }
+
+  #onEnd(args: unknown[]): ServerResponse {
+    const callback = callbackIn(args);
+    if (this.#phase === "replaced" || this.#isEnded) {
+      later(callback);
+      return this.#response;
+    }
+    this.#push(args);
+    this.#isEnded = true;
+    this.#onEnded = callback;
+    if (this.#phase === "held") this.#finish();
+    return this.#response;
+  }
+
+  #onFlush(): void {
+    this.#isFlushed = true;
+    if (this.#phase === "held" && !this.#isFailure()) this.#settleStream();
+  }
+
+  /** The client has left, or the application has cut the response. */
+  #onClose(): void {
+    this.#hasLeft = true;
+    if (this.#phase !== "held") return;
+    clearTimeout(this.#timer);
+    if (hasClientLeft(this.#response)) this.#timer = setTimeout(() => this.#giveUp(), STREAM_MS).unref();
+    else this.#giveUp();
+  }
+
+  #giveUp(): void {
+    if (this.#phase !== "held") return;
+    this.#phase = "replaced";
+    void cancelDeferred(this.#scope).catch(() => undefined);
+  }
+
+  #push(args: unknown[]): void {
+    if (this.#phase === "held") {
+      const isFailure = this.#isFailure();
+      if (isFailure && !this.#holdsFailure) this.#forgetBody();
+      this.#holdsFailure = isFailure;
+    } else if (this.#response.statusCode !== this.#settledStatus) this.#isBroken = true;
+    const chunk = this.#isBroken ? undefined : bytesOf(args);
+    if (!chunk) return;
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.byteLength;
+  }
+
+  #forgetBody(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#chunks = [];
+    this.#bytes = 0;
+  }
+
+  #headNow(): ReturnType<typeof headOf> {
+    // An error handler that sets another status afterwards takes the head for unsent.
+    if (this.#head && this.#head[0] !== this.#response.statusCode) this.#head = undefined;
+    return headOf(this.#response, this.#head);
+  }
+
+  #isFailure(): boolean {
+    return this.#headNow().status >= FAILED;
+  }
+
+  #answer(): KeptAnswer | undefined {
+    const { status, headers: all } = this.#headNow();
+    const headers = safeHeaders(all);
+    return headers && { status, headers, body: Buffer.concat(this.#chunks) };
+  }
+
+  /** The handler has answered: settles, or gives the payment back. */
+  #finish(): void {
+    if (this.#isFailure()) this.#resolve(() => cancelDeferred(this.#scope).then(() => ({})));
+    else if (!this.#hasLeft) this.#settle(this.#answer());
+    else {
+      this.#phase = "replaced";
+      void this.#shelve().catch(() => undefined);
+    }
+  }
+
+  /** The client comes back for it. */
+  async #shelve(): Promise<void> {
+    await this.#scope.deferred?.shelve(this.#answer());
+    await cancelDeferred(this.#scope);
+  }
+
+  #settleStream(): void {
+    if (this.#phase !== "held") return;
+    if (this.#hasLeft) this.#giveUp();
+    else this.#settle(undefined);
+  }
+
+  #settle(answer: KeptAnswer | undefined): void {
+    this.#resolve(async () => {
+      const settled = await this.#gate.settle(this.#scope, answer);
+      return settled.kind === "settled" ? settled.headers : settled.answer;
+    });
+  }
+
+  /** @param work returns the headers that are added to the handler's answer, or the answer that leaves instead */
+  #resolve(work: () => Promise<Answer | Readonly<Record<string, string>>>): void {
+    clearTimeout(this.#timer);
+    this.#headNow();
+    this.#settledStatus = this.#response.statusCode;
+    this.#phase = "settling";
+    work().then(
+      (result) => (isAnswer(result) ? this.#replaceWith(result) : this.#pass(result)),
+      (error) => this.#replaceWith(errorAnswer(error)),
+    );
+  }
+
+  /** What is held leaves, and what the handler still writes follows it. */
+  #pass(headers: Readonly<Record<string, string>>): void {
+    const response = this.#response;
+    if (this.#isBroken) {
+      response.destroy();
+      return;
+    }
+    this.#phase = "passing";
+    setAbsent(response, headers);
+    this.#restore();
+    if (this.#head) this.#own.writeHead(...this.#head);
+    const body = this.#bytes > 0 ? [Buffer.concat(this.#chunks)] : [];
+    this.#forgetBody();
+    if (this.#isEnded) {
+      this.#own.end(...body, ...(this.#onEnded ? [this.#onEnded] : []));
+      return;
+    }
+    if (body.length > 0) this.#own.write(...body);
+    if (this.#isFlushed) this.#own.flushHeaders();
+    response.emit("drain");
+  }
+
+  #restore(): void {
+    const response = this.#response;
+    const { writeHead, write, end, flushHeaders } = this.#own;
+    response.writeHead = writeHead as typeof response.writeHead;
+    response.write = write as unknown as typeof response.write;
+    response.end = end as typeof response.end;
+    response.flushHeaders = flushHeaders;
+  }
+
+  /** Nothing of the handler's answer leaves; what it still writes is swallowed. */
+  #replaceWith({ status, headers, body }: Answer): void {
+    const response = this.#response;
+    this.#phase = "replaced";
+    this.#head = undefined;
+    this.#forgetBody();
+    for (const name of response.getHeaderNames()) response.removeHeader(name);
+    for (const [name, value] of Object.entries(this.#headersBefore)) {
+      if (value !== undefined) response.setHeader(name, value);
+    }
+    response.statusCode = status;
+    if (response.req.httpVersionMajor < 2) response.statusMessage = "";
+    setAbsent(response, headers);
+    this.#restore();
+    response.end(body);
+    const swallow = (...args: unknown[]): void => later(callbackIn(args));
+    response.writeHead = () => response;
+    response.write = (...args: unknown[]) => {
+      swallow(...args);
+      return true;
+    };
+    response.end = (...args: unknown[]) => {
+      swallow(...args);
+      return response;
+    };
+  }
+}
+
+const isAnswer = (result: Answer | Readonly<Record<string, string>>): result is Answer =>
+  typeof (result as Answer).status === "number";
+
+const callbackIn = (args: readonly unknown[]): Callback | undefined =>
+  args.find((each): each is Callback => typeof each === "function");
+
+/** The handler may hold the next part back until this one is taken. */
+function later(callback: Callback | undefined): void {
+  if (callback) process.nextTick(callback);
+}

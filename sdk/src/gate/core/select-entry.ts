@@ -1,0 +1,82 @@
+/**
+ * Selects the context that a payment is judged in where a route sells in several tokens or on several networks: the one
+ * whose network, token and payee it names. Only that one's Facilitator and chain can make it count.
+ */
+import {
+  type Address,
+  findNetwork,
+  type JsonObject,
+  SIGNATURE_65,
+  sameAddress,
+  transferTypedData,
+  typedDataDigest,
+  x402V1PayloadSchema,
+} from "../../protocol";
+import type { PaymentCase } from "./claim-payment";
+import type { GateContext } from "./context";
+import type { PaymentCredential } from "./credentials";
+import { soldSingly } from "./quote";
+import { recoverSigner } from "./recover-signer";
+
+/**
+ * Returns the case in the context of the entry that a credential names. One that names none of them is judged in the
+ * first of its network, or of the route, and refused there.
+ * @throws Unavailable where a price that it may pay cannot be read now
+ */
+export function entryCase(credential: PaymentCredential, at: PaymentCase): PaymentCase | Promise<PaymentCase> {
+  const { contexts } = at.route;
+  const [first] = contexts;
+  if (contexts.length === 1 || first === undefined || credential.kind === "malformed") {
+    return first === undefined || first === at.context ? at : { ...at, context: first };
+  }
+  const { payload } = credential;
+  if (credential.kind === "x402-v1") return entryCaseOfV1(payload, at);
+  const named = (credential.kind === "proof" ? payload : (payload.accepted ?? {})) as JsonObject;
+  const token = credential.kind === "proof" ? named.token : named.asset;
+  const onNetwork = contextsOn(named.network, at);
+  const paid = onNetwork.find(
+    ({ settings }) => isAddress(token, settings.token?.address) && isAddress(named.payTo, settings.payTo),
+  );
+  return { ...at, context: paid ?? onNetwork[0] ?? first };
+}
+
+const isAddress = (value: unknown, expected: Address | undefined): boolean =>
+  typeof value === "string" && expected !== undefined && sameAddress(value, expected);
+
+function contextsOn(network: unknown, { route, context }: PaymentCase): readonly GateContext[] {
+  const chainId =
+    typeof network === "string" ? findNetwork(network, context.settings.extraNetworks)?.chainId : undefined;
+  return route.contexts.filter(({ settings }) => settings.network.chainId === chainId);
+}
+
+/**
+ * A version 1 payload names no token: its signature shows which of several it moves. A contract wallet's cannot be read
+ * here, so that it is judged in the first that sells at its amount and payee, and its Facilitator verifies the signature.
+ */
+async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
+  const onNetwork = contextsOn(payload.network, at);
+  const fallback = { ...at, context: onNetwork[0] ?? at.route.contexts[0] ?? at.context };
+  const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;
+  if (!parsed?.success) return fallback;
+  const { authorization, signature } = parsed.data.payload;
+  const now = await at.route.offers(at.request);
+  if (now.outage) throw now.outage;
+  const fitting = soldSingly(now.offers, at.route.presentation).flatMap((offer) => {
+    const context = onNetwork.find((each) => each === offer.context);
+    const isPaid = offer.payTo === authorization.to && offer.amount === authorization.value;
+    return context && isPaid ? [{ context, token: offer.token }] : [];
+  });
+  const signed = fitting.find(({ context, token: { address: token, name, version } }) => {
+    const { chainId } = context.settings.network;
+    const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
+    return SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === authorization.from;
+  });
+  if (signed) return { ...at, context: signed.context };
+  // What it pays may be an entry that is left out now: that is no reason to refuse it.
+  for (const each of onNetwork) {
+    const outage = now.outages.get(each);
+    if (outage) throw outage;
+  }
+  const [context] = fitting;
+  return context ? { ...at, context: context.context } : fallback;
+}

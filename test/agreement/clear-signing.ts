@@ -1,0 +1,132 @@
+import { readFileSync } from "node:fs";
+import { expect } from "chai";
+import {
+  type Address,
+  actTypedData,
+  type Hex,
+  rootTypedData,
+  subscribeTypedData,
+  type TypedData,
+  voidTypedData,
+  voucherTypedData,
+} from "turnpike/protocol";
+import { CLEAR_SIGNING } from "../../scripts/deploy/record";
+
+interface Field {
+  readonly path: string;
+  readonly label: string;
+  readonly format: keyof typeof FORMATS;
+  readonly params?: Readonly<Record<string, unknown>>;
+  readonly visible?: string | { readonly ifNotIn: readonly unknown[] };
+}
+
+interface Format {
+  readonly $id: string;
+  readonly intent: string;
+  readonly interpolatedIntent?: string;
+  readonly fields: readonly Field[];
+}
+
+/** The formats of ERC-7730 that the descriptor uses: the types that each accepts, and its parameters. */
+const FORMATS = {
+  raw: { types: ["string", "bool", "bytes32", "uint256", "uint16"], params: [] },
+  addressName: { types: ["address"], params: ["types"] },
+  tokenTicker: { types: ["address"], params: [] },
+  tokenAmount: { types: ["uint256"], params: ["tokenPath"] },
+  date: { types: ["uint256", "uint40"], params: ["encoding"] },
+  duration: { types: ["uint256"], params: [] },
+} as const;
+
+/** Fields that a person cannot judge by reading them. */
+const IDS = ["planId", "newPlanId", "idHash", "secretHash", "version"];
+
+const word = `0x${"01".repeat(32)}` as Hex;
+const account = `0x${"02".repeat(20)}` as Address;
+const deployment = { chainId: 1, turnpike: account };
+const terms = { token: account, payTo: account, amount: 1n, intervalSec: 60, months: 0 };
+const first = { firstAmount: 0n, firstInterval: 60 };
+const signup = { subscriber: account, planId: word, secretHash: word, deadline: 1n };
+const act = { subscriber: account, idHash: word, version: 0, deadline: 1n };
+
+/** Every message in Turnpike's own domain, as the SDK makes it. */
+const MESSAGES: readonly TypedData[] = [
+  subscribeTypedData(deployment, terms, { ...signup, maxOverage: 0n }),
+  voucherTypedData(deployment, { ...signup, ...first }),
+  voidTypedData(deployment, { subscriber: account, secretHash: word, deadline: 1n }),
+  actTypedData(deployment, "Pause", act),
+  actTypedData(deployment, "Resume", { ...act, maxCharge: 1n }),
+  actTypedData(deployment, "Cancel", { ...act, atPeriodEnd: true }),
+  actTypedData(deployment, "SetMaxOverage", { ...act, cap: 1n }),
+  actTypedData(deployment, "SetNext", { ...act, until: 0, nextPlanId: word }),
+  actTypedData(deployment, "ChangePlan", { ...act, newPlanId: word, maxOverage: 0n, maxCharge: 1n, terms }),
+  actTypedData(deployment, "Rekey", { ...act, newSecretHash: word }),
+  rootTypedData(deployment),
+];
+
+const encodeType = ({ primaryType, types }: TypedData): string =>
+  `${primaryType}(${(types[primaryType] ?? []).map(({ type, name }) => `${type} ${name}`).join(",")})`;
+
+/** The type strings that the contract hashes. */
+function contractTypes(): string[] {
+  const source = readFileSync("contracts/libraries/TypedData.sol", "utf8");
+  return [...source.matchAll(/keccak256\(\s*((?:"[^"]*"\s*)+)\)/g)]
+    .map(([, parts = ""]) => [...parts.matchAll(/"([^"]*)"/g)].map(([, text]) => text).join(""))
+    .filter((text) => text.includes("("));
+}
+
+describe("agreement > clear signing", () => {
+  const descriptor = JSON.parse(readFileSync(CLEAR_SIGNING, "utf8"));
+  const formats: Readonly<Record<string, Format>> = descriptor.display.formats;
+
+  it("has the messages of the contract and the SDK, and no other", () => {
+    const shown = Object.keys(formats);
+    expect(shown).to.have.members(MESSAGES.map(encodeType));
+    const contract = contractTypes();
+    expect(contract.length).to.equal(10);
+    // Turnpike never verifies the message that a wallet derives its root secret from.
+    expect(shown.filter((type) => !type.startsWith("TurnpikeRoot("))).to.have.members(contract);
+  });
+
+  it("is for the domain that the SDK signs, at the deployments that the SDK lists", () => {
+    const { domain, deployments } = descriptor.context.eip712;
+    const { chainId, turnpike: verifyingContract } = deployment;
+    for (const message of MESSAGES) expect(message.domain).to.deep.equal({ ...domain, chainId, verifyingContract });
+    const listed: { chainId: number; turnpike: string }[] = JSON.parse(
+      readFileSync("sdk/src/chain/deployed.json", "utf8"),
+    );
+    expect(deployments).to.deep.equal(listed.map(({ chainId, turnpike }) => ({ chainId, address: turnpike })));
+  });
+
+  for (const message of MESSAGES) {
+    const formatOf = () => formats[encodeType(message)] as Format;
+    const types = new Map((message.types[message.primaryType] ?? []).map(({ name, type }) => [name, type]));
+
+    it(`${message.primaryType}: has each field once, in a format for its type`, () => {
+      const { fields, $id, intent } = formatOf();
+      expect($id).to.equal(message.primaryType);
+      expect(intent).to.be.a("string").and.not.equal("");
+      expect(fields.map(({ path }) => path)).to.have.members([...types.keys()]);
+      for (const { path, label, format, params = {}, visible = "always", ...rest } of fields) {
+        expect(rest, path).to.deep.equal({});
+        expect(label, path).to.be.a("string").and.not.equal("");
+        expect(FORMATS[format].types, path).to.include(types.get(path));
+        expect(Object.keys(params), path).to.deep.equal([...FORMATS[format].params]);
+        if (format === "tokenAmount") expect(types.get(String(params.tokenPath)), path).to.equal("address");
+        if (format === "date") expect(params.encoding).to.equal("timestamp");
+        if (typeof visible === "string") expect(visible, path).to.be.oneOf(["always", "optional", "never"]);
+        else expect(Object.keys(visible), path).to.deep.equal(["ifNotIn"]);
+      }
+    });
+
+    it(`${message.primaryType}: hides ids and what means "none", and nothing else`, () => {
+      const { fields, interpolatedIntent = "" } = formatOf();
+      for (const { path, visible = "always" } of fields) {
+        if (visible === "never" || visible === "optional") expect(IDS, path).to.include(path);
+        if (typeof visible !== "object") continue;
+        const none = types.get(path) === "bytes32" ? `0x${"00".repeat(32)}` : 0;
+        expect(visible.ifNotIn, path).to.deep.equal([none]);
+      }
+      for (const [, name] of interpolatedIntent.matchAll(/\{([^}]*)\}/g)) expect([...types.keys()]).to.include(name);
+    });
+  }
+});

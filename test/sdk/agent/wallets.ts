@@ -1,0 +1,49 @@
+/** The kinds of wallets that an agent signs with: what they sign is the same payment. */
+import { expect } from "chai";
+import { BrowserProvider, Wallet } from "ethers";
+import { type AgentWallet, createAgent } from "turnpike/agent";
+import { ConfigError } from "turnpike/protocol";
+import { browserWallet } from "./support/browser-wallet";
+import { rejection } from "./support/rejection";
+import { addressOf, agentFor, marketBeforeEach, testKey } from "./support/world";
+
+describe("an agent's wallet", () => {
+  const market = marketBeforeEach();
+
+  const agentOf = (wallet: AgentWallet) => agentFor(market.facilitator.url, { wallet }).agent;
+
+  const WALLETS: Record<string, () => AgentWallet | Promise<AgentWallet>> = {
+    "an ethers Wallet": () => new Wallet(testKey("payer")),
+    "an ethers BrowserProvider's signer": () => new BrowserProvider(browserWallet()).getSigner(),
+    "an EIP-1193 provider": () => browserWallet(),
+    "an EIP-1193 provider that shares no account yet": () => browserWallet({ isShared: false }),
+  };
+  for (const [kind, make] of Object.entries(WALLETS)) {
+    it(`pays as ${kind}`, async () => {
+      const response = await agentOf(await make()).pay(market.provider.url);
+      expect(response.status).to.equal(200);
+      expect(response.receipt?.payer).to.equal(addressOf("payer"));
+      expect(market.chain.transfers).to.have.length(1);
+    });
+  }
+
+  it("signs nothing and pays nothing when the user declines, and asks again the next time", async () => {
+    const wallet = browserWallet({ isShared: false, declines: 2 });
+    const agent = agentOf(wallet);
+    for (const asked of ["eth_requestAccounts", "eth_signTypedData_v4"]) {
+      const refused = await rejection(agent.pay(market.provider.url));
+      expect([refused.code, refused.reason]).to.deep.equal(["PolicyRefused", "wallet"]);
+      expect(wallet.asked.at(-1), "no further question after a no").to.be.oneOf([asked, "eth_requestAccounts"]);
+    }
+    expect(market.chain.transfers).to.have.length(0);
+    expect((await agent.pay(market.provider.url)).status).to.equal(200);
+  });
+
+  it("refuses what is no wallet, by what is missing", () => {
+    const made = (wallet: unknown) => () =>
+      createAgent({ wallet: wallet as AgentWallet, policy: { perPayment: 1, perDay: 1 }, facilitators: [] });
+    for (const wallet of [undefined, {}, { address: addressOf("payer") }, "0x12"]) {
+      expect(made(wallet), String(wallet)).to.throw(ConfigError, "wallet must have signTypedData");
+    }
+  });
+});
