@@ -90,6 +90,14 @@ const SAFEGUARDS = [
     env: { CHAOS_ONLY: "broadcast: nonce too low" },
   },
   {
+    name: "evidence over Permit2: a direct call",
+    file: "facilitator/src/chain/permit2-settlements.ts",
+    keep: "transaction.to === log.address ? decodeProxyCall(transaction.to, transaction.data) : undefined",
+    instead: "decodeProxyCall(log.address, transaction.data)",
+    test: "test/facilitator/payments/permit2.ts",
+    title: "HE8 a nonce that is spent otherwise",
+  },
+  {
     name: "a head that links to an indexed block",
     file: "facilitator/src/indexer/head-tracker.ts",
     keep: "    if ((await blockAt(store.db, config.chainId, lowest.number))?.hash !== lowest.hash) return;\n",

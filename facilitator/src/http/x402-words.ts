@@ -12,9 +12,14 @@ const VERSION_2: Readonly<Partial<Record<X402Reason, string>>> = {
   unexpected_settle_error: "invalid_exact_evm_transaction_failed",
 };
 
-/**
- * Returns the word for a refused payload of this protocol version.
- * @param transfer how the payment moves: payments over Permit2 have words of their own
- */
-export const wordOf = (version: 1 | 2, reason: X402Reason, transfer?: Transfer): string =>
-  (version === 2 && (transfer?.method ?? "eip3009") === "eip3009" ? VERSION_2[reason] : undefined) ?? reason;
+/** The scheme `upto` has words of its own. Payments over Permit2 have most of them in {@link X402Reason}. */
+const UPTO: Readonly<Partial<Record<X402Reason, string>>> = {
+  invalid_network: "invalid_upto_evm_network_mismatch",
+  unexpected_settle_error: "invalid_upto_evm_transaction_failed",
+};
+
+/** Returns the word for a refused payload of this protocol version; `upto` has version 2 alone. */
+export function wordOf(version: 1 | 2, reason: X402Reason, transfer?: Transfer): string {
+  const words = transfer?.method === "upto" ? UPTO : VERSION_2;
+  return (version === 2 ? words[reason] : undefined) ?? reason;
+}

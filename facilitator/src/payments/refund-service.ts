@@ -114,6 +114,8 @@ export class RefundService {
     if (!row || row.door === "refund") throw unknown();
     if (row.state === "failed" && depth.isFinalFailure(row))
       throw refusal("PaymentNotAllowed", "not_paid", `payment ${paymentId} has failed: it moved no money`);
+    if (row.state === "waived")
+      throw refusal("PaymentNotAllowed", "not_paid", `payment ${paymentId} was charged at 0: it moved no money`);
     if (row.state !== "settled" || row.block_number === null || !depth.isDeepEnough(row)) {
       throw new TurnpikeError("PaymentPending", `payment ${paymentId} is not confirmed; refund it afterwards`, {
         retryAfterSec: 2,
