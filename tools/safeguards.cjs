@@ -92,10 +92,18 @@ const SAFEGUARDS = [
   {
     name: "evidence over Permit2: a direct call",
     file: "facilitator/src/chain/permit2-settlements.ts",
-    keep: "transaction.to === log.address ? decodeProxyCall(transaction.to, transaction.data) : undefined",
-    instead: "decodeProxyCall(log.address, transaction.data)",
+    keep: "transaction.call?.to === log.address ? decodeProxyCall(transaction.call) : undefined",
+    instead: "transaction.call && decodeProxyCall({ ...transaction.call, to: log.address })",
     test: "test/facilitator/payments/permit2.ts",
     title: "HE8 a nonce that is spent otherwise",
+  },
+  {
+    name: "evidence over Permit2: calldata by its hash",
+    file: "facilitator/src/chain/chain-reader.ts",
+    keep: " || (computed !== undefined && computed !== hash)",
+    instead: "",
+    test: "test/facilitator/chain/transactions.ts",
+    title: "its hash proves what it called",
   },
   {
     name: "a head that links to an indexed block",

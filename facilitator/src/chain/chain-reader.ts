@@ -2,6 +2,7 @@
 import { RpcAnswerError, revertDataOf } from "turnpike/chain";
 import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
 import type { Rpc } from "./rpc";
+import { hashOfTransaction } from "./transaction-hash";
 
 export interface ChainBlock {
   readonly number: number;
@@ -37,9 +38,8 @@ export interface ChainReceipt {
 /** A mined transaction, as it was sent. */
 export interface ChainTransaction {
   readonly blockHash: Hex;
-  /** undefined when it creates a contract */
-  readonly to: Address | undefined;
-  readonly data: Hex;
+  /** undefined when it creates a contract, or its hash does not prove the call */
+  readonly call: { readonly to: Address; readonly data: Hex } | undefined;
 }
 
 /** "latest", or a height */
@@ -161,10 +161,14 @@ export function createChainReader(rpc: Rpc): ChainReader {
     async transaction(hash) {
       const raw = await ask("eth_getTransactionByHash", [hash]);
       if (raw === null) return undefined;
-      const { hash: found, blockHash, to, input } = record(raw);
-      if (hexOf(found) !== hash) throw new Unavailable("a node returned another transaction");
+      const fields = record(raw);
+      const { hash: found, blockHash, to, input } = fields;
+      const computed = hashOfTransaction(fields);
+      if (hexOf(found) !== hash || (computed !== undefined && computed !== hash))
+        throw new Unavailable("a node returned another transaction");
       if (blockHash === null || blockHash === undefined) return undefined;
-      return { blockHash: hexOf(blockHash), to: to ? addressOf(to) : undefined, data: hexOf(input) };
+      const isProved = computed !== undefined && Boolean(to);
+      return { blockHash: hexOf(blockHash), call: isProved ? { to: addressOf(to), data: hexOf(input) } : undefined };
     },
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),

@@ -15,7 +15,7 @@ import {
   Unavailable,
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
-import type { ChainLog, ChainReader } from "./chain-reader";
+import type { ChainLog, ChainReader, ChainTransaction } from "./chain-reader";
 import { type AuthorizationUsed, type ChainFact, type FactSources, factsOf, TRANSFER_TOPIC } from "./facts";
 
 /** A settlement as the calldata of a proxy's call names it. */
@@ -28,14 +28,16 @@ export interface ProxyCall {
   readonly nonce: Hex;
 }
 
+type CalledContract = NonNullable<ChainTransaction["call"]>;
+
 export const PROXIES: readonly Address[] = [EXACT_PERMIT2_PROXY, UPTO_PERMIT2_PROXY];
 
 /** First topics of the proxies' logs. */
 export const PROXY_TOPICS: readonly Hex[] = [keccakText("Settled()"), keccakText("SettledWithPermit()")];
 
 /** @returns undefined when the call is no settlement through a proxy */
-export function decodeProxyCall(to: Address | undefined, data: Hex): ProxyCall | undefined {
-  if (to !== EXACT_PERMIT2_PROXY && to !== UPTO_PERMIT2_PROXY) return undefined;
+export function decodeProxyCall({ to, data }: CalledContract): ProxyCall | undefined {
+  if (!PROXIES.includes(to)) return undefined;
   try {
     const parsed = (to === EXACT_PERMIT2_PROXY ? exactProxyInterface : uptoProxyInterface).parseTransaction({ data });
     if (!parsed) return undefined;
@@ -79,7 +81,7 @@ async function settlementOf(
   if (moved.length === 0) return undefined;
   const transaction = await chain.transaction(log.transaction);
   if (transaction?.blockHash !== log.blockHash) throw new Unavailable("a node does not return a log's transaction");
-  const call = transaction.to === log.address ? decodeProxyCall(transaction.to, transaction.data) : undefined;
+  const call = transaction.call?.to === log.address ? decodeProxyCall(transaction.call) : undefined;
   if (!call || !tokens.includes(call.token)) return undefined;
   const { token, payer, payTo: to, amount, nonce } = call;
   const transfer = moved.find((each) => each.logIndex < log.logIndex && isTransfer(each, call));

@@ -2,9 +2,10 @@
  * Finds the proxy's call that moved one payment over Permit2, among the token's transfers from the payer to the payee.
  * Searches blocks after the payment was accepted: what was settled before has bought something else.
  */
-import type { Address, Hex } from "turnpike/protocol";
+import type { Address } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { TRANSFER_TOPIC } from "../chain/facts";
+import { newestLogs } from "../chain/log-search";
 import { decodeProxyCall, isTransfer, topicOf } from "../chain/permit2-settlements";
 import { requireSameLogs } from "../chain/same-logs";
 import type { PaymentRow } from "../db/tables/payments";
@@ -24,20 +25,26 @@ export async function findPermit2Evidence(
     payTo: payment.pay_to as Address,
     amount: BigInt(payment.amount),
   };
-  const from = payment.accepted_block + 1;
-  if (from > upToBlock) return { kind: "none" };
+  const range = { fromBlock: payment.accepted_block + 1, toBlock: upToBlock };
   const topics = [TRANSFER_TOPIC, topicOf(terms.payer), topicOf(terms.payTo)];
-  const logs = await chain.logsBetween(from, upToBlock, { addresses: [terms.token], topics });
-  for (const log of logs.filter((each) => isTransfer(each, terms))) {
+  for await (const log of newestLogs(chain, range, { addresses: [terms.token], topics })) {
+    if (!isTransfer(log, terms)) continue;
     const transaction = await chain.transaction(log.transaction);
-    const call = transaction && decodeProxyCall(transaction.to, transaction.data);
+    const call = transaction?.call && decodeProxyCall(transaction.call);
     if (call?.nonce !== payment.nonce || call.payer !== terms.payer || call.token !== terms.token) continue;
     const block = await chain.block(log.blockNumber);
     if (!block || block.hash !== log.blockHash) continue;
     await requireSameLogs(chain, log.transaction, { block, logs: [log] });
-    const { to, amount } = { to: call.payTo, amount: call.amount };
-    const place = { blockNumber: block.number, blockHash: block.hash, blockTimeSec: block.timestampSec };
-    return { kind: "transfer", to, amount, transaction: log.transaction as Hex, ...place, logIndex: log.logIndex };
+    return {
+      kind: "transfer",
+      to: call.payTo,
+      amount: call.amount,
+      transaction: log.transaction,
+      blockNumber: block.number,
+      blockHash: block.hash,
+      blockTimeSec: block.timestampSec,
+      logIndex: log.logIndex,
+    };
   }
   return { kind: "none" };
 }
