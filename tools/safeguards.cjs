@@ -56,6 +56,14 @@ const SAFEGUARDS = [
     title: "S7 are stored with the next nonces",
   },
   {
+    name: "the key of an upto payment",
+    file: "facilitator/src/relayer/signing.ts",
+    keep: 'eb.or([eb("sender", "is", null), eb("sender", "=", of.key)])',
+    instead: 'eb("status", "=", "queued")',
+    test: "test/facilitator/payments/permit2.ts",
+    title: "HE9 of many at once",
+  },
+  {
     name: "evidence: the token's transfer",
     file: "facilitator/src/chain/facts.ts",
     keep: "topic !== TRANSFER_TOPIC || from !== payerTopic",

@@ -97,3 +97,6 @@ function transferAfter(used: ChainLog, payerTopic: Hex, next: ChainLog | undefin
 }
 
 const addressOfTopic = (topic: Hex): Address => checksum(`0x${topic.slice(26)}`);
+
+/** An address as an indexed topic. */
+export const topicOf = (address: Address): Hex => `0x${address.slice(2).toLowerCase().padStart(64, "0")}`;

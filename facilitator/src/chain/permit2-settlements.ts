@@ -16,7 +16,7 @@ import {
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
 import type { ChainLog, ChainReader, ChainTransaction } from "./chain-reader";
-import { type AuthorizationUsed, type ChainFact, type FactSources, factsOf, TRANSFER_TOPIC } from "./facts";
+import { type AuthorizationUsed, type ChainFact, type FactSources, factsOf, TRANSFER_TOPIC, topicOf } from "./facts";
 
 /** A settlement as the calldata of a proxy's call names it. */
 export interface ProxyCall {
@@ -107,6 +107,3 @@ export function isTransfer(log: ChainLog, { token, payer, payTo, amount }: Omit<
     BigInt(log.data) === amount
   );
 }
-
-/** An address as an indexed topic. */
-export const topicOf = (address: Address): Hex => `0x${address.slice(2).toLowerCase().padStart(64, "0")}`;

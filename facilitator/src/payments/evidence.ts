@@ -4,7 +4,7 @@
  * settled first.
  */
 import { type Address, type Hex, Unavailable } from "turnpike/protocol";
-import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../chain/facts";
+import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf, topicOf } from "../chain/facts";
 import { newestLogs } from "../chain/log-search";
 import { requireSameLogs } from "../chain/same-logs";
 import type { FacilitatorConfig } from "../config";
@@ -36,10 +36,9 @@ export async function findEvidence(
   query: EvidenceQuery,
   upToBlock: number,
 ): Promise<Evidence> {
-  const payerTopic: Hex = `0x${query.payer.slice(2).toLowerCase().padStart(64, "0")}`;
   const topics = [
     [AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC],
-    payerTopic,
+    topicOf(query.payer),
     query.nonce.toLowerCase() as Hex,
   ];
   const range = { fromBlock: config.startBlock, toBlock: upToBlock };

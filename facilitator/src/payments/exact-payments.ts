@@ -25,7 +25,7 @@ import { alreadyGranted, conflictWith, failureOf, refusedBy } from "./outcome";
 import { type PaymentRequest, refusal, requestOf } from "./payment-request";
 import type { PaymentProcessor } from "./processor";
 import type { SettlementDepth } from "./settlement-depth";
-import { idOfPayment, type Transfer } from "./transfer";
+import { EIP3009, idOfPayment } from "./transfer";
 
 export interface ExactPaymentsOptions {
   readonly config: FacilitatorConfig;
@@ -40,8 +40,6 @@ export interface ExactPaymentsOptions {
   readonly context: JudgeContext;
   readonly monotonicMs: () => number;
 }
-
-const EIP3009: Transfer = { method: "eip3009" };
 
 /** What a grant names in place of a transaction when nothing was charged. */
 const NO_TRANSACTION: Hex = `0x${"0".repeat(64)}`;

@@ -5,7 +5,7 @@
 import type { Address, Hex, TurnpikeError } from "turnpike/protocol";
 import type { SignedGrant } from "./grants";
 import type { Purchase } from "./payment-request";
-import type { Authorization, Transfer } from "./transfer";
+import { type Authorization, EIP3009, type Transfer } from "./transfer";
 
 export interface WaitOptions {
   /** maximum time to wait for the chain, in milliseconds */
@@ -143,7 +143,7 @@ const PERMIT2_REASONS: Readonly<Record<string, X402Reason>> = {
 };
 
 /** @param transfer how the payment moves: the reference has other words for payments over Permit2 */
-export function exactFailure(error: TurnpikeError, transfer: Transfer = { method: "eip3009" }): ExactFailure {
+export function exactFailure(error: TurnpikeError, transfer: Transfer = EIP3009): ExactFailure {
   const own = transfer.method === "eip3009" ? undefined : PERMIT2_REASONS[error.reason ?? ""];
   return { reason: own ?? REASONS[error.reason ?? ""] ?? "unexpected_settle_error", error };
 }

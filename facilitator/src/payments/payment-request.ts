@@ -16,7 +16,7 @@ import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
 import type { RefundOf } from "./refunds";
-import { type Authorization, idOfPayment, type Transfer } from "./transfer";
+import { type Authorization, EIP3009, idOfPayment, type Transfer } from "./transfer";
 
 /** The purchase that an x402 payment is for. */
 export interface Purchase {
@@ -124,7 +124,7 @@ export function requestOf(
   }
   const token = findToken(config, facts.token);
   if (!token) return refusal("PaymentNotAllowed", "token", `this Facilitator does not settle token ${facts.token}`);
-  const { authorization, transfer = { method: "eip3009" } } = facts;
+  const { authorization, transfer = EIP3009 } = facts;
   if (transfer.method !== "eip3009" && !config.permit2) {
     return refusal("PaymentNotAllowed", "method", "this Facilitator does not settle payments over Permit2");
   }

@@ -4,9 +4,9 @@
  */
 import type { Address } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
-import { TRANSFER_TOPIC } from "../chain/facts";
+import { TRANSFER_TOPIC, topicOf } from "../chain/facts";
 import { newestLogs } from "../chain/log-search";
-import { decodeProxyCall, isTransfer, topicOf } from "../chain/permit2-settlements";
+import { decodeProxyCall, isTransfer } from "../chain/permit2-settlements";
 import { requireSameLogs } from "../chain/same-logs";
 import type { PaymentRow } from "../db/tables/payments";
 import type { Evidence } from "./evidence";

@@ -48,6 +48,8 @@ export type Transfer =
       readonly permit?: TokenPermit;
     };
 
+export const EIP3009: Transfer = { method: "eip3009" };
+
 /** Gas of Permit2 and the proxy beside the token's transfer, and of the token's own permit. */
 const PERMIT2_GAS = 90_000;
 

@@ -388,6 +388,28 @@ describe("Facilitator: payments over Permit2", function () {
       expect((await movedBy(payer)).map(({ value }) => value)).to.deep.equal([100_000n]);
     });
 
+    it("HE9 of many at once, each is sent by a key that may settle it, and nothing is sent in vain", async () => {
+      const sentBy = () =>
+        Promise.all(keys.map((key) => world.chain.provider.getTransactionCount(addressOfKey(key), "latest")));
+      const payers = await Promise.all(Array.from({ length: 9 }, () => approvedPayer(world)));
+      const kinds = [named, retired, undefined] as const;
+      const requests = await Promise.all(
+        payers.map((payer, place) => {
+          const facilitator = kinds[place % 3];
+          return facilitator ? sign({ payer, facilitator }) : sign({ payer });
+        }),
+      );
+      const before = await sentBy();
+      const answers = await Promise.all(requests.map(settle));
+      for (const [place, { success, transaction }] of answers.entries()) {
+        expect(success).to.equal(true);
+        const key = kinds[place % 3];
+        if (key) expect(await senderOf(transaction)).to.equal(key);
+      }
+      const sent = (await sentBy()).reduce((sum, count, place) => sum + count - (before[place] ?? 0), 0);
+      expect(sent).to.equal(requests.length);
+    });
+
     it("HE10 never charges above the maximum, and verifies no other amount than it", async () => {
       const payer = await approvedPayer(world);
       const request = await signUpto(payer);
