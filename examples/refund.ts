@@ -5,7 +5,7 @@
  */
 import { Wallet } from "ethers";
 import { createFacilitatorClient, submitRefund } from "turnpike/facilitator";
-import type { Address, Hex } from "turnpike/protocol";
+import { type Address, type Hex, mutableTypes } from "turnpike/protocol";
 
 export async function refundFromEnvironment(env: Readonly<Record<string, string | undefined>>): Promise<string> {
   const value = (name: string): string => {
@@ -23,11 +23,7 @@ export async function refundFromEnvironment(env: Readonly<Record<string, string 
     account: wallet.address as Address,
     deployment: { chainId: Number(value("CHAIN_ID")), turnpike: value("TURNPIKE") as Address },
     sign: async ({ domain, types, message }) =>
-      (await wallet.signTypedData(
-        domain,
-        Object.fromEntries(Object.entries(types).map(([name, fields]) => [name, [...fields]])),
-        message,
-      )) as Hex,
+      (await wallet.signTypedData(domain, mutableTypes(types), message)) as Hex,
   });
   if (outcome.kind === "refused") throw outcome.error;
   return outcome.kind === "settled"

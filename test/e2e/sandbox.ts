@@ -53,6 +53,7 @@ describe("end to end > the sandbox", function () {
     expect(output()).to.contain("All flows went as they must.").and.contain("Chain 31340");
     for (const title of [
       "A one-time payment",
+      "A refund",
       "Signup without gas",
       "A subscriber's request",
       "Several options at one gate",

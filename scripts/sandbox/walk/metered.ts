@@ -1,13 +1,23 @@
 /** Metered use: a subscription with a cap, charged per call. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { complete } from "../../../examples/agent";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";
 import { UNIT } from "../world";
 
+const MAX_ATTEMPTS = 5;
+
 export async function walkMetered({ world, narrator, max }: Cast): Promise<void> {
   const { contracts, provider, plans } = world;
   const { agent } = max;
-  const call = async (words = 1_000): Promise<number> => (await complete(agent, provider.url, words)).status;
+  // After a long standstill of the machine the gate checks its journal's lock: that 503 names when to retry.
+  const call = async (): Promise<number> => {
+    for (let attempt = 1; ; attempt++) {
+      const { status, headers } = await complete(agent, provider.url, 1_000);
+      if (status !== 503 || attempt === MAX_ATTEMPTS) return status;
+      await sleep(Number(headers.get("Retry-After") ?? 1) * 1_000);
+    }
+  };
   const mine = async () => {
     const found = (await agent.list()).find(({ planId }) => planId === plans.small || planId === plans.large);
     if (!found) throw new Error("The agent does not know its subscription.");

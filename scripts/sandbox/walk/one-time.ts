@@ -1,5 +1,14 @@
 /** One-time payments: bought once, used once. */
-import { encodePaymentProof, HEADER, isTurnpikeError } from "turnpike/protocol";
+import { createFacilitatorClient, submitRefund } from "turnpike/facilitator";
+import {
+  type Address,
+  encodePaymentProof,
+  HEADER,
+  type Hex,
+  isTurnpikeError,
+  mutableTypes,
+  type TypedData,
+} from "turnpike/protocol";
 import { buyQuote } from "../../../examples/agent";
 import { buyProof } from "../by-hand";
 import type { Cast } from "../cast";
@@ -7,7 +16,7 @@ import { mustBe } from "../narrate";
 import { UNIT } from "../world";
 
 export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise<void> {
-  const { contracts, facilitator, provider, specialist } = world;
+  const { contracts, facilitator, provider, providerAccount, specialist } = world;
   const hand = { wallet: ada.wallet, chainId: contracts.chainId, facilitator: facilitator.url };
   const spent = async (act: () => Promise<unknown>): Promise<bigint> => {
     const before = await contracts.balanceOf(ada.address);
@@ -28,6 +37,31 @@ export async function walkOneTime({ world, narrator, ada, poor }: Cast): Promise
         mustBe(response.status, 200, "the status");
       });
       mustBe(paid, UNIT / 2n, "what the agent spent");
+    },
+  );
+
+  await narrator.step(
+    "A refund",
+    "The provider signs a transfer back to Ada with its own wallet, named after her payment: the token accepts it once.",
+    async () => {
+      const { receipt } = await buyQuote(ada.agent, provider.url, "DOT");
+      const client = createFacilitatorClient({ url: facilitator.url });
+      const refund = {
+        target: { type: "payment" as const, paymentId: receipt?.paymentId as Hex },
+        amount: UNIT / 4n,
+        token: contracts.token,
+        payer: ada.address,
+        account: providerAccount.address as Address,
+        deployment: contracts,
+        sign: async ({ domain, types, message }: TypedData) =>
+          (await providerAccount.signTypedData({ ...domain }, mutableTypes(types), { ...message })) as Hex,
+      };
+      const outcomes: string[] = [];
+      const spentAfter = await spent(async () => {
+        for (let time = 0; time < 2; time++) outcomes.push((await submitRefund(client, refund)).kind);
+      });
+      mustBe(outcomes.join(", "), "settled, settled", "the outcome of the refund, and of the same one again");
+      mustBe(spentAfter, -UNIT / 4n, "what Ada spent");
     },
   );
 

@@ -1,5 +1,6 @@
 /** Walks through a trial and calendar months: their clock runs over February, so they need a chain of their own. */
 import { createPlan, issueVoucher } from "turnpike/chain";
+import { createFacilitatorClient } from "turnpike/facilitator";
 import { defaultGraceSec, NOMINAL_MONTH_SEC } from "turnpike/protocol";
 import type { Cast } from "../cast";
 import { mustBe } from "../narrate";
@@ -15,7 +16,15 @@ export async function walkTerms({ world, narrator, max }: Cast): Promise<void> {
   const { chain, contracts, facilitator, providerAccount } = world;
   const nowSec = async () => (await chain.provider.getBlock("latest"))?.timestamp ?? 0;
   const year = new Date((await nowSec()) * 1_000).getUTCFullYear() + 1;
-  const advanceTo = async (timeSec: number) => chain.advance(timeSec - (await nowSec()));
+  const client = createFacilitatorClient({ url: facilitator.url });
+  const advanceTo = async (timeSec: number) => {
+    await chain.advance(timeSec - (await nowSec()));
+    // Agents sign by the Facilitator's time, which follows the chain's blocks.
+    await until("the Facilitator's time", async () => {
+      const account = await client.account({ address: max.address, token: contracts.token });
+      return account.kind === "found" && account.value.chainTimeSec >= timeSec;
+    });
+  };
   const dayOf = (timeSec: number) => new Date(timeSec * 1_000).toISOString().slice(0, 10);
   const lastOfFebruary = dayOf(Date.UTC(year, 2, 0) / 1_000);
   let idHash = "";

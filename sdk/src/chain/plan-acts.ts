@@ -1,13 +1,15 @@
 /** A provider's acts on plans: its own transactions on Turnpike, and the vouchers that it signs. */
-import { Contract, type Provider, type Signer, type TransactionReceipt } from "ethers";
+import { Contract, type Signer, type TransactionReceipt } from "ethers";
 import {
   type Address,
+  ConfigError,
   checksum,
   type FirstPeriod,
   type Hex,
   lengthOf,
   lensAddressOf,
   mutableTypes,
+  NO_PLAN,
   type Period,
   planIdOf,
   type TurnpikeDeployment,
@@ -40,15 +42,17 @@ export interface CreatedPlan {
   readonly receipt: TransactionReceipt | undefined;
 }
 
-/** A signer of ethers that can read the chain, too. */
-export type ProviderSigner = Signer & { provider: Provider };
-
-/** Creates a plan with the signer as provider, or finds it created. @throws the contract's own errors, as ethers does */
-export async function createPlan(signer: ProviderSigner, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
+/**
+ * Creates a plan with the signer as provider, or finds it created.
+ * @param signer connected to an RPC
+ * @throws ConfigError without one; the contract's own errors, as ethers does
+ */
+export async function createPlan(signer: Signer, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
   const provider = checksum(await signer.getAddress());
   const { token, amount, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
   const period: Period =
     "months" in plan ? { unit: "month", count: plan.months } : { unit: "second", count: plan.intervalSec };
+  if (!signer.provider) throw new ConfigError("signer has no provider: connect it, as in new Wallet(key, provider)");
   const { chainId } = await signer.provider.getNetwork();
   const planId = planIdOf({
     ...{ chainId: Number(chainId), turnpike, provider, token, amount, graceSec, payTo, salt, metadata },
@@ -64,7 +68,7 @@ export async function createPlan(signer: ProviderSigner, turnpike: Address, plan
 export function deprecatePlan(
   signer: Signer,
   turnpike: Address,
-  { planId, successor = `0x${"00".repeat(32)}` }: { readonly planId: Hex; readonly successor?: Hex },
+  { planId, successor = NO_PLAN }: { readonly planId: Hex; readonly successor?: Hex },
 ): Promise<TransactionReceipt> {
   return mined(signer, turnpike, "deprecatePlan", [planId, successor]);
 }

@@ -164,7 +164,7 @@ export const ERRORS = {
     "sdk",
     503,
     "The Facilitator or the chain cannot be reached.",
-    "Retry later; nothing was charged by this answer.",
+    "Retry later, with the same payment where one was sent: it never pays twice.",
     true,
   ),
   PolicyRefused: entry(

@@ -149,7 +149,7 @@ describe("SDK: verifyWebhook", () => {
   it("accepts every event type of the wire", () => {
     expect([...WEBHOOK_EVENT_TYPES].sort()).to.deep.equal(
       [
-        ...["settled", "failed", "reversed", "restored"].map((name) => `payment.${name}`),
+        ...["settled", "failed", "reversed", "restored"].flatMap((name) => [`payment.${name}`, `refund.${name}`]),
         ...["created", "deprecated", "payee_proposed", "payee_changed", "transferred"].map((name) => `plan.${name}`),
         ...["created", "renewed", "renewal_at_risk", "renewal_failed", "past_due", "paused", "resumed"].map(
           (name) => `subscription.${name}`,

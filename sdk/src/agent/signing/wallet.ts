@@ -65,6 +65,7 @@ export interface ViemLikeWalletClient {
 
 /** As EIP-1193 has it: `window.ethereum`, or what WalletConnect makes. */
 export interface Eip1193Provider {
+  /** Sends a JSON-RPC request to the wallet, as EIP-1193 defines it. */
   // biome-ignore lint/suspicious/noExplicitAny: providers type their parameters and results per method
   request(call: { readonly method: string; readonly params?: any }): Promise<any>;
 }

@@ -11,6 +11,7 @@ import {
   privateCacheControl,
   varyWith,
 } from "../core/answer";
+import { isFailure } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
@@ -131,7 +132,7 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */
 async function settleWithheld({ gate, scope, response, threw, signal }: ServedResponse): Promise<Response> {
-  if (threw || response.status >= 400) {
+  if (threw || isFailure(response.status)) {
     await cancelDeferred(scope);
     return withPaidHeaders(response, {}, gate.cors);
   }
@@ -158,7 +159,7 @@ async function settleWithheld({ gate, scope, response, threw, signal }: ServedRe
 
 /** @returns what to send instead of a thrown answer whose payment could not be settled */
 async function settleThrown(gate: Gate, scope: RequestScope, status: number): Promise<Response | undefined> {
-  if (status >= 400) {
+  if (isFailure(status)) {
     await cancelDeferred(scope);
     return undefined;
   }

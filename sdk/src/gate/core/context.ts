@@ -373,22 +373,30 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
   const send: FetchLike = given ?? ((input, init) => fetch(input, init));
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
+  let asking: ReturnType<typeof prompt.supported> | undefined;
+  /** All gates ask at their start: calls at one time share an answer. */
+  const supported = () => {
+    asking ??= prompt.supported().finally(() => {
+      asking = undefined;
+    });
+    return asking;
+  };
   let signsGrants = false;
   let reserves = false;
   let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
   return {
     async signsGrants() {
-      signsGrants ||= (await prompt.supported()).paymentGrants === true;
+      signsGrants ||= (await supported()).paymentGrants === true;
       return signsGrants;
     },
     async reserves() {
       if (reserves || performance.now() < reservesNotUntilMs) return reserves;
-      reserves = (await prompt.supported()).reservations === true;
+      reserves = (await supported()).reservations === true;
       if (!reserves) reservesNotUntilMs = performance.now() + ASK_AGAIN_MS;
       return reserves;
     },
     knownToReserve: () => reserves,
-    proofSigners: async () => (await prompt.supported()).proofSigners,
+    proofSigners: async () => (await supported()).proofSigners,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
     x402Verify: (...args) => prompt.x402Verify(...args),

@@ -34,7 +34,7 @@ import { flowOfPayment } from "./payment-flow";
 import { MAX_TIMEOUT_SEC, soldSingly, usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
 import { deferSettlement } from "./settle-after";
-import { settleStandard } from "./settle-standard";
+import { isUnderWay, settleStandard } from "./settle-standard";
 import type { TokenTerms } from "./terms";
 
 interface Authorization {
@@ -96,6 +96,7 @@ export async function judgeStandard(
   if (used) return used;
   const fault = await faultOfSignature(found, at.context);
   if (fault) return invalid(fault, MESSAGES[fault]);
+  // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
   if (late && !(await isUnderWay(at.context, paymentId))) return invalid(late, MESSAGES[late]);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   const purchase = { payment, nonce, settlement, signature: found.signature, secret, keepUntilSec, nowSec };
@@ -216,16 +217,6 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | 
   const isLate = time.nowSec() >= memo.expiresAtSec;
   const isQuotedAfter = accepted.extra?.paymentFlow !== "upfront";
   return { authorization, signature, token, settlement, isLate, isQuotedAfter, ...named };
-}
-
-/**
- * Returns whether the Facilitator accepted the payment in time. Only then may it settle it now: for an unknown payment
- * it would move money for an expired quote.
- */
-async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
-  const found = await facilitator.payment(paymentId);
-  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
-  return found.value.status !== "unknown" && found.value.status !== "failed";
 }
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {

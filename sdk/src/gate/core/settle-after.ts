@@ -18,7 +18,7 @@ import {
   receiptHeaders,
 } from "./claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
-import { grantIdsOf, type StandardPurchase, settleStandard } from "./settle-standard";
+import { grantIdsOf, isUnderWay, type StandardPurchase, settleStandard } from "./settle-standard";
 import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
 
 /** One handler's run of a claimed payment. */
@@ -52,7 +52,7 @@ export async function deferSettlement({
   if (isLate) return undefined;
   if ((claim.releases ?? 0) >= MAX_RELEASES) {
     // An outcome that was unknown may have become a settlement since: what was paid for is served.
-    if (await isUnderWay(run)) return undefined;
+    if (await isUnderWay(at.context, purchase.payment.paymentId)) return undefined;
     await claim.settle("withdraw");
     return invalid("handler_failed", messageOf("handler_failed"));
   }
@@ -90,14 +90,9 @@ async function reserve(run: Run): Promise<Reservation> {
     // Perhaps for this very purchase, presented first without its key.
     if (reason !== "payment_already_granted") break;
   }
-  return (await isUnderWay(run)) ? { kind: "under_way" } : { kind: "refused", reason };
-}
-
-/** Returns whether the Facilitator has accepted the payment. @throws Unavailable */
-async function isUnderWay({ at, purchase }: Run): Promise<boolean> {
-  const found = await at.context.facilitator.payment(purchase.payment.paymentId);
-  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
-  return found.value.status === "settled" || found.value.status === "pending";
+  return (await isUnderWay(at.context, purchase.payment.paymentId))
+    ? { kind: "under_way" }
+    : { kind: "refused", reason };
 }
 
 /** How an answer of a purchase is stored before its payment has settled. */

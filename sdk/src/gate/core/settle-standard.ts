@@ -46,6 +46,16 @@ const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
 
+/**
+ * Returns whether the Facilitator has accepted the payment for settlement, whatever became of it since.
+ * @throws Unavailable
+ */
+export async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
+  const found = await facilitator.payment(paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status !== "unknown" && found.value.status !== "failed";
+}
+
 /** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { context, resource } = at;
