@@ -121,6 +121,10 @@ export class AgentLedger {
     this.#inWork.delete(id);
   }
 
+  spends(): readonly SpendEntry[] {
+    return [...this.#spends.values()];
+  }
+
   spend(id: string): SpendEntry | undefined {
     return this.#spends.get(id);
   }
@@ -171,7 +175,7 @@ export class AgentLedger {
 
 /** Returns what of an entry counts against the budget, base units: its amount without proven refunds. */
 export function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
-  const refunds = entry.type === "payment" ? Object.values(entry.refunds ?? {}) : [];
+  const refunds = Object.values(entry.refunds ?? {});
   const rest = refunds.reduce((sum, refunded) => sum - BigInt(refunded), BigInt(entry.amount));
   return rest > 0n ? rest : 0n;
 }

@@ -38,6 +38,7 @@ import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
+import { recordCharge } from "./charges";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
 import { adopt, originsOf, searchDerived } from "./recover";
@@ -406,6 +407,7 @@ async function created(
 ): Promise<Subscription> {
   const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
   await ledger.put(live);
+  await recordCharge(ledger, spendIdOf(live), live, state);
   context.recentChanges.mark(live.id, "status");
   context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
   return viewOf(context, live, state);
