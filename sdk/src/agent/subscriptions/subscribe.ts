@@ -166,7 +166,7 @@ async function secretFor(
     const value = randomSecret();
     secret = { value, kept: { from: "ledger", value } };
   }
-  // The chain takes a secret once: what becomes of the earlier signup, there is no second subscription.
+  // The chain takes a secret once: whatever becomes of the earlier signup, no second subscription is made.
   if (unknown) secret = { value: await secretOf(context, unknown), kept: unknown.secret };
   let suspended: SubscriptionState | undefined;
   for (const entry of ledger.subscriptions()) {
