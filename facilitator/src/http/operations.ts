@@ -34,6 +34,10 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "RefundExceedsPayment",
     "InvalidSignature",
   ),
+  "get /refunds/{id}": op(
+    "listRefunds",
+    "Lists the settled refunds of a payment, a debit or a charge, which are public on the chain. `id` is the one that refunds are counted under: the paymentId, or a hash that anyone can compute. An id without refunds has an empty list.",
+  ),
   "get /payments/{id}": op(
     "getPayment",
     "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource. It lists the settled refunds, which are public on the chain.",

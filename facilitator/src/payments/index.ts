@@ -84,6 +84,8 @@ export interface RefundFacts {
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
   status(paymentId: Hex): Promise<PaymentStatusAnswer>;
+  /** Returns the settled refunds of a payment, a debit or a charge that are deep enough to count, by index. */
+  refunds(refundedId: Hex): Promise<readonly RefundFacts[]>;
   /** Settles a refund that the payee or provider has signed. */
   refund(request: RefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
   /** @throws Unavailable when the chain is needed and does not answer */
@@ -210,24 +212,23 @@ class PaymentService implements Payments {
     if (!row || row.door === "refund") return { status: "unknown" };
     const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
     if (row.state === "waived") return { status: "settled" };
-    if (row.state === "settled")
-      return this.#depth.isDeepEnough(row)
-        ? { status: "settled", ...transaction, ...(await this.#refundsOf(paymentId)) }
-        : { status: "pending", ...transaction };
+    if (row.state === "settled") {
+      if (!this.#depth.isDeepEnough(row)) return { status: "pending", ...transaction };
+      const refunds = await this.refunds(paymentId);
+      return { status: "settled", ...transaction, ...(refunds.length > 0 && { refunds }) };
+    }
     if (row.state === "failed" && this.#depth.isFinalFailure(row))
       return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
     return { status: row.is_reversed ? "reversed" : "pending" };
   }
 
-  /** Returns the refunds of a payment that are deep enough to count. */
-  async #refundsOf(paymentId: Hex): Promise<Pick<PaymentStatusAnswer, "refunds">> {
-    const settled = await settledRefunds(this.#store.db, this.#config.chainId, [paymentId]);
-    const refunds = settled.flatMap(({ refund_index: index, row }): RefundFacts[] => {
+  async refunds(refundedId: Hex): Promise<readonly RefundFacts[]> {
+    const settled = await settledRefunds(this.#store.db, this.#config.chainId, [refundedId]);
+    return settled.flatMap(({ refund_index: index, row }): RefundFacts[] => {
       if (row.tx_hash === null || !this.#depth.isDeepEnough(row)) return [];
       const { payer: account, amount, tx_hash: transaction } = row;
       return [{ index, account: account as Address, amount: BigInt(amount), transaction: transaction as Hex }];
     });
-    return refunds.length > 0 ? { refunds } : {};
   }
 
   refund(request: RefundRequest, wait: WaitOptions = { waitMs: this.#config.authorizeWaitMs }): Promise<RefundOutcome> {

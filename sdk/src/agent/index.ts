@@ -12,7 +12,8 @@ export { memoryLedger } from "./ledger/ledger-store";
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
-export type { PaymentView } from "./payments/view";
+export type { Credited } from "./payments/refunds";
+export type { ChargeView, PaymentView } from "./payments/view";
 export type { Fraction } from "./pricing/advice";
 export type {
   ExpectedUse,

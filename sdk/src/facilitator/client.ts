@@ -26,7 +26,13 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "./payments";
-import { type RefundRequestWire, refundResponseSchema, type SettledRefund } from "./refunds";
+import {
+  type RefundList,
+  type RefundRequestWire,
+  refundListSchema,
+  refundResponseSchema,
+  type SettledRefund,
+} from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
 import {
@@ -105,6 +111,11 @@ const paymentCalls = (calls: Calls) => ({
     const answer = await calls.exchange({ method: "POST", path: "/refunds", body: request, signal });
     if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
+  },
+
+  /** The settled refunds of a payment, a debit or a charge, by the id that they are counted under. */
+  async refunds(id: Hex, call: CallOptions = {}): Promise<LookUp<RefundList>> {
+    return calls.lookUp(refundListSchema, { method: "GET", path: `/refunds/${id}`, ...call });
   },
 
   /** How a payment ended, by its id: never its proof, memo or resource. */

@@ -55,7 +55,7 @@ export const refundResponseSchema = z.object({
 
 export type SettledRefund = z.output<typeof refundResponseSchema>;
 
-/** One settled refund of a payment: the chain's evidence of it is in `transaction`. */
+/** One settled refund of a payment, a debit or a charge: the chain's evidence of it is in `transaction`. */
 export const refundFactsSchema = z.object({
   index: z.number().int().nonnegative(),
   /** the account that paid it */
@@ -63,3 +63,8 @@ export const refundFactsSchema = z.object({
   amount: amountSchema,
   transaction: hash32Schema,
 });
+
+/** The settled refunds of what `id` names, by index. */
+export const refundListSchema = z.object({ id: hash32Schema, refunds: z.array(refundFactsSchema) });
+
+export type RefundList = z.output<typeof refundListSchema>;

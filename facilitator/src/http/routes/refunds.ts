@@ -1,6 +1,7 @@
-/** Refunds: settles a transfer that the payee or provider has signed back to the payer. */
-import { pendingSchema, refundRequestSchema, refundResponseSchema } from "turnpike/facilitator";
-import { paymentIdOf } from "turnpike/protocol";
+/** Refunds: settles a transfer that the payee or provider has signed back to the payer, and lists what was settled. */
+import { pendingSchema, refundListSchema, refundRequestSchema, refundResponseSchema } from "turnpike/facilitator";
+import { hash32Schema, paymentIdOf } from "turnpike/protocol";
+import * as z from "zod";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
 import { pending, withLife } from "./payments";
@@ -32,6 +33,21 @@ export function refundEndpoints({ payments, authorizeWaitMs, untilDraining, netw
           case "refused":
             throw withLife(outcome.error, outcome.liveUntilSec);
         }
+      },
+    }),
+    endpoint({
+      method: "get",
+      path: "/refunds/{id}",
+      tag: "payments",
+      summary: "The settled refunds of a payment, a debit or a charge, by the id that they are counted under.",
+      params: z.object({ id: hash32Schema }),
+      answers: { 200: refundListSchema },
+      async handle({ params: { id } }) {
+        const refunds = await payments.refunds(id);
+        return {
+          status: 200,
+          body: { id, refunds: refunds.map(({ amount, ...refund }) => ({ ...refund, amount: amount.toString() })) },
+        };
       },
     }),
   ];

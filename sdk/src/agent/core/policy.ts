@@ -13,6 +13,7 @@ import {
   sameAddress,
   toAmount,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { BudgetLimits } from "../ledger/ledger";
 
 /** Base units of a token with 6 decimals. */
@@ -26,9 +27,18 @@ export interface AgentPolicy {
   readonly perDay: Amount;
   /** the most that one payee may receive in any 24 hours */
   readonly perPayee?: Amount;
-  /** the most that a subscription may cost per period, its overage cap included; default: `perDay` */
+  /**
+   * the most that a subscription may cost per period, its overage cap included; of periods shorter than a day, all that
+   * begin in a day count. It holds for signups, plan changes (at once or scheduled), raises of the cap and paid
+   * resumptions. Default: `perDay`
+   */
   readonly perSubscription?: Amount;
-  /** sign up only with an end that the agent sets (`until`), after which nothing is charged; default false */
+  /**
+   * the most that a signup, a plan change or a resumption may charge at once; a voucher's period that ends within a day
+   * counts the price after it, too. Default: no limit but `perSubscription` and `perDay`
+   */
+  readonly perFirstCharge?: Amount;
+  /** sign up only with an end that the agent sets (`until`), after which nothing is charged, and keep one; default false */
   readonly requireUntil?: boolean;
   /**
    * what to do when another payee is proposed for the plan of a subscription, or has replaced the present one: `notify`
@@ -66,7 +76,12 @@ export interface Preference {
 /** What the agent is about to sign, in facts alone: no text that a server wrote. */
 export interface SpendIntent {
   readonly kind: "payment" | "subscription";
+  /** of a payment; of one period of a subscription, its overage cap included */
   readonly amount: bigint;
+  /** of a subscription: what is charged at once, where that is known */
+  readonly firstAmount?: bigint;
+  /** of a subscription: length of a period, seconds; 30 days for a month */
+  readonly periodSec?: number;
   readonly network: string;
   readonly token: Address;
   readonly payTo: Address;
@@ -81,6 +96,8 @@ export type AskReason = "amount" | "new_payee";
 export interface SpendFacts {
   readonly kind: SpendIntent["kind"];
   readonly amount: bigint;
+  readonly firstAmount?: bigint;
+  readonly periodSec?: number;
   readonly chainId: number;
   readonly token: Address;
   readonly payTo: Address;
@@ -120,6 +137,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     value === undefined ? undefined : toAmount(value, name);
   const perPayee = optional(settings.perPayee, "policy.perPayee");
   const perSubscription = optional(settings.perSubscription, "policy.perSubscription") ?? perDay;
+  const perFirstCharge = optional(settings.perFirstCharge, "policy.perFirstCharge");
   const askAbove = optional(settings.askAbove, "policy.askAbove");
   const maxWindowSec = settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC;
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
@@ -159,7 +177,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   }
 
   function judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict {
-    const { amount, chainId, token, payTo } = facts;
+    const { amount, firstAmount = 0n, chainId, token, payTo } = facts;
     const network = networkOfChain(chainId, networks);
     if (amount <= 0n) return refuse("amount", "The amount is zero.");
     if (chainIds && !chainIds.includes(chainId)) return refuse("network", `${network.name} is not in policy.networks.`);
@@ -174,8 +192,13 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
       return refuse("payee", `${payTo} is not in policy.payees.`);
     }
     const limit = facts.kind === "payment" ? perPayment : perSubscription;
-    if (amount > limit) {
-      return refuse("limit", `${amount} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
+    const periods = periodsOfDay(facts);
+    if (amount * periods > limit) {
+      const what = periods > 1n ? `${amount} for each of ${periods} periods in a day` : `${amount}`;
+      return refuse("limit", `${what} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
+    }
+    if (perFirstCharge !== undefined && firstAmount > perFirstCharge) {
+      return refuse("first_charge", `${firstAmount} is above policy.perFirstCharge, which is ${perFirstCharge}.`);
     }
     const reasons: AskReason[] = [];
     if (askAbove !== undefined && amount > askAbove) reasons.push("amount");
@@ -210,6 +233,10 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     },
   };
 }
+
+/** How many periods can begin in one day: what a short period costs adds up, without another signature. */
+const periodsOfDay = ({ periodSec = DAY_SEC }: SpendFacts): bigint =>
+  periodSec >= DAY_SEC ? 1n : BigInt(Math.ceil(DAY_SEC / periodSec));
 
 const refuse = (reason: string, message: string): Verdict => ({
   kind: "refuse",

@@ -62,6 +62,20 @@ export const spendEntrySchema = z.object({
   atSec: z.number().int(),
   payTo: addressSchema,
   amount: decimal,
+  /** the charge that was made, once it is known: what refunds of it are counted under, and who may refund it */
+  charge: z
+    .object({
+      id: hash32Schema,
+      idHash: hash32Schema,
+      chainId: z.number().int(),
+      token: addressSchema,
+      payer: addressSchema,
+      provider: addressSchema,
+      facilitator: z.string(),
+    })
+    .optional(),
+  /** proven refunds by index, base units */
+  refunds: z.record(z.string(), decimal).optional(),
 });
 
 export type SpendEntry = z.output<typeof spendEntrySchema>;

@@ -205,7 +205,10 @@ function priceAll(job: ToPrice): Priced[] {
     const { planId, name, network, chainId, token, amount, intervalSec, verified, subscribed, payTo } = plan;
     const facts =
       chainId !== undefined && payTo !== undefined
-        ? { kind: "subscription" as const, amount: amount + (maxOverage ?? 0n), chainId, token, payTo }
+        ? {
+            ...{ kind: "subscription" as const, amount: amount + (maxOverage ?? 0n), periodSec: intervalSec },
+            ...{ chainId, token, payTo },
+          }
         : undefined;
     const even = line && cheapestSingle && breakEvenOf(cheapestSingle, line);
     const base = {
