@@ -35,7 +35,7 @@ module.exports = {
   forbidden: [
     ...layers(SERVICE, [
       ...["lib", "config", "telemetry", "db", "chain", "events", "relayer", "indexer", "payments", "subscriptions"],
-      ...["webhooks", "analytics", "providers", "http", "app", "cli", "main"],
+      ...["webhooks", "analytics", "providers", "discovery", "http", "app", "cli", "main"],
     ]),
     ...siblings(SERVICE, ["events", "relayer"]),
     ...siblings(SERVICE, ["payments", "subscriptions"]),

@@ -6,6 +6,8 @@ import { createCosts } from "../analytics/costs";
 import { createReports } from "../analytics/reports";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
+import { Catalogue } from "../discovery/catalogue";
+import { Listings } from "../discovery/listings";
 import { listEvents, newestEvent } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
 import type { ApiServices, Providers, Sandbox } from "../http/services";
@@ -42,10 +44,13 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
   const { chain } = relayer;
   const keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
+  const { allowPrivateListings: allowPrivate, listingsPerProvider: perProvider } = config;
+  const listings = new Listings({ store, chainId, allowPrivate, perProvider, nowMs });
   const debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {
     keys,
     endpoints,
+    listings,
     debits,
     admit: (authorization, scope, origin) => keys.authenticate(authorization, scope, origin),
     events: (page) => listEvents(store.db, chainId, page),
@@ -84,6 +89,7 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
     providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
+    catalogue: new Catalogue({ store, network: config.network, nowMs: wallClock.nowMs }),
     costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
     reports: createReports({ store, config, clock }),

@@ -22,6 +22,7 @@ import type {
 import type { AuditLogTable } from "./tables/audit";
 import type { ChainContractsTable } from "./tables/chain-contracts";
 import type { CursorsTable } from "./tables/cursors";
+import type { ListingsTable } from "./tables/discovery";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
@@ -104,4 +105,5 @@ export interface Tables {
   webhook_attempts: WebhookAttemptsTable;
   debit_requests: DebitRequestsTable;
   audit_log: AuditLogTable;
+  listings: ListingsTable;
 }

@@ -226,6 +226,24 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "testWebhookEndpoint",
     "Queues an event of the type `webhook.test` for the endpoint.",
   ),
+  "get /discovery/resources": op(
+    "listResources",
+    "Lists the resources that providers put here, in the shape that stock `bazaar` clients of x402 versions 1 and 2 read. A resource for both versions is two items. Prices come from the URL's own 402 at `lastUpdated`; text comes from the provider, so escape it.",
+  ),
+  "get /discovery/search": op(
+    "searchResources",
+    "Searches URL, description, name and tags of the listed resources for the words of `query`, best matches first. Pass `pagination.cursor` as `cursor` for the following page.",
+  ),
+  "get /discovery/listings": op(
+    "listListings",
+    "Lists the provider's own listings with their state. `problem` states why the last check of a hidden one failed.",
+  ),
+  "post /discovery/listings": op(
+    "createListing",
+    "Lists a route template, without query values. This service asks the URL for its 402, and shows the listing once every payee on this network is the provider's own. The same method and URL keeps its id and is checked again (200).",
+  ),
+  "get /discovery/listings/{id}": op("getListing", "Returns one listing of the provider with its state."),
+  "delete /discovery/listings/{id}": op("deleteListing", "Removes a listing of the provider from the catalogue."),
   "get /audit": op(
     "listAudit",
     `Lists administrative acts, newest first: key, act, subject, time and address. ${PAGED}`,
@@ -345,6 +363,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   events: "The provider's events, to poll instead of webhooks.",
   debits: "Metered usage: debits of allowances.",
   webhooks: "Webhook endpoints and their deliveries.",
+  discovery: "The catalogue of paid resources, and the listings of a provider.",
   analytics: "Figures of one provider.",
   operator: "Figures of the whole service, for its operator.",
   service: "Health, readiness and transaction costs.",

@@ -5,6 +5,8 @@ import type { Address, Network } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../analytics/costs";
 import type { Reports } from "../analytics/reports";
+import type { Catalogue } from "../discovery/catalogue";
+import type { Listings } from "../discovery/listings";
 import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
 import type { AuditPage, listActs } from "../providers/audit";
@@ -29,6 +31,7 @@ export interface ApiServices {
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
+  readonly catalogue: Catalogue;
   readonly analytics: Analytics;
   readonly reports: Reports;
   readonly costs: Pick<Costs, "of">;
@@ -57,6 +60,7 @@ export interface ApiServices {
 export interface Providers {
   readonly keys: Keys;
   readonly endpoints: WebhookEndpoints;
+  readonly listings: Listings;
   readonly debits: Debits;
   /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
   admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;

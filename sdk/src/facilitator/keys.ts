@@ -18,7 +18,7 @@ import { DAY_SEC } from "../protocol/time";
  * keys: list and revoke the provider's keys, and read what was done with them. reports: send the counts of the
  * provider's gates.
  */
-export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports"] as const;
+export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports", "listings"] as const;
 
 /** What a key may do. */
 export type ApiScope = (typeof API_SCOPES)[number];

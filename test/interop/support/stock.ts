@@ -67,6 +67,7 @@ export const v1 = {
         verify(payload: object, requirements: object): Promise<StockVerdict>;
         settle(payload: object, requirements: object): Promise<StockReceipt & { errorReason?: string }>;
         supported(): Promise<{ kinds: { x402Version: number; scheme: string; network: string }[] }>;
+        list(options?: { type?: string; limit?: number; offset?: number }): Promise<StockCatalogue>;
       };
     }>("x402/verify"),
   facilitator: () =>
@@ -80,8 +81,22 @@ export const v1 = {
       VerifyResponseSchema: { parse(value: unknown): unknown };
       SettleResponseSchema: { parse(value: unknown): unknown };
       SupportedPaymentKindsResponseSchema: { parse(value: unknown): unknown };
+      DiscoveredResourceSchema: { parse(value: object): unknown };
     }>("x402/types"),
 };
+
+export interface StockItem {
+  readonly resource: string;
+  readonly x402Version: number;
+  readonly lastUpdated: string;
+  readonly accepts: readonly Record<string, unknown>[];
+  readonly extensions?: { readonly bazaar?: object };
+}
+
+interface StockCatalogue {
+  readonly items: readonly StockItem[];
+  readonly pagination: { readonly limit: number; readonly offset: number; readonly total: number };
+}
 
 export interface StockVerdict {
   readonly isValid: boolean;
@@ -151,7 +166,11 @@ export const v2 = {
       decodePaymentRequiredHeader(header: string): Record<string, never>;
       encodePaymentSignatureHeader(payload: object): string;
     }>("@x402/core/http"),
-  schemas: () => load<{ validatePaymentRequired(value: unknown): object }>("@x402/core/schemas"),
+  schemas: () =>
+    load<{
+      validatePaymentRequired(value: unknown): object;
+      PaymentRequirementsV2Schema: { parse(value: unknown): unknown };
+    }>("@x402/core/schemas"),
   facilitator: () =>
     load<{
       x402Facilitator: new () => {
@@ -177,6 +196,14 @@ export const v2 = {
     load<{
       validateDiscoveryExtension(extension: unknown): { valid: boolean; errors?: string[] };
       extractDiscoveryInfo(payload: object, requirements: object): Record<string, unknown> | null;
+      withBazaar(client: object): {
+        readonly extensions: {
+          readonly bazaar: {
+            listResources(params?: object): Promise<StockCatalogue>;
+            search(params: { query: string; network?: string }): Promise<{ readonly resources: readonly StockItem[] }>;
+          };
+        };
+      };
     }>("@x402/extensions/bazaar"),
 };
 

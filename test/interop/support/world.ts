@@ -14,6 +14,7 @@ import { loadConfig } from "../../../facilitator/src/config";
 import { readArtifact } from "../../../scripts/deploy/artifact";
 import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
 import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
+import { providerKey } from "../../../scripts/sandbox/inbox";
 import { placePermit2 } from "../../support/permit2";
 import { accounts, type StockAccount } from "./stock";
 
@@ -56,6 +57,8 @@ export interface InteropWorld {
   /** transfers of `token` from `payer` to `payTo`, by the token's logs */
   transfers(payer: string, token?: TokenFacts): Promise<bigint[]>;
   provider(options?: ProviderOptions): Provider;
+  /** An API key of the wallet that is paid. */
+  sellerKey(): Promise<string>;
   /** Submits a standard payload's authorization to the token itself, as anyone could who saw it. */
   spend(payload: object): Promise<void>;
   stop(): Promise<void>;
@@ -110,6 +113,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       POLL_MS: "50",
       FINALITY_DEPTH: "1",
       PORT: String(port),
+      ALLOW_PRIVATE_LISTINGS: "true",
       LOG_LEVEL: process.env.TURNPIKE_INTEROP_LOG ?? "silent",
     }),
   );
@@ -164,6 +168,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
         pollMs: 100,
         ...options,
       }),
+    sellerKey: () => providerKey(facilitatorUrl, seller),
     async stop() {
       for (const close of closers.reverse()) await close();
     },

@@ -26,6 +26,7 @@ import { subscriptionEnds } from "./455-subscription-ends";
 import { paymentReservations } from "./460-payment-reservations";
 import { refunds } from "./470-refunds";
 import { permit2 } from "./480-permit2";
+import { listings } from "./500-listings";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -56,4 +57,5 @@ export const MIGRATIONS: readonly Migration[] = [
   paymentReservations,
   refunds,
   permit2,
+  listings,
 ];
