@@ -28,6 +28,7 @@ export interface ExactRequest {
 }
 
 export type X402Reason =
+  | "eip6492_factory_not_allowed"
   | "insufficient_funds"
   | "invalid_exact_evm_payload_authorization_valid_after"
   | "invalid_exact_evm_payload_authorization_valid_before"
@@ -39,6 +40,7 @@ export type X402Reason =
   | "invalid_payment_requirements"
   | "invalid_transaction_state"
   | "payment_already_granted"
+  | "smart_wallet_deployment_failed"
   | "unsupported_payload_type"
   | "unexpected_settle_error";
 
@@ -88,6 +90,8 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
   expired: "invalid_exact_evm_payload_authorization_valid_before",
   window_too_long: "invalid_exact_evm_payload_authorization_valid_before",
   signature: "invalid_exact_evm_payload_signature",
+  wallet_factory: "eip6492_factory_not_allowed",
+  wallet_deployment: "smart_wallet_deployment_failed",
   funds: "insufficient_funds",
   nonce_used: "invalid_transaction_state",
   nonce_spent_elsewhere: "invalid_transaction_state",

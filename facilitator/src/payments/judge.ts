@@ -7,12 +7,13 @@ import {
   type Address,
   type Clock,
   type Hex,
-  type TurnpikeError,
+  TurnpikeError,
   transferTypedData,
   typedDataDigest,
   Unavailable,
 } from "turnpike/protocol";
 import { signerOf } from "../chain/signer-of";
+import { type TrialResult, tryDeployment, type WalletDeployment } from "../chain/undeployed-wallet";
 import { isSignedByContract } from "../chain/wallet-signature";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
@@ -20,7 +21,14 @@ import { transferCalldata } from "./calldata";
 import { type PaymentRequest, refusal } from "./payment-request";
 
 export type Judgement =
-  | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
+  | {
+      readonly kind: "good";
+      readonly balance: bigint;
+      readonly hasCode: boolean;
+      readonly atBlock: number;
+      /** set when the payer's wallet must be deployed before the payment can settle */
+      readonly deployment?: WalletDeployment;
+    }
   | { readonly kind: "used" }
   | { readonly kind: "bad"; readonly error: TurnpikeError };
 
@@ -72,8 +80,13 @@ function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Hex 
 /** @throws Unavailable when the chain cannot be read */
 export async function isSignedByPayer(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
   if (isSignedByKey(context.config, request)) return true;
-  if ((await context.relayer.chain.code(request.authorization.from)) === "0x") return false;
-  return isSignedByPayersContract(context, request);
+  if ((await context.relayer.chain.code(request.authorization.from)) !== "0x") {
+    return isSignedByPayersContract(context, request);
+  }
+  // A reorganisation may have removed the wallet of an accepted payment.
+  const { deployment } = request;
+  if (!deployment || whyFactoryRefused(context.config, request, deployment)) return false;
+  return (await tryWallet(context, request, deployment)).isAccepted;
 }
 
 function isSignedByPayersContract({ config, relayer }: JudgeContext, request: PaymentRequest): Promise<boolean> {
@@ -84,6 +97,53 @@ function isSignedByPayersContract({ config, relayer }: JudgeContext, request: Pa
     signature,
   });
 }
+
+function whyFactoryRefused(
+  { walletFactories }: FacilitatorConfig,
+  { authorization: { from } }: PaymentRequest,
+  { factory }: WalletDeployment,
+): TurnpikeError | undefined {
+  if (walletFactories?.includes(factory)) return undefined;
+  return refusal(
+    "PaymentNotAllowed",
+    "wallet_factory",
+    `the wallet ${from} is not deployed, and this Facilitator's setting WALLET_FACTORIES does not name its factory ${factory}; deploy the wallet first`,
+  );
+}
+
+function tryWallet(
+  { config, relayer }: JudgeContext,
+  request: PaymentRequest,
+  deployment: WalletDeployment,
+): Promise<TrialResult> {
+  const { authorization, signature } = request;
+  const token = request.token.address;
+  return tryDeployment(relayer.chain, {
+    ...{ wallet: authorization.from, deployment, deployGas: config.walletDeployGas, signature, token },
+    digest: digestOf(config, request),
+    transfer: transferCalldata({ token, ...authorization, signature }),
+  });
+}
+
+/** Tries an undeployed wallet. @returns why its payment is refused, when its signature or its deployment is the reason */
+async function judgeDeployment(
+  context: JudgeContext,
+  request: PaymentRequest,
+  deployment: WalletDeployment,
+): Promise<TrialResult | TurnpikeError> {
+  const refused = whyFactoryRefused(context.config, request, deployment);
+  if (refused) return refused;
+  const trial = await tryWallet(context, request, deployment);
+  const { from } = request.authorization;
+  if (!trial.isDeployed) {
+    const { walletDeployGas } = context.config;
+    const message = `the factory's call deploys no wallet at ${from} within ${walletDeployGas} gas (WALLET_DEPLOY_GAS)`;
+    return refusal("InvalidSignature", "wallet_deployment", message);
+  }
+  return trial.isAccepted ? trial : notThePayers();
+}
+
+const notThePayers = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
 
 /** Judges one request. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
@@ -99,8 +159,11 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
-  const isSigned = isKeys || (hasCode && (await isSignedByPayersContract(context, request)));
-  if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
+  const deployment = isKeys || hasCode ? undefined : request.deployment;
+  const trial = deployment && (await judgeDeployment(context, request, deployment));
+  if (trial instanceof TurnpikeError) return bad(trial);
+  const isSigned = isKeys || trial || (hasCode && (await isSignedByPayersContract(context, request)));
+  if (!isSigned) return bad(notThePayers());
   if (isNonceUsed) return { kind: "used" };
   if (late) return bad(late);
   if (balance < request.authorization.value) {
@@ -110,16 +173,24 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
       }),
     );
   }
-  if (hasCode) {
-    // Simulates the transfer: a wallet may accept a signature that the token still refuses.
-    const trial = await relayer.simulate({
-      to: token,
-      data: transferCalldata({ token, ...request.authorization, signature: request.signature }),
-      gas: WALLET_GAS,
-    });
-    if (trial.kind === "reverted") return bad(refusal("TransferFailed", "not_moved", trial.error.error.message));
-  }
-  return { kind: "good", balance, hasCode, atBlock };
+  // A wallet may accept a signature that the token still refuses.
+  const unmoved = trial ? whyUnmovedInTrial(trial) : hasCode ? await whyUnmoved(context, request) : undefined;
+  if (unmoved) return bad(unmoved);
+  return { kind: "good", balance, hasCode, atBlock, ...(deployment && { deployment }) };
+}
+
+const whyUnmovedInTrial = ({ isMoved }: TrialResult): TurnpikeError | undefined =>
+  isMoved ? undefined : refusal("TransferFailed", "not_moved", "the token refuses the transfer of the deployed wallet");
+
+/** Simulates the transfer of a wallet with code. */
+async function whyUnmoved({ relayer }: JudgeContext, request: PaymentRequest): Promise<TurnpikeError | undefined> {
+  const token = request.token.address;
+  const trial = await relayer.simulate({
+    to: token,
+    data: transferCalldata({ token, ...request.authorization, signature: request.signature }),
+    gas: WALLET_GAS,
+  });
+  return trial.kind === "reverted" ? refusal("TransferFailed", "not_moved", trial.error.error.message) : undefined;
 }
 
 /** Returns whether the nonce is used. Also true after a cancellation, so it proves nothing about money. */

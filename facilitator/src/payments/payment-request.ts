@@ -13,6 +13,7 @@ import {
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
+import { unwrapSignature, type WalletDeployment } from "../chain/undeployed-wallet";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
@@ -48,7 +49,10 @@ export interface PaymentRequest {
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
+  /** without the wrapper of ERC-6492: what the token is sent */
   readonly signature: Hex;
+  /** set when the signature came in that wrapper: how to deploy the payer's wallet */
+  readonly deployment?: WalletDeployment;
   readonly resourceHash: Hex;
   /** origin and path */
   readonly resourceShown: string;
@@ -68,6 +72,8 @@ export type RefusalReason =
   | "expired"
   | "window_too_long"
   | "signature"
+  | "wallet_factory"
+  | "wallet_deployment"
   | "funds"
   | "nonce_used"
   | "other_contents"
@@ -142,6 +148,10 @@ export function requestOf(
   if (isNamed && !URL.canParse(facts.resource)) {
     return refusal("InvalidRequest", "resource", "resource is not a URL");
   }
+  const signed = unwrapSignature(facts.signature);
+  if (!signed) {
+    return refusal("InvalidSignature", "signature", "the signature's ERC-6492 wrapper is malformed");
+  }
   return {
     channel,
     purchase: facts.purchase,
@@ -153,7 +163,7 @@ export function requestOf(
     }),
     token,
     authorization,
-    signature: facts.signature,
+    ...signed,
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,
