@@ -1,5 +1,5 @@
 /** Which payments are accepted, and how they are batched. */
-import { address, flag, optional, setting, whole } from "./setting";
+import { address, addresses, flag, optional, setting, whole } from "./setting";
 
 export const PAYMENTS = {
   batchItems: setting({
@@ -52,6 +52,21 @@ export const PAYMENTS = {
     about: "The same for one payee.",
     fallback: "200",
     schema: whole(1, 1_000_000),
+  }),
+  walletFactories: optional({
+    env: "WALLET_FACTORIES",
+    about:
+      "Factories that may deploy a payer's wallet before its payment settles (ERC-6492), comma-separated addresses; such payments are refused when absent.",
+    danger:
+      "The relayer calls these contracts with the payer's data and pays the gas: name only factories that deploy wallets.",
+    schema: addresses,
+  }),
+  walletDeployGas: setting({
+    env: "WALLET_DEPLOY_GAS",
+    about: "Gas that a wallet's deployment may use, in its trial and in its transaction.",
+    fallback: "1000000",
+    danger: "A factory that burns its gas costs the relayer as much for each payment.",
+    schema: whole(100_000, 8_000_000),
   }),
   minWindowSec: setting({
     env: "MIN_WINDOW_SEC",

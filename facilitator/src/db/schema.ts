@@ -33,6 +33,7 @@ import type {
   PaymentsTable,
   RefundedTable,
   RefundsTable,
+  WalletDeploymentsTable,
 } from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
@@ -91,6 +92,7 @@ export interface Tables {
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
   failed_spends: FailedSpendsTable;
+  wallet_deployments: WalletDeploymentsTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;

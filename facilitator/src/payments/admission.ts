@@ -19,6 +19,7 @@ import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./p
 import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
+import type { WalletDeployments } from "./wallet-deployments";
 
 export interface AdmissionOptions {
   readonly config: FacilitatorConfig;
@@ -29,6 +30,7 @@ export interface AdmissionOptions {
   readonly sender: Sender;
   readonly intake: Intake;
   readonly reservations: Reservations;
+  readonly deployments: WalletDeployments;
   readonly context: JudgeContext;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
@@ -39,8 +41,9 @@ export interface AdmissionOptions {
  * `bound`: the payment has a new row.
  * `exists`: there is a row to read.
  * `unanswered`: the connection was lost around the commit. Binding again is safe: an existing row is not changed.
+ * `deploying`: the payer's wallet is being deployed, and nothing is bound yet. Admit it again after the next block.
  */
-export type Admitted = "bound" | "exists" | "unanswered";
+export type Admitted = "bound" | "exists" | "unanswered" | "deploying";
 
 /**
  * Result of a request that admits nothing.
@@ -160,9 +163,12 @@ export class PaymentAdmission {
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const { config, store, intake, onStep } = this.#options;
+    const { config, store, intake, deployments, onStep } = this.#options;
     const judgement = await this.judgeUnlimited(request);
-    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
+    if (judgement.kind === "bad") {
+      if (request.deployment) await deployments.refused(request);
+      return { kind: "refused", error: judgement.error };
+    }
     if (judgement.kind === "used") {
       if (!isRebinding && (await intake.find(request.paymentId))) return "exists";
       return (await this.#adopt(request, isRebinding)) ?? "exists";
@@ -170,6 +176,13 @@ export class PaymentAdmission {
     // An `upto` payment settled at 0 moves nothing and uses no nonce: its row keeps it from paying for anything else.
     const state = request.authorization.value === 0n && request.transfer.method === "upto" ? "waived" : "queued";
     const acceptance: Acceptance = { chainId: config.chainId, request, state, ...judgement };
+    if (judgement.deployment) {
+      // Reservations and payments in flight may need the money: then no gas is spent.
+      const checked = verdictOf(await this.#options.reservations.check(acceptance));
+      if (checked.kind === "refused") return checked;
+      const begun = await deployments.deploy(request, judgement.deployment);
+      return begun === "deploying" ? begun : { kind: "refused", error: begun };
+    }
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
     const refused = verdictOf(binding);

@@ -34,6 +34,7 @@ export interface ExactRequest {
 }
 
 export type X402Reason =
+  | "eip6492_factory_not_allowed"
   | "insufficient_funds"
   | "invalid_exact_evm_payload_authorization_valid_after"
   | "invalid_exact_evm_payload_authorization_valid_before"
@@ -64,6 +65,7 @@ export type X402Reason =
   | "permit2_token_mismatch"
   | "upto_facilitator_mismatch"
   | "payment_already_granted"
+  | "smart_wallet_deployment_failed"
   | "unsupported_payload_type"
   | "unexpected_settle_error";
 
@@ -114,6 +116,8 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
   expired: "invalid_exact_evm_payload_authorization_valid_before",
   window_too_long: "invalid_exact_evm_payload_authorization_valid_before",
   signature: "invalid_exact_evm_payload_signature",
+  wallet_factory: "eip6492_factory_not_allowed",
+  wallet_deployment: "smart_wallet_deployment_failed",
   funds: "insufficient_funds",
   nonce_used: "invalid_transaction_state",
   nonce_spent_elsewhere: "invalid_transaction_state",

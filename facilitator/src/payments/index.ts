@@ -157,8 +157,10 @@ class PaymentService implements Payments {
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
+    const { deployments } = sender;
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, context, onStep, monotonicMs },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, onStep },
+      monotonicMs,
     });
     const processor = new PaymentProcessor({
       ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },

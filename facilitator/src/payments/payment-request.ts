@@ -12,6 +12,7 @@ import {
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
+import { unwrapSignature, type WalletDeployment } from "../chain/undeployed-wallet";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
@@ -38,7 +39,10 @@ export interface PaymentRequest {
   readonly token: TokenConfig;
   readonly authorization: Authorization;
   readonly transfer: Transfer;
+  /** without the wrapper of ERC-6492: what the token is sent */
   readonly signature: Hex;
+  /** set when the signature came in that wrapper: how to deploy the payer's wallet */
+  readonly deployment?: WalletDeployment;
   readonly resourceHash: Hex;
   /** origin and path */
   readonly resourceShown: string;
@@ -59,6 +63,8 @@ export type RefusalReason =
   | "expired"
   | "window_too_long"
   | "signature"
+  | "wallet_factory"
+  | "wallet_deployment"
   | "funds"
   | "allowance"
   | "permit_expired"
@@ -144,6 +150,11 @@ export function requestOf(
   if (isNamed && !URL.canParse(facts.resource)) {
     return refusal("InvalidRequest", "resource", "resource is not a URL");
   }
+  // Permit2 calls the payer's wallet itself, so a wallet must be there already.
+  const signed = transfer.method === "eip3009" ? unwrapSignature(facts.signature) : { signature: facts.signature };
+  if (!signed) {
+    return refusal("InvalidSignature", "signature", "the signature's ERC-6492 wrapper is malformed");
+  }
   return {
     channel,
     purchase: facts.purchase,
@@ -151,7 +162,7 @@ export function requestOf(
     token,
     authorization,
     transfer,
-    signature: facts.signature,
+    ...signed,
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,

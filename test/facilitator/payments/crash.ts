@@ -17,6 +17,7 @@ import {
   walletOf,
 } from "../../support/facilitator";
 import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2";
+import { deployFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
 import { refundToWire, signRefund } from "../support/refunds";
@@ -141,6 +142,28 @@ describe("payments of a process that is killed", function () {
     expect(await world.transfers(signed.authorization.from)).to.have.length(2);
     const events = await core.store.db.selectFrom("events").select("id").where("type", "=", "refund.settled").execute();
     expect(events).to.have.length(1);
+    await core.stop();
+  });
+
+  it('B6 A8 killed after "mined" of a deployment: one deployment, and one transfer when asked again', async () => {
+    const factory = await deployFactory(await world.chain.wallet("deployer of factories"), "WalletFactory");
+    const settings = { ...(await settingsOf("deployment")), WALLET_FACTORIES: factory.address };
+    const owner = await world.payer(0n);
+    const { address, deployment } = await factory.wallet(owner.address);
+    await world.contracts.mint(address, 1_000_000n);
+    const plain = await world.signPayment({ payer: { ...owner, address } });
+    const signed = { ...plain, signature: wrapSignature(plain.signature, deployment) };
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "mined" });
+    if (!victim) expect.fail("it did not start");
+    const client = createFacilitatorClient({ url: victim.url });
+    await client.authorize(paymentToWire(signed)).catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    expect((await core.payments.authorize(signed)).kind).to.equal("settled");
+    expect((await world.transfers()).filter(({ from }) => from === address)).to.have.length(1);
+    const sent = await core.store.db.selectFrom("transactions").select(["purpose", "status"]).execute();
+    expect(sent.map(({ purpose }) => purpose).sort()).to.deep.equal(["deploy", "settle"]);
     await core.stop();
   });
 

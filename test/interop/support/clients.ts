@@ -134,7 +134,8 @@ export function clientsOf(world: InteropWorld): Readonly<Record<string, Client>>
 const textOf = (data: unknown): string => (typeof data === "string" ? data : JSON.stringify(data));
 
 export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n, ledger = memoryLedger()) {
-  const wallet = payer.kind === "ERC-1271" ? contractWallet(payer) : walletFromKey(payer.key);
+  const wallet =
+    payer.kind === "ERC-1271" || payer.kind === "ERC-6492" ? contractWallet(payer) : walletFromKey(payer.key);
   return createAgent({
     wallet,
     policy: { perPayment, perDay: perPayment * 10n, tokens: [world.usdc.address, world.wide.address] },

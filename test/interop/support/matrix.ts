@@ -123,7 +123,7 @@ the stock packages in \`test/interop/package-lock.json\`. The results are listed
 - **paid**: one transfer of exactly the price, one run of the handler, status 200, and a receipt that the client's own
   helper reads and that names the transfer on the chain.
 - **not paid**: no transfer, and the handler did not run: the client or the server refused, as it should here.
-- Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`EIP-7702\` an account that has
-  delegated itself to such a wallet's code.
+- Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`ERC-6492\` such a wallet that is not
+  deployed yet, \`EIP-7702\` an account that has delegated itself to such a wallet's code.
 - "Facilitator: turnpike" is this project's; the others are made of the stock packages' own verify and settle.
 `;

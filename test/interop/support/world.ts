@@ -16,6 +16,7 @@ import { type Chain, type FundedWallet, freePort, startChain, testKey } from "..
 import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
 import { providerKey } from "../../../scripts/sandbox/inbox";
 import { placePermit2 } from "../../support/permit2";
+import { deployFactory, type TestFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { accounts, type StockAccount } from "./stock";
 
 export const CHAIN_ID = 84_532;
@@ -24,7 +25,7 @@ export const V1_NETWORK = "base-sepolia";
 const BLOCK_MS = 150;
 const SECRET = "a secret of the interop suite, long enough";
 
-export type PayerKind = "key" | "ERC-1271" | "EIP-7702";
+export type PayerKind = "key" | "ERC-1271" | "ERC-6492" | "EIP-7702";
 
 export interface Payer {
   readonly kind: PayerKind;
@@ -93,6 +94,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const plan = { token: usdc.address, amount: 5_000_000n, intervalSec, graceSec: defaultGraceSec(intervalSec) };
   const { planId } = await createPlan(seller, contracts.turnpike, { ...plan, metadata: "{}" });
 
+  const factory = await deployFactory(minter, "WalletFactory");
   const port = await freePort();
   const relayer = await chain.wallet("interop relayer");
   const proofKey = testKey("interop proofs") as Hex;
@@ -107,6 +109,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       PERMIT2: "true",
       UPTO_SIGNER: relayer.address,
       PROOF_KEY: proofKey,
+      WALLET_FACTORIES: factory.address,
       PGLITE_DIR: path.join(home, "facilitator"),
       START_BLOCK: "0",
       BLOCK_TIME_MS: String(BLOCK_MS),
@@ -140,7 +143,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
     payTo,
     planId,
     async payer(kind = "key") {
-      const made = await makePayer(chain, minter, kind, testKey(`interop payer ${payers++}`) as Hex);
+      const made = await makePayer(kind, testKey(`interop payer ${payers++}`) as Hex, { chain, minter, factory });
       await Promise.all([usdc, wide].map((token) => mint(token, made.address, 100n * 10n ** BigInt(token.decimals))));
       return made;
     },
@@ -200,22 +203,39 @@ async function placeUsdc(chain: Chain, signer: FundedWallet): Promise<TokenFacts
   return preset;
 }
 
-async function makePayer(chain: Chain, deployer: FundedWallet, kind: PayerKind, key: Hex): Promise<Payer> {
+interface PayerOrigin {
+  readonly chain: Chain;
+  readonly minter: FundedWallet;
+  readonly factory: TestFactory;
+}
+
+async function makePayer(kind: PayerKind, key: Hex, { chain, minter, factory }: PayerOrigin): Promise<Payer> {
   const account = accounts().privateKeyToAccount(key);
   const owner = addressOfKey(key);
-  if (kind === "key") return { kind, key, address: owner, account };
-  const wallet = await deployWallet(deployer, owner);
-  if (kind === "ERC-1271") {
-    const contractAccount = accounts().toAccount({
-      address: wallet,
-      signTypedData: (message: never) => account.signTypedData(message),
+  const walletAccount = (address: Address, signTypedData: (message: never) => Promise<Hex>): StockAccount =>
+    accounts().toAccount({
+      address,
+      signTypedData,
       signMessage: (message: never) => account.signMessage(message),
       signTransaction: () => Promise.reject(new TypeError("a contract wallet sends nothing itself")),
     });
-    return { kind, key, address: wallet, account: contractAccount };
+  const ownerSigns = (message: never) => account.signTypedData(message) as Promise<Hex>;
+  switch (kind) {
+    case "key":
+      return { kind, key, address: owner, account };
+    case "ERC-1271": {
+      const address = await deployWallet(minter, owner);
+      return { kind, key, address, account: walletAccount(address, ownerSigns) };
+    }
+    case "ERC-6492": {
+      const { address, deployment } = await factory.wallet(owner);
+      const sign = async (message: never) => wrapSignature(await ownerSigns(message), deployment);
+      return { kind, key, address, account: walletAccount(address, sign) };
+    }
+    case "EIP-7702":
+      await delegate(chain, new Wallet(key, chain.provider), await deployWallet(minter, owner));
+      return { kind, key, address: owner, account };
   }
-  await delegate(chain, new Wallet(key, chain.provider), wallet);
-  return { kind, key, address: owner, account };
 }
 
 async function deployWallet(deployer: FundedWallet, owner: Address): Promise<Address> {

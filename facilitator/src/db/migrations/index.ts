@@ -27,6 +27,7 @@ import { paymentReservations } from "./460-payment-reservations";
 import { refunds } from "./470-refunds";
 import { permit2 } from "./480-permit2";
 import { listings } from "./500-listings";
+import { walletDeployments } from "./510-wallet-deployments";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -58,4 +59,5 @@ export const MIGRATIONS: readonly Migration[] = [
   refunds,
   permit2,
   listings,
+  walletDeployments,
 ];

@@ -57,6 +57,22 @@ export interface RefundsTable {
   refund_index: number;
   payment_id: string;
 }
+/**
+ * The deployment of a payer's wallet (ERC-6492), from its transaction until its payment has a row. A deployment whose
+ * payment never gets one has cost gas for nothing.
+ */
+export interface WalletDeploymentsTable {
+  chain_id: number;
+  wallet: string;
+  transaction_id: string;
+  /** the payment that the wallet was deployed for */
+  payment_id: string;
+  /** of that payment, without the ERC-6492 wrapper */
+  signature: string;
+  pay_to: string;
+  valid_before: number;
+}
+
 /** Channel through which a transfer was accepted: two for payments, one for refunds. */
 export type PaymentChannel = "authorize" | "settle" | "refund";
 

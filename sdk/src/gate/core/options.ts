@@ -44,7 +44,8 @@ export interface FacilitatorSetting {
   readonly signers?: readonly (string | PinnedSigner)[];
   /**
    * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
-   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
+   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain. `signers`
+   * may be empty then where no plan is sold: no proof counts
    */
   readonly trustUnsigned?: boolean;
 }

@@ -142,16 +142,17 @@ function hintNetworkNames({ network: { name, x402v1 }, networkNames }: Settings)
 function requireForPayments({ token, network, payTo, facilitator }: Settings): void {
   if (!token) throw new ConfigError(`token is not set (TURNPIKE_TOKEN): ${network.name} has no default token`);
   if (!payTo) throw new ConfigError("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
-  requireFacilitator(facilitator);
+  // Another project's Facilitator signs nothing that could be pinned; no native proof counts then.
+  if (!facilitator?.trustUnsigned) requireSigners(facilitator);
 }
 
 function requireForPlans({ facilitator, deployment, network }: Settings): void {
-  requireFacilitator(facilitator);
+  requireSigners(facilitator);
   if (deployment) return;
   throw new ConfigError(`turnpike is not set (TURNPIKE_ADDRESS), and no deployment is known on ${network.name}`);
 }
 
-function requireFacilitator(facilitator: Settings["facilitator"]): void {
+function requireSigners(facilitator: Settings["facilitator"]): void {
   if (!facilitator)
     throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
   if (facilitator.signers.list.length > 0) return;
