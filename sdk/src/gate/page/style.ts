@@ -32,7 +32,7 @@ button{font:inherit;cursor:pointer;border-radius:10px}
 #other{display:block;margin:.5rem auto 0;padding:.35rem .75rem;border:0;background:none;color:var(--accent);font-size:.9375rem}
 #account{margin:0 0 .6rem;color:var(--faint);font-size:.9375rem}
 #status,#problem{margin:.9rem 0 0;font-size:.9375rem}
-#account:empty,#status:empty,#problem:empty{display:none}
+#account:empty,#status:empty,#problem:empty{margin:0;padding:0}
 #status{color:var(--faint)}
 #status.busy::before{content:"";display:inline-block;width:.85em;height:.85em;margin-right:.55em;vertical-align:-.08em;border:2px solid var(--line);border-top-color:var(--accent);border-radius:50%;animation:turn .9s linear infinite}
 @keyframes turn{to{transform:rotate(1turn)}}

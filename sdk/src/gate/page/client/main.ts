@@ -71,6 +71,7 @@ async function run(act: () => Promise<void>): Promise<void> {
 }
 
 function begin(): void {
+  if (isBusy) return;
   const found = wallets();
   if (found.length < 2) {
     void run(async () => connectTo(found[0]));
@@ -108,8 +109,13 @@ function usePayer(wallet: Wallet, account: string): void {
   paying = account === "" ? undefined : { wallet, account };
   showAccount(account);
   showStatus("");
-  if (paying && wallets().length > 1) showOther("Use another wallet", begin);
+  offerOthers();
   showChosen();
+}
+
+function offerOthers(): void {
+  if (paying && wallets().length > 1) showOther("Use another wallet", begin);
+  else showOther();
 }
 
 async function pay(): Promise<void> {
@@ -159,8 +165,8 @@ async function settle(payment: StoredPayment): Promise<void> {
 }
 
 /** A refusal after an unknown outcome counts once the token can no longer move the money. */
-const isHeld = ({ kind }: Outcome, { isUnknown, endsAtMs }: StoredPayment): boolean =>
-  kind === "refused" && isUnknown === true && Date.now() < endsAtMs;
+const isHeld = (outcome: Outcome, { isUnknown, endsAtMs }: StoredPayment): boolean =>
+  outcome.kind === "refused" && (isUnknown === true || !outcome.isFinal) && Date.now() < endsAtMs;
 
 const waitingText = ({ isServed, isUnknown, label }: StoredPayment): string =>
   isServed
@@ -218,7 +224,7 @@ function startOver(): void {
   forget();
   // Its memo belongs to the payment that has ended.
   quote = { ...quote, receivedMs: 0 };
-  showOther();
+  offerOthers();
   showChosen();
   showStatus("");
 }

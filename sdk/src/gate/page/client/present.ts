@@ -9,8 +9,8 @@ export type Outcome =
   | { readonly kind: "pending"; readonly waitMs: number }
   /** has bought its request before, and the answer is not available */
   | { readonly kind: "spent" }
-  /** was not accepted */
-  | { readonly kind: "refused"; readonly reason: string; readonly message: string }
+  /** was not accepted. isFinal: nothing was sent to the chain by this attempt */
+  | { readonly kind: "refused"; readonly reason: string; readonly message: string; readonly isFinal: boolean }
   /** the server answered with an error, and the payment can be presented again */
   | { readonly kind: "failed"; readonly message: string };
 
@@ -36,7 +36,11 @@ const SPENT: ReadonlySet<string> = new Set([
   "payment_already_granted",
   "authorization_used",
   "invalid_transaction_state",
+  "invalid_exact_evm_nonce_already_used",
 ]);
+
+/** Refusals by a Facilitator that has perhaps sent the transfer. */
+const UNSURE: ReadonlySet<string> = new Set(["unexpected_settle_error", "invalid_exact_evm_transaction_failed"]);
 
 const DEFAULT_WAIT_MS = 2_000;
 
@@ -64,7 +68,8 @@ export async function present({ header }: StoredPayment): Promise<Outcome> {
     const why = message === "" ? "" : ` ${message}`;
     return { kind: "failed", message: `The server could not answer (${status}).${why}` };
   }
-  return error === "PaymentAlreadyUsed" || SPENT.has(reason) ? { kind: "spent" } : { kind: "refused", reason, message };
+  if (error === "PaymentAlreadyUsed" || SPENT.has(reason)) return { kind: "spent" };
+  return { kind: "refused", reason, message, isFinal: !UNSURE.has(reason) };
 }
 
 /** The address that is sold; a fragment is not part of it. */
