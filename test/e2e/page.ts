@@ -138,6 +138,57 @@ describe("the payment page in a browser", function () {
     expect(wallet.signed).to.have.length(1);
   });
 
+  it("C37 says that a payment was used whose answer is lost for good, also after a reload, and signs no other", async () => {
+    const url = await shop.sell((_request, response) => response.end("the report"), {
+      replay: false,
+      settle: "before",
+    });
+    const { page, wallet, spent } = await shop.open(url);
+    let isLost = true;
+    await page.route(url, async (route) => {
+      if (route.request().headers()["payment-signature"] === undefined || !isLost) return route.continue();
+      isLost = false;
+      await route.fetch();
+      await route.abort();
+    });
+    await payOn(page);
+    const problem = page.getByRole("alert").filter({ hasText: "was used, but its content did not arrive" });
+    await problem.waitFor();
+    await page.reload();
+    await problem.waitFor();
+    const [nonce] = wallet.signed.map(({ message }) => message.nonce);
+    expect(await problem.textContent()).to.contain(nonce);
+    expect([wallet.signed.length, await spent()]).to.deep.equal([1, PRICE]);
+    await page.getByRole("button", { name: "Start over" }).click();
+    await page.getByRole("button", { name: "Connect a wallet" }).waitFor();
+  });
+
+  it("says that opening the page again is a new payment where its answer is not kept", async () => {
+    const url = await shop.sell((_request, response) => response.end("the report"), { replay: false });
+    const { page, wallet, spent } = await shop.open(url);
+    await payOn(page);
+    await page.getByText("the report", { exact: true }).waitFor();
+    await page.reload();
+    await page.getByText("It is no longer kept for you").waitFor();
+    await page.getByRole("button", { name: "Connect a wallet" }).waitFor();
+    expect([wallet.signed.length, await spent()]).to.deep.equal([1, PRICE]);
+  });
+
+  it("reports a payment that the gate refuses for its funds, and lets the person pay again", async () => {
+    const url = await shop.sell((_request, response) => response.end("the report"));
+    const { page, wallet, address, spent } = await shop.open(url, { tokens: 0n });
+    wallet.rejects = (method) => (method === "eth_call" ? { code: -32_603, message: "no node" } : undefined);
+    await payOn(page);
+    await page
+      .getByRole("alert")
+      .filter({ hasText: "does not have enough of the token. Nothing was charged" })
+      .waitFor();
+    await shop.world.contracts.mint(address, PRICE);
+    await page.getByRole("button", { name: /^Pay/ }).click();
+    await page.getByText("the report", { exact: true }).waitFor();
+    expect([wallet.signed.length, await spent()]).to.deep.equal([2, 0n]);
+  });
+
   it("charges nothing for a handler that fails, and pays by the same signature when it works", async () => {
     let status = 500;
     const url = await shop.sell((_request, response) => response.writeHead(status).end("made"));
