@@ -23,6 +23,9 @@ describe("the payment page in a browser", function () {
       await page.frameLocator("iframe").getByRole("heading", { name: "How tides work" }).waitFor();
       await shoot(page, "bought");
       expect(await page.getByText("Paid 0.50 tUSD").isVisible()).to.equal(true);
+      const [, transaction = ""] =
+        /^Transaction (0x[0-9a-f]{64})$/.exec((await page.locator("#receipt").textContent()) ?? "") ?? [];
+      expect((await shop.world.chain.provider.getTransactionReceipt(transaction))?.status).to.equal(1);
       expect(await failuresOf(page)).to.deep.equal([]);
       const saving = page.waitForEvent("download");
       await page.getByRole("link", { name: "Save a copy" }).click();
@@ -124,7 +127,7 @@ describe("the payment page in a browser", function () {
     const { page, wallet } = await shop.open(url);
     const refusal = JSON.stringify({ error: "InvalidPaymentProof", reason: "terms", message: "No." });
     const answers = [
-      { status: 503, headers: { "Retry-After": "1" }, body: "{}" },
+      { status: 402, body: "This host is not paid for." },
       { status: 402, body: refusal },
     ];
     await page.route(url, async (route) => {

@@ -1,5 +1,5 @@
 /** Decides which requests of a route get a page for people instead of JSON, and what the page offers. */
-import { ConfigError, HEADER, isEip3009, type Network, type PaymentRequiredWire } from "../../protocol";
+import { ConfigError, HEADER, isEip3009, type Network } from "../../protocol";
 import { prefersHtml } from "../page/accept";
 import { renderPage } from "../page/document";
 import type { PageOption } from "../page/terms";
@@ -67,13 +67,16 @@ export function pageFor({ request, resource, presentation, settings, quote }: Pa
   return renderPage({ description, mimeType, resource, quoteLifeSec: settings.quoteLifeSec, options });
 }
 
+/** Of two entries with one token, network and payee the cheaper: they are sorted by price. */
 function optionsOf({ body, sold }: Pick<Quote, "body" | "sold">): PageOption[] {
-  const accepts: PaymentRequiredWire["accepts"] = body.accepts;
-  return accepts.flatMap((entry, place): PageOption[] => {
+  const places = new Set<string>();
+  return body.accepts.flatMap((entry, place): PageOption[] => {
     const offer = sold[place];
     if (offer?.kind !== "one-time" || entry.scheme !== "exact" || !isEip3009(entry.extra)) return [];
     const { network, token } = offer.context.settings;
-    if (token?.decimals === undefined) return [];
+    const target = `${entry.network} ${entry.asset} ${entry.payTo}`;
+    if (token?.decimals === undefined || places.has(target)) return [];
+    places.add(target);
     const symbol = token.symbol ?? offer.token.name;
     return [{ chainId: network.chainId, network: shownName(network), symbol, decimals: token.decimals, entry }];
   });

@@ -2,10 +2,10 @@
  * Renders the payment page: one HTML document with one script, which its policy names by hash. Every text is escaped;
  * nothing is loaded from anywhere.
  */
-import { formatAmount, sha256, utf8ToBytes } from "../../protocol";
+import { sha256, utf8ToBytes } from "../../protocol";
 import { SCRIPT } from "./generated/script";
 import { STYLE } from "./style";
-import type { PageOption, PageTerms } from "./terms";
+import { labelOf, type PageOption, type PageTerms } from "./terms";
 
 export interface PageFacts extends PageTerms {
   /** what is bought, as the provider describes it; may be empty */
@@ -72,7 +72,7 @@ export function renderPage({ description, mimeType, resource, quoteLifeSec, opti
 <div class="panel">
 <p class="site">${escaped(host)}</p>
 <h1 id="title" dir="auto">${escaped(title)}</h1>
-<p class="price"><span id="amount">${escaped(amountOf(first))}</span><span id="network">on ${escaped(first.network)}</span></p>
+<p class="price"><span id="amount">${escaped(labelOf(first))}</span><span id="network">on ${escaped(first.network)}</span></p>
 ${options.length > 1 ? optionList(options) : ""}<p id="account"></p>
 <button type="button" id="action">Connect a wallet</button>
 <div id="wallets"></div>
@@ -93,7 +93,7 @@ ${options.map(detailsOf).join("\n")}
 </div>
 </div>
 <div id="bought" hidden>
-<div class="bar"><h1 id="received" dir="auto" tabindex="-1">${escaped(title)}</h1><p id="line"></p><span id="save"></span></div>
+<div class="bar"><h1 id="received" dir="auto" tabindex="-1">${escaped(title)}</h1><p id="line"></p><p id="receipt"></p><span id="save"></span></div>
 <div id="content"></div>
 </div>
 </main>
@@ -104,13 +104,10 @@ ${options.map(detailsOf).join("\n")}
 `;
 }
 
-const amountOf = ({ entry, decimals, symbol }: PageOption): string =>
-  `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;
-
 function optionList(options: readonly PageOption[]): string {
   const labels = options.map(
     (option, place) =>
-      `<label class="option" data-place="${place}"><input type="radio" name="option" value="${place}"${place === 0 ? " checked" : ""}><b>${escaped(amountOf(option))}</b><span>${escaped(option.network)}</span></label>`,
+      `<label class="option" data-place="${place}"><input type="radio" name="option" value="${place}"${place === 0 ? " checked" : ""}><b>${escaped(labelOf(option))}</b><span>${escaped(option.network)}</span></label>`,
   );
   return `<fieldset id="options"><legend>Pay with</legend>\n${labels.join("\n")}\n</fieldset>\n`;
 }

@@ -48,6 +48,7 @@ dd{margin:0 0 .6rem;font-family:ui-monospace,"SF Mono",Consolas,monospace;font-s
 .bar{display:flex;align-items:baseline;gap:.25rem 1.25rem;flex-wrap:wrap;padding:.75rem 1.25rem;background:var(--panel);border-bottom:1px solid var(--line)}
 .bar h1{font-size:1rem;outline-offset:4px}
 #line{margin:0;color:var(--faint);font-size:.9375rem}
+#receipt{margin:0;max-width:16rem;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;color:var(--faint);font-size:.875rem}
 #save{margin-left:auto;font-size:.9375rem}
 a{color:var(--accent);text-underline-offset:3px}
 #content{flex:1;display:flex;min-height:0}

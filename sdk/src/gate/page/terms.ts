@@ -1,5 +1,6 @@
 /** Defines what a payment page hands to its script: the options that a browser wallet can pay. */
-import type { AcceptEntryWire } from "../../protocol";
+import { formatAmount } from "../../protocol/amounts";
+import type { AcceptEntryWire } from "../../protocol/schemas";
 
 /** One price in one token on one network. */
 export interface PageOption {
@@ -19,3 +20,7 @@ export interface PageTerms {
   /** at least one, the cheapest first */
   readonly options: readonly PageOption[];
 }
+
+/** An option's price for people: "0.50 USDC". */
+export const labelOf = ({ entry, decimals, symbol }: PageOption): string =>
+  `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;

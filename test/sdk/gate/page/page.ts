@@ -132,12 +132,13 @@ describe("gate > page", () => {
     }
   });
 
-  it("lists every price by token and network, the cheapest first", async () => {
+  it("lists the best price of each token and network, the cheapest first", async () => {
     const pricing: PricingEntry[] = [
       {
         type: "one-time",
         prices: [
           { amount: 500_000 },
+          { amount: 900_000 },
           {
             ...{ network: "base-sepolia", payTo: PAY_TO, price: "$0.25" },
             facilitator: { url: facilitator.url, signers: [facilitator.signer] },

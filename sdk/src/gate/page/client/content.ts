@@ -13,11 +13,10 @@ const EXTENSIONS: Readonly<Record<string, string>> = { plain: "txt", markdown: "
 /** @returns the element to show; undefined where the content can only be saved */
 export function elementOf({ type, disposition, bytes }: Content, title: string): HTMLElement | undefined {
   const kind = kindOf(type);
-  if (/^\s*attachment/i.test(disposition) || bytes.byteLength > MAX_SHOWN_BYTES) {
-    return /^image\//.test(kind) && !/^\s*attachment/i.test(disposition) ? imageOf(kind, bytes, title) : undefined;
-  }
-  if (kind === "text/html" || kind === "application/xhtml+xml") return frameOf(textOf(type, bytes), title);
+  if (/^\s*attachment/i.test(disposition)) return undefined;
   if (/^image\//.test(kind)) return imageOf(kind, bytes, title);
+  if (bytes.byteLength > MAX_SHOWN_BYTES) return undefined;
+  if (kind === "text/html" || kind === "application/xhtml+xml") return frameOf(textOf(type, bytes), title);
   if (/^text\/|[/+](?:json|xml|yaml)$/.test(kind)) return preformatted(textOf(type, bytes), /[/+]json$/.test(kind));
   return undefined;
 }

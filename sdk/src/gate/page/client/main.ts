@@ -3,9 +3,9 @@
  * its outcome is unknown it is presented again, and nothing else is signed.
  */
 import { formatAmount } from "../../../protocol/amounts";
-import type { PageOption, PageTerms } from "../terms";
+import { labelOf, type PageOption, type PageTerms } from "../terms";
 import { elementOf, saveLinkOf } from "./content";
-import { freshQuote, isSameOption, labelOf, type PageQuote, signPayment } from "./payment";
+import { freshQuote, isSameOption, type PageQuote, signPayment } from "./payment";
 import { type Outcome, present } from "./present";
 import { canStore, forget, type StoredPayment, store, stored } from "./storage";
 import {
@@ -181,43 +181,35 @@ const heldText = ({ endsAtMs }: StoredPayment): string =>
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 function end(outcome: Exclude<Outcome, { kind: "pending" }>, payment: StoredPayment): void {
-  switch (outcome.kind) {
-    case "content":
-      showContent(outcome, payment);
-      return;
-    case "failed":
-      showAction("Try again");
-      showProblem(
-        `${outcome.message} Your payment of ${payment.label} stays in this tab, and trying again signs nothing.`,
-      );
-      return;
-    case "spent":
-      if (payment.isServed) {
-        startOver();
-        showStatus(
-          "You paid for this page before. It is no longer kept for you, so opening it again is a new payment.",
-        );
-        return;
-      }
-      showAction("Check again");
-      showOther("Start over", startOver);
-      showProblem(
-        `Your payment of ${payment.label} was used, but its content did not arrive. Do not pay again: ask the provider, and name the payment ${payment.nonce}.`,
-      );
-      return;
-    case "refused":
-      startOver();
-      showProblem(refusalText(outcome.reason, outcome.message));
+  const { label, nonce, isServed } = payment;
+  if (outcome.kind === "content") {
+    showContent(outcome, payment);
+  } else if (outcome.kind === "failed") {
+    showAction("Try again");
+    showProblem(`${outcome.message} Your payment of ${label} stays in this tab, and trying again signs nothing.`);
+  } else if (isServed) {
+    startOver();
+    showStatus("You paid for this page before. It is no longer kept for you, so opening it again is a new payment.");
+  } else if (outcome.kind === "spent") {
+    showAction("Check again");
+    showOther("Start over", startOver);
+    showProblem(
+      `Your payment of ${label} was used, but its content did not arrive. Do not pay again: ask the provider, and name the payment ${nonce}.`,
+    );
+  } else {
+    startOver();
+    showProblem(refusalText(outcome.reason, outcome.message));
   }
 }
 
 function showContent({ content, transaction }: Extract<Outcome, { kind: "content" }>, payment: StoredPayment): void {
-  if (transaction === undefined) forget();
-  else store({ ...payment, isServed: true });
-  const title = titleOf();
-  const paid = transaction === undefined ? "Nothing was charged" : `Paid ${payment.label}`;
+  const isPaid = transaction !== undefined;
+  if (isPaid) store({ ...payment, isServed: true });
+  else if (!payment.isUnknown) forget();
+  const paid = isPaid ? `Paid ${payment.label}` : "Opened without a payment";
   const line = content.status >= 400 ? `${paid}. The server answered with status ${content.status}` : paid;
-  showBought(line, elementOf(content, title), saveLinkOf(content));
+  const receipt = transaction ? `Transaction ${transaction}` : "";
+  showBought({ line, receipt, element: elementOf(content, titleOf()), link: saveLinkOf(content) });
 }
 
 function startOver(): void {

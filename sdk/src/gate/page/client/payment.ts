@@ -1,7 +1,6 @@
 /** Reads the current price of this page, and signs one payment of it. Sends no payment. */
-import { formatAmount } from "../../../protocol/amounts";
 import type { AcceptEntryWire } from "../../../protocol/schemas";
-import type { PageOption, PageTerms } from "../terms";
+import { labelOf, type PageOption, type PageTerms } from "../terms";
 import { pageUrl } from "./present";
 import type { StoredPayment } from "./storage";
 import { Problem, signTypedData, type Wallet } from "./wallet";
@@ -17,9 +16,6 @@ export interface PageQuote {
   readonly options: readonly PageOption[];
   readonly receivedMs: number;
 }
-
-export const labelOf = ({ entry, decimals, symbol }: PageOption): string =>
-  `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;
 
 /** Returns the quote itself while it is fresh, otherwise the current one. @throws Problem */
 export async function freshQuote(quote: PageQuote): Promise<PageQuote> {
@@ -43,21 +39,19 @@ export async function freshQuote(quote: PageQuote): Promise<PageQuote> {
 export const isSameOption = (a: AcceptEntryWire, b: AcceptEntryWire): boolean =>
   a.scheme === b.scheme && a.network === b.network && a.asset === b.asset && a.payTo === b.payTo;
 
-const FIELDS = {
-  EIP712Domain: ["string name", "string version", "uint256 chainId", "address verifyingContract"],
-  // EIP-3009
-  TransferWithAuthorization: [
-    ...["address from", "address to", "uint256 value"],
-    ...["uint256 validAfter", "uint256 validBefore", "bytes32 nonce"],
-  ],
-} as const;
+const struct = (declaration: string) =>
+  declaration.split(",").map((field) => {
+    const [type, name] = field.split(" ");
+    return { type, name };
+  });
 
-const types = Object.fromEntries(
-  Object.entries(FIELDS).map(([name, fields]) => [
-    name,
-    fields.map((field) => ({ type: field.split(" ")[0], name: field.split(" ")[1] })),
-  ]),
-);
+const types = {
+  EIP712Domain: struct("string name,string version,uint256 chainId,address verifyingContract"),
+  // EIP-3009
+  TransferWithAuthorization: struct(
+    "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce",
+  ),
+};
 
 export interface Purchase {
   readonly wallet: Wallet;

@@ -68,6 +68,8 @@ export async function present({ header }: StoredPayment): Promise<Outcome> {
     const why = message === "" ? "" : ` ${message}`;
     return { kind: "failed", message: `The server could not answer (${status}).${why}` };
   }
+  // Not the gate's: a host or a proxy has answered, and says nothing about the payment.
+  if (error === "") return { kind: "pending", waitMs: DEFAULT_WAIT_MS };
   if (error === "PaymentAlreadyUsed" || SPENT.has(reason)) return { kind: "spent" };
   return { kind: "refused", reason, message, isFinal: !UNSURE.has(reason) };
 }

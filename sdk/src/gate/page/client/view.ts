@@ -97,11 +97,22 @@ export function showOption(place: number, label: string): void {
   if (text) text.textContent = label;
 }
 
+export interface Bought {
+  /** what became of the payment */
+  readonly line: string;
+  /** names the transaction; may be empty */
+  readonly receipt: string;
+  /** undefined where the content can only be saved */
+  readonly element: HTMLElement | undefined;
+  readonly link: HTMLElement;
+}
+
 /** Replaces the form by what was bought, and moves the focus to it. */
-export function showBought(line: string, element: HTMLElement | undefined, link: HTMLElement): void {
+export function showBought({ line, receipt, element, link }: Bought): void {
   find("form").hidden = true;
   showStatus("");
   find("line").textContent = line;
+  find("receipt").textContent = receipt;
   find("save").replaceChildren(link);
   const content = find("content");
   const nothing = document.createElement("p");
