@@ -28,6 +28,8 @@ const SLOW = {
   ],
   // In a real browser.
   dashboard: ["test/e2e/dashboard"],
+  // In a real browser, with a wallet.
+  page: ["test/e2e/page"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
     "test/facilitator/app/clocks-apart.ts",

@@ -30,6 +30,7 @@ import { type Credentials, type PaymentCredential, readCredentials } from "./cre
 import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
+import { pageFor } from "./page";
 import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
@@ -233,10 +234,9 @@ function quoteOf(
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  return {
-    kind: "pay",
-    quote: quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked }),
-  };
+  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked });
+  if (!route.hasPage) return { kind: "pay", quote };
+  return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
 }
 
 /** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */

@@ -7,6 +7,7 @@ import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
+import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
 import { type Price, type PricingEntry, pricingOf } from "./pricing";
@@ -35,6 +36,11 @@ export interface GateOptions<Req = unknown> {
    * handlers that stream; default "after" where the Facilitator reserves payments, otherwise "before"
    */
   readonly settle?: "before" | "after";
+  /**
+   * answer a browser that opens the route by GET with a page on which a person pays by a wallet and then sees the
+   * content; every other client gets JSON as before. Needs a one-time price and the token's decimals; default false
+   */
+  readonly page?: boolean;
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -57,6 +63,8 @@ export interface Route extends MeteredRoute {
   readonly planIds: readonly Hex[];
   readonly presentation: Presentation;
   readonly cors: boolean;
+  /** whether browsers get a page instead of JSON */
+  readonly hasPage: boolean;
   readonly bindsBody: boolean;
   /** whether answers are kept for clients that lose them */
   readonly replays: boolean;
@@ -165,6 +173,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? true,
+    hasPage: hasPage(options, prices),
     replays: options.replay ?? true,
     settle: settleOrderOf(options.settle),
     ...bindingOf(options as GateOptions<never>),
