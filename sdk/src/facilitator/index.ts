@@ -4,6 +4,7 @@ export * from "./client";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";
+export * from "./refund-accounts";
 export * from "./refunds";
 export * from "./reports";
 export * from "./service";

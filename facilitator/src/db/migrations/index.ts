@@ -25,6 +25,7 @@ import { terms } from "./450-terms";
 import { subscriptionEnds } from "./455-subscription-ends";
 import { paymentReservations } from "./460-payment-reservations";
 import { refunds } from "./470-refunds";
+import { refundAccounts } from "./490-refund-accounts";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -54,4 +55,5 @@ export const MIGRATIONS: readonly Migration[] = [
   subscriptionEnds,
   paymentReservations,
   refunds,
+  refundAccounts,
 ];

@@ -55,6 +55,37 @@ export interface RefundsTable {
   refund_index: number;
   payment_id: string;
 }
+/** The account that a provider has named, by its signature, for automatic refunds of its payments in one token. */
+export interface RefundAccountsTable {
+  chain_id: number;
+  provider: string;
+  token: string;
+  account: string;
+  /** base units within 24 hours */
+  daily_cap: string;
+  /** only a higher one replaces the row */
+  version: number;
+  /** unix seconds, by the chain's clock */
+  expires_at: number;
+  /** the proof signer that the statement names */
+  facilitator: string;
+  signature: string;
+  named_at_ms: number;
+  revoked_at_ms: number | null;
+}
+/** A payment that is refunded automatically: once, and counted in the cap of its provider and token. */
+export interface AutomaticRefundsTable {
+  chain_id: number;
+  refunded_id: string;
+  provider: string;
+  token: string;
+  account: string;
+  amount: string;
+  /** unix milliseconds by the database's clock */
+  accepted_at_ms: number;
+  /** JSON of the provider's statement that named the account; null where the chain had the refund before */
+  naming: string | null;
+}
 /** Channel through which a transfer was accepted: two for payments, one for refunds. */
 export type PaymentChannel = "authorize" | "settle" | "refund";
 

@@ -53,7 +53,10 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       async handle({ params: { id } }) {
         const { status, transaction, refunds } = await payments.status(id);
         const refunded = refunds?.reduce((sum, { amount }) => sum + amount, 0n).toString();
-        const shown = refunds?.map(({ amount, ...refund }) => ({ ...refund, amount: amount.toString() }));
+        const shown = refunds?.map(({ amount, naming, ...refund }) => ({
+          ...{ ...refund, amount: amount.toString() },
+          ...(naming && { naming: { ...naming, dailyCap: naming.dailyCap.toString() } }),
+        }));
         return {
           status: 200,
           body: { id, status, ...(transaction && { transaction }), ...(shown && { refunded, refunds: shown }) },
