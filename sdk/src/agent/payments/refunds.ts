@@ -2,7 +2,8 @@
  * Credits refunds to the budget of the payment that they refund. A Facilitator names a refund, and only the agent's own
  * RPC proves it. Signs nothing.
  */
-import { type Hex, isTurnpikeError, refundNonce } from "../../protocol";
+import { type RefundNaming, refundAccountDigest } from "../../facilitator/refund-accounts";
+import { type Address, type Hex, isTurnpikeError, recoverSigner, refundNonce } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
@@ -53,12 +54,21 @@ async function provenRefunds(context: AgentContext, entry: PaymentEntry): Promis
   const before = Object.keys(refunds).length;
   for (const { client } of context.facilitators.inOrder(context.facilitators.find(entry.facilitator))) {
     const found = await client.payment(entry.id);
-    for (const { index, account, amount, transaction } of found.kind === "found" ? (found.value.refunds ?? []) : []) {
-      if (refunds[index] !== undefined || account !== entry.payTo) continue;
+    for (const refund of found.kind === "found" ? (found.value.refunds ?? []) : []) {
+      const { index, account, amount, transaction, naming } = refund;
+      if (refunds[index] !== undefined) continue;
+      if (account !== entry.payTo && !(naming && isNamedByPayee(entry, account, naming))) continue;
       const transfer = { token: entry.token, from: account, to: entry.payer, amount };
       const nonce: Hex = refundNonce(entry.id, index);
       if (await chain.hasTransferred(transaction, { ...transfer, nonce })) refunds[index] = amount.toString();
     }
   }
   return Object.keys(refunds).length > before ? refunds : undefined;
+}
+
+/** Returns whether the payee has named the account for automatic refunds, by its own key. */
+function isNamedByPayee({ payTo, token, chainId }: PaymentEntry, account: Address, naming: RefundNaming): boolean {
+  const { signature, ...terms } = naming;
+  if (terms.account !== account || terms.token !== token) return false;
+  return recoverSigner(refundAccountDigest({ ...terms, provider: payTo, chainId }), signature) === payTo;
 }

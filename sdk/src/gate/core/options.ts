@@ -47,6 +47,8 @@ export interface FacilitatorSetting {
    * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
    */
   readonly trustUnsigned?: boolean;
+  /** TURNPIKE_REFUNDS_KEY: its API key with the scope `refunds`, for routes with `refundOnFailure` */
+  readonly refundsKey?: string;
 }
 
 /** What a price is paid with and settled by. What is left out is the provider's own setting, on its own network alone. */
@@ -164,6 +166,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   const token = text("TURNPIKE_TOKEN");
   const decimals = text("TURNPIKE_TOKEN_DECIMALS");
   const url = text("TURNPIKE_FACILITATOR_URL");
+  const refundsKey = text("TURNPIKE_REFUNDS_KEY");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
   const replaySec = text("TURNPIKE_REPLAY_SEC");
@@ -192,6 +195,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         url,
         signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
         trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
+        refundsKey,
       }),
     publicUrl: text("TURNPIKE_PUBLIC_URL"),
     trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
