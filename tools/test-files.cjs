@@ -28,6 +28,8 @@ const SLOW = {
   ],
   // In a real browser.
   dashboard: ["test/e2e/dashboard"],
+  // Gates and Facilitators killed at every step of a payment.
+  kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
     "test/facilitator/app/clocks-apart.ts",
