@@ -24,6 +24,8 @@ export interface RequestScope {
   readonly deferred: DeferredSettlement | undefined;
   /** where a failure of the handler is refunded */
   readonly refund: RefundOnFailure | undefined;
+  /** how its claims were settled first */
+  ending: "use" | "release" | undefined;
   /** seals the answer for clients that lose it, where that is done */
   readonly keeper: AnswerKeeper | undefined;
   /** why the handler could not charge; if it then fails, the client gets this error */
@@ -45,6 +47,7 @@ export function openRequestScope(request: GateRequest, decision?: Extract<Decisi
     claims: decision?.claim ? [decision.claim] : [],
     deferred: decision?.deferred,
     refund: decision?.refund,
+    ending: undefined,
     keeper: decision?.keeper,
     refused: undefined,
     onRefused: undefined,
@@ -86,7 +89,9 @@ export function settleScope(
   if (claims.length === 0) return undefined;
   const sealed = answer && keeper?.seal(answer);
   const keptWith = (claim: HeldClaim) => (claim.paymentId === keeper?.paymentId ? sealed : undefined);
-  const refund = how === "release" ? scope.refund : undefined;
+  // The first call decides, as it does for each claim: what was used is not refunded by a later one.
+  scope.ending ??= how;
+  const refund = scope.ending === "release" ? scope.refund : undefined;
   const endOf = (claim: HeldClaim) => (claim.paymentId === refund?.paymentId ? "refund" : how);
   const settling = Promise.all(claims.map((claim) => claim.settle(endOf(claim), keptWith(claim))));
   // Only a purchase that is closed is refunded: what is served stays paid.

@@ -2,11 +2,14 @@
 import { expect } from "chai";
 import { ConfigError } from "turnpike";
 import { type ClaimStore, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
-import type { AcceptEntryWire } from "turnpike/protocol";
+import { nextGate } from "turnpike/gate/next";
+import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
 import {
   type Answer,
+  headerOf,
   ONE_TIME,
   paidHeaders,
+  proofOf,
   quoteOf,
   RESERVING,
   type SmallFacilitator,
@@ -206,6 +209,31 @@ describe("refunds of failed requests", () => {
       await until(async () => asked.length === 1);
     });
   }
+
+  it("HA25 what Next.js throws as a redirect is served and not refunded; what it throws as 404 is refunded once", async () => {
+    const asked: string[] = [];
+    facilitator.refund = (id) => {
+      asked.push(id);
+      return SETTLED;
+    };
+    let digest = "NEXT_REDIRECT;replace;/elsewhere;307;";
+    const provider = providerOf({ publicUrl: "https://api.example" });
+    const handle = nextGate(provider.gate({ pricing: ONE_TIME, refundOnFailure: true }))(() => {
+      throw Object.assign(new Error("control flow"), { digest });
+    });
+    const url = "https://api.example/paid";
+    const pay = async () => {
+      const { accepts } = (await (await handle(new Request(url))).json()) as PaymentRequiredWire;
+      const headers = headerOf(proofOf(accepts[0] as AcceptEntryWire));
+      await handle(new Request(url, { headers })).catch(() => undefined);
+      return ((await (await handle(new Request(url, { headers }))).json()) as PaymentRequiredWire).reason;
+    };
+    expect(await pay(), "the redirect was served").to.equal("already_used");
+    expect(asked).to.deep.equal([]);
+    digest = "NEXT_HTTP_ERROR_FALLBACK;404";
+    expect(await pay()).to.equal("refunded");
+    expect([...new Set(asked)]).to.have.length(1);
+  });
 
   it("are refused as a setting where they cannot be done", async () => {
     const gateOf = (provider: Provider, more: object) => provider.gate({ pricing: ONE_TIME, ...more } as never);
