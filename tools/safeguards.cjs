@@ -230,6 +230,14 @@ const SAFEGUARDS = [
     test: "test/facilitator/payments/reservations.ts",
     title: "HA11 a payment that did not move is not sent again",
   },
+  {
+    name: "reservations of two instances",
+    file: "facilitator/src/payments/reservations.ts",
+    keep: "          await lockBalances(store, tx, acceptances.map(balanceOf));\n",
+    instead: "",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 a reservation waits for what another process is reserving",
+  },
 ];
 
 /** Everything that the tests read, without installed packages. */

@@ -30,6 +30,8 @@ const SLOW = {
   dashboard: ["test/e2e/dashboard"],
   // In a real browser, with a wallet.
   page: ["test/e2e/page"],
+  // Gates and Facilitators killed at every step of a payment.
+  kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
     "test/facilitator/app/clocks-apart.ts",

@@ -123,6 +123,8 @@ export interface SmallFacilitator {
   verify(asked: SettleBody): object | Promise<object>;
   /** grant ids by payment, while they are reserved */
   readonly reserved: Map<string, string>;
+  /** answers `POST /payments/{id}/refund`: status and body; default a 202 */
+  refund(paymentId: string, authorization: string | undefined): { readonly status: number; readonly json: object };
   /** of every payment that is asked for by id */
   status: string;
   /** answer to /supported */
@@ -153,6 +155,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
       return { isValid: true, payer, ...(holder && { reserved: true }) };
     },
     reserved: new Map(),
+    refund: (id) => ({ status: 202, json: { status: "pending", id } }),
     status: "unknown",
     supported: SUPPORTED,
     stop: () => closeServer(server),
@@ -181,6 +184,11 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
       const { grantId } = parse(body) as { grantId: string };
       const released = facilitator.reserved.get(ended) === grantId && facilitator.reserved.delete(ended);
       return json(response, 200, { released });
+    }
+    const [, refunded] = /^\/payments\/(.*)\/refund$/.exec(request.url ?? "") ?? [];
+    if (refunded !== undefined) {
+      const answered = facilitator.refund(refunded, request.headers.authorization);
+      return json(response, answered.status, answered.json);
     }
     const [, id] = /^\/payments\/(.*)$/.exec(request.url ?? "") ?? [];
     if (id !== undefined) return json(response, 200, { id, status: facilitator.status });

@@ -14,6 +14,7 @@ import type { ApiServices, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
 import { listActs } from "../providers/audit";
 import { createKeys } from "../providers/keys";
+import { createRefundAccounts } from "../providers/refund-accounts";
 import type { Relayer } from "../relayer";
 import { createSubscriptions } from "../subscriptions";
 import { createDebits } from "../subscriptions/debits";
@@ -46,12 +47,18 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
   const { allowPrivateListings: allowPrivate, listingsPerProvider: perProvider } = config;
   const listings = new Listings({ store, chainId, allowPrivate, perProvider, nowMs });
+  const refundAccounts = createRefundAccounts({
+    ...{ config, store, chain, facilitators: [facilitator, ...otherFacilitators] },
+    signerOf: (provider) => relayer.refundSigner(provider),
+    nowSec: () => indexer.clock.nowSec(),
+  });
   const debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {
     keys,
     endpoints,
     listings,
     debits,
+    refundAccounts,
     admit: (authorization, scope, origin) => keys.authenticate(authorization, scope, origin),
     events: (page) => listEvents(store.db, chainId, page),
     newestEvent: () => newestEvent(store.db, chainId),

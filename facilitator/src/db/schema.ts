@@ -27,10 +27,12 @@ import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
 import type {
+  AutomaticRefundsTable,
   FailedSpendsTable,
   PaymentGrantsTable,
   PaymentReservationsTable,
   PaymentsTable,
+  RefundAccountsTable,
   RefundedTable,
   RefundsTable,
   WalletDeploymentsTable,
@@ -70,6 +72,8 @@ export interface Tables {
   payment_reservations: PaymentReservationsTable;
   refunded: RefundedTable;
   refunds: RefundsTable;
+  refund_accounts: RefundAccountsTable;
+  automatic_refunds: AutomaticRefundsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;

@@ -38,6 +38,30 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "listRefunds",
     "Lists the settled refunds of a payment, a debit or a charge, which are public on the chain. `id` is the one that refunds are counted under: the paymentId, or a hash that anyone can compute. An id without refunds has an empty list.",
   ),
+  "post /payments/{id}/refund": op(
+    "refundPayment",
+    "Refunds a whole payment from the account that its payee has named at `POST /refund-accounts`, within the daily cap. The payee is the provider of the API key. A payment is refunded automatically once, however often it is requested. `RateLimited` with the reason `refund_cap` means that the refunds of 24 hours would pass the cap. Send the request again after a 202 or a lost answer.",
+    ...PAYMENT,
+    "UnknownObject",
+    "PaymentPending",
+    "RefundExceedsPayment",
+  ),
+  "post /refund-accounts": op(
+    "nameRefundAccount",
+    "Names the account that the automatic refunds of a provider's payments in one token are paid from, and the most that they take within 24 hours. The provider's signature alone authorizes it, and this Facilitator must have the account's key for this provider. A statement replaces those of lower versions.",
+    "InvalidSignature",
+    "PaymentNotAllowed",
+    "PayloadConflict",
+  ),
+  "get /refund-accounts": op(
+    "listRefundAccounts",
+    "Returns the account whose key this Facilitator has for the provider, the statements that count, and what is used of each cap.",
+  ),
+  "delete /refund-accounts/{token}": op(
+    "revokeRefundAccount",
+    "Ends automatic refunds of the provider's payments in a token at once. Refunds that were accepted are still settled. Only a statement with a higher version resumes them.",
+    "UnknownObject",
+  ),
   "get /payments/{id}": op(
     "getPayment",
     "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource. It lists the settled refunds, which are public on the chain.",

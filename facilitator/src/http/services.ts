@@ -11,6 +11,7 @@ import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
 import type { AuditPage, listActs } from "../providers/audit";
 import type { Caller, Keys, Origin } from "../providers/keys";
+import type { RefundAccounts } from "../providers/refund-accounts";
 import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
@@ -62,6 +63,7 @@ export interface Providers {
   readonly endpoints: WebhookEndpoints;
   readonly listings: Listings;
   readonly debits: Debits;
+  readonly refundAccounts: RefundAccounts;
   /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
   admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;
   events(page: EventPage): Promise<EventList>;

@@ -75,6 +75,7 @@ export type RefusalReason =
   | "other_contents"
   | "other_door"
   | "refund_account"
+  | "refund_cap"
   | "not_paid"
   | "granted"
   | "not_moved"

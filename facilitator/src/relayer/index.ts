@@ -16,7 +16,7 @@ import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
-import { openSigner } from "./keys";
+import { openRefundSigners, openSigner } from "./keys";
 import { createLane } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
@@ -76,6 +76,8 @@ export interface Relayer {
   readonly proofSigner: DigestSigner;
   /** Signers whose proofs are accepted, the current one first. @throws ConfigError when PROOF_KEY is not set */
   readonly trustedSigners: TrustedSigners;
+  /** Signs for the account of one provider's automatic refunds; undefined where REFUND_KEYS has none. */
+  refundSigner(provider: Address): DigestSigner | undefined;
   readonly chain: ChainReader;
   /** health of each node of RPC_URLS */
   readonly nodes: Nodes;
@@ -140,6 +142,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     log.warn({ key: config.uptoSigner }, "UPTO_SIGNER is no key of RELAYER_KEYS here: another process has to run it");
   }
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
+  const refundSigners = await openRefundSigners(config, [...signers, ...(proofSigner ? [proofSigner] : [])]);
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>
     createLane({ config, store, chain, nodes, signer, owner, log, monotonicMs, onStep: options.onStep }),
@@ -181,6 +184,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (!trustedSigners) throw new ConfigError("PROOF_KEY is not set in this process");
       return trustedSigners;
     },
+    refundSigner: (provider) => refundSigners.get(provider),
     chain,
     nodes,
     accounts: createAccountReads(chain),

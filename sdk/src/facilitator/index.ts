@@ -5,6 +5,7 @@ export * from "./discovery";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";
+export * from "./refund-accounts";
 export * from "./refunds";
 export * from "./reports";
 export * from "./service";

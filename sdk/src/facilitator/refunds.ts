@@ -8,6 +8,7 @@ import {
   type RefundTarget,
   signatureSchema,
 } from "../protocol";
+import { refundNamingSchema } from "./refund-accounts";
 
 /** Refunds of one payment, debit or charge are numbered from 0; more would cost more to submit than to merge. */
 export const MAX_REFUNDS = 1_000;
@@ -62,6 +63,8 @@ export const refundFactsSchema = z.object({
   account: addressSchema,
   amount: amountSchema,
   transaction: hash32Schema,
+  /** of an automatic refund: the payee's signed statement that names the account */
+  naming: refundNamingSchema.optional(),
 });
 
 /** The settled refunds of what `id` names, by index. */

@@ -99,7 +99,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       turnpike: `0x${"71".repeat(20)}`,
       token,
       payTo,
-      facilitator: { url: "http://127.0.0.1:1", signers: [facilitator] },
+      facilitator: { url: "http://127.0.0.1:1", signers: [facilitator], refundsKey: "a key for tests" },
       secret: "a secret for tests: everyone knows this one",
       ...(publicUrl === undefined ? {} : { publicUrl }),
     },
@@ -179,6 +179,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
         return payments.release(paymentId, grantId);
       },
     },
+    refunds: { ask: async () => (books.isDown ? "pending" : "settled"), close: () => undefined },
     facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },
     async ownedBy(wallet) {
       mayAnswer();

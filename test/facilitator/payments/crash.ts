@@ -20,7 +20,15 @@ import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2"
 import { deployFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
-import { refundToWire, signRefund } from "../support/refunds";
+import {
+  ORIGIN,
+  refundAccountFor,
+  refundAccountsOf,
+  refundKeyOf,
+  refundToWire,
+  signRefund,
+  signStatement,
+} from "../support/refunds";
 
 /** The client holds its answer; nothing of the service is left to do. */
 const ANSWERED = "answered";
@@ -164,6 +172,37 @@ describe("payments of a process that is killed", function () {
     expect((await world.transfers()).filter(({ from }) => from === address)).to.have.length(1);
     const sent = await core.store.db.selectFrom("transactions").select(["purpose", "status"]).execute();
     expect(sent.map(({ purpose }) => purpose).sort()).to.deep.equal(["deploy", "settle"]);
+    await core.stop();
+  });
+
+  it('B6 T47 killed after "bound" of an automatic refund: one transfer, and it took from the cap once', async () => {
+    const key = testKey("payee") as Hex;
+    const provider = { key, address: world.payee };
+    const refunds = await refundAccountFor(world, provider.address);
+    const settings = { ...(await settingsOf("automatic refund")), ...refunds.settings };
+    const signed = await world.signPayment();
+    const asked = { paymentId: world.idOf(signed), provider: provider.address };
+    const before = await world.core(settings);
+    const account = refunds.account.address;
+    const statement = await signStatement(world, { provider, account, dailyCap: signed.authorization.value });
+    await refundAccountsOf(before).name(statement, ORIGIN);
+    expect((await before.payments.authorize(signed)).kind).to.equal("settled");
+    const apiKey = await refundKeyOf(before, provider);
+    await before.stop();
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "bound" });
+    if (!victim) expect.fail("it did not start");
+    await createFacilitatorClient({ url: victim.url, apiKey })
+      .refundPayment(asked.paymentId)
+      .catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    const outcomes = await Promise.all([1, 2].map(() => core.payments.refundAutomatically(asked)));
+    expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
+    const received = (await world.transfers(signed.authorization.from)).filter(({ from }) => from === account);
+    expect(received.map(({ value }) => value)).to.deep.equal([signed.authorization.value]);
+    const { accounts } = await refundAccountsOf(core).list(provider.address);
+    expect(accounts.map(({ used }) => used)).to.deep.equal([signed.authorization.value]);
     await core.stop();
   });
 

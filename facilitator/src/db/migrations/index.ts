@@ -26,6 +26,7 @@ import { subscriptionEnds } from "./455-subscription-ends";
 import { paymentReservations } from "./460-payment-reservations";
 import { refunds } from "./470-refunds";
 import { permit2 } from "./480-permit2";
+import { refundAccounts } from "./490-refund-accounts";
 import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
 import type { Migration } from "./migration";
@@ -58,6 +59,7 @@ export const MIGRATIONS: readonly Migration[] = [
   paymentReservations,
   refunds,
   permit2,
+  refundAccounts,
   listings,
   walletDeployments,
 ];

@@ -8,6 +8,7 @@ export interface FailedSpendsTable {
   payer: string;
   pay_to: string;
 }
+
 /** The purchase that an x402 payment belongs to: reserved when the payment is accepted, granted once and for ever. */
 export interface PaymentGrantsTable {
   chain_id: number;
@@ -20,6 +21,7 @@ export interface PaymentGrantsTable {
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
+
 /**
  * A payment that a gate had verified for one purchase and has not settled: its amount is unavailable to the payer's
  * other payments. The row ends when the payment is accepted or released; past `expires_at` it counts for nothing.
@@ -37,6 +39,7 @@ export interface PaymentReservationsTable {
   /** the authorization's `validBefore`, by the chain's clock */
   expires_at: number;
 }
+
 /** A payment, debit or charge that refunds were accepted for. Its row is locked while one is added to their sum. */
 export interface RefundedTable {
   chain_id: number;
@@ -50,6 +53,7 @@ export interface RefundedTable {
   /** what was paid, base units */
   amount: string;
 }
+
 /** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
 export interface RefundsTable {
   chain_id: number;
@@ -57,6 +61,7 @@ export interface RefundsTable {
   refund_index: number;
   payment_id: string;
 }
+
 /**
  * The deployment of a payer's wallet (ERC-6492), from its transaction until its payment has a row. A deployment whose
  * payment never gets one has cost gas for nothing.
@@ -71,6 +76,39 @@ export interface WalletDeploymentsTable {
   signature: string;
   pay_to: string;
   valid_before: number;
+}
+
+/** The account that a provider has named, by its signature, for automatic refunds of its payments in one token. */
+export interface RefundAccountsTable {
+  chain_id: number;
+  provider: string;
+  token: string;
+  account: string;
+  /** base units within 24 hours */
+  daily_cap: string;
+  /** only a higher one replaces the row */
+  version: number;
+  /** unix seconds, by the chain's clock */
+  expires_at: number;
+  /** the proof signer that the statement names */
+  facilitator: string;
+  signature: string;
+  named_at_ms: number;
+  revoked_at_ms: number | null;
+}
+
+/** A payment that is refunded automatically: once, and counted in the cap of its provider and token. */
+export interface AutomaticRefundsTable {
+  chain_id: number;
+  refunded_id: string;
+  provider: string;
+  token: string;
+  account: string;
+  amount: string;
+  /** unix milliseconds by the database's clock */
+  accepted_at_ms: number;
+  /** JSON of the provider's statement that named the account; null where the chain had the refund before */
+  naming: string | null;
 }
 
 /** Channel through which a transfer was accepted: two for payments, one for refunds. */

@@ -61,8 +61,12 @@ const ALREADY_USED = "already_used";
 /** The payment has bought another request: it buys nothing here. */
 const ALREADY_GRANTED = "payment_already_granted";
 
+/** Its handler failed, and the provider has it refunded: it buys nothing more. */
+const REFUNDED: ReadonlySet<string | undefined> = new Set(["refunded", "refund_pending"]);
+
 /** Reasons that are final for the payment, whatever proves it. */
-export const isSpent = (reason: string | undefined): boolean => reason === ALREADY_USED || reason === ALREADY_GRANTED;
+export const isSpent = (reason: string | undefined): boolean =>
+  reason === ALREADY_USED || reason === ALREADY_GRANTED || REFUNDED.has(reason);
 
 /** Reasons about the proof itself: the same proof would be rejected again. */
 const OF_PROOF: ReadonlySet<string> = new Set([
@@ -162,6 +166,8 @@ async function readAnswer(effects: Effects, response: Response, entry: PaymentEn
     const { error } = codesOf(await readBounded(effects, response.clone()));
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
+  // Whatever the status is, the payment is spent on it: it is refunded, and buys nothing more.
+  if (response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.
@@ -255,6 +261,7 @@ function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
 /** Returns why this payment can never be served, where the agent's own records confirm it. */
 function endOf({ effects }: AgentContext, entry: PaymentEntry, reason: string | undefined): string | undefined {
   if (reason === ALREADY_USED) return "was already served for";
+  if (REFUNDED.has(reason)) return "is refunded, because its request has failed; creditRefunds() looks for the money";
   // A proof lives for days after its payment: earlier, the Facilitator or the provider is wrong about it.
   const isOld = effects.clock.nowSec() >= entry.atSec + PROOF_LIFE_SEC;
   return reason === "expired" && isOld ? "was presented too late: its proof has expired" : undefined;

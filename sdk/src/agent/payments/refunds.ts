@@ -2,8 +2,9 @@
  * Credits refunds to the budget of the payment or charge that they refund. A Facilitator names a refund, and only the
  * agent's own RPC proves it. Signs nothing.
  */
+import { type RefundNaming, refundAccountDigest } from "../../facilitator/refund-accounts";
 import type { RefundList } from "../../facilitator/refunds";
-import { type Address, type Hex, isTurnpikeError, refundNonce } from "../../protocol";
+import { type Address, type Hex, isTurnpikeError, recoverSigner, refundNonce } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
@@ -51,7 +52,9 @@ const isPaid = ({ state }: PaymentEntry): boolean => state === "settled" || stat
 async function creditPayment(context: AgentContext, ledger: AgentLedger, id: Hex): Promise<PaymentView | undefined> {
   const entry = ledger.payment(id);
   if (!entry) return undefined;
-  const refunds = await provenRefunds(context, { ...entry, accounts: [entry.payTo] }, async ({ client }) => {
+  const isRefunder = ({ account, naming }: Refund): boolean =>
+    account === entry.payTo || (naming !== undefined && isNamedByPayee(entry, account, naming));
+  const refunds = await provenRefunds(context, { ...entry, isRefunder }, async ({ client }) => {
     const found = await client.payment(id);
     return found.kind === "found" ? (found.value.refunds ?? []) : [];
   });
@@ -65,7 +68,8 @@ async function creditCharge(context: AgentContext, ledger: AgentLedger, id: stri
   const entry = ledger.spend(id);
   if (!entry?.charge) return undefined;
   const { charge } = entry;
-  const refunded = { ...charge, refunds: entry.refunds, accounts: [entry.payTo, charge.provider] };
+  const isRefunder = ({ account }: Refund): boolean => account === entry.payTo || account === charge.provider;
+  const refunded = { ...charge, refunds: entry.refunds, isRefunder };
   const refunds = await provenRefunds(context, refunded, async ({ client }) => {
     const found = await client.refunds(charge.id);
     return found.kind === "found" ? found.value.refunds : [];
@@ -78,14 +82,16 @@ async function creditCharge(context: AgentContext, ledger: AgentLedger, id: stri
 
 type Refunds = NonNullable<PaymentEntry["refunds"]>;
 
+type Refund = RefundList["refunds"][number];
+
 interface RefundedEntry {
   /** what the refunds are counted under */
   readonly id: Hex;
   readonly chainId: number;
   readonly token: Address;
   readonly payer: Address;
-  /** who may refund it */
-  readonly accounts: readonly Address[];
+  /** whether the refund comes from an account that may refund it */
+  readonly isRefunder: (refund: Refund) => boolean;
   readonly facilitator?: string | undefined;
   readonly refunds?: Refunds | undefined;
 }
@@ -93,20 +99,28 @@ interface RefundedEntry {
 /** Returns the entry's refunds with those that are new; undefined when none is new. @throws Unavailable */
 async function provenRefunds(
   context: AgentContext,
-  { id, chainId, token, payer, accounts, facilitator: named, refunds: known }: RefundedEntry,
-  reported: (facilitator: Facilitator) => Promise<RefundList["refunds"]>,
+  { id, chainId, token, payer, isRefunder, facilitator: named, refunds: known }: RefundedEntry,
+  reported: (facilitator: Facilitator) => Promise<readonly Refund[]>,
 ): Promise<Refunds | undefined> {
   const chain = context.chainOf(chainId);
   if (!chain) return undefined;
   const refunds: Refunds = { ...known };
   const before = Object.keys(refunds).length;
   for (const facilitator of context.facilitators.inOrder(context.facilitators.find(named))) {
-    for (const { index, account, amount, transaction } of await reported(facilitator)) {
-      if (refunds[index] !== undefined || !accounts.includes(account)) continue;
+    for (const refund of await reported(facilitator)) {
+      const { index, account, amount, transaction } = refund;
+      if (refunds[index] !== undefined || !isRefunder(refund)) continue;
       const transfer = { token, from: account, to: payer, amount };
       const nonce: Hex = refundNonce(id, index);
       if (await chain.hasTransferred(transaction, { ...transfer, nonce })) refunds[index] = amount.toString();
     }
   }
   return Object.keys(refunds).length > before ? refunds : undefined;
+}
+
+/** Returns whether the payee has named the account for automatic refunds, by its own key. */
+function isNamedByPayee({ payTo, token, chainId }: PaymentEntry, account: Address, naming: RefundNaming): boolean {
+  const { signature, ...terms } = naming;
+  if (terms.account !== account || terms.token !== token) return false;
+  return recoverSigner(refundAccountDigest({ ...terms, provider: payTo, chainId }), signature) === payTo;
 }

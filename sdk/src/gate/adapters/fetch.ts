@@ -17,6 +17,7 @@ import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
 import {
   cancelDeferred,
+  hasFailed,
   isRefusedCharge,
   openRequestScope,
   type RequestScope,
@@ -75,7 +76,7 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
           if (withheld) return withheld;
           throw error;
         }
-        if (status !== undefined) await settleScope(scope, "use");
+        if (status !== undefined) await settleScope(scope, hasFailed(scope, status) ? "release" : "use");
         const failed = responseOf(errorAnswer(error));
         const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true });
         if (scope.refused) return settled;
@@ -116,7 +117,8 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
   }
   const { keeper } = scope;
   try {
-    const how = threw || response.status >= 500 ? "release" : "use";
+    const isFailure = threw || hasFailed(scope, response.status);
+    const how = isFailure ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
       const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
@@ -124,10 +126,11 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     }
     const settling = settleScope(scope, how);
     if (settling) await settling;
+    const headers = isFailure ? { ...decision.headers, ...scope.refund?.headers } : decision.headers;
+    return withPaidHeaders(response, headers, gate.cors);
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
-  return withPaidHeaders(response, decision.headers, gate.cors);
 }
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */

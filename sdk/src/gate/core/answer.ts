@@ -14,6 +14,7 @@ import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Quote } from "./quote";
+import type { RefundOnFailure } from "./refund-requests";
 
 export interface Answer {
   readonly status: number;
@@ -143,6 +144,8 @@ export type Decision =
       /** seals the answer for clients that lose it, where that is done */
       readonly keeper?: AnswerKeeper | undefined;
       readonly headers: Readonly<Record<string, string>>;
+      /** where a failure of the handler is refunded */
+      readonly refund?: RefundOnFailure | undefined;
       /** called once, with how the request ended */
       readonly onEnd?: (how: "use" | "release") => void;
     }

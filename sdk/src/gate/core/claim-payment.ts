@@ -1,12 +1,14 @@
 /** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
-import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
+import { caip2Of, encodeJsonHeader, HEADER, type Hex, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
+import { MAX_RELEASES } from "../claims/rules";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
+import { type RefundOnFailure, type RefundState, refundOnFailureOf, requireRefundable } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { askCallback, type Route } from "./route";
 import type { Settings } from "./settings";
@@ -22,6 +24,8 @@ export interface GrantedPayment {
   readonly keeper: AnswerKeeper | undefined;
   /** added to the response */
   readonly headers: Readonly<Record<string, string>>;
+  /** where a failure of the handler is refunded */
+  readonly refund?: RefundOnFailure;
 }
 
 export type PaymentVerdict =
@@ -62,12 +66,14 @@ export interface Candidate {
 export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
   const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec, confirm } = candidate;
+  if (route.refundOnFailure) requireRefundable(context.claims);
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
   const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") {
+    if (attempt.isForRefund) return verdictOfRefund(context, paymentId);
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
   }
@@ -86,7 +92,12 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
     const headers = receiptHeaders(paid, context.settings);
-    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
+    const granted = { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers } as const;
+    if (!route.refundOnFailure) return granted;
+    if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, paid) };
+    // Every process that ran its handler has died: nothing was served.
+    await claim.settle("refund");
+    return verdictOfRefund(context, paymentId);
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
@@ -117,9 +128,24 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   const purchased = purchasedBy(at, candidate);
   const gateKeys = context.settings.memoKeys;
   const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  if (served?.kind === "refund") return verdictOfRefund(context, paymentId);
   if (served?.kind !== "answer") return served && ALREADY_USED;
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
+
+/** A payment whose purchase is closed: asks for its refund again, so that nothing is lost with a process. */
+async function verdictOfRefund({ refunds }: GateContext, paymentId: Hex): Promise<PaymentVerdict> {
+  const state = await refunds.ask(paymentId);
+  const reason = state === "settled" ? "refunded" : "refund_pending";
+  const message = `The request that this payment was for has failed, and it buys nothing more: ${REFUNDS[state]}`;
+  return { kind: "refused", refusal: { code: "PaymentAlreadyUsed", reason, message } };
+}
+
+const REFUNDS: Readonly<Record<RefundState, string>> = {
+  settled: "it is refunded. Pay a fresh quote.",
+  pending: "its refund is under way. Pay a fresh quote, or repeat the request to see the refund.",
+  refused: "the provider refunds it by hand, or has done so. Ask the provider before you pay again.",
+};
 
 const ALREADY_USED: PaymentVerdict = {
   kind: "refused",

@@ -26,6 +26,7 @@ import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
 import type { PaymentTarget, ProviderOptions } from "./options";
+import { createRefundRequests, type RefundRequests } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
 import { createTerms, type Terms } from "./terms";
@@ -58,6 +59,8 @@ export interface GateContext {
     | "reserves"
     | "knownToReserve"
   >;
+  /** has payments refunded whose handler failed */
+  readonly refunds: RefundRequests;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
@@ -124,6 +127,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     });
   }
   const reports = parts.reportsOf(options, settings, time);
+  const refunds = createRefundRequests((paymentId) => facilitator.refundPayment(paymentId));
   const targets = createTargetContexts(() => context, options);
   const context: GateContext = {
     settings,
@@ -132,6 +136,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     rpc,
     states: followed?.states,
     facilitator,
+    refunds,
     facilitatorCheck,
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
@@ -159,6 +164,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     forTarget: (target, field) => targets.of(target, field),
     async close() {
       targets.close();
+      refunds.close();
       await reports?.close();
       followed?.states?.close();
       followed?.heads.close();
@@ -199,14 +205,15 @@ function createTargetContexts(provider: () => GateContext, options: ProviderOpti
       return made;
     },
     close() {
+      for (const { refunds } of contexts.values()) refunds.close();
       for (const { stop } of chains.values()) stop();
     },
   };
 }
 
 function targetKeyOf({ network, token, payTo, facilitator, rpcUrls }: Settings): string {
-  const { url, signers, trustUnsigned } = facilitator ?? {};
-  return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, rpcUrls]);
+  const { url, signers, trustUnsigned, refundsKey } = facilitator ?? {};
+  return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, refundsKey, rpcUrls]);
 }
 
 function openChain({ chainId, name }: Network, urls: readonly string[], options: ProviderOptions) {
@@ -235,6 +242,7 @@ function targetContext(
     rpc,
     states: undefined,
     facilitator,
+    refunds: createRefundRequests((paymentId) => facilitator.refundPayment(paymentId)),
     facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
     ownedBy: base.ownedBy,
     get claims() {
@@ -282,7 +290,8 @@ function followHeads({
 
 function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
-  return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
+  const { url, refundsKey } = facilitator;
+  return createGateFacilitator({ url, refundsKey, waitMs: facilitatorWaitMs, fetch });
 }
 
 function lazily(make: () => GateFacilitator): GateFacilitator {
@@ -296,6 +305,7 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     x402Verify: (...args) => get().x402Verify(...args),
     x402Settle: (...args) => get().x402Settle(...args),
     releasePayment: (...args) => get().releasePayment(...args),
+    refundPayment: (...args) => get().refundPayment(...args),
     signsGrants: () => get().signsGrants(),
     reserves: async () => get().reserves(),
     knownToReserve: () => client?.knownToReserve() ?? false,
@@ -342,7 +352,7 @@ const ignored = (): undefined => undefined;
 interface GateFacilitator
   extends Pick<
     FacilitatorClient,
-    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "refundPayment" | "payment" | "subscriptionsOf"
   > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
@@ -359,6 +369,8 @@ export interface GateFacilitatorOptions {
   /** how long the Facilitator may be silent */
   readonly waitMs: number;
   readonly fetch?: FetchLike | undefined;
+  /** of calls that have a payment refunded */
+  readonly refundsKey?: string | undefined;
 }
 
 /** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
@@ -369,7 +381,7 @@ const ASK_AGAIN_MS = 60_000;
  * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
  * unknown, and the same payment can be presented again.
  */
-function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOptions): GateFacilitator {
+function createGateFacilitator({ url, waitMs, fetch: given, refundsKey }: GateFacilitatorOptions): GateFacilitator {
   const send: FetchLike = given ?? ((input, init) => fetch(input, init));
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
@@ -381,6 +393,7 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
     });
     return asking;
   };
+  const refunding = createFacilitatorClient({ url, fetch: send, ...(refundsKey && { apiKey: refundsKey }) });
   let signsGrants = false;
   let reserves = false;
   let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
@@ -401,6 +414,7 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
     payment: (...args) => prompt.payment(...args),
     x402Verify: (...args) => prompt.x402Verify(...args),
     releasePayment: (...args) => prompt.releasePayment(...args),
+    refundPayment: (...args) => refunding.refundPayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();

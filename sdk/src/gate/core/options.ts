@@ -48,6 +48,8 @@ export interface FacilitatorSetting {
    * may be empty then where no plan is sold: no proof counts
    */
   readonly trustUnsigned?: boolean;
+  /** TURNPIKE_REFUNDS_KEY: its API key with the scope `refunds`, for routes with `refundOnFailure` */
+  readonly refundsKey?: string;
 }
 
 /** What a price is paid with and settled by. What is left out is the provider's own setting, on its own network alone. */
@@ -165,6 +167,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   const token = text("TURNPIKE_TOKEN");
   const decimals = text("TURNPIKE_TOKEN_DECIMALS");
   const url = text("TURNPIKE_FACILITATOR_URL");
+  const refundsKey = text("TURNPIKE_REFUNDS_KEY");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
   const replaySec = text("TURNPIKE_REPLAY_SEC");
@@ -193,6 +196,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         url,
         signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
         trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
+        refundsKey,
       }),
     publicUrl: text("TURNPIKE_PUBLIC_URL"),
     trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,

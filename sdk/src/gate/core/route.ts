@@ -41,6 +41,12 @@ export interface GateOptions<Req = unknown> {
    * content; every other client gets JSON as before. Needs a one-time price and the token's decimals; default false
    */
   readonly page?: boolean;
+  /**
+   * have a one-time payment refunded when it has settled and its handler answers with 400 or more, or throws: from the
+   * account that the provider has named at its Facilitator; needs `facilitator.refundsKey`; default false: it may be
+   * presented again after a 5xx
+   */
+  readonly refundOnFailure?: boolean;
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -70,6 +76,8 @@ export interface Route extends MeteredRoute {
   readonly replays: boolean;
   /** when standard payments settle */
   readonly settle: SettleOrder;
+  /** whether a settled payment whose handler fails is refunded */
+  readonly refundOnFailure: boolean;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
   /** whether it sells single requests, whose payments must be claimed */
@@ -94,6 +102,28 @@ export interface OffersNow {
   readonly outage?: Unavailable;
   /** of the contexts whose prices are left out */
   readonly outages: ReadonlyMap<OfferContext, Unavailable>;
+}
+
+/** @throws ConfigError where failures could not be refunded, or nothing is sold that could be */
+function mayRefund(
+  { refundOnFailure = false, sellSingleAtPlanPrice }: GateOptions<never>,
+  contexts: readonly GateContext[],
+  hasPrices: boolean,
+): boolean {
+  if (typeof refundOnFailure !== "boolean") {
+    throw new ConfigError(`refundOnFailure is ${JSON.stringify(refundOnFailure)}: use true, or leave it out`);
+  }
+  if (!refundOnFailure) return false;
+  if (!hasPrices && !sellSingleAtPlanPrice) {
+    throw new ConfigError("refundOnFailure is set without a one-time price: only one-time payments are refunded");
+  }
+  for (const { settings } of contexts) {
+    if (settings.facilitator?.refundsKey !== undefined) continue;
+    throw new ConfigError(
+      `refundOnFailure is set, but facilitator.refundsKey (TURNPIKE_REFUNDS_KEY) is not, for payments on ${settings.network.name}: use an API key with the scope refunds`,
+    );
+  }
+  return true;
 }
 
 const MAX_BODY_BYTES = 1_048_576;
@@ -176,6 +206,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     hasPage: hasPage(options, prices),
     replays: options.replay ?? true,
     settle: settleOrderOf(options.settle),
+    refundOnFailure: mayRefund(options as GateOptions<never>, contexts, prices.length > 0),
     ...bindingOf(options as GateOptions<never>),
     sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],

@@ -46,7 +46,13 @@ export interface Settings {
   readonly token: TokenSetting | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator:
-    | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
+    | {
+        readonly url: string;
+        readonly signers: TrustedSigners;
+        readonly trustUnsigned: boolean;
+        /** undefined: nothing is refunded automatically */
+        readonly refundsKey: string | undefined;
+      }
     | undefined;
   readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
@@ -192,7 +198,8 @@ function facilitatorOf(facilitator: FacilitatorSetting, field: string): NonNulla
   if (signers.length > 0 && signers.every(({ until }) => until !== undefined)) {
     throw new ConfigError(`${field}.signers are all retired: pin the Facilitator's current signer too`);
   }
-  return { url, signers: trustSigners(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
+  const { trustUnsigned = false, refundsKey } = facilitator;
+  return { url, signers: trustSigners(signers), trustUnsigned, refundsKey };
 }
 
 function signerOf(given: string | PinnedSigner, field: string): ProofSigner {
