@@ -14,7 +14,7 @@ export type {
   VerifyMode,
 } from "./core/options";
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
-export type { AcceptOption, Cost, PricingEntry } from "./core/pricing";
+export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/pricing";
 export type { GateOptions } from "./core/route";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";

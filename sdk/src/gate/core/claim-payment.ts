@@ -121,7 +121,7 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
 
-const ALREADY_USED: PaymentVerdict = {
+export const ALREADY_USED: PaymentVerdict = {
   kind: "refused",
   refusal: {
     code: "PaymentAlreadyUsed",
@@ -156,8 +156,13 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
 }
 
 /** Each version's clients read their own header, with the network named as they know it. */
-export function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
-  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
+export function receiptHeaders(payment: OneTimePayment, settings: Settings): Record<string, string> {
+  const { payer, max, amount } = payment;
+  const isUpto = max !== undefined;
+  // As the reference has it: nothing charged is no transaction, and the charge is named where it can differ.
+  const transaction = payment.transaction ?? (isUpto ? "" : undefined);
+  const charged = isUpto ? { amount: amount.toString() } : {};
+  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer, ...charged });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
     [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),

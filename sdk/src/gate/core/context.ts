@@ -26,6 +26,7 @@ import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
 import type { PaymentTarget, ProviderOptions } from "./options";
+import { createPermit2Supports, type Permit2Supports } from "./permit2-support";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
 import { createTerms, type Terms } from "./terms";
@@ -60,6 +61,8 @@ export interface GateContext {
   >;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
+  /** what the Facilitator supports of payments over Permit2 */
+  readonly permit2: Permit2Supports;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -133,6 +136,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     states: followed?.states,
     facilitator,
     facilitatorCheck,
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
       if (listed.kind === "found") return listed.value.subscriptions;
@@ -236,6 +240,7 @@ function targetContext(
     states: undefined,
     facilitator,
     facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     ownedBy: base.ownedBy,
     get claims() {
       return base.claims;
@@ -300,6 +305,7 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     reserves: async () => get().reserves(),
     knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
+    supported: async () => get().supported(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
@@ -342,7 +348,7 @@ const ignored = (): undefined => undefined;
 interface GateFacilitator
   extends Pick<
     FacilitatorClient,
-    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf" | "supported"
   > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
@@ -397,6 +403,7 @@ function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOpt
     },
     knownToReserve: () => reserves,
     proofSigners: async () => (await supported()).proofSigners,
+    supported,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
     x402Verify: (...args) => prompt.x402Verify(...args),

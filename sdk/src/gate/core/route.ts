@@ -2,15 +2,16 @@
  * Creates a gated route: checks its options, loads its terms, makes its offers for a request, and asks the provider's
  * callbacks about one.
  */
-import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, type Unavailable } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
+import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
-import { type Price, type PricingEntry, pricingOf } from "./pricing";
-import type { Offer, OfferContext, Presentation } from "./quote";
+import { isOverPermit2, type Price, type PricingEntry, pricingOf } from "./pricing";
+import type { Offer, OfferContext, Permit2Terms, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
 import { createTermsLoader, type TermsLoader } from "./terms-loader";
@@ -105,6 +106,10 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
   const { prices, planIds, contexts } = pricingOf(options.pricing, context);
+  const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
+  if (sellsUpto && options.settle === "before") {
+    throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
+  }
   const loaders = contexts.map((each) =>
     createTermsLoader(each, {
       planIds: each === context ? planIds : [],
@@ -128,11 +133,16 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     return amount;
   }
 
-  function singleAt({ context: at }: Price, amount: bigint): Offer[] {
+  function singleAt(price: Price, amount: bigint): Offer[] {
+    const { context: at } = price;
     const token = tokenOf(at);
     const { payTo } = at.settings;
-    return token && payTo ? [{ kind: "one-time", context: at, amount, payTo, token }] : [];
+    const permit2 = isOverPermit2(price) ? permit2TermsOf(price) : undefined;
+    if (!token || !payTo || permit2 === "unsupported") return [];
+    return [{ kind: "one-time", context: at, amount, payTo, token, ...(permit2 && { permit2 }) }];
   }
+
+  const overPermit2 = [...new Set(prices.filter(isOverPermit2).map((price) => price.context))];
 
   const { terms } = context;
 
@@ -146,16 +156,19 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
 
   const isFixed = prices.every(({ kind }) => kind === "fixed");
   let held:
-    | { readonly tokens: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | { readonly read: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
   function cachedOffers(): readonly Offer[] | undefined {
     if (!isFixed || loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured)) return undefined;
-    const isHeld = held?.tokens.every((token, i) => token === tokenOf(contexts[i] as GateContext));
+    const supports = overPermit2.map(({ permit2 }) => permit2.known());
+    if (supports.includes(undefined)) return undefined;
+    const read = [...contexts.map(tokenOf), ...supports];
+    const isHeld = held?.read.every((each, i) => each === read[i]);
     if (held && isHeld && held.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) return held.offers;
     const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price, price.amount) : []));
     const offers = [...fixed, ...planIds.flatMap(subscription)];
-    held = { tokens: contexts.map(tokenOf), plans: planIds.map((planId) => terms.plan(planId)), offers };
+    held = { read, plans: planIds.map((planId) => terms.plan(planId)), offers };
     return offers;
   }
 
@@ -180,20 +193,64 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
     },
     contexts,
-    ready: () => readyAny(loaders),
+    async ready() {
+      if (sellsUpto) requireChargeRecords(context.claims);
+      await readyAny(loaders);
+      await Promise.all(prices.filter(isOverPermit2).map(requireSupport));
+    },
     refreshTime: timeRefresher(contexts),
     async offers(request) {
       await retryAll(loaders);
       const sound = loaders.filter(({ isMisconfigured }) => !isMisconfigured);
       if (sound.length === 0) throw loaders[0]?.fault;
       const sold = new Set(sound.map((loader) => loader.context));
+      const unsupported = await supportOutage(overPermit2);
       const offers = [...(await singles(request, sold)), ...(sold.has(context) ? planIds.flatMap(subscription) : [])];
       const missing = sound.filter(({ isLoaded }) => !isLoaded);
       const outages = new Map(missing.map((loader) => [loader.context, loader.outage()]));
-      const [outage] = outages.values();
+      const outage = [...outages.values()][0] ?? unsupported;
       return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
     },
   };
+}
+
+/** Returns what an entry says of Permit2; "unsupported" while its Facilitator is not known to settle it. */
+function permit2TermsOf({ scheme, context }: Price): Permit2Terms | "unsupported" {
+  const { exact, uptoSigner: facilitatorAddress, sponsorsGas = false } = context.permit2.known() ?? {};
+  if (scheme === "upto")
+    return facilitatorAddress ? { transfer: "upto", facilitatorAddress, sponsorsGas } : "unsupported";
+  return exact ? { transfer: "permit2", sponsorsGas } : "unsupported";
+}
+
+/** Asks the Facilitators that have not answered yet. @returns why prices over Permit2 may be missing */
+async function supportOutage(contexts: readonly GateContext[]): Promise<Unavailable | undefined> {
+  const unknown = contexts.filter(({ permit2 }) => permit2.known() === undefined);
+  await atMost(PATIENCE_MS, Promise.allSettled(unknown.map(({ permit2 }) => permit2.read())), () => undefined);
+  if (contexts.length === 0) return undefined;
+  return new Unavailable("The Facilitator states no support of payments over Permit2 now; nothing was charged.", {
+    retryAfterSec: 2,
+  });
+}
+
+/**
+ * Checks at start-up that a price over Permit2 can be sold. An outage of the Facilitator does not stop the provider.
+ * @throws ConfigError
+ */
+async function requireSupport(price: Price): Promise<void> {
+  const { context, scheme } = price;
+  try {
+    await context.permit2.read();
+  } catch (error) {
+    if (isTurnpikeError(error) && error.code === "Unavailable") return;
+    throw error;
+  }
+  if (permit2TermsOf(price) !== "unsupported") return;
+  const { facilitator } = context.settings;
+  const what =
+    scheme === "upto"
+      ? 'payments of type "upto" (its setting UPTO_SIGNER)'
+      : "payments over Permit2 (its setting PERMIT2)";
+  throw new ConfigError(`The Facilitator at ${facilitator?.url} does not settle ${what}: use one that does`);
 }
 
 /** The token of a context's one-time prices, where its terms are known. */
