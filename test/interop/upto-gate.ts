@@ -32,8 +32,9 @@ describe("interop > Permit2: @x402/fetch at this project's gates", function () {
   /** A gate with claims of its own: another provider, as far as the payment is concerned. */
   async function open(): Promise<string> {
     const { usdc } = world;
-    const provider = world.provider({ token: { ...usdc, currency: "USD" } });
-    const over = world.provider({ token: { ...usdc, transferMethod: "permit2" } });
+    const verify = "onchain" as const;
+    const provider = world.provider({ token: { ...usdc, currency: "USD" }, verify });
+    const over = world.provider({ token: { ...usdc, transferMethod: "permit2" }, verify });
     providers.push(provider, over);
     const gates = {
       "/upto": provider.paymentGate({ pricing: [{ type: "upto", max: "$0.05" }] }),

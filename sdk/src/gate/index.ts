@@ -1,5 +1,5 @@
 /** The provider's side: gates, operations, stores. Framework adapters have entry points of their own. */
-export { ConfigError, parsePaymentProof } from "../protocol";
+export { ConfigError, type Money, parsePaymentProof } from "../protocol";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";

@@ -2,6 +2,7 @@
 import { expect } from "chai";
 import { type GateOptions, memoryClaims, type Payment, type Provider } from "turnpike/gate";
 import { EXACT_PERMIT2_PROXY, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
+import { createTestProvider } from "turnpike/testing";
 import {
   type Answer,
   addressOf,
@@ -382,6 +383,23 @@ describe("prices of type upto", () => {
     const grant = { id: `0x${"11".repeat(32)}`, resource: "https://other.example/" };
     await facilitator.verify({ paymentPayload: body, paymentRequirements: body.accepted, grant });
   }
+
+  it("is sold in an application's own tests", async () => {
+    const tested = createTestProvider();
+    const app = await ADAPTERS["node:http"]?.(tested.provider, [
+      { path: "/upto", gate: ROUTES["/upto"] as GateOptions<never>, handle: ({ payment }) => handle(payment) },
+    ]);
+    try {
+      const url = `${app?.url}${PREFIX}/upto`;
+      const headers = tested.payUpto(String((await send(url)).headers["payment-required"]));
+      const answer = await send(url, { headers });
+      expect([answer.status, receiptIn(answer).amount]).to.deep.equal([200, "120000"]);
+      expect((await send(url, { headers })).json.reason).to.equal("already_used");
+    } finally {
+      await app?.stop();
+      await tested.provider.close();
+    }
+  });
 
   it("refuses settings by which nothing could be charged as written", async () => {
     const gate =

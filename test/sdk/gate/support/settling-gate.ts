@@ -4,6 +4,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createProvider, fileClaims, gated } from "turnpike/gate";
 
+/** More than any process id. */
+const MAX = 10_000_000n;
+
 export interface SettlingGate {
   readonly folder: string;
   readonly nowSec: number;
@@ -21,16 +24,23 @@ async function main({ folder, nowSec, ...terms }: SettlingGate): Promise<void> {
     claims: fileClaims({ folder }),
     clock: { nowSec: () => nowSec },
   });
-  const listenerOf = (settle: "before" | "after") => {
-    const gate = provider.paymentGate({ pricing: [{ type: "one-time", amount: 500_000n }], settle });
-    return gated(gate, async (request, response) => {
+  const listenerOf = (options: Parameters<typeof provider.paymentGate>[0]) =>
+    gated(provider.paymentGate(options), async (request, response) => {
       await fetch(`${terms.facilitator.url}/ran${request.url}`);
+      // Another amount in each process: a retry must not charge its own.
+      request.payment?.charge(process.pid);
       response.end(`granted ${request.url}`);
     });
+  const pricing = [{ type: "one-time", amount: 500_000n }] as const;
+  const listeners = {
+    before: listenerOf({ pricing, settle: "before" }),
+    after: listenerOf({ pricing, settle: "after" }),
+    upto: listenerOf({ pricing: [{ type: "upto", max: MAX }] }),
   };
-  const listeners = { before: listenerOf("before"), after: listenerOf("after") };
+  const routeOf = (url: string) =>
+    (Object.keys(listeners) as (keyof typeof listeners)[]).find((name) => url.startsWith(`/${name}`));
   const server = createServer((request, response) =>
-    listeners[request.url?.startsWith("/after") ? "after" : "before"](request, response),
+    listeners[routeOf(request.url ?? "") ?? "before"](request, response),
   );
   server.listen(0, "127.0.0.1", () => {
     process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`);
