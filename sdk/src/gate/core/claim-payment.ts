@@ -185,6 +185,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
     "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
+  permit2_allowance_required:
+    "Permit2 may not move the payer's tokens: approve it once, or send the token's permit with the payment, where the 402 has the extension eip2612GasSponsoring.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
   handler_failed: "Every attempt to answer this payment has failed, and it was not charged: pay a fresh quote.",

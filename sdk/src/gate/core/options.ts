@@ -41,7 +41,7 @@ export interface TokenOption {
   readonly transferMethod?: "eip3009" | "permit2";
   /**
    * TURNPIKE_TOKEN_PERMITS=1: whether it has EIP-2612 permits, by which a payer without gas approves Permit2; default:
-   * read from the chain where rpcUrl is set
+   * read from the chain where rpcUrl is set; the networks' own tokens have them
    */
   readonly permits?: boolean;
   /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */

@@ -2,7 +2,7 @@
  * Creates a gated route: checks its options, loads its terms, makes its offers for a request, and asks the provider's
  * callbacks about one.
  */
-import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, Unavailable } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, type Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
 import { requireChargeRecords } from "./charge-record";
@@ -10,8 +10,9 @@ import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
+import { permit2TermsOf, requireSupport, supportOutage } from "./permit2-offers";
 import { isOverPermit2, type Price, type PricingEntry, pricingOf } from "./pricing";
-import type { Offer, OfferContext, Permit2Terms, Presentation } from "./quote";
+import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
 import { createTermsLoader, type TermsLoader } from "./terms-loader";
@@ -212,45 +213,6 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
     },
   };
-}
-
-/** Returns what an entry says of Permit2; "unsupported" while its Facilitator is not known to settle it. */
-function permit2TermsOf({ scheme, context }: Price): Permit2Terms | "unsupported" {
-  const { exact, uptoSigner: facilitatorAddress, sponsorsGas = false } = context.permit2.known() ?? {};
-  if (scheme === "upto")
-    return facilitatorAddress ? { transfer: "upto", facilitatorAddress, sponsorsGas } : "unsupported";
-  return exact ? { transfer: "permit2", sponsorsGas } : "unsupported";
-}
-
-/** Asks the Facilitators that have not answered yet. @returns why prices over Permit2 may be missing */
-async function supportOutage(contexts: readonly GateContext[]): Promise<Unavailable | undefined> {
-  const unknown = contexts.filter(({ permit2 }) => permit2.known() === undefined);
-  await atMost(PATIENCE_MS, Promise.allSettled(unknown.map(({ permit2 }) => permit2.read())), () => undefined);
-  if (contexts.length === 0) return undefined;
-  return new Unavailable("The Facilitator states no support of payments over Permit2 now; nothing was charged.", {
-    retryAfterSec: 2,
-  });
-}
-
-/**
- * Checks at start-up that a price over Permit2 can be sold. An outage of the Facilitator does not stop the provider.
- * @throws ConfigError
- */
-async function requireSupport(price: Price): Promise<void> {
-  const { context, scheme } = price;
-  try {
-    await context.permit2.read();
-  } catch (error) {
-    if (isTurnpikeError(error) && error.code === "Unavailable") return;
-    throw error;
-  }
-  if (permit2TermsOf(price) !== "unsupported") return;
-  const { facilitator } = context.settings;
-  const what =
-    scheme === "upto"
-      ? 'payments of type "upto" (its setting UPTO_SIGNER)'
-      : "payments over Permit2 (its setting PERMIT2)";
-  throw new ConfigError(`The Facilitator at ${facilitator?.url} does not settle ${what}: use one that does`);
 }
 
 /** The token of a context's one-time prices, where its terms are known. */

@@ -165,9 +165,12 @@ function requireComplete({ network, token, payTo, facilitator, rpcUrls, verify }
 }
 
 function tokenOf(token: PaymentTarget["token"], network: Network, field: string): TokenSetting | undefined {
+  const isOfTable = networkOfChain(network.chainId).token === network.token;
+  // Every token of this package's table has EIP-2612 permits.
   const preset = network.token && {
     ...network.token,
-    hasGivenDecimals: networkOfChain(network.chainId).token !== network.token,
+    hasGivenDecimals: !isOfTable,
+    ...(isOfTable && { permits: true }),
   };
   if (token === undefined) return preset;
   if (typeof token === "string") {

@@ -47,12 +47,14 @@ export async function deferSettlement({
   isLate,
 }: DeferRequest): Promise<PaymentVerdict | undefined> {
   const run = { at, purchase, claim };
-  if (claim.releases !== 0) {
-    const charged = await runCharged(run);
-    if (charged === "lost") return undefined;
-    const stored = charged && (await storedAnswer(charged));
+  const recorded = claim.releases === 0 ? undefined : await recordedCharge(run);
+  if (recorded === "lost") return undefined;
+  if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
+    const charged = recorded === undefined ? run : chargedAt(run, recorded);
+    const stored = await storedAnswer(charged);
     if (stored) return settleStored(charged, stored);
-    if (charged && purchase.transfer === "upto") return settleBefore(charged);
+    const mayHaveSettled = recorded !== undefined && (await isUnderWay(at.context, purchase.payment.paymentId));
+    if (mayHaveSettled) return settleBefore(charged);
   }
   if (isLate) return undefined;
   if ((claim.releases ?? 0) >= MAX_RELEASES) {
@@ -67,33 +69,32 @@ export async function deferSettlement({
     await claim.settle("withdraw");
     return invalid(reserved.reason, messageOf(reserved.reason));
   }
-  const charge = purchase.transfer === "upto" ? chargeOf(run) : undefined;
+  const charge = purchase.transfer === "upto" ? chargeOf(run, recorded) : undefined;
   const deferred = new ReservedPayment(run, reserved.grantId, charge);
   const payment = charge ? chargeable(purchase.payment, charge) : purchase.payment;
   return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
 }
 
-const chargeOf = ({ at, purchase }: Run): UptoCharge =>
-  new UptoCharge(purchase.payment.amount, at.context.settings.token ?? {});
+const chargeOf = ({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge =>
+  new UptoCharge(purchase.payment.amount, at.context.settings.token ?? {}, recorded);
 
 /**
- * Returns the run at what an earlier one has charged: of other payments, at their price.
- * @returns undefined where no earlier run came to charge; "lost" where its amount is not known any more
+ * Returns what an earlier run has charged of an `upto` payment, base units.
+ * @returns undefined where none came to charge; "lost" where its amount is not known any more
  */
-async function runCharged(run: Run): Promise<Run | "lost" | undefined> {
-  const { at, purchase } = run;
-  if (purchase.transfer !== "upto") return run;
+async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | undefined> {
+  if (purchase.transfer !== "upto") return undefined;
   for (const grantId of await grantIdsOf(at, purchase)) {
     const found = await findCharge(at.context.claims, grantId);
     if (found.kind === "lost") return "lost";
-    if (found.kind === "charged") return chargedAt(run, found.amount);
+    if (found.kind === "charged") return found.amount;
   }
   return undefined;
 }
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
 
-/** Settles the charge of an earlier run whose answer was not stored; then the handler runs again. */
+/** Settles the charge of an earlier run that may have settled, and whose answer was not stored; the handler runs again. */
 async function settleBefore(run: Run): Promise<PaymentVerdict> {
   const { at, purchase, claim } = run;
   const settled = await settleStandard(at, purchase);

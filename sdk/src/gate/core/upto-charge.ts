@@ -5,18 +5,21 @@ import type { OneTimePayment } from "./payment";
 export class UptoCharge {
   readonly #max: bigint;
   readonly #token: PricedToken;
+  readonly #recorded: bigint | undefined;
   #amount: bigint | undefined;
   #fault: TurnpikeError | undefined;
   #isFinal = false;
 
-  constructor(max: bigint, token: PricedToken) {
+  /** @param recorded what an earlier run of the payment has charged: this one charges the same, whatever it names */
+  constructor(max: bigint, token: PricedToken, recorded?: bigint) {
     this.#max = max;
     this.#token = token;
+    this.#recorded = recorded;
   }
 
   /** base units */
   get amount(): bigint {
-    return this.#amount ?? this.#max;
+    return this.#recorded ?? this.#amount ?? this.#max;
   }
 
   /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
@@ -48,7 +51,7 @@ export class UptoCharge {
   close(isWhole: boolean): bigint {
     this.#isFinal = true;
     if (this.#fault) throw this.#fault;
-    if (this.#amount === undefined && !isWhole) {
+    if (this.#recorded === undefined && this.#amount === undefined && !isWhole) {
       throw new TurnpikeError(
         "Internal",
         "The answer is a stream, or too long to be withheld, and charge() was not called before its first byte: nothing is charged.",

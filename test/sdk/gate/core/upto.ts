@@ -300,6 +300,22 @@ describe("prices of type upto", () => {
     });
   }
 
+  it("HU6 HU9 a retry that fails costs nothing where nothing has settled, and a later one costs what was recorded", async () => {
+    const pending = { success: false, errorReason: "settlement_pending", transaction: "", network: "local-31337" };
+    facilitator.settlements.push(pending);
+    const headers = await paid("/unkept");
+    expect((await send(at("/unkept"), { headers })).status).to.equal(503);
+    handle = () => ({ status: 500, body: "broken" });
+    expect((await send(at("/unkept"), { headers })).text).to.equal("broken");
+    expect(charged, "only the first run has asked").to.deep.equal([]);
+    handle = (payment) => {
+      payment.charge("$0.40");
+      return { body: "the content" };
+    };
+    expect(receiptIn(await send(at("/unkept"), { headers }))).to.include({ amount: "120000" });
+    expect([runs, charged]).to.deep.equal([3, ["120000"]]);
+  });
+
   it("HU6 settles nothing when the recorded charge is lost, or cannot be recorded", async () => {
     const store = memoryClaims({ warn: false });
     let isLost = false;
