@@ -183,7 +183,7 @@ export const expiryOf = ({ context: { settings, time } }: Offer): number => time
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
  * can pay. A plan's price is among them only where the route's options say so.
  */
-export function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
+function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
   const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
   return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
 }
