@@ -13,7 +13,7 @@ import {
   Unavailable,
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
-import type { ChainLog, ChainReader, ChainTransaction } from "./chain-reader";
+import type { ChainLog, ChainReader } from "./chain-reader";
 import { type AuthorizationUsed, type ChainFact, type FactSources, factsOf, TRANSFER_TOPIC, topicOf } from "./facts";
 
 export const PROXIES: readonly Address[] = [EXACT_PERMIT2_PROXY, UPTO_PERMIT2_PROXY];
