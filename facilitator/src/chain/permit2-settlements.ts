@@ -3,57 +3,23 @@
  * the transaction, and only a direct call of a proxy counts: nothing shows which payments another contract's calls
  * settled.
  */
-import { exactProxyInterface, uptoProxyInterface } from "turnpike/chain";
+import { decodeProxyCall, type ProxyCall } from "turnpike/chain";
 import {
   type Address,
-  checksum,
   EXACT_PERMIT2_PROXY,
   type Hex,
   keccakText,
-  permit2NonceOf,
   permit2PaymentIdOf,
   Unavailable,
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
-import type { ChainLog, ChainReader, ChainTransaction } from "./chain-reader";
+import type { ChainLog, ChainReader } from "./chain-reader";
 import { type AuthorizationUsed, type ChainFact, type FactSources, factsOf, TRANSFER_TOPIC, topicOf } from "./facts";
-
-/** A settlement as the calldata of a proxy's call names it. */
-export interface ProxyCall {
-  readonly token: Address;
-  readonly payer: Address;
-  readonly payTo: Address;
-  /** base units that the call moves */
-  readonly amount: bigint;
-  readonly nonce: Hex;
-}
-
-type CalledContract = NonNullable<ChainTransaction["call"]>;
 
 export const PROXIES: readonly Address[] = [EXACT_PERMIT2_PROXY, UPTO_PERMIT2_PROXY];
 
 /** First topics of the proxies' logs. */
 export const PROXY_TOPICS: readonly Hex[] = [keccakText("Settled()"), keccakText("SettledWithPermit()")];
-
-/** @returns undefined when the call is no settlement through a proxy */
-export function decodeProxyCall({ to, data }: CalledContract): ProxyCall | undefined {
-  if (!PROXIES.includes(to)) return undefined;
-  try {
-    const parsed = (to === EXACT_PERMIT2_PROXY ? exactProxyInterface : uptoProxyInterface).parseTransaction({ data });
-    if (!parsed) return undefined;
-    const { permit, owner, witness } = parsed.args;
-    return {
-      token: checksum(permit.permitted.token),
-      payer: checksum(owner),
-      payTo: checksum(witness.to),
-      amount: to === EXACT_PERMIT2_PROXY ? permit.permitted.amount : parsed.args.amount,
-      nonce: permit2NonceOf(permit.nonce),
-    };
-  } catch {
-    // Calldata that the proxy would not decode either.
-    return undefined;
-  }
-}
 
 /**
  * Returns all facts of one block's logs, in order, with the payments that the proxies moved.

@@ -1,5 +1,5 @@
 /** The standard x402 channel: verifies, settles and grants payments for stock servers and for gates. */
-import { type Address, type Hex, TurnpikeError } from "turnpike/protocol";
+import { type Address, type Hex, NO_TRANSACTION, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
@@ -40,9 +40,6 @@ export interface ExactPaymentsOptions {
   readonly context: JudgeContext;
   readonly monotonicMs: () => number;
 }
-
-/** What a grant names in place of a transaction when nothing was charged. */
-const NO_TRANSACTION: Hex = `0x${"0".repeat(64)}`;
 
 /** Pause between two attempts to grant a payment that another request holds. */
 const HELD_RETRY_MS = 250;

@@ -2,11 +2,12 @@
  * Finds the proxy's call that moved one payment over Permit2, among the token's transfers from the payer to the payee.
  * Searches blocks after the payment was accepted: what was settled before has bought something else.
  */
+import { decodeProxyCall } from "turnpike/chain";
 import type { Address } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { TRANSFER_TOPIC, topicOf } from "../chain/facts";
 import { newestLogs } from "../chain/log-search";
-import { decodeProxyCall, isTransfer } from "../chain/permit2-settlements";
+import { isTransfer } from "../chain/permit2-settlements";
 import { requireSameLogs } from "../chain/same-logs";
 import type { PaymentRow } from "../db/tables/payments";
 import type { Evidence } from "./evidence";

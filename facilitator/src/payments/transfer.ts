@@ -5,12 +5,11 @@
 import { exactProxyInterface, uptoProxyInterface } from "turnpike/chain";
 import {
   type Address,
-  EXACT_PERMIT2_PROXY,
   type Hex,
   type Permit2Authorization,
   paymentIdOf,
   permit2PaymentIdOf,
-  UPTO_PERMIT2_PROXY,
+  proxyOf,
 } from "turnpike/protocol";
 import type { PaymentMethod, PaymentRow } from "../db/tables/payments";
 
@@ -62,9 +61,6 @@ export interface Permit2Payment {
   readonly signature: Hex;
   readonly transfer: Exclude<Transfer, { method: "eip3009" }>;
 }
-
-export const proxyOf = (method: "permit2" | "upto"): Address =>
-  method === "permit2" ? EXACT_PERMIT2_PROXY : UPTO_PERMIT2_PROXY;
 
 /** Returns the id of a payment. A nonce of the token and one of Permit2 never name the same payment. */
 export function idOfPayment(

@@ -18,6 +18,13 @@ export const EXACT_PERMIT2_PROXY: Address = "0x402085c248EeA27D92E8b30b2C58ed07f
 /** The proxy that moves `upto` payments; only the facilitator that the payer signed may call it. */
 export const UPTO_PERMIT2_PROXY: Address = "0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002";
 
+/** How a payment moves over Permit2: by `exact` in its full amount, or by `upto` in what is charged of its maximum. */
+export type Permit2Method = "permit2" | "upto";
+
+/** Returns the proxy that moves such payments. */
+export const proxyOf = (method: Permit2Method): Address =>
+  method === "permit2" ? EXACT_PERMIT2_PROXY : UPTO_PERMIT2_PROXY;
+
 /** A signed transfer through one of the proxies. */
 export interface Permit2Authorization {
   readonly from: Address;

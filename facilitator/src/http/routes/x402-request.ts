@@ -13,10 +13,11 @@ import {
   type Permit2Authorization,
   permit2AuthorizationOf,
   permit2NonceOf,
+  proxyOf,
 } from "turnpike/protocol";
 import type { ExactRequest, X402Reason } from "../../payments/exact";
 import { purchaseOfServer } from "../../payments/grants";
-import { proxyOf, type TokenPermit, type Transfer } from "../../payments/transfer";
+import type { TokenPermit, Transfer } from "../../payments/transfer";
 
 type Requirements = X402Request["paymentRequirements"];
 

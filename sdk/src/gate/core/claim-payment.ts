@@ -147,7 +147,7 @@ const REFUNDS: Readonly<Record<RefundState, string>> = {
   refused: "the provider refunds it by hand, or has done so. Ask the provider before you pay again.",
 };
 
-const ALREADY_USED: PaymentVerdict = {
+export const ALREADY_USED: PaymentVerdict = {
   kind: "refused",
   refusal: {
     code: "PaymentAlreadyUsed",
@@ -182,8 +182,13 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
 }
 
 /** Each version's clients read their own header, with the network named as they know it. */
-export function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
-  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
+export function receiptHeaders(payment: OneTimePayment, settings: Settings): Record<string, string> {
+  const { payer, max, amount } = payment;
+  const isUpto = max !== undefined;
+  // As the reference has it: nothing charged is no transaction, and the charge is named where it can differ.
+  const transaction = payment.transaction ?? (isUpto ? "" : undefined);
+  const charged = isUpto ? { amount: amount.toString() } : {};
+  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer, ...charged });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
     [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),
@@ -206,6 +211,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
     "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
+  permit2_allowance_required:
+    "Permit2 may not move the payer's tokens: approve it once, or send the token's permit with the payment, where the 402 has the extension eip2612GasSponsoring.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
   handler_failed: "Every attempt to answer this payment has failed, and it was not charged: pay a fresh quote.",

@@ -26,6 +26,7 @@ import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
 import type { PaymentTarget, ProviderOptions } from "./options";
+import { createPermit2Supports, type Permit2Supports } from "./permit2-support";
 import { createRefundRequests, type RefundRequests } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
@@ -63,6 +64,8 @@ export interface GateContext {
   readonly refunds: RefundRequests;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
+  /** what the Facilitator supports of payments over Permit2 */
+  readonly permit2: Permit2Supports;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -138,6 +141,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     facilitator,
     refunds,
     facilitatorCheck,
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
       if (listed.kind === "found") return listed.value.subscriptions;
@@ -244,6 +248,7 @@ function targetContext(
     facilitator,
     refunds: createRefundRequests((paymentId) => facilitator.refundPayment(paymentId)),
     facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     ownedBy: base.ownedBy,
     get claims() {
       return base.claims;
@@ -310,6 +315,7 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     reserves: async () => get().reserves(),
     knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
+    supported: async () => get().supported(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
@@ -352,7 +358,14 @@ const ignored = (): undefined => undefined;
 interface GateFacilitator
   extends Pick<
     FacilitatorClient,
-    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "refundPayment" | "payment" | "subscriptionsOf"
+    | "verifyProof"
+    | "x402Verify"
+    | "x402Settle"
+    | "releasePayment"
+    | "refundPayment"
+    | "payment"
+    | "subscriptionsOf"
+    | "supported"
   > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
@@ -410,6 +423,7 @@ function createGateFacilitator({ url, waitMs, fetch: given, refundsKey }: GateFa
     },
     knownToReserve: () => reserves,
     proofSigners: async () => (await supported()).proofSigners,
+    supported,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
     x402Verify: (...args) => prompt.x402Verify(...args),

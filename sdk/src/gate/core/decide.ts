@@ -31,7 +31,7 @@ import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { pageFor } from "./page";
-import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { chargesNothing, deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
@@ -307,5 +307,5 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
 function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
   const { payer, payTo, amount, token, network, transaction } = proof;
   const facts = { payer, payTo, amount, token, network, paymentId, transaction };
-  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing };
+  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
 }

@@ -18,6 +18,8 @@ export type DeferredOutcome =
   | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
   /** nothing was charged by this request: the answer must not leave */
   | { readonly kind: "refused"; readonly refusal: Refusal }
+  /** the handler charged what cannot be charged: nothing was, and the answer must not leave */
+  | { readonly kind: "failed"; readonly cause: TurnpikeError }
   /** the outcome is unknown, or could not be recorded: the answer must not leave */
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
 

@@ -34,6 +34,16 @@ export interface TokenOption {
   readonly decimals?: number;
   /** TURNPIKE_TOKEN_SYMBOL: as a `price` may name it, "USDC" */
   readonly symbol?: string;
+  /**
+   * TURNPIKE_TOKEN_TRANSFER_METHOD: "permit2" for a token without EIP-3009, whose one-time prices are then paid over
+   * Permit2; default "eip3009"
+   */
+  readonly transferMethod?: "eip3009" | "permit2";
+  /**
+   * TURNPIKE_TOKEN_PERMITS=1: whether it has EIP-2612 permits, by which a payer without gas approves Permit2; default:
+   * read from the chain where rpcUrl is set; the networks' own tokens have them
+   */
+  readonly permits?: boolean;
   /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */
   readonly currency?: "USD";
 }
@@ -188,6 +198,8 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         decimals: decimals && Number(decimals),
         symbol: text("TURNPIKE_TOKEN_SYMBOL"),
         currency: oneOf("TURNPIKE_TOKEN_CURRENCY", ["USD"]),
+        transferMethod: oneOf("TURNPIKE_TOKEN_TRANSFER_METHOD", ["eip3009", "permit2"]),
+        permits: flagOf(oneOf("TURNPIKE_TOKEN_PERMITS", ["0", "1"])),
       }),
     payTo: text("TURNPIKE_PAY_TO"),
     facilitator:
@@ -212,6 +224,8 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;
 }
+
+const flagOf = (value: "0" | "1" | undefined): boolean | undefined => (value === undefined ? undefined : value === "1");
 
 function withoutUndefined(object: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined && value !== ""));

@@ -28,7 +28,7 @@ const ACCEPT_FIELDS: Readonly<Record<keyof RouteAccept, true>> = {
 const ROUTE_FIELDS: Readonly<Record<keyof GateOptions | "accepts", true>> = {
   ...{ accepts: true, pricing: true, free: true, metered: true, authorize: true, bind: true, replay: true },
   ...{ maxBodyBytes: true, settle: true, description: true, mimeType: true, sellSingleAtPlanPrice: true },
-  ...{ discovery: true, x402v2: true, cors: true },
+  ...{ discovery: true, x402v2: true, cors: true, page: true, refundOnFailure: true },
 };
 
 /** @throws ConfigError naming the route and the field that would have no effect */
@@ -39,6 +39,8 @@ export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): G
   }
   const surplus = Object.keys(route).find((field) => !Object.hasOwn(ROUTE_FIELDS, field));
   if (surplus) throw refused(`.${surplus}`, "is no option: see the guide on stock x402 for what replaces it");
+  if (route.page && !/^(GET\s|\/)/i.test(pattern.trim()))
+    throw refused(".page", "is for GET: name that method, or remove it");
   if (!("accepts" in route)) return route as GateOptions<Req>;
   const { accepts, pricing, ...options } = route;
   if (pricing !== undefined) throw refused("", "has accepts and pricing: keep one");

@@ -121,6 +121,10 @@ export async function settleDeferred(
     await settleScope(scope, "use");
     return { kind: "settled", headers: outcome?.headers ?? {} };
   }
+  if (outcome.kind === "failed") {
+    await settleScope(scope, "release");
+    return { kind: "withheld", answer: errorAnswer(outcome.cause) };
+  }
   const isCounted = scope.onEnd !== undefined;
   scope.onEnd = undefined;
   await settleScope(scope, "release");

@@ -5,12 +5,14 @@
 import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, type Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
+import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
 import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
-import { type Price, type PricingEntry, pricingOf } from "./pricing";
+import { permit2TermsOf, requireSupport, supportOutage } from "./permit2-offers";
+import { isOverPermit2, type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
@@ -143,6 +145,10 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
   const { prices, planIds, contexts } = pricingOf(options.pricing, context);
+  const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
+  if (sellsUpto && options.settle === "before") {
+    throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
+  }
   const loaders = contexts.map((each) =>
     createTermsLoader(each, {
       planIds: each === context ? planIds : [],
@@ -166,11 +172,16 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     return amount;
   }
 
-  function singleAt({ context: at }: Price, amount: bigint): Offer[] {
+  function singleAt(price: Price, amount: bigint): Offer[] {
+    const { context: at } = price;
     const token = tokenOf(at);
     const { payTo } = at.settings;
-    return token && payTo ? [{ kind: "one-time", context: at, amount, payTo, token }] : [];
+    const permit2 = isOverPermit2(price) ? permit2TermsOf(price) : undefined;
+    if (!token || !payTo || permit2 === "unsupported") return [];
+    return [{ kind: "one-time", context: at, amount, payTo, token, ...(permit2 && { permit2 }) }];
   }
+
+  const overPermit2 = [...new Set(prices.filter(isOverPermit2).map((price) => price.context))];
 
   const { terms } = context;
 
@@ -184,16 +195,19 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
 
   const isFixed = prices.every(({ kind }) => kind === "fixed");
   let held:
-    | { readonly tokens: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | { readonly read: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
   function cachedOffers(): readonly Offer[] | undefined {
     if (!isFixed || loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured)) return undefined;
-    const isHeld = held?.tokens.every((token, i) => token === tokenOf(contexts[i] as GateContext));
+    const supports = overPermit2.map(({ permit2 }) => permit2.known());
+    if (supports.includes(undefined)) return undefined;
+    const read = [...contexts.map(tokenOf), ...supports];
+    const isHeld = held?.read.every((each, i) => each === read[i]);
     if (held && isHeld && held.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) return held.offers;
     const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price, price.amount) : []));
     const offers = [...fixed, ...planIds.flatMap(subscription)];
-    held = { tokens: contexts.map(tokenOf), plans: planIds.map((planId) => terms.plan(planId)), offers };
+    held = { read, plans: planIds.map((planId) => terms.plan(planId)), offers };
     return offers;
   }
 
@@ -220,17 +234,22 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
     },
     contexts,
-    ready: () => readyAny(loaders),
+    async ready() {
+      if (sellsUpto) requireChargeRecords(context.claims);
+      await readyAny(loaders);
+      await Promise.all(prices.filter(isOverPermit2).map(requireSupport));
+    },
     refreshTime: timeRefresher(contexts),
     async offers(request) {
       await retryAll(loaders);
       const sound = loaders.filter(({ isMisconfigured }) => !isMisconfigured);
       if (sound.length === 0) throw loaders[0]?.fault;
       const sold = new Set(sound.map((loader) => loader.context));
+      const unsupported = await supportOutage(overPermit2);
       const offers = [...(await singles(request, sold)), ...(sold.has(context) ? planIds.flatMap(subscription) : [])];
       const missing = sound.filter(({ isLoaded }) => !isLoaded);
       const outages = new Map(missing.map((loader) => [loader.context, loader.outage()]));
-      const [outage] = outages.values();
+      const outage = [...outages.values()][0] ?? unsupported;
       return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
     },
   };

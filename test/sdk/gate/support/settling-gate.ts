@@ -4,6 +4,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createProvider, fileClaims, gated } from "turnpike/gate";
 
+/** More than any process id. */
+const MAX = 10_000_000n;
+
 export interface SettlingGate {
   readonly folder: string;
   /** without it, the time of `rpcUrl` */
@@ -24,18 +27,22 @@ async function main({ folder, nowSec, ...terms }: SettlingGate): Promise<void> {
     claims: fileClaims({ folder }),
     ...(nowSec === undefined ? {} : { clock: { nowSec: () => nowSec } }),
   });
-  const listenerOf = (options: { settle: "before" | "after"; refundOnFailure?: true }) => {
-    const gate = provider.paymentGate({ pricing: [{ type: "one-time", amount: 500_000n }], ...options });
-    return gated(gate, async (request, response) => {
+  const listenerOf = (options: Parameters<typeof provider.paymentGate>[0]) =>
+    gated(provider.paymentGate(options), async (request, response) => {
       await fetch(`${terms.facilitator.url}/ran${request.url}`);
+      // Another amount in each process: a retry must not charge its own.
+      request.payment?.charge(process.pid);
       if (options.refundOnFailure) response.statusCode = 500;
       response.end(`granted ${request.url}`);
     });
-  };
-  const before = listenerOf({ settle: "before" });
-  const after = listenerOf({ settle: "after" });
-  const refund = terms.facilitator.refundsKey ? listenerOf({ settle: "before", refundOnFailure: true }) : before;
-  const listeners: Readonly<Record<string, typeof before>> = { after, before, refund };
+  const pricing = [{ type: "one-time", amount: 500_000n }] as const;
+  const before = listenerOf({ pricing, settle: "before" });
+  const after = listenerOf({ pricing, settle: "after" });
+  const upto = listenerOf({ pricing: [{ type: "upto", max: MAX }] });
+  const refund = terms.facilitator.refundsKey
+    ? listenerOf({ pricing, settle: "before", refundOnFailure: true })
+    : before;
+  const listeners: Readonly<Record<string, typeof before>> = { after, before, upto, refund };
   const server = createServer((request, response) =>
     (listeners[/^\/(\w*)/.exec(request.url ?? "")?.[1] ?? ""] ?? before)(request, response),
   );
