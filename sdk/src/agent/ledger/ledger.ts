@@ -157,11 +157,16 @@ export class AgentLedger {
   }
 }
 
-/** Returns what of an entry counts against the budget, base units: its amount without proven refunds. */
-export function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
-  const refunds = entry.type === "payment" ? Object.values(entry.refunds ?? {}) : [];
-  const rest = refunds.reduce((sum, refunded) => sum - BigInt(refunded), BigInt(entry.amount));
+/** Returns what of an entry counts against the budget, base units: its proven charge or else its amount, less refunds. */
+function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
+  if (entry.type === "spend") return BigInt(entry.amount);
+  const rest = BigInt(entry.charged ?? entry.amount) - refundedAmount(entry);
   return rest > 0n ? rest : 0n;
+}
+
+/** Returns the sum of a payment's proven refunds, base units. */
+export function refundedAmount({ refunds = {} }: PaymentEntry): bigint {
+  return Object.values(refunds).reduce((sum, refunded) => sum + BigInt(refunded), 0n);
 }
 
 const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();

@@ -1,5 +1,5 @@
 /** One payment of the ledger as callers see it. */
-import { countedAmount } from "../ledger/ledger";
+import { refundedAmount } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type PaymentReceipt, receiptFor } from "./receipt";
 
@@ -16,5 +16,5 @@ export const viewOf = (entry: PaymentEntry): PaymentView => ({
   ...receiptFor(entry, false),
   state: entry.state,
   atSec: entry.atSec,
-  refunded: BigInt(entry.amount) - countedAmount(entry),
+  refunded: refundedAmount(entry),
 });
