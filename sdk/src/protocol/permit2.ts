@@ -18,15 +18,6 @@ export const EXACT_PERMIT2_PROXY: Address = "0x402085c248EeA27D92E8b30b2C58ed07f
 /** The proxy that moves `upto` payments; only the facilitator that the payer signed may call it. */
 export const UPTO_PERMIT2_PROXY: Address = "0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002";
 
-/**
- * How a one-time payment moves. `eip3009`: the token's own authorization. `permit2`: the scheme `exact` over Permit2.
- * `upto`: over Permit2, any amount up to the signed one.
- */
-export const PAYMENT_METHODS = ["eip3009", "permit2", "upto"] as const;
-
-/** One of {@link PAYMENT_METHODS}. */
-export type PaymentMethod = (typeof PAYMENT_METHODS)[number];
-
 /** A signed transfer through one of the proxies. */
 export interface Permit2Authorization {
   readonly from: Address;
@@ -129,6 +120,15 @@ export function permit2AuthorizationOf({
 export function isPermit2(extra: { readonly [key: string]: unknown } | null | undefined): boolean {
   return extra?.assetTransferMethod === "permit2";
 }
+
+/**
+ * How a one-time payment moves. `eip3009`: the token's own authorization. `permit2`: the scheme `exact` over Permit2.
+ * `upto`: over Permit2, any amount up to the signed one.
+ */
+export const PAYMENT_METHODS = ["eip3009", "permit2", "upto"] as const;
+
+/** One of {@link PAYMENT_METHODS}. */
+export type PaymentMethod = (typeof PAYMENT_METHODS)[number];
 
 /** Name of the extension by which a payer without gas approves Permit2. */
 export const EIP2612_GAS_SPONSORING = "eip2612GasSponsoring";

@@ -1,6 +1,10 @@
 /** Payments over Permit2: what is signed, for whom, how often, and what a server's lies change. */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect } from "chai";
 import { type AgentOptions, type AgentPolicy, memoryLedger } from "turnpike/agent";
+import { fileLedger } from "turnpike/agent/file-ledger";
 import { ConfigError, EXACT_PERMIT2_PROXY, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import { browserWallet } from "./support/browser-wallet";
 import {
@@ -25,10 +29,15 @@ const POLICY: AgentPolicy = {
 
 describe("payments over Permit2", () => {
   let chain: Permit2Chain;
-  beforeEach(() => {
+  let folder = "";
+  beforeEach(async () => {
     chain = new Permit2Chain();
+    folder = await mkdtemp(join(tmpdir(), "turnpike-permit2-"));
   });
-  afterEach(closeAll);
+  afterEach(async () => {
+    await closeAll();
+    await rm(folder, { recursive: true });
+  });
 
   const clock = { nowSec: () => chain.nowSec };
   const server = (options?: Permit2ServerOptions) => startPermit2Server(chain, options);
@@ -110,11 +119,13 @@ describe("payments over Permit2", () => {
 
   it("HE23 presents the same payload after a lost answer, also from the next process", async () => {
     const shop = await server({ steps: ["drop", "settle_then_drop", "402", "402", "402", "402"] });
-    const ledger = memoryLedger();
-    const subject = await readingAgent({}, { ledger });
+    const file = join(folder, "ledger");
+    const subject = await readingAgent({}, { ledger: fileLedger(file) });
     expect((await rejection(subject.agent.pay(shop.url))).code).to.equal("InvalidPaymentProof");
-    const reborn = await readingAgent({}, { ledger });
+    await subject.agent.close();
+    const reborn = await readingAgent({}, { ledger: fileLedger(file) });
     expect((await rejection(reborn.agent.pay(shop.url))).code).to.equal("InvalidPaymentProof");
+    await reborn.agent.close();
     expect([shop.headers.size, chain.transfers.length]).to.deep.equal([1, 1]);
     expect([...subject.signed, ...reborn.signed]).to.deep.equal(["PermitWitnessTransferFrom"]);
   });

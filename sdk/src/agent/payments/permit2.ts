@@ -97,7 +97,7 @@ type SponsoredOption = StandardOption & Required<Pick<StandardOption, "sponsorin
 const isSponsored = (option: PaymentOption): option is SponsoredOption =>
   option.dialect === "x402-v2" && option.sponsoring !== undefined;
 
-/** Returns whether Permit2 can move the payment, now or by a permit; true where the agent's RPC is not needed. */
+/** Returns whether the payment's approval is there or can come with it; true where no RPC shows otherwise. */
 export async function isApproved(context: AgentContext, option: PaymentOption, payer: Address): Promise<boolean> {
   if (option.method === "eip3009" || isSponsored(option)) return true;
   const approval = await context.chainOf(option.chainId)?.approval(option.token, payer, PERMIT2);
