@@ -1,12 +1,13 @@
 import { createServer } from "node:http";
 import { expect } from "chai";
-import { Contract, Wallet } from "ethers";
+import { Contract, Interface } from "ethers";
 import { Hono } from "hono";
-import { PERMIT2 } from "turnpike/protocol";
+import { createAgent } from "turnpike/agent";
+import { isTurnpikeError, PERMIT2 } from "turnpike/protocol";
 import { closeServer, listen } from "../support/gate";
 import { counter, onFetch, type Served } from "./support/gates";
 import { baseSepolia, type StockReceipt, stockExpress, v2, viem } from "./support/stock";
-import { CAIP2, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
+import { CAIP2, CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
 const MAX = "50000";
 
@@ -95,8 +96,84 @@ for (const framework of ["express", "hono"] as const) {
       expect((await pay("/above", payer)).status).to.equal(402);
       expect(await world.transfers(payer.address)).to.deep.equal([]);
     });
+
+    it("HE24 this project's agent pays exact and upto, and counts what the chain proves", async () => {
+      for (const kind of PAYER_KINDS) {
+        const payer = await world.payer(kind);
+        await approve(world, payer);
+        const agent = buyer(payer);
+        try {
+          for (const [path, charged] of [
+            ["/exact", undefined],
+            ["/upto", 12_345n],
+            ["/percent", 25_000n],
+          ] as const) {
+            const { status, receipt } = await agent.pay(`${server.url}${path}`);
+            expect([status, receipt?.amount, receipt?.charged], `${kind} ${path}`).to.deep.equal([
+              200,
+              50_000n,
+              charged,
+            ]);
+          }
+          const moved = await world.transfers(payer.address);
+          expect(moved).to.deep.equal([50_000n, 12_345n, 25_000n]);
+        } finally {
+          await agent.close();
+        }
+      }
+    });
+
+    it("HE26 this project's agent pays without gas and without an allowance, by a permit over the maximum", async () => {
+      const payer = await world.payer();
+      const agent = buyer(payer);
+      try {
+        for (const path of ["/exact", "/upto"]) expect((await agent.pay(`${server.url}${path}`)).status).to.equal(200);
+        expect(await world.transfers(payer.address)).to.deep.equal([50_000n, 12_345n]);
+        expect(await allowance(world, payer)).to.equal(50_000n - 12_345n);
+      } finally {
+        await agent.close();
+      }
+    });
+
+    it("HE25 this project's agent keeps the maximum counted after a charge of nothing", async () => {
+      const payer = await world.payer();
+      await approve(world, payer);
+      const agent = buyer(payer);
+      try {
+        const { receipt } = await agent.pay(`${server.url}/nothing`);
+        expect(receipt).to.include({ amount: 50_000n, charged: undefined, reported: 0n });
+        expect(await world.transfers(payer.address)).to.deep.equal([]);
+      } finally {
+        await agent.close();
+      }
+    });
+
+    it("HE27 this project's agent without an RPC names the missing approval, and pays after it", async () => {
+      const payer = await world.payer();
+      const agent = buyer(payer, {});
+      try {
+        const refused = await agent.pay(`${server.url}/upto`).catch((error: unknown) => error);
+        expect(isTurnpikeError(refused) && refused.code).to.equal("InsufficientApproval");
+        await approve(world, payer);
+        expect((await agent.pay(`${server.url}/upto`)).status).to.equal(200);
+        expect(await world.transfers(payer.address)).to.deep.equal([12_345n]);
+      } finally {
+        await agent.close();
+      }
+    });
+
+    /** @param rpc default: the chain's */
+    const buyer = (payer: Payer, rpc: Readonly<Record<number, string>> = { [CHAIN_ID]: world.chain.rpcUrl }) =>
+      createAgent({
+        wallet: payer.account as never,
+        policy: { perPayment: 50_000n, perDay: 500_000n, tokens: [world.usdc.address], methods: ["permit2", "upto"] },
+        facilitators: [],
+        rpc,
+      });
   });
 }
+
+const PAYER_KINDS = ["key", "ERC-1271", "EIP-7702"] as const;
 
 function routesOf({ payTo, usdc }: InteropWorld): object {
   const { address: asset, name, version } = usdc;
@@ -139,12 +216,21 @@ async function onHono(middleware: unknown): Promise<Served> {
   return onFetch(app.fetch as never, count);
 }
 
-async function approve(world: InteropWorld, { key, address }: Payer): Promise<void> {
-  await world.chain.provider.send("hardhat_setBalance", [address, "0x3635c9adc5dea00000"]);
-  const token = new Contract(
-    world.usdc.address,
-    ["function approve(address spender, uint256 amount) returns (bool)"],
-    new Wallet(key, world.chain.provider),
-  );
-  await (await token.getFunction("approve")(PERMIT2, 10n ** 9n)).wait();
+const TOKEN = new Interface([
+  "function approve(address spender, uint256 amount) returns (bool)",
+  "function allowance(address owner, address spender) view returns (uint256)",
+]);
+
+/** Sent in the payer's name, since a contract wallet has no key of its own. */
+async function approve({ chain, usdc }: InteropWorld, { address: from }: Payer): Promise<void> {
+  const { provider } = chain;
+  await provider.send("hardhat_setBalance", [from, "0x3635c9adc5dea00000"]);
+  await provider.send("hardhat_impersonateAccount", [from]);
+  const data = TOKEN.encodeFunctionData("approve", [PERMIT2, 10n ** 9n]);
+  const hash = await provider.send("eth_sendTransaction", [{ from, to: usdc.address, data }]);
+  expect((await provider.waitForTransaction(hash))?.status).to.equal(1);
+}
+
+async function allowance({ chain, usdc }: InteropWorld, { address }: Payer): Promise<bigint> {
+  return (await new Contract(usdc.address, TOKEN, chain.provider).getFunction("allowance")(address, PERMIT2)) as bigint;
 }

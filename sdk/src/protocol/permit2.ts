@@ -128,6 +128,15 @@ export function isPermit2(extra: { readonly [key: string]: unknown } | null | un
   return extra?.assetTransferMethod === "permit2";
 }
 
+/**
+ * How a one-time payment moves. `eip3009`: the token's own authorization. `permit2`: the scheme `exact` over Permit2.
+ * `upto`: over Permit2, any amount up to the signed one.
+ */
+export const PAYMENT_METHODS = ["eip3009", "permit2", "upto"] as const;
+
+/** One of {@link PAYMENT_METHODS}. */
+export type PaymentMethod = (typeof PAYMENT_METHODS)[number];
+
 /** Name of the extension by which a payer without gas approves Permit2. */
 export const EIP2612_GAS_SPONSORING = "eip2612GasSponsoring";
 

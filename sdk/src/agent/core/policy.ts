@@ -9,6 +9,8 @@ import {
   findNetwork,
   type Network,
   networkOfChain,
+  PAYMENT_METHODS,
+  type PaymentMethod,
   PolicyRefused,
   sameAddress,
   toAmount,
@@ -50,6 +52,13 @@ export interface AgentPolicy {
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
   readonly tokens?: readonly string[];
+  /**
+   * how the agent may pay. `upto` lets the provider charge any amount up to the quoted one, so it has to be named.
+   * Default: `eip3009` and `permit2`
+   */
+  readonly methods?: readonly PaymentMethod[];
+  /** when given, only these accounts may settle an `upto` payment; otherwise any that a provider names */
+  readonly uptoFacilitators?: readonly string[];
   /** what to pay with first where several are offered; the price decides among equals */
   readonly prefer?: Preference;
   /** when given, only these are paid */
@@ -66,11 +75,13 @@ export interface AgentPolicy {
   readonly allowHttp?: boolean;
 }
 
-/** The most preferred first, networks before tokens; what is not named comes last. */
+/** The most preferred first, networks before tokens before methods; what is not named comes last. */
 export interface Preference {
   /** names, as in a 402 */
   readonly networks?: readonly string[];
   readonly tokens?: readonly string[];
+  /** default: `eip3009` */
+  readonly methods?: readonly PaymentMethod[];
 }
 
 /** What the agent is about to sign, in facts alone: no text that a server wrote. */
@@ -87,21 +98,18 @@ export interface SpendIntent {
   readonly payTo: Address;
   /** origin and path of what is bought; absent for subscriptions */
   readonly resource?: string;
+  /** of a payment; with `upto`, `amount` is the most that may be charged */
+  readonly method?: PaymentMethod;
+  /** of an `upto` payment: the account that may settle it */
+  readonly facilitatorAddress?: Address;
   readonly reasons: readonly AskReason[];
 }
 
 /** Why the policy asks. */
 export type AskReason = "amount" | "new_payee";
 
-export interface SpendFacts {
-  readonly kind: SpendIntent["kind"];
-  readonly amount: bigint;
-  readonly firstAmount?: bigint;
-  readonly periodSec?: number;
+export interface SpendFacts extends Omit<SpendIntent, "network" | "reasons"> {
   readonly chainId: number;
-  readonly token: Address;
-  readonly payTo: Address;
-  readonly resource?: string;
 }
 
 export type Verdict =
@@ -109,7 +117,7 @@ export type Verdict =
   | { readonly kind: "ask"; readonly reasons: readonly AskReason[] }
   | { readonly kind: "refuse"; readonly error: PolicyRefused };
 
-type PaidWith = Pick<SpendFacts, "chainId" | "token">;
+type PaidWith = Pick<SpendFacts, "chainId" | "token"> & { readonly method: PaymentMethod };
 
 export interface Policy {
   readonly limits: BudgetLimits;
@@ -125,6 +133,8 @@ export interface Policy {
 }
 
 export const DEFAULT_MAX_WINDOW_SEC = 600;
+
+const DEFAULT_METHODS: readonly PaymentMethod[] = ["eip3009", "permit2"];
 
 /** @throws ConfigError that names the setting */
 export function createPolicy(settings: AgentPolicy, networks: readonly Network[] = []): Policy {
@@ -158,7 +168,10 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const preferred = {
     chainIds: chainIdsOf(settings.prefer?.networks ?? [], "policy.prefer.networks"),
     tokens: (settings.prefer?.tokens ?? []).map((token) => requireAddress(token, "policy.prefer.tokens").toLowerCase()),
+    methods: requireMethods(settings.prefer?.methods ?? ["eip3009"], "policy.prefer.methods"),
   };
+  const methods = requireMethods(settings.methods ?? DEFAULT_METHODS, "policy.methods");
+  const settlers = settings.uptoFacilitators?.map((account) => requireAddress(account, "policy.uptoFacilitators"));
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
 
@@ -191,6 +204,13 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     if (payees && !payees.some((payee) => sameAddress(payee, payTo))) {
       return refuse("payee", `${payTo} is not in policy.payees.`);
     }
+    const { method, facilitatorAddress } = facts;
+    if (method !== undefined && !methods.includes(method)) {
+      return refuse("method", `The payment method ${method} is not in policy.methods. Name it there to allow it.`);
+    }
+    if (method === "upto" && settlers && !settlers.some((known) => sameAddress(known, facilitatorAddress ?? "0x"))) {
+      return refuse("facilitator_address", `${facilitatorAddress} is not in policy.uptoFacilitators.`);
+    }
     const limit = facts.kind === "payment" ? perPayment : perSubscription;
     const periods = periodsOfDay(facts);
     if (amount * periods > limit) {
@@ -214,7 +234,8 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   return {
     compare: (a, b) =>
       rank(preferred.chainIds, a.chainId) - rank(preferred.chainIds, b.chainId) ||
-      rank(preferred.tokens, a.token.toLowerCase()) - rank(preferred.tokens, b.token.toLowerCase()),
+      rank(preferred.tokens, a.token.toLowerCase()) - rank(preferred.tokens, b.token.toLowerCase()) ||
+      rank(preferred.methods, a.method) - rank(preferred.methods, b.method),
     limits: { perDay, perPayee },
     maxWindowSec,
     allowHttp: settings.allowHttp ?? false,
@@ -242,6 +263,12 @@ const refuse = (reason: string, message: string): Verdict => ({
   kind: "refuse",
   error: new PolicyRefused(message, { reason }),
 });
+
+function requireMethods(given: readonly PaymentMethod[], field: string): readonly PaymentMethod[] {
+  const unknown = given.find((method) => !PAYMENT_METHODS.includes(method));
+  if (unknown === undefined) return given;
+  throw new ConfigError(`${field} holds "${unknown}", which is none of ${PAYMENT_METHODS.join(", ")}`);
+}
 
 function requireAddress(value: string, field: string): Address {
   return configuredAddress(value, field, `${field} holds "${value}", which is no address`);

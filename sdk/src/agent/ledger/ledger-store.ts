@@ -48,6 +48,11 @@ export const paymentEntrySchema = z.object({
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),
+  /** of a payment over Permit2: its method, and Permit2's nonce as 32 bytes */
+  permit2: z.object({ method: z.enum(["permit2", "upto"]), nonce: hash32Schema }).optional(),
+  /** of an `upto` payment: what the agent's own RPC proves to have been charged, and what the provider reported */
+  charged: decimal.optional(),
+  reported: decimal.optional(),
   /** proven refunds by index, base units */
   refunds: z.record(z.string(), decimal).optional(),
 });

@@ -173,11 +173,16 @@ export class AgentLedger {
   }
 }
 
-/** Returns what of an entry counts against the budget, base units: its amount without proven refunds. */
-export function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
-  const refunds = Object.values(entry.refunds ?? {});
-  const rest = refunds.reduce((sum, refunded) => sum - BigInt(refunded), BigInt(entry.amount));
+/** Returns what of an entry counts against the budget, base units: its proven charge or else its amount, less refunds. */
+function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
+  const charged = entry.type === "payment" ? entry.charged : undefined;
+  const rest = BigInt(charged ?? entry.amount) - refundedAmount(entry);
   return rest > 0n ? rest : 0n;
+}
+
+/** Returns the sum of an entry's proven refunds, base units. */
+export function refundedAmount({ refunds = {} }: PaymentEntry | SpendEntry): bigint {
+  return Object.values(refunds).reduce((sum, refunded) => sum + BigInt(refunded), 0n);
 }
 
 const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();

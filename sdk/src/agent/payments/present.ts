@@ -3,11 +3,13 @@
  * Interprets each answer. Knows neither quotes nor budgets.
  */
 import {
+  decodeJsonHeader,
   ERRORS,
   encodeJsonHeader,
   HEADER,
   type Hex,
   InvalidPaymentProof,
+  MAX_CREDENTIAL_BYTES,
   PaymentAlreadyUsed,
   PROOF_LIFE_SEC,
   parsePaymentProof,
@@ -16,7 +18,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, emitPayment, RetryBudget } from "../core/effects";
+import { backoffMs, type Effects, emitPayment, eventFacts, RetryBudget } from "../core/effects";
 import {
   followWithoutCredential,
   isRedirect,
@@ -27,8 +29,10 @@ import {
 } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { confirmCharge, misreportedField } from "./charge";
+import { insufficientApproval } from "./permit2";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
-import { settlementOf } from "./standard";
+import { settlementReportOf } from "./standard";
 
 export interface PresentJob {
   readonly ledger: AgentLedger;
@@ -63,6 +67,8 @@ const ALREADY_GRANTED = "payment_already_granted";
 
 /** Its handler failed, and the provider has it refunded: it buys nothing more. */
 const REFUNDED: ReadonlySet<string | undefined> = new Set(["refunded", "refund_pending"]);
+/** The payer has not approved Permit2: presenting the payment again changes nothing. */
+const ALLOWANCE_REQUIRED = "permit2_allowance_required";
 
 /** Reasons that are final for the payment, whatever proves it. */
 export const isSpent = (reason: string | undefined): boolean =>
@@ -137,7 +143,7 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
         return { kind: "postponed", response: withReceipt(response, receiptFor(entry, job.resumed)) };
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
-        if (job.isLate || isSpent(reading.reason)) return reading;
+        if (job.isLate || isSpent(reading.reason) || reading.error === ALLOWANCE_REQUIRED) return reading;
         if (entry.proof && OF_PROOF.has(reading.reason ?? "")) return reading;
         if (await tries.wait(backoffMs(turn + 1))) continue;
         return reading;
@@ -157,6 +163,10 @@ function paymentHeader(entry: PaymentEntry): Record<string, string> {
 
 async function readAnswer(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
   const { status } = response;
+  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response) === ALLOWANCE_REQUIRED) {
+    await response.body?.cancel();
+    return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
+  }
   if (status === 402) {
     const { error, reason } = codesOf(await readBounded(effects, response));
     return { kind: "rejected", error, reason };
@@ -175,6 +185,9 @@ async function readAnswer(effects: Effects, response: Response, entry: PaymentEn
   return { kind: "served" };
 }
 
+const errorInHeader = (response: Response): unknown =>
+  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES)?.error;
+
 function codesOf(text: string | undefined): {
   readonly error: string | undefined;
   readonly reason: string | undefined;
@@ -186,10 +199,21 @@ function codesOf(text: string | undefined): {
 
 async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
   const { ledger, template, resumed } = job;
-  const transaction = settlementOf(response) ?? job.entry.transaction;
-  const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
-  await ledger.put(servedEntry(entry));
+  const report = settlementReportOf(response);
+  const transaction = report.transaction ?? job.entry.transaction;
+  const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
+  const presented: PaymentEntry = {
+    ...job.entry,
+    ...(transaction === undefined ? {} : { transaction }),
+    ...(reported === undefined ? {} : { reported }),
+  };
+  const served = servedEntry(presented);
+  await ledger.put(served);
+  const { charged } = await confirmCharge(context, ledger, served);
+  const entry = charged === undefined ? presented : { ...presented, charged };
   emitPayment(context.effects, "payment.served", { entry, resumed });
+  const field = misreportedField(context, entry, report);
+  if (field) context.effects.emit({ type: "payment.misreported", field, ...eventFacts({ entry, resumed }) });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
   return withReceipt(final, receiptFor(entry, resumed));
 }
@@ -213,7 +237,7 @@ export async function rejection(
   context: AgentContext,
   { ledger, entry, resumed }: Pick<PresentJob, "ledger" | "entry" | "resumed">,
   { error, reason }: Rejected,
-): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
+): Promise<TurnpikeError> {
   const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
     await ledger.put(servedEntry(entry));
@@ -224,6 +248,11 @@ export async function rejection(
     });
   }
   emitPayment(context.effects, "payment.held", { entry, resumed });
+  if (error === ALLOWANCE_REQUIRED) {
+    const { payer, token, id: paymentId } = entry;
+    const why = "the provider refuses the payment for it; it is kept, and the next call presents it again";
+    return insufficientApproval({ payer, token, amount: BigInt(entry.amount), approval: undefined, why, paymentId });
+  }
   if (reason === ALREADY_GRANTED) {
     // Kept: a new signature would pay twice on nothing but the provider's claim.
     return new InvalidPaymentProof(

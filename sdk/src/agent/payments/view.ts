@@ -1,6 +1,6 @@
 /** One payment of the ledger as callers see it. */
 import type { Address, Hex } from "../../protocol";
-import { countedAmount } from "../ledger/ledger";
+import { refundedAmount } from "../ledger/ledger";
 import type { PaymentEntry, SpendEntry } from "../ledger/ledger-store";
 import { type PaymentReceipt, receiptFor } from "./receipt";
 
@@ -17,7 +17,7 @@ export const viewOf = (entry: PaymentEntry): PaymentView => ({
   ...receiptFor(entry, false),
   state: entry.state,
   atSec: entry.atSec,
-  refunded: BigInt(entry.amount) - countedAmount(entry),
+  refunded: refundedAmount(entry),
 });
 
 /** A charge of a subscription that the agent signed for: a signup's, a plan change's or a resumption's. */
@@ -35,5 +35,5 @@ export interface ChargeView {
 
 export const chargeViewOf = (entry: SpendEntry, idHash: Hex): ChargeView => ({
   ...{ idHash, payTo: entry.payTo, amount: BigInt(entry.amount), atSec: entry.atSec },
-  refunded: BigInt(entry.amount) - countedAmount(entry),
+  refunded: refundedAmount(entry),
 });
