@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+// A permit that was used already leaves the approval that it made.
+/* solhint-disable no-empty-blocks */
+
 interface ISignatureTransfer {
     struct TokenPermissions {
         address token;
