@@ -101,9 +101,29 @@ interface V2ClientPackage {
   decodePaymentResponseHeader(header: string): StockReceipt;
 }
 
-interface V2ResourceServer {
+export interface V2ResourceServer {
   register(network: string, scheme: object): V2ResourceServer;
+  registerExtension(extension: object): V2ResourceServer;
   initialize(): Promise<void>;
+}
+
+interface Verified {
+  readonly signer: Hex;
+  readonly payload: Record<string, unknown>;
+}
+
+interface V2OfferReceipt {
+  createOfferReceiptExtension(issuer: object): object;
+  declareOfferReceiptExtension(): object;
+  createEIP712OfferReceiptIssuer(kid: string, signTypedData: (data: never) => Promise<Hex>): object;
+  createJWSOfferReceiptIssuer(kid: string, signer: object): object;
+  extractOffersFromPaymentRequired(required: object): object[];
+  decodeSignedOffers(offers: object[]): (Record<string, unknown> & { signedOffer: object })[];
+  findAcceptsObjectFromSignedOffer(offer: object, accepts: object[]): object | undefined;
+  extractReceiptFromResponse(response: Response): object | undefined;
+  verifyOfferSignatureEIP712(offer: object): Promise<Verified>;
+  verifyReceiptSignatureEIP712(receipt: object): Promise<Verified>;
+  verifyReceiptMatchesOffer(receipt: object, offer: object, payers: string[]): boolean;
 }
 
 export const v2 = {
@@ -168,6 +188,7 @@ export const v2 = {
       createSIWxPayload(info: object, signer: StockAccount, url: string): Promise<Record<string, unknown>>;
       encodeSIWxHeader(payload: object): string;
     }>("@x402/extensions/sign-in-with-x"),
+  offerReceipt: () => load<V2OfferReceipt>("@x402/extensions/offer-receipt"),
   bazaar: () =>
     load<{
       validateDiscoveryExtension(extension: unknown): { valid: boolean; errors?: string[] };

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { subscribeRequestSchema } from "../../facilitator/subscriptions";
 import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../../protocol";
+import { judgedOfferSchema, judgedReceiptSchema } from "./signed-statements";
 
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
 
@@ -48,6 +49,9 @@ export const paymentEntrySchema = z.object({
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),
+  /** what the provider signed before the payment, and after it */
+  signedOffer: judgedOfferSchema.optional().catch(undefined),
+  signedReceipt: judgedReceiptSchema.optional().catch(undefined),
   /** proven refunds by index, base units */
   refunds: z.record(z.string(), decimal).optional(),
 });

@@ -36,6 +36,7 @@ import { type ParsedQuote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { settle } from "./settle";
 import { signPayment } from "./sign-payment";
+import { offerFor, signedOffersOf } from "./signed-statements";
 import { readQuoteHeader } from "./standard";
 
 /** As `fetch` takes it, and what may be paid. */
@@ -209,7 +210,8 @@ export async function quoteOf(
 ): Promise<ParsedQuote | undefined> {
   const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
-  return inBody ?? readQuoteHeader(response, template.url, context.networks);
+  const quote = inBody ?? readQuoteHeader(response, template.url, context.networks);
+  return quote && { ...quote, signedOffers: signedOffersOf(response) };
 }
 
 export type QuoteOutcome =
@@ -249,7 +251,8 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
   let entry: PaymentEntry;
   try {
     chosen = await chooseOption(context, job, quote);
-    entry = await signPayment(context, job, chosen, quotedAtSec);
+    const signedOffer = offerFor(context, quote.signedOffers, chosen.option);
+    entry = await signPayment(context, job, chosen, { quotedAtSec, signedOffer });
   } catch (error) {
     if (error instanceof PolicyRefused) return { kind: "refused", error };
     if (isTurnpikeError(error)) emitRefusal(context, template.url, error);

@@ -12,6 +12,7 @@ import {
   PROOF_LIFE_SEC,
   parsePaymentProof,
   parseStrictJson,
+  ReceiptRejected,
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
@@ -28,6 +29,7 @@ import {
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
+import { gapOf, receiptIn } from "./signed-statements";
 import { settlementOf } from "./standard";
 
 export interface PresentJob {
@@ -181,11 +183,42 @@ function codesOf(text: string | undefined): {
 async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
   const { ledger, template, resumed } = job;
   const transaction = settlementOf(response) ?? job.entry.transaction;
-  const entry: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
+  const paid: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
+  const known = paid.proof?.transaction ?? transaction;
+  const signedReceipt = receiptIn(context, response, { entry: paid, transaction: known, payments: ledger.payments() });
+  const entry: PaymentEntry = signedReceipt === undefined ? paid : { ...paid, signedReceipt };
   await ledger.put(servedEntry(entry));
   emitPayment(context.effects, "payment.served", { entry, resumed });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
-  return withReceipt(final, receiptFor(entry, resumed));
+  const answer = withReceipt(final, receiptFor(entry, resumed));
+  requireReceipt(context, { entry, answer, resumed });
+  return answer;
+}
+
+/**
+ * Emits why a receipt is no evidence.
+ * @throws ReceiptRejected where the policy requires one that is
+ */
+function requireReceipt(
+  { effects, policy }: AgentContext,
+  {
+    entry,
+    answer,
+    resumed,
+  }: { readonly entry: PaymentEntry; readonly answer: PaidResponse; readonly resumed: boolean },
+): void {
+  const fault = entry.signedReceipt?.fault;
+  if (fault !== undefined) {
+    const { id: paymentId, payTo } = entry;
+    effects.emit({ type: "receipt.faulty", fault, paymentId, amount: BigInt(entry.amount), payTo, resumed });
+  }
+  // A provider confirms no failure.
+  const gap = policy.requireReceipt && answer.ok ? gapOf(entry.signedReceipt) : undefined;
+  if (gap === undefined) return;
+  throw new ReceiptRejected(
+    `The provider's receipt ${gap}. The payment was made and served: \`response\` of this error has the answer. Do not pay again.`,
+    { response: answer, ...(fault ? { reason: fault } : {}), details: factsOf(entry) },
+  );
 }
 
 /** Returns the entry once it is served, without its evidence unless the caller's key may request it again. */

@@ -26,6 +26,7 @@ import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import type { JudgedOffer } from "../ledger/signed-statements";
 import type { ChosenOption, PayJob } from "./choose";
 import type { PaymentOption } from "./quote";
 import { payloadHeader } from "./standard";
@@ -37,8 +38,14 @@ const MIN_WINDOW_SEC = 15;
 /** A quote that lives longer is not timed: its clock is another one. */
 const MAX_QUOTE_LIFE_SEC = DAY_SEC;
 
+export interface Quoted {
+  /** when the quote arrived, by the policy's clock */
+  readonly quotedAtSec: number;
+  /** of the chosen option */
+  readonly signedOffer: JudgedOffer | undefined;
+}
+
 /**
- * @param quotedAtSec when the quote arrived, by the policy's clock
  * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
@@ -46,7 +53,7 @@ export async function signPayment(
   context: AgentContext,
   job: PayJob,
   chosen: ChosenOption,
-  quotedAtSec: number,
+  { quotedAtSec, signedOffer }: Quoted,
 ): Promise<PaymentEntry> {
   const { ledger, template, key } = job;
   const { option } = chosen;
@@ -90,6 +97,7 @@ export async function signPayment(
     ...(bodyHash === undefined ? {} : { bodyHash }),
     ...(key === undefined ? {} : { key }),
     ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
+    ...(signedOffer === undefined ? {} : { signedOffer }),
   };
   try {
     template.signal?.throwIfAborted();

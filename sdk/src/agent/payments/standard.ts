@@ -15,7 +15,7 @@ import {
   MAX_CREDENTIAL_BYTES,
   type Network,
 } from "../../protocol";
-import { originAndPath } from "../core/request";
+import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
 import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
@@ -47,7 +47,7 @@ export function readQuoteHeader(
   networks: readonly Network[],
 ): ParsedQuote | undefined {
   const value = response.headers.get(HEADER.paymentRequiredV2);
-  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
+  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
@@ -116,6 +116,7 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
 /** The transaction that a standard server reports, where it does. */
 export function settlementOf(response: Response): Hex | undefined {
   const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
-  const transaction = value === null ? undefined : decodeJsonHeader(value)?.transaction;
+  const transaction =
+    value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH)?.transaction;
   return typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? (transaction as Hex) : undefined;
 }

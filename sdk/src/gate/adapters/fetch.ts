@@ -114,19 +114,21 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     return responseOf(answer);
   }
   const { keeper } = scope;
+  const isFailed = threw || response.status >= 400;
+  const headers = (isFailed && decision.headersOfFailure) || decision.headers;
   try {
     const how = threw || response.status >= 500 ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
       const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
-      return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
+      return await recordResponse(withPaidHeaders(response, headers, gate.cors), { maxBytes, settle });
     }
     const settling = settleScope(scope, how);
     if (settling) await settling;
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
-  return withPaidHeaders(response, decision.headers, gate.cors);
+  return withPaidHeaders(response, headers, gate.cors);
 }
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */

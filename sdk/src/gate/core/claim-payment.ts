@@ -1,10 +1,11 @@
 /** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
-import { caip2Of, encodeJsonHeader, HEADER, TurnpikeError } from "../../protocol";
+import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
+import { receiptExtension } from "./extensions-v2";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import type { GateRequest } from "./request";
@@ -22,6 +23,8 @@ export interface GrantedPayment {
   readonly keeper: AnswerKeeper | undefined;
   /** added to the response */
   readonly headers: Readonly<Record<string, string>>;
+  /** added instead where the status is 400 or more: a failure gets no signed receipt */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
 }
 
 export type PaymentVerdict =
@@ -85,8 +88,9 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const headers = receiptHeaders(paid, context.settings);
-    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers };
+    const headers = await receiptHeaders(at, paid);
+    const headersOfFailure = context.offerReceipts && reportHeaders(paid, context.settings);
+    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers, headersOfFailure };
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
@@ -155,12 +159,25 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
   return answer !== false;
 }
 
+/** Returns the headers that report the payment, with a signed receipt where the provider signs them. */
+export async function receiptHeaders(at: PaymentCase, payment: OneTimePayment): Promise<Record<string, string>> {
+  const { settings, offerReceipts } = at.context;
+  const signed = await offerReceipts?.receipt(at.resource, payment, settings.network.chainId);
+  return reportHeaders(payment, settings, signed);
+}
+
 /** Each version's clients read their own header, with the network named as they know it. */
-export function receiptHeaders({ transaction, payer }: OneTimePayment, settings: Settings): Record<string, string> {
-  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer });
+function reportHeaders(
+  { transaction, payer }: OneTimePayment,
+  settings: Settings,
+  signed?: SignedReceipt,
+): Record<string, string> {
+  const extensions = signed && { extensions: receiptExtension(signed) };
+  const receiptOn = (network: string, more?: object) =>
+    encodeJsonHeader({ success: true, transaction, network, payer, ...more });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
-    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),
+    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId), extensions),
   };
 }
 

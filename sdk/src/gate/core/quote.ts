@@ -17,9 +17,10 @@ import {
   type QuotedFacts,
   randomRef,
   refOfIdempotencyKey,
+  type SignedOffer,
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
-import { type Discovery, extensionsOf } from "./extensions-v2";
+import { type Discovery, extensionsOf, offersExtension } from "./extensions-v2";
 import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
 import { MAX_DECIMALS, type Settings } from "./settings";
@@ -84,6 +85,8 @@ export interface QuoteRequest {
   readonly flow: PaymentFlow;
   readonly nowSec: number;
   readonly refusal: Refusal;
+  /** of the entries that sell one request, in their order; absent or empty: none is signed */
+  readonly signedOffers?: readonly SignedOffer[] | undefined;
 }
 
 /** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
@@ -258,7 +261,7 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
  * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
-  { settings, request, resource, presentation, flow, refusal, nowSec }: QuoteRequest,
+  { settings, request, resource, presentation, flow, refusal, nowSec, signedOffers = [] }: QuoteRequest,
   {
     entries,
     sellsSingly,
@@ -271,7 +274,10 @@ function headerV2Of(
 ): string | undefined {
   const { description, mimeType, metered, discovery } = presentation;
   const place = { method: request.method, resource };
-  const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
+  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
+  const isSigned = sellsSingly && signedOffers.length > 0;
+  const extensionsFor = (count: number) =>
+    isSigned ? [offersExtension(signedOffers.slice(0, count)), ...others] : others;
   const accepts = entries.map(({ offer: { amount, token, payTo, context }, memo }) => ({
     scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
     network: caip2Of(context.settings.network.chainId),
@@ -281,13 +287,13 @@ function headerV2Of(
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
     extra: sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow), memo } : {},
   }));
-  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
+  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensionsFor(0).length, sellsSingly })) {
     const header = encodeJsonHeader({
       x402Version: 2,
       error: refusal.code,
       resource: { url: resource, description, mimeType },
       accepts: accepts.slice(0, count),
-      ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
+      ...(kept > 0 ? { extensions: Object.fromEntries(extensionsFor(count).slice(0, kept)) } : {}),
     });
     if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
   }

@@ -126,7 +126,7 @@ async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdic
     return invalid(settled.reason, messageOf(settled.reason));
   }
   const paid = paidBy(run, settled);
-  const complete = withReceipts(answer, receiptHeaders(paid, at.context.settings));
+  const complete = withReceipts(answer, await receiptHeaders(at, paid));
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
   return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
 }
@@ -190,7 +190,7 @@ class ReservedPayment implements DeferredSettlement {
         await claim.settle("release");
         return { kind: "refused", refusal: refusalFor(settled.reason) };
       }
-      const headers = receiptHeaders(paidBy(this.#run, settled), at.context.settings);
+      const headers = await receiptHeaders(at, paidBy(this.#run, settled));
       await claim.settle("use", answer && sealedWithin(keeperFor(at, purchase), withReceipts(answer, headers)));
       return { kind: "settled", headers };
     } catch (error) {
