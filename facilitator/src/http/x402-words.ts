@@ -1,8 +1,12 @@
 /** Reasons as the reference's packages of each protocol version name them. */
 import type { X402Reason } from "../payments/exact";
 
-/** Version 2 of the reference names these differently; all other reasons are the same. */
-const VERSION_2: Readonly<Partial<Record<X402Reason, string>>> = {
+type Words = Readonly<Partial<Record<X402Reason, string>>>;
+
+/** The list of version 1 is closed, and has one word for every used nonce. */
+const VERSION_1: Words = { invalid_exact_evm_nonce_already_used: "invalid_transaction_state" };
+
+const VERSION_2: Words = {
   insufficient_funds: "invalid_exact_evm_insufficient_balance",
   invalid_exact_evm_payload_authorization_value: "invalid_exact_evm_payload_authorization_value_mismatch",
   invalid_exact_evm_payload_recipient_mismatch: "invalid_exact_evm_recipient_mismatch",
@@ -11,6 +15,6 @@ const VERSION_2: Readonly<Partial<Record<X402Reason, string>>> = {
   unexpected_settle_error: "invalid_exact_evm_transaction_failed",
 };
 
-/** Returns the word for a refused payload of this protocol version. */
+/** Returns the word for a refused payload of this protocol version. Reasons that are not listed have one word in both. */
 export const wordOf = (version: 1 | 2, reason: X402Reason): string =>
-  (version === 2 ? VERSION_2[reason] : undefined) ?? reason;
+  (version === 1 ? VERSION_1 : VERSION_2)[reason] ?? reason;

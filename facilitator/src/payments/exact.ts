@@ -29,6 +29,7 @@ export interface ExactRequest {
 
 export type X402Reason =
   | "insufficient_funds"
+  | "invalid_exact_evm_nonce_already_used"
   | "invalid_exact_evm_payload_authorization_valid_after"
   | "invalid_exact_evm_payload_authorization_valid_before"
   | "invalid_exact_evm_payload_authorization_value"
@@ -89,9 +90,9 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
   window_too_long: "invalid_exact_evm_payload_authorization_valid_before",
   signature: "invalid_exact_evm_payload_signature",
   funds: "insufficient_funds",
-  nonce_used: "invalid_transaction_state",
-  nonce_spent_elsewhere: "invalid_transaction_state",
-  cancelled: "invalid_transaction_state",
+  nonce_used: "invalid_exact_evm_nonce_already_used",
+  nonce_spent_elsewhere: "invalid_exact_evm_nonce_already_used",
+  cancelled: "invalid_exact_evm_nonce_already_used",
   other_contents: "invalid_transaction_state",
   other_door: "invalid_transaction_state",
   granted: "payment_already_granted",

@@ -2,6 +2,7 @@
  * The stock packages, from this folder's own lock file. They are loaded by name, so that the project's checks need not
  * have them; of their types only what the suite uses is written down here.
  */
+import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 
@@ -77,6 +78,7 @@ export const v1 = {
   types: () =>
     load<{
       PaymentRequirementsSchema: { parse(value: unknown): unknown };
+      PaymentPayloadSchema: { parse(value: unknown): unknown };
       VerifyResponseSchema: { parse(value: unknown): unknown };
       SettleResponseSchema: { parse(value: unknown): unknown };
       SupportedPaymentKindsResponseSchema: { parse(value: unknown): unknown };
@@ -166,7 +168,10 @@ export const v2 = {
       decodePaymentRequiredHeader(header: string): Record<string, never>;
       encodePaymentSignatureHeader(payload: object): string;
     }>("@x402/core/http"),
-  schemas: () => load<{ validatePaymentRequired(value: unknown): object }>("@x402/core/schemas"),
+  schemas: () =>
+    load<{ validatePaymentRequired(value: unknown): object; validatePaymentPayload(value: unknown): object }>(
+      "@x402/core/schemas",
+    ),
   facilitator: () =>
     load<{
       x402Facilitator: new () => {
@@ -195,6 +200,19 @@ export const v2 = {
       extractDiscoveryInfo(payload: object, requirements: object): Record<string, unknown> | null;
     }>("@x402/extensions/bazaar"),
 };
+
+/** Every word of the installed packages' code that is a reason of a refusal. */
+export function reasonsOf(...packages: string[]): ReadonlySet<string> {
+  const words = packages.flatMap((name) => {
+    const folder = path.dirname(from.resolve(name));
+    const files = readdirSync(folder, { recursive: true }).map(String);
+    const texts = files
+      .filter((file) => /\.m?js$/.test(file))
+      .map((file) => readFileSync(path.join(folder, file), "utf8"));
+    return texts.flatMap((text) => [...text.matchAll(/"([a-z0-9]+(?:_[a-z0-9]+)+)"/g)].map(([, word = ""]) => word));
+  });
+  return new Set(words);
+}
 
 export const axios = () => load<{ create(): Axios }>("axios");
 export const stockExpress = () => load<unknown>("express");

@@ -196,7 +196,8 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | 
   const { authorization, signature } = parsed.data.payload;
   if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
   if (!isEip3009(accepted.extra)) return "transfer_method";
-  if (parsed.data.resource !== undefined && parsed.data.resource.url !== at.resource) return "resource";
+  const named = parsed.data.resource?.url;
+  if (named !== undefined && named !== at.resource) return "resource";
   if (authorization.to !== accepted.payTo || authorization.value !== accepted.amount) return "terms";
   const memo = parseMemo(accepted.extra?.memo);
   const { amount, payTo } = accepted;
@@ -212,10 +213,10 @@ function purchaseOfV2(payload: JsonObject, at: PaymentCase): StandardPurchase | 
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return "payment_identifier";
-  const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
+  const identified = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.nowSec() >= memo.expiresAtSec;
   const isQuotedAfter = accepted.extra?.paymentFlow !== "upfront";
-  return { authorization, signature, token, settlement, isLate, isQuotedAfter, ...named };
+  return { authorization, signature, token, settlement, isLate, isQuotedAfter, ...identified };
 }
 
 /**
