@@ -14,6 +14,8 @@ export type StockPrice = string | { readonly amount: string; readonly token: "wi
 export interface StockRoutes {
   /** path -> price */
   readonly prices: Readonly<Record<string, StockPrice>>;
+  /** version 2: paths that settle before their handler */
+  readonly upfront?: readonly string[];
   /** what the handlers do before they answer */
   readonly before?: (path: string) => Promise<void> | void;
   /** version 2: signs offers and receipts by this issuer of the stock extension */
@@ -77,14 +79,19 @@ function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
   return Object.fromEntries(routes);
 }
 
-function v2Routes({ wide, payTo }: InteropWorld, { prices, offerReceipt }: StockRoutes): object {
+function v2Routes({ wide, payTo }: InteropWorld, { prices, upfront = [], offerReceipt }: StockRoutes): object {
   const extensions = offerReceipt && { extensions: v2.offerReceipt().declareOfferReceiptExtension() };
   const routes = Object.entries(prices).map(([path, price]) => {
     const { address: asset, name, version } = wide;
     const asked = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
+    const flow = upfront.includes(path) && { extra: { paymentFlow: "upfront" } };
     return [
       `GET ${path}`,
-      { accepts: { scheme: "exact", network: CAIP2, payTo, price: asked }, description: "A route", ...extensions },
+      {
+        accepts: { scheme: "exact", network: CAIP2, payTo, price: asked, ...flow },
+        description: "A route",
+        ...extensions,
+      },
     ];
   });
   return Object.fromEntries(routes);
