@@ -2,10 +2,8 @@
  * Verifies JSON Web Signatures in compact form by the key that their `kid` contains (`did:key`, `did:jwk`). Fetches
  * nothing: a key that only its server can show proves no more than the connection to that server.
  */
-import { ed25519 } from "@noble/curves/ed25519";
-import { p256 } from "@noble/curves/p256";
 import { secp256k1 } from "@noble/curves/secp256k1";
-import { concatBytes, parseStrictJson, sha256, utf8ToBytes } from "../../protocol";
+import { parseStrictJson, sha256, utf8ToBytes } from "../../protocol";
 
 export type JwsVerdict =
   /** keyId: the DID of the key */
@@ -13,16 +11,19 @@ export type JwsVerdict =
   /** `key`: the key is not in `kid`; `signature`: it did not sign this */
   | { readonly kind: "faulty"; readonly fault: "malformed" | "key" | "signature" };
 
-type Algorithm = "ES256K" | "ES256" | "EdDSA";
+/** As WebCrypto takes them. */
+type Bytes = Uint8Array<ArrayBuffer>;
+
+type Algorithm = "ES256K" | "EdDSA";
 
 interface PublicKey {
   readonly algorithm: Algorithm;
-  readonly bytes: Uint8Array;
+  readonly bytes: Bytes;
 }
 
 const faulty = (fault: "malformed" | "key" | "signature"): JwsVerdict => ({ kind: "faulty", fault });
 
-export function verifyJws(compact: string): JwsVerdict {
+export async function verifyJws(compact: string): Promise<JwsVerdict> {
   const parts = compact.split(".");
   const [head = "", body = "", tail = ""] = parts;
   const header = objectIn(head);
@@ -34,19 +35,19 @@ export function verifyJws(compact: string): JwsVerdict {
   const [keyId = ""] = header.kid.split("#");
   const key = keyOf(keyId);
   if (!key || key.algorithm !== header.alg) return faulty("key");
-  return isSigned(key, utf8ToBytes(`${head}.${body}`), signature)
+  return (await isSigned(key, utf8ToBytes(`${head}.${body}`), signature))
     ? { kind: "signed", keyId, payload }
     : faulty("signature");
 }
 
-function isSigned({ algorithm, bytes }: PublicKey, message: Uint8Array, signature: Uint8Array): boolean {
+async function isSigned({ algorithm, bytes }: PublicKey, message: Uint8Array, signature: Bytes): Promise<boolean> {
   try {
-    if (algorithm === "EdDSA") return ed25519.verify(signature, message, bytes);
-    const curve = algorithm === "ES256" ? p256 : secp256k1;
     // Other libraries do not keep s low.
-    return curve.verify(signature, sha256(message), bytes, { lowS: false });
+    if (algorithm === "ES256K") return secp256k1.verify(signature, sha256(message), bytes, { lowS: false });
+    const key = await crypto.subtle.importKey("raw", bytes, "Ed25519", false, ["verify"]);
+    return await crypto.subtle.verify("Ed25519", key, signature, Uint8Array.from(message));
   } catch {
-    // A point off the curve, or a signature of another length.
+    // A point off the curve, a signature of another length, or a runtime without Ed25519.
     return false;
   }
 }
@@ -59,9 +60,9 @@ function keyOf(did: string): PublicKey | undefined {
 }
 
 /** By the two bytes before the key. */
-const MULTICODEC: Readonly<Record<string, Algorithm>> = { "237,1": "EdDSA", "231,1": "ES256K", "128,36": "ES256" };
+const MULTICODEC: Readonly<Record<string, Algorithm>> = { "237,1": "EdDSA", "231,1": "ES256K" };
 
-function keyOfMulticodec(decoded: Uint8Array | undefined): PublicKey | undefined {
+function keyOfMulticodec(decoded: Bytes | undefined): PublicKey | undefined {
   const algorithm = decoded && MULTICODEC[decoded.slice(0, 2).join(",")];
   return algorithm && { algorithm, bytes: decoded.slice(2) };
 }
@@ -71,9 +72,8 @@ function keyOfJwk({ kty, crv, x, y }: Readonly<Record<string, unknown>>): Public
   if (!first) return undefined;
   if (kty === "OKP" && crv === "Ed25519") return { algorithm: "EdDSA", bytes: first };
   const second = typeof y === "string" ? bytesIn(y) : undefined;
-  const algorithm = crv === "secp256k1" ? "ES256K" : crv === "P-256" ? "ES256" : undefined;
-  if (kty !== "EC" || !second || !algorithm) return undefined;
-  return { algorithm, bytes: concatBytes(Uint8Array.of(4), first, second) };
+  if (kty !== "EC" || crv !== "secp256k1" || !second) return undefined;
+  return { algorithm: "ES256K", bytes: Uint8Array.of(4, ...first, ...second) };
 }
 
 function objectIn(base64Url: string): Record<string, unknown> | undefined {
@@ -86,7 +86,7 @@ function objectIn(base64Url: string): Record<string, unknown> | undefined {
   }
 }
 
-function bytesIn(base64Url: string): Uint8Array | undefined {
+function bytesIn(base64Url: string): Bytes | undefined {
   if (!/^[A-Za-z0-9_-]+$/.test(base64Url) || base64Url.length % 4 === 1) return undefined;
   return Uint8Array.from(atob(base64Url.replaceAll("-", "+").replaceAll("_", "/")), (char) => char.charCodeAt(0));
 }
@@ -96,7 +96,7 @@ const BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 /** The longest key that is read, characters. */
 const MAX_BASE58 = 128;
 
-function base58Decoded(text: string): Uint8Array | undefined {
+function base58Decoded(text: string): Bytes | undefined {
   if (text.length === 0 || text.length > MAX_BASE58) return undefined;
   let number = 0n;
   for (const char of text) {

@@ -211,7 +211,7 @@ export async function quoteOf(
   const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
   const quote = inBody ?? readQuoteHeader(response, template.url, context.networks);
-  return quote && { ...quote, signedOffers: signedOffersOf(response) };
+  return quote && { ...quote, signedOffers: await signedOffersOf(response) };
 }
 
 export type QuoteOutcome =

@@ -185,7 +185,11 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
   const transaction = settlementOf(response) ?? job.entry.transaction;
   const paid: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
   const known = paid.proof?.transaction ?? transaction;
-  const signedReceipt = receiptIn(context, response, { entry: paid, transaction: known, payments: ledger.payments() });
+  const signedReceipt = await receiptIn(context, response, {
+    entry: paid,
+    transaction: known,
+    payments: ledger.payments(),
+  });
   const entry: PaymentEntry = signedReceipt === undefined ? paid : { ...paid, signedReceipt };
   await ledger.put(servedEntry(entry));
   emitPayment(context.effects, "payment.served", { entry, resumed });

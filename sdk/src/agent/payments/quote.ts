@@ -15,10 +15,10 @@ import {
   parseMemo,
   parseStrictJson,
   planTermsSchema,
-  type SignedOffer,
   sameAddress,
 } from "../../protocol";
 import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
+import type { JudgedOffer } from "../ledger/signed-statements";
 
 interface OptionBase {
   readonly network: string;
@@ -64,8 +64,8 @@ export interface ParsedQuote {
   /** stable code of a refused credential, e.g. "InvalidPaymentProof" */
   readonly error: string | undefined;
   readonly reason: string | undefined;
-  /** as the provider has signed what it offers */
-  readonly signedOffers?: readonly SignedOffer[];
+  /** as the provider has signed what it offers; judged by their signatures alone */
+  readonly signedOffers?: readonly JudgedOffer[];
 }
 
 const MAX_ENTRIES = 64;

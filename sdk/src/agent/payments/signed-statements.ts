@@ -8,13 +8,11 @@ import {
   EXTENSION,
   HEADER,
   MAX_CREDENTIAL_BYTES,
-  type OfferPayload,
   offerPayloadSchema,
   offerTypedData,
   receiptPayloadSchema,
   receiptTypedData,
   recoverSigner,
-  type SignedOffer,
   type SignedReceipt,
   signedOfferSchema,
   signedReceiptSchema,
@@ -33,14 +31,22 @@ const SLACK_SEC = 60;
 
 const MAX_OFFERS = 16;
 
-/** Reads the signed offers of a 402; malformed ones are left out. */
-export function signedOffersOf({ headers }: Response): readonly SignedOffer[] {
+/** Reads the signed offers of a 402, and verifies their signatures alone; malformed ones are left out. */
+export async function signedOffersOf({ headers }: Response): Promise<readonly JudgedOffer[]> {
   const body = decoded(headers.get(HEADER.paymentRequiredV2));
   const offers = infoOf(body)?.offers;
-  return (Array.isArray(offers) ? offers.slice(0, MAX_OFFERS) : []).flatMap((raw: unknown) => {
-    const offer = signedOfferSchema.safeParse(raw);
-    return offer.success ? [offer.data] : [];
-  });
+  const read: JudgedOffer[] = [];
+  for (const raw of Array.isArray(offers) ? offers.slice(0, MAX_OFFERS) : []) {
+    const parsed = signedOfferSchema.safeParse(raw);
+    if (!parsed.success) continue;
+    const signed = parsed.data;
+    const found =
+      signed.format === "jws"
+        ? await readJws(signed.signature, offerPayloadSchema)
+        : ofTypedData(signed, offerTypedData);
+    read.push({ signed, ...found });
+  }
+  return read;
 }
 
 /** Reads the signed receipt of a paid answer; undefined where none came. */
@@ -71,7 +77,7 @@ function infoOf(body: Readonly<Record<string, unknown>> | undefined): Readonly<R
  */
 export function offerFor(
   context: AgentContext,
-  offers: readonly SignedOffer[] | undefined,
+  offers: readonly JudgedOffer[] | undefined,
   option: PaymentOption,
 ): JudgedOffer | undefined {
   const judged = (offers ?? []).map((offer) => judgeOffer(context, option, offer));
@@ -79,21 +85,8 @@ export function offerFor(
   return sound.find(({ trustedBy }) => trustedBy !== undefined) ?? sound[0] ?? judged[0];
 }
 
-/** A 402 may hold many options: each signature is verified once. */
-const readOffers = new WeakMap<SignedOffer, Found<OfferPayload>>();
-
-function readOffer(signed: SignedOffer): Found<OfferPayload> {
-  const known = readOffers.get(signed);
-  if (known) return known;
-  const found =
-    signed.format === "jws" ? readJws(signed.signature, offerPayloadSchema) : ofTypedData(signed, offerTypedData);
-  readOffers.set(signed, found);
-  return found;
-}
-
-function judgeOffer(context: AgentContext, option: PaymentOption, signed: SignedOffer): JudgedOffer {
-  const found = readOffer(signed);
-  const { payload } = found;
+function judgeOffer(context: AgentContext, option: PaymentOption, read: JudgedOffer): JudgedOffer {
+  const { signed, payload, signer, fault } = read;
   const { chainId, token, payTo, amount, resource } = option;
   const nowSec = context.effects.clock.nowSec();
   const contradiction =
@@ -107,7 +100,7 @@ function judgeOffer(context: AgentContext, option: PaymentOption, signed: Signed
       ["amount", payload.amount !== amount.toString()],
       ["time", Boolean(payload.validUntil) && (payload.validUntil ?? 0) + SLACK_SEC < nowSec],
     ]);
-  return { signed, ...judgementOf(context, found, { payTo, resource }, contradiction) };
+  return { signed, ...judgementOf(context, { payload, signer, fault }, { payTo, resource }, contradiction) };
 }
 
 /** What a receipt is compared with. */
@@ -120,12 +113,18 @@ export interface ReceiptCase {
 }
 
 /** Judges the receipt of a paid answer; undefined where none came. */
-export function receiptIn(context: AgentContext, response: Response, at: ReceiptCase): JudgedReceipt | undefined {
+export async function receiptIn(
+  context: AgentContext,
+  response: Response,
+  at: ReceiptCase,
+): Promise<JudgedReceipt | undefined> {
   const signed = signedReceiptOf(response);
   if (signed === undefined) return undefined;
   if (signed === "malformed") return { fault: "malformed" };
   const found =
-    signed.format === "jws" ? readJws(signed.signature, receiptPayloadSchema) : ofTypedData(signed, receiptTypedData);
+    signed.format === "jws"
+      ? await readJws(signed.signature, receiptPayloadSchema)
+      : ofTypedData(signed, receiptTypedData);
   const { payload } = found;
   const { chainId, payer, payTo, resource, atSec, id } = at.entry;
   const nowSec = context.effects.clock.nowSec();
@@ -156,9 +155,9 @@ export function gapOf(judged: JudgedOffer | JudgedReceipt | undefined): string |
 }
 
 interface Found<P> {
-  readonly payload: P | undefined;
-  readonly signer: string | undefined;
-  readonly fault: StatementFault | undefined;
+  readonly payload?: P | undefined;
+  readonly signer?: string | undefined;
+  readonly fault?: StatementFault | undefined;
 }
 
 function ofTypedData<P>(
@@ -169,11 +168,11 @@ function ofTypedData<P>(
   return { payload, signer, fault: signer === undefined ? "signature" : undefined };
 }
 
-function readJws<P>(
+async function readJws<P>(
   compact: string,
   schema: { safeParse(value: unknown): { success: true; data: P } | { success: false } },
-): Found<P> {
-  const verdict = verifyJws(compact);
+): Promise<Found<P>> {
+  const verdict = await verifyJws(compact);
   if (verdict.kind === "faulty") return { payload: undefined, signer: undefined, fault: verdict.fault };
   const parsed = schema.safeParse(verdict.payload);
   if (!parsed.success) return { payload: undefined, signer: verdict.keyId, fault: "malformed" };
