@@ -35,13 +35,13 @@ module.exports = {
   forbidden: [
     ...layers(SERVICE, [
       ...["lib", "config", "telemetry", "db", "chain", "events", "relayer", "indexer", "payments", "subscriptions"],
-      ...["webhooks", "analytics", "providers", "http", "app", "cli", "main"],
+      ...["webhooks", "analytics", "providers", "discovery", "http", "app", "cli", "main"],
     ]),
     ...siblings(SERVICE, ["events", "relayer"]),
     ...siblings(SERVICE, ["payments", "subscriptions"]),
     ...siblings(SERVICE, ["webhooks", "analytics", "providers"]),
     ...layers(GATE, [
-      ...["stores", "claims", "replay", "metering", "core", "reporting", "adapters", "provider"],
+      ...["page", "stores", "claims", "replay", "metering", "core", "reporting", "adapters", "provider"],
       ...["express", "fastify", "fetch", "hono", "next", "node", "postgres", "redis", "index"],
     ]),
     ...layers(AGENT, [

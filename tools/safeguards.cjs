@@ -56,6 +56,14 @@ const SAFEGUARDS = [
     title: "S7 are stored with the next nonces",
   },
   {
+    name: "the key of an upto payment",
+    file: "facilitator/src/relayer/signing.ts",
+    keep: 'eb.or([eb("sender", "is", null), eb("sender", "=", of.key)])',
+    instead: 'eb("status", "=", "queued")',
+    test: "test/facilitator/payments/permit2.ts",
+    title: "HE9 of many at once",
+  },
+  {
     name: "evidence: the token's transfer",
     file: "facilitator/src/chain/facts.ts",
     keep: "topic !== TRANSFER_TOPIC || from !== payerTopic",
@@ -88,6 +96,22 @@ const SAFEGUARDS = [
     test: "test/facilitator/chaos/rpc.ts",
     title: "each lie alone",
     env: { CHAOS_ONLY: "broadcast: nonce too low" },
+  },
+  {
+    name: "evidence over Permit2: a direct call",
+    file: "facilitator/src/chain/permit2-settlements.ts",
+    keep: "transaction.call?.to === log.address ? decodeProxyCall(transaction.call) : undefined",
+    instead: "transaction.call && decodeProxyCall({ ...transaction.call, to: log.address })",
+    test: "test/facilitator/payments/permit2.ts",
+    title: "HE8 a nonce that is spent otherwise",
+  },
+  {
+    name: "evidence over Permit2: calldata by its hash",
+    file: "facilitator/src/chain/chain-reader.ts",
+    keep: " || (computed !== undefined && computed !== hash)",
+    instead: "",
+    test: "test/facilitator/chain/transactions.ts",
+    title: "its hash proves what it called",
   },
   {
     name: "a head that links to an indexed block",
@@ -205,6 +229,14 @@ const SAFEGUARDS = [
     instead: "and p.state = 'parked')",
     test: "test/facilitator/payments/reservations.ts",
     title: "HA11 a payment that did not move is not sent again",
+  },
+  {
+    name: "reservations of two instances",
+    file: "facilitator/src/payments/reservations.ts",
+    keep: "          await lockBalances(store, tx, acceptances.map(balanceOf));\n",
+    instead: "",
+    test: "test/facilitator/payments/reservations.ts",
+    title: "HA11 a reservation waits for what another process is reserving",
   },
 ];
 

@@ -28,6 +28,10 @@ const SLOW = {
   ],
   // In a real browser.
   dashboard: ["test/e2e/dashboard"],
+  // In a real browser, with a wallet.
+  page: ["test/e2e/page"],
+  // Gates and Facilitators killed at every step of a payment.
+  kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
     "test/facilitator/app/clocks-apart.ts",

@@ -1,6 +1,6 @@
 /**
  * Writes facilitator/src/chain/contract-code.json: the hashes of the runtime code of this release's contracts, and the
- * creation code of AccountLens. Run it after a change and compile of the contracts:
+ * creation code of the lenses. Run it after a change and compile of the contracts:
  * node facilitator/tools/contract-code.cjs
  */
 const { readFileSync, writeFileSync } = require("node:fs");
@@ -29,8 +29,13 @@ function codeOf(name) {
 }
 
 function text() {
-  const accountLens = { creationCode: `0x${compiled("AccountLens").bytecode.object}` };
-  const code = { turnpike: codeOf("Turnpike"), batchSettler: codeOf("BatchSettler"), accountLens };
+  const creationOf = (name) => ({ creationCode: `0x${compiled(name).bytecode.object}` });
+  const code = {
+    turnpike: codeOf("Turnpike"),
+    batchSettler: codeOf("BatchSettler"),
+    accountLens: creationOf("AccountLens"),
+    walletLens: creationOf("WalletLens"),
+  };
   return `${JSON.stringify(code, null, 2)}\n`;
 }
 

@@ -53,6 +53,7 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     FINALITY_DEPTH: "1",
     // The inbox is on this machine, and a person who uses the dashboard must not reach a limit.
     ALLOW_PRIVATE_WEBHOOKS: "true",
+    ALLOW_PRIVATE_LISTINGS: "true",
     KEY_REQUESTS_PER_MINUTE: "0",
     OPERATORS: operator,
     NATIVE_PRICE,

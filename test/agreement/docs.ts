@@ -34,6 +34,14 @@ describe("agreement > docs", () => {
     }
   });
 
+  it("the programs of the guide from stock x402 are the ones that the interop suite runs", () => {
+    const page = readFileSync("docs/guides/from-stock-x402.md", "utf8");
+    const shown = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code);
+    const names = ["provider-before", "provider-after", "agent-before", "agent-after"];
+    const run = names.map((name) => readFileSync(`test/interop/migration/${name}.mts`, "utf8"));
+    expect(shown).to.deep.equal(run);
+  });
+
   it("every link between pages leads to a file", () => {
     for (const page of ["README.md", "CHANGELOG.md", ...pages("docs")].filter((path) => existsSync(path))) {
       for (const [, target] of readFileSync(page, "utf8").matchAll(/\]\((?!https?:|#)([^)#\s]+)[^)]*\)/g)) {

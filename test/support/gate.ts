@@ -26,14 +26,18 @@ import { expressGate } from "turnpike/gate/express";
 import { honoGate } from "turnpike/gate/hono";
 import {
   type AcceptEntryWire,
+  type Address,
   addressOfKey,
   checksum,
   encodePaymentProof,
   type Hex,
   keccakText,
+  NO_TRANSACTION,
   type PaymentProof,
   type PaymentRequiredWire,
   paymentIdOf,
+  permit2NonceOf,
+  permit2PaymentIdOf,
   signGrant,
   signProof,
 } from "turnpike/protocol";
@@ -123,6 +127,8 @@ export interface SmallFacilitator {
   verify(asked: SettleBody): object | Promise<object>;
   /** grant ids by payment, while they are reserved */
   readonly reserved: Map<string, string>;
+  /** answers `POST /payments/{id}/refund`: status and body; default a 202 */
+  refund(paymentId: string, authorization: string | undefined): { readonly status: number; readonly json: object };
   /** of every payment that is asked for by id */
   status: string;
   /** answer to /supported */
@@ -145,7 +151,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
     settlements,
     settle: (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator"),
     verify(asked) {
-      const { from: payer } = asked.paymentPayload.payload.authorization;
+      const { payer } = signedIn(asked);
       const id = paymentIn(asked);
       const holder = facilitator.reserved.get(id) ?? asked.grant?.id;
       if (holder !== asked.grant?.id) return { isValid: false, invalidReason: "payment_already_granted", payer };
@@ -153,6 +159,7 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
       return { isValid: true, payer, ...(holder && { reserved: true }) };
     },
     reserved: new Map(),
+    refund: (id) => ({ status: 202, json: { status: "pending", id } }),
     status: "unknown",
     supported: SUPPORTED,
     stop: () => closeServer(server),
@@ -182,6 +189,11 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
       const released = facilitator.reserved.get(ended) === grantId && facilitator.reserved.delete(ended);
       return json(response, 200, { released });
     }
+    const [, refunded] = /^\/payments\/(.*)\/refund$/.exec(request.url ?? "") ?? [];
+    if (refunded !== undefined) {
+      const answered = facilitator.refund(refunded, request.headers.authorization);
+      return json(response, answered.status, answered.json);
+    }
     const [, id] = /^\/payments\/(.*)$/.exec(request.url ?? "") ?? [];
     if (id !== undefined) return json(response, 200, { id, status: facilitator.status });
     if (request.url === "/supported") return json(response, 200, facilitator.supported);
@@ -189,46 +201,74 @@ export async function startSmallFacilitator(): Promise<SmallFacilitator> {
   }
 }
 
+interface SignedTransfer {
+  readonly from: string;
+  readonly to: string;
+  readonly value: string;
+  readonly nonce: string;
+}
+
+interface SignedPermit {
+  readonly from: string;
+  readonly permitted: { readonly token: string; readonly amount: string };
+  readonly nonce: string;
+  readonly witness: { readonly to: string; readonly facilitator?: string };
+}
+
 export interface SettleBody {
   readonly paymentPayload: {
-    readonly payload: {
-      readonly authorization: {
-        readonly from: string;
-        readonly to: string;
-        readonly value: string;
-        readonly nonce: string;
-      };
-    };
+    readonly payload: { readonly authorization: SignedTransfer } | { readonly permit2Authorization: SignedPermit };
   };
-  readonly paymentRequirements: { readonly asset: string };
+  readonly paymentRequirements: { readonly asset: string; readonly amount?: string };
   readonly grant?: { readonly id: string; readonly resource: string };
 }
 
-function paymentIn({ paymentPayload, paymentRequirements }: SettleBody, chainId = CHAIN_ID): Hex {
-  const { from, nonce } = paymentPayload.payload.authorization;
-  const token = checksum(paymentRequirements.asset);
-  return paymentIdOf({ chainId, token, payer: checksum(from), nonce: nonce as Hex });
+interface SignedFacts {
+  readonly payer: Address;
+  readonly payTo: Address;
+  /** what is charged */
+  readonly amount: bigint;
+  readonly isUpto: boolean;
+  readonly paymentId: Hex;
 }
 
-/** What `/settle` answers when it grants the payment to any gate, signed with the key of that name. */
-export function signedSettlement(
-  { paymentPayload, paymentRequirements, grant }: SettleBody,
-  transaction: Hex,
-  signer: string,
-  chainId = CHAIN_ID,
-) {
-  const { from, to, value } = paymentPayload.payload.authorization;
-  const settlement = { success: true, payer: from, transaction, network: `local-${chainId}` };
-  if (!grant) return settlement;
+function signedIn({ paymentPayload: { payload }, paymentRequirements }: SettleBody, chainId = CHAIN_ID): SignedFacts {
   const token = checksum(paymentRequirements.asset);
+  if ("authorization" in payload) {
+    const { from, to, value, nonce } = payload.authorization;
+    const payer = checksum(from);
+    const paymentId = paymentIdOf({ chainId, token, payer, nonce: nonce as Hex });
+    return { payer, payTo: checksum(to), amount: BigInt(value), isUpto: false, paymentId };
+  }
+  const { from, permitted, nonce, witness } = payload.permit2Authorization;
+  const isUpto = witness.facilitator !== undefined;
+  const payer = checksum(from);
+  return {
+    ...{ payer, payTo: checksum(witness.to), isUpto },
+    amount: BigInt((isUpto && paymentRequirements.amount) || permitted.amount),
+    paymentId: permit2PaymentIdOf({ chainId, token, payer, nonce: permit2NonceOf(BigInt(nonce)) }),
+  };
+}
+
+const paymentIn = (asked: SettleBody): Hex => signedIn(asked).paymentId;
+
+/** What `/settle` answers when it grants the payment to any gate, signed with the key of that name. */
+export function signedSettlement(asked: SettleBody, transaction: Hex, signer: string, chainId = CHAIN_ID) {
+  const { payer, payTo, amount, isUpto, paymentId } = signedIn(asked, chainId);
+  const { paymentRequirements, grant } = asked;
+  const isWaived = isUpto && amount === 0n;
+  const charged = isUpto ? { amount: String(amount) } : {};
+  const named = { transaction: isWaived ? "" : transaction, network: `local-${chainId}`, ...charged };
+  const settlement = { success: true, payer, ...named };
+  if (!grant) return settlement;
   const facts = {
     chainId,
-    token,
-    paymentId: paymentIn({ paymentPayload, paymentRequirements }, chainId),
+    token: checksum(paymentRequirements.asset),
+    paymentId,
     resourceHash: keccakText(grant.resource),
-    payTo: checksum(to),
-    amount: BigInt(value),
-    transaction,
+    payTo,
+    amount,
+    transaction: isWaived ? NO_TRANSACTION : transaction,
     grantId: grant.id as Hex,
     facilitator: addressOf(signer),
   };
@@ -252,6 +292,20 @@ export const SUPPORTED = {
 
 /** Of a Facilitator that reserves payments while their handlers run. */
 export const RESERVING = { ...SUPPORTED, reservations: true };
+
+/** Of a Facilitator that settles payments over Permit2 too, `upto` by the key of the name "settler". */
+export const OVER_PERMIT2 = {
+  ...RESERVING,
+  kinds: [
+    {
+      ...{ x402Version: 2, scheme: "upto", network: `eip155:${CHAIN_ID}` },
+      extra: { facilitatorAddress: addressOf("settler") },
+    },
+  ],
+  relayers: [addressOf("settler"), addressOf("former settler")],
+  transferMethods: ["eip3009", "permit2"],
+  extensions: ["eip2612GasSponsoring"],
+};
 
 function json(response: ServerResponse, status: number, body: object): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));

@@ -45,21 +45,20 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
       const { unit } = scopeOf(provider, token);
       const filter = { chainId, provider, payer, token: unit.token };
       const rows = await listCharges(db, filter, { afterSeq: sequenceOf(cursor), limit });
-      const named = rows.map((row) => ({ row, target: targetOf(row) }));
-      const idOf = (target: RefundTarget) => refundedIdOf(config, target);
-      const refunded = await refundedSums(
-        db,
-        chainId,
-        named.map(({ target }) => idOf(target)),
-      );
+      const named = rows.map((row) => {
+        const target = targetOf(row);
+        return { row, target, id: refundedIdOf(config, target) };
+      });
+      const ids = named.map(({ id }) => id);
+      const refunded = await refundedSums(db, chainId, ids);
       return {
         ...{ ...unit, payer },
-        charges: named.map(({ row, target }) => ({
+        charges: named.map(({ row, target, id }) => ({
           ...{ at: row.block_time, scheme: row.scheme, token: unit.token, amount: row.amount },
           subject: row.object_id,
           ...(row.transaction && { transaction: row.transaction }),
           target,
-          ...(refunded.has(idOf(target)) && { refunded: String(refunded.get(idOf(target))) }),
+          ...(refunded.has(id) && { refunded: String(refunded.get(id)) }),
         })),
         ...(rows.length === limit && { next: String(rows.at(-1)?.seq) }),
       };

@@ -42,16 +42,20 @@ function inPageOrder<T>(db: Db, read: (from: Db) => Promise<T>): Promise<T> {
   });
 }
 
-async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
-  const rows = await db
+/** The sums of a range, those of refunds included. */
+const volumeIn = (db: Db, scope: Scope, range: Range, grain: Grain) =>
+  db
     .selectFrom("rollup_volume")
-    .select(["bucket", "scheme", "count", "amount"])
     .where("chain_id", "=", scope.chainId)
     .where("provider", "=", scope.provider ?? EVERYONE)
     .where("grain", "=", grain)
     .where("bucket", ">=", range.fromSec)
     .where("bucket", "<", range.toSec)
-    .where("token", "=", scope.token)
+    .where("token", "=", scope.token);
+
+async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
+  const rows = await volumeIn(db, scope, range, grain)
+    .select(["bucket", "scheme", "count", "amount"])
     .where("scheme", "!=", REFUNDS)
     .where("count", "!=", 0)
     .orderBy("bucket")
@@ -67,15 +71,8 @@ async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): P
 
 /** Returns what was refunded in a range of whole days, of payments of any day. */
 export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum> {
-  const row = await db
-    .selectFrom("rollup_volume")
+  const row = await volumeIn(db, scope, range, DAY_SEC)
     .select(({ fn }) => [fn.sum<string | null>("count").as("count"), fn.sum<string | null>("amount").as("amount")])
-    .where("chain_id", "=", scope.chainId)
-    .where("provider", "=", scope.provider ?? EVERYONE)
-    .where("grain", "=", DAY_SEC)
-    .where("bucket", ">=", range.fromSec)
-    .where("bucket", "<", range.toSec)
-    .where("token", "=", scope.token)
     .where("scheme", "=", REFUNDS)
     .executeTakeFirst();
   return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };

@@ -44,7 +44,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         e.payload->>'token' as token, coalesce(e.payload->>'planId', '') as plan,
         case when e.payload->>'converted' = 'true' then ${TRIAL.converted}
           when e.type = 'subscription.created' and e.payload->>'intro' = 'true' then ${TRIAL.begun} end as trial,
-        coalesce((case when s.scheme in ('one-time', 'overage', 'refund') then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
+        coalesce((case when s.scheme in ('one-time', 'overage', ${REFUNDS}) then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
       where e.chain_id = ${chainId} and not e.reverted),
     owned as (
@@ -61,13 +61,13 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         cross join (values (1), (7), (28)) d (days)
         where scheme is not null and c.amount > 0 group by c.provider, d.days, at - at % (d.days * 86400), plan, scheme
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> '' and payer is not null
+        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> '' and payer is not null
         group by provider, token, payer
       union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> ''
+        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 86400, provider
       union all select 'rollup_provider_spans', concat_ws(' ', token, at - at % 2419200, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> 'refund' and amount > 0 and token is not null and provider <> ''
+        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> ''
         group by token, at - at % 2419200, provider
       union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
         from owned group by owner, at - at % 86400, type

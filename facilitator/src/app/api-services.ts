@@ -6,12 +6,15 @@ import { createCosts } from "../analytics/costs";
 import { createReports } from "../analytics/reports";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
+import { Catalogue } from "../discovery/catalogue";
+import { Listings } from "../discovery/listings";
 import { listEvents, newestEvent } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
 import type { ApiServices, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
 import { listActs } from "../providers/audit";
 import { createKeys } from "../providers/keys";
+import { createRefundAccounts } from "../providers/refund-accounts";
 import type { Relayer } from "../relayer";
 import { createSubscriptions } from "../subscriptions";
 import { createDebits } from "../subscriptions/debits";
@@ -42,11 +45,20 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
   const { chain } = relayer;
   const keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
+  const { allowPrivateListings: allowPrivate, listingsPerProvider: perProvider } = config;
+  const listings = new Listings({ store, chainId, allowPrivate, perProvider, nowMs });
+  const refundAccounts = createRefundAccounts({
+    ...{ config, store, chain, facilitators: [facilitator, ...otherFacilitators] },
+    signerOf: (provider) => relayer.refundSigner(provider),
+    nowSec: () => indexer.clock.nowSec(),
+  });
   const debits = createDebits({ config, store, relayer, indexer, monotonicMs });
   return {
     keys,
     endpoints,
+    listings,
     debits,
+    refundAccounts,
     admit: (authorization, scope, origin) => keys.authenticate(authorization, scope, origin),
     events: (page) => listEvents(store.db, chainId, page),
     newestEvent: () => newestEvent(store.db, chainId),
@@ -84,14 +96,17 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
     providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
+    catalogue: new Catalogue({ store, network: config.network, nowMs: wallClock.nowMs }),
     costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
     reports: createReports({ store, config, clock }),
     happened: (timeoutMs) => store.notifier.wait("events", timeoutMs),
+    uptoSigner: () => (relayer.addresses.some((key) => key === config.uptoSigner) ? config.uptoSigner : undefined),
     supported: {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
       ...supportedSigners(relayer.trustedSigners),
+      ...(config.permit2 && { transferMethods: ["eip3009", "permit2"] }),
       get relayers() {
         return [...relayer.addresses];
       },

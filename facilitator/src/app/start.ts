@@ -5,6 +5,7 @@ import { centsOf, createCosts } from "../analytics/costs";
 import { startRetention } from "../analytics/retention";
 import type { FacilitatorConfig } from "../config";
 import { ROLES, type Role } from "../config/roles";
+import { startDiscovery } from "../discovery";
 import { createApi } from "../http/app";
 import type { FastLane } from "../http/direct-routes";
 import { createProbes } from "../http/probes";
@@ -63,10 +64,11 @@ const RETRY_AFTER_SEC = 5;
 const IDLE: Worker = { stop: async () => undefined };
 
 /** The workers of each role. The core does the work of relayer and indexer, and HTTP is the api. */
-const WORKERS: { readonly [R in Role]?: (context: RoleContext) => Worker } = {
-  renewals: (context) => (context.config.renewals ? createRenewals(context) : IDLE),
-  webhooks: startWebhooks,
-  indexer: startRetention,
+const WORKERS: { readonly [R in Role]?: readonly ((context: RoleContext) => Worker)[] } = {
+  renewals: [(context) => (context.config.renewals ? createRenewals(context) : IDLE)],
+  // Both send requests to hosts that providers name.
+  webhooks: [startWebhooks, startDiscovery],
+  indexer: [startRetention],
 };
 
 /**
@@ -117,7 +119,7 @@ export async function startFacilitator(
     watch(metrics, core);
     const context: RoleContext = { ...core, clock: core.indexer.clock, log, metrics, progress };
     for (const role of ROLES) {
-      if (roles.includes(role)) workers.push(WORKERS[role]?.(context) ?? IDLE);
+      if (roles.includes(role)) for (const start of WORKERS[role] ?? []) workers.push(start(context));
     }
     const running = core;
     // Without the role api, health and metrics are served all the same.

@@ -3,7 +3,7 @@
  * a contract-creation call that runs AccountLens. It works on every chain, and needs no deployed contract.
  * @see contracts/AccountLens.sol
  */
-import { type Address, type Hex, Unavailable } from "turnpike/protocol";
+import { type Address, type Hex, PERMIT2, Unavailable } from "turnpike/protocol";
 import { coalesce } from "../lib/coalesce";
 import type { BlockTag, ChainReader } from "./chain-reader";
 import { accountLens } from "./contract-code.json";
@@ -12,9 +12,13 @@ export interface AccountQuery {
   readonly token: Address;
   readonly payer: Address;
   readonly nonce: Hex;
+  /** whether the nonce is one of Permit2, and none of the token */
+  readonly isPermit2: boolean;
   /** block at which the balance is read; everything else is read at the newest block */
   readonly balanceAtBlock: number;
 }
+
+export type NonceQuery = Omit<AccountQuery, "balanceAtBlock">;
 
 export interface AccountFacts {
   readonly hasCode: boolean;
@@ -45,6 +49,9 @@ export interface AccountReads {
 /** authorizationState(address,bytes32) */
 const AUTHORIZATION_STATE = "e94a0102";
 
+/** nonceBitmap(address,uint256) of Permit2 */
+const NONCE_BITMAP = "4fe02b44";
+
 /** balanceOf(address) */
 const BALANCE_OF = "70a08231";
 
@@ -59,8 +66,9 @@ const MAX_PARALLEL = 4;
 /** Short compared with a block, and payments that are judged together are bound together. */
 const GATHER_MS = 25;
 
-/** A view of the token, whose first argument is the payer. */
+/** A view of a contract, whose first argument is the payer. */
 interface StaticCall {
+  /** the contract that is called */
   readonly token: Address;
   readonly payer: Address;
   /** 4 bytes, without 0x */
@@ -91,6 +99,8 @@ const ARRAY_OFFSET = numberWord(32);
 /** code size, whether the token answered, its answer */
 const ANSWER_WORDS = 3;
 
+const calldataOf = ({ payer, selector, argument }: StaticCall): Hex => `0x${selector}${addressWord(payer)}${argument}`;
+
 /** ABI-encodes the constructor's argument word by word: a general encoder takes 10 ms for 100 queries. */
 function encodeQueries(calls: readonly StaticCall[]): string {
   const queries = calls.map(
@@ -116,6 +126,23 @@ function decodeAnswers(data: Hex, count: number): Answered[] | undefined {
 const malformed = (): Unavailable =>
   new Unavailable("a token's answer about a payer is malformed", { retryAfterSec: 2 });
 
+function nonceCall({ token, payer, nonce, isPermit2 }: NonceQuery): StaticCall {
+  if (!isPermit2) return { token, payer, selector: AUTHORIZATION_STATE, argument: nonce.slice(2) };
+  const word = (BigInt(nonce) >> 8n).toString(16).padStart(WORD_DIGITS, "0");
+  return { token: PERMIT2, payer, selector: NONCE_BITMAP, argument: word };
+}
+
+/** The call that returns whether a nonce is used: of the token itself, or of Permit2 for a word of its bitmap. */
+export function nonceCallOf(query: NonceQuery): { readonly to: Address; readonly data: Hex } {
+  const call = nonceCall(query);
+  return { to: call.token, data: calldataOf(call) };
+}
+
+/** Returns whether the answer of `nonceCallOf` says that the nonce is used. */
+export function isUsed({ nonce, isPermit2 }: NonceQuery, answer: bigint): boolean {
+  return isPermit2 ? ((answer >> (BigInt(nonce) & 0xffn)) & 1n) === 1n : answer !== 0n;
+}
+
 export function createAccountReads(chain: ChainReader): AccountReads {
   async function callAll(calls: readonly StaticCall[], block: BlockTag): Promise<Answered[]> {
     const data: Hex = `0x${accountLens.creationCode.slice(2)}${encodeQueries(calls)}`;
@@ -125,9 +152,9 @@ export function createAccountReads(chain: ChainReader): AccountReads {
   }
 
   /** Fallback for nodes that do not run creation calls. */
-  async function callOne({ token, payer, selector, argument }: StaticCall, block: BlockTag): Promise<Answered> {
-    const data: Hex = `0x${selector}${addressWord(payer)}${argument}`;
-    const [code, answer] = await Promise.all([chain.code(payer), chain.call({ to: token, data, block })]);
+  async function callOne(call: StaticCall, block: BlockTag): Promise<Answered> {
+    const { token: to, payer } = call;
+    const [code, answer] = await Promise.all([chain.code(payer), chain.call({ to, data: calldataOf(call), block })]);
     const hasAnswered = answer.kind === "ok" && answer.data.length >= 66;
     return { hasCode: code !== "0x", word: hasAnswered ? BigInt(answer.data.slice(0, 66)) : undefined };
   }
@@ -139,15 +166,7 @@ export function createAccountReads(chain: ChainReader): AccountReads {
     async run(queries) {
       const blocks = [...new Set(queries.map(({ balanceAtBlock }) => balanceAtBlock))];
       const [states, ...balances] = await Promise.all([
-        callAll(
-          queries.map(({ token, payer, nonce }) => ({
-            token,
-            payer,
-            selector: AUTHORIZATION_STATE,
-            argument: nonce.slice(2),
-          })),
-          "latest",
-        ),
+        callAll(queries.map(nonceCall), "latest"),
         ...blocks.map((block) =>
           callAll(
             queries.map(({ token, payer }) => ({ token, payer, selector: BALANCE_OF, argument: NO_ARGUMENT })),
@@ -155,12 +174,12 @@ export function createAccountReads(chain: ChainReader): AccountReads {
           ),
         ),
       ]);
-      return queries.map(({ balanceAtBlock }, place) => {
+      return queries.map((query, place) => {
         const state = states[place];
-        const balance = balances[blocks.indexOf(balanceAtBlock)]?.[place];
+        const balance = balances[blocks.indexOf(query.balanceAtBlock)]?.[place];
         // Another token's queries in the batch keep their answers.
         if (state?.word === undefined || balance?.word === undefined) return undefined;
-        return { hasCode: state.hasCode, isNonceUsed: state.word !== 0n, balance: balance.word };
+        return { hasCode: state.hasCode, isNonceUsed: isUsed(query, state.word), balance: balance.word };
       });
     },
   });

@@ -2,6 +2,7 @@
 import { RpcAnswerError, revertDataOf } from "turnpike/chain";
 import { type Address, checksum, type Hex, isAddress, Unavailable } from "turnpike/protocol";
 import type { Rpc } from "./rpc";
+import { hashOfTransaction } from "./transaction-hash";
 
 export interface ChainBlock {
   readonly number: number;
@@ -32,6 +33,13 @@ export interface ChainReceipt {
   readonly gasUsed: bigint;
   readonly gasPriceWei: bigint;
   readonly logs: readonly ChainLog[];
+}
+
+/** A mined transaction, as it was sent. */
+export interface ChainTransaction {
+  readonly blockHash: Hex;
+  /** undefined when it creates a contract, or its hash does not prove the call */
+  readonly call: { readonly to: Address; readonly data: Hex } | undefined;
 }
 
 /** "latest", or a height */
@@ -66,6 +74,8 @@ export interface ChainReader {
   /** @throws RpcAnswerError when the node rejects the range as too wide */
   logsBetween(fromBlock: number, toBlock: number, filter: LogFilter): Promise<ChainLog[]>;
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
+  /** @returns undefined while it is in no block */
+  transaction(hash: Hex): Promise<ChainTransaction | undefined>;
   /** how many transactions of `address` are mined */
   nonce(address: Address): Promise<number>;
   balanceWei(address: Address): Promise<bigint>;
@@ -147,6 +157,18 @@ export function createChainReader(rpc: Rpc): ChainReader {
           return logs;
         },
       };
+    },
+    async transaction(hash) {
+      const raw = await ask("eth_getTransactionByHash", [hash]);
+      if (raw === null) return undefined;
+      const fields = record(raw);
+      const { hash: found, blockHash, to, input } = fields;
+      const computed = hashOfTransaction(fields);
+      if (hexOf(found) !== hash || (computed !== undefined && computed !== hash))
+        throw new Unavailable("a node returned another transaction");
+      if (blockHash === null || blockHash === undefined) return undefined;
+      const isProved = computed !== undefined && Boolean(to);
+      return { blockHash: hexOf(blockHash), call: isProved ? { to: addressOf(to), data: hexOf(input) } : undefined };
     },
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),

@@ -4,7 +4,7 @@
  */
 import { AbiCoder, keccak256, TypedDataEncoder } from "ethers";
 import { lensAddressOf, lensInterface } from "turnpike/chain";
-import type { Address, Hex } from "turnpike/protocol";
+import { type Address, EXACT_PERMIT2_PROXY, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { ChainReader } from "./chain-reader";
@@ -35,7 +35,37 @@ export async function checkContracts(chain: ChainReader, config: FacilitatorConf
     checkCode(chain, config, { setting: "TURNPIKE", address: config.turnpike, code: known.turnpike }),
     checkCode(chain, config, { setting: "BATCH_SETTLER", address: config.batchSettler, code: known.batchSettler }),
     ...config.tokens.map((token) => checkToken(chain, config, token)),
+    ...PERMIT2_CONTRACTS.flatMap(({ setting, address, isUsed }) =>
+      isUsed(config) ? [checkPresence(chain, config, setting, address)] : [],
+    ),
   ]);
+}
+
+/** Contracts at the same address on every chain, each with the setting that needs it. */
+const PERMIT2_CONTRACTS = [
+  { setting: "PERMIT2", address: PERMIT2, isUsed: ({ permit2 }: FacilitatorConfig) => permit2 },
+  { setting: "PERMIT2", address: EXACT_PERMIT2_PROXY, isUsed: ({ permit2 }: FacilitatorConfig) => permit2 },
+  {
+    setting: "UPTO_SIGNER",
+    address: UPTO_PERMIT2_PROXY,
+    isUsed: ({ uptoSigner }: FacilitatorConfig) => uptoSigner !== undefined,
+  },
+] as const;
+
+/** Their addresses are hashes of their code, so what is there is the contract. */
+async function checkPresence(
+  chain: ChainReader,
+  { chainId }: FacilitatorConfig,
+  setting: string,
+  address: Address,
+): Promise<Finding> {
+  if ((await chain.code(address)) !== "0x") return { level: "ok", subject: setting, detail: `${address} is there` };
+  return {
+    level: "fail",
+    subject: setting,
+    detail: `${setting} needs the contract ${address}, which chain ${chainId} does not have`,
+    remedy: `remove ${setting}, or deploy the contract with its authors' script`,
+  };
 }
 
 interface Named {

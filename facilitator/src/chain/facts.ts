@@ -10,7 +10,10 @@ interface FactBase {
   readonly transaction: Hex;
 }
 
-/** A used EIP-3009 authorization; `transfer` is the token's own log right after it, if any. */
+/**
+ * A used EIP-3009 authorization; `transfer` is the token's own log right after it, if any. Also a payment over Permit2;
+ * `transfer` is then the token's log of the same transaction.
+ */
 export interface AuthorizationUsed extends FactBase {
   readonly kind: "authorizationUsed";
   readonly paymentId: Hex;
@@ -94,3 +97,6 @@ function transferAfter(used: ChainLog, payerTopic: Hex, next: ChainLog | undefin
 }
 
 const addressOfTopic = (topic: Hex): Address => checksum(`0x${topic.slice(26)}`);
+
+/** An address as an indexed topic. */
+export const topicOf = (address: Address): Hex => `0x${address.slice(2).toLowerCase().padStart(64, "0")}`;

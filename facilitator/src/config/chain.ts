@@ -1,9 +1,7 @@
 /** The chain, its contracts and the tokens that are settled. */
 import { parseAmount } from "turnpike/protocol";
 import { z } from "zod";
-import { address, list, optional, setting, url, whole } from "./setting";
-
-const addresses = z.string().transform(list).pipe(z.array(address).min(1));
+import { address, addresses, list, optional, setting, url, whole } from "./setting";
 
 export const tokenConfigSchema = z.object({
   address,

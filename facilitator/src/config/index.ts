@@ -106,6 +106,10 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
       `ROLES needs ${ALONE.join(", ")} with the embedded database, which serves one process: name them, or set DATABASE_URL`,
     );
   }
+  if (rest.uptoSigner && !rest.permit2) {
+    throw new ConfigError("UPTO_SIGNER needs PERMIT2: set PERMIT2 to true, or remove UPTO_SIGNER");
+  }
+  refuseOwnFactories(rest);
   const database: DatabaseConfig = databaseUrl
     ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
     : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };
@@ -117,6 +121,21 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
     relayerKeys: relayerKeys ?? [],
     finalityDepth: finalityDepth ?? (isLocal ? 1 : 64),
   };
+}
+
+/** The relayer calls a factory with a payer's data: in these contracts such a call may spend or change something. */
+function refuseOwnFactories({
+  walletFactories,
+  turnpike,
+  batchSettler,
+  tokens,
+}: Pick<FacilitatorConfig, "walletFactories" | "turnpike" | "batchSettler" | "tokens">): void {
+  const own = [turnpike, batchSettler, ...tokens.map(({ address }) => address)];
+  const refused = walletFactories?.find((factory) => own.includes(factory));
+  if (refused)
+    throw new ConfigError(
+      `WALLET_FACTORIES names ${refused}, which is no factory: it is in TURNPIKE, BATCH_SETTLER or TOKENS`,
+    );
 }
 
 function missing(settings: readonly Pick<Setting, "env" | "about">[]): ConfigError {

@@ -1,5 +1,5 @@
 /** Which payments are accepted, and how they are batched. */
-import { setting, whole } from "./setting";
+import { address, addresses, flag, optional, setting, whole } from "./setting";
 
 export const PAYMENTS = {
   batchItems: setting({
@@ -53,6 +53,21 @@ export const PAYMENTS = {
     fallback: "200",
     schema: whole(1, 1_000_000),
   }),
+  walletFactories: optional({
+    env: "WALLET_FACTORIES",
+    about:
+      "Factories that may deploy a payer's wallet before its payment settles (ERC-6492), comma-separated addresses; such payments are refused when absent.",
+    danger:
+      "The relayer calls these contracts with the payer's data and pays the gas: name only factories that deploy wallets.",
+    schema: addresses,
+  }),
+  walletDeployGas: setting({
+    env: "WALLET_DEPLOY_GAS",
+    about: "Gas that a wallet's deployment may use, in its trial and in its transaction.",
+    fallback: "1000000",
+    danger: "A factory that burns its gas costs the relayer as much for each payment.",
+    schema: whole(100_000, 8_000_000),
+  }),
   minWindowSec: setting({
     env: "MIN_WINDOW_SEC",
     about: "Seconds that an authorization must still be valid for to be accepted.",
@@ -65,6 +80,22 @@ export const PAYMENTS = {
     about: "Seconds that an authorization may be valid for, at most.",
     fallback: "86400",
     schema: whole(60, 31_536_000),
+  }),
+  permit2: setting({
+    env: "PERMIT2",
+    about:
+      "Whether x402 payments over Permit2 are settled, for payers who approved Permit2 instead of signing for the token. The chain must have Permit2 and x402's proxies.",
+    fallback: "false",
+    danger:
+      "Set it in every process, after all of them run a release that has it. Anyone can submit such a payment first, and through a contract of one's own without evidence: see the wire reference.",
+    schema: flag,
+  }),
+  uptoSigner: optional({
+    env: "UPTO_SIGNER",
+    about:
+      "Relayer key that settles `upto` payments, by its address among RELAYER_KEYS; needs PERMIT2. Absent: `upto` is not offered.",
+    danger: "Keep a former one among RELAYER_KEYS for MAX_WINDOW_SEC: payers have signed that nobody else may settle.",
+    schema: address,
   }),
   authorizeWaitMs: setting({
     env: "AUTHORIZE_WAIT_MS",

@@ -49,4 +49,25 @@ export const PROVIDERS = {
     danger: "Anyone with an API key can then make this machine send requests into its own network.",
     schema: flag,
   }),
+  listingsPerProvider: setting({
+    env: "LISTINGS_PER_PROVIDER",
+    about: "Routes that one provider may list for discovery; 0 accepts no new ones.",
+    fallback: "50",
+    danger: "Each one makes this service ask its URL again and again.",
+    schema: whole(0, 1_000),
+  }),
+  listingCheckSec: setting({
+    env: "LISTING_CHECK_SEC",
+    about: "Seconds after which a process with the role webhooks asks the URL of a listing again.",
+    fallback: "21600",
+    danger: "Listings show prices that are this old at most.",
+    schema: whole(60, 604_800),
+  }),
+  allowPrivateListings: setting({
+    env: "ALLOW_PRIVATE_LISTINGS",
+    about: "Whether listings may be at private addresses and over plain http: for local work.",
+    fallback: "false",
+    danger: "Anyone with an API key can then make this machine send requests into its own network.",
+    schema: flag,
+  }),
 } as const;

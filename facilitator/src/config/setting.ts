@@ -56,6 +56,8 @@ export const address = z
   })
   .pipe(addressSchema);
 
+export const addresses = z.string().transform(list).pipe(z.array(address).min(1));
+
 export const url = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
 export const origin = url

@@ -22,16 +22,20 @@ import type {
 import type { AuditLogTable } from "./tables/audit";
 import type { ChainContractsTable } from "./tables/chain-contracts";
 import type { CursorsTable } from "./tables/cursors";
+import type { ListingsTable } from "./tables/discovery";
 import type { EventsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
 import type {
+  AutomaticRefundsTable,
   FailedSpendsTable,
   PaymentGrantsTable,
   PaymentReservationsTable,
   PaymentsTable,
+  RefundAccountsTable,
   RefundedTable,
   RefundsTable,
+  WalletDeploymentsTable,
 } from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
@@ -68,6 +72,8 @@ export interface Tables {
   payment_reservations: PaymentReservationsTable;
   refunded: RefundedTable;
   refunds: RefundsTable;
+  refund_accounts: RefundAccountsTable;
+  automatic_refunds: AutomaticRefundsTable;
   plans: PlansTable;
   operators: OperatorsTable;
   subscriptions: SubscriptionsTable;
@@ -90,6 +96,7 @@ export interface Tables {
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
   failed_spends: FailedSpendsTable;
+  wallet_deployments: WalletDeploymentsTable;
   rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;
@@ -104,4 +111,5 @@ export interface Tables {
   webhook_attempts: WebhookAttemptsTable;
   debit_requests: DebitRequestsTable;
   audit_log: AuditLogTable;
+  listings: ListingsTable;
 }

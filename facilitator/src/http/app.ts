@@ -21,6 +21,7 @@ import { analyticsEndpoints } from "./routes/analytics";
 import { auditEndpoints } from "./routes/audit";
 import { costEndpoints } from "./routes/costs";
 import { debitEndpoints } from "./routes/debits";
+import { discoveryEndpoints } from "./routes/discovery";
 import { eventEndpoints } from "./routes/events";
 import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
@@ -52,6 +53,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     debitEndpoints,
     webhookEndpoints,
     deliveryEndpoints,
+    discoveryEndpoints,
     auditEndpoints,
     analyticsEndpoints,
     figureEndpoints,

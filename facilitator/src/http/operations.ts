@@ -34,6 +34,34 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "RefundExceedsPayment",
     "InvalidSignature",
   ),
+  "get /refunds/{id}": op(
+    "listRefunds",
+    "Lists the settled refunds of a payment, a debit or a charge, which are public on the chain. `id` is the one that refunds are counted under: the paymentId, or a hash that anyone can compute. An id without refunds has an empty list.",
+  ),
+  "post /payments/{id}/refund": op(
+    "refundPayment",
+    "Refunds a whole payment from the account that its payee has named at `POST /refund-accounts`, within the daily cap. The payee is the provider of the API key. A payment is refunded automatically once, however often it is requested. `RateLimited` with the reason `refund_cap` means that the refunds of 24 hours would pass the cap. Send the request again after a 202 or a lost answer.",
+    ...PAYMENT,
+    "UnknownObject",
+    "PaymentPending",
+    "RefundExceedsPayment",
+  ),
+  "post /refund-accounts": op(
+    "nameRefundAccount",
+    "Names the account that the automatic refunds of a provider's payments in one token are paid from, and the most that they take within 24 hours. The provider's signature alone authorizes it, and this Facilitator must have the account's key for this provider. A statement replaces those of lower versions.",
+    "InvalidSignature",
+    "PaymentNotAllowed",
+    "PayloadConflict",
+  ),
+  "get /refund-accounts": op(
+    "listRefundAccounts",
+    "Returns the account whose key this Facilitator has for the provider, the statements that count, and what is used of each cap.",
+  ),
+  "delete /refund-accounts/{token}": op(
+    "revokeRefundAccount",
+    "Ends automatic refunds of the provider's payments in a token at once. Refunds that were accepted are still settled. Only a statement with a higher version resumes them.",
+    "UnknownObject",
+  ),
   "get /payments/{id}": op(
     "getPayment",
     "Returns whether a payment is pending, settled, failed, reversed or unknown. Anyone can compute the id, so the answer has no proof, memo or resource. It lists the settled refunds, which are public on the chain.",
@@ -222,6 +250,24 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     "testWebhookEndpoint",
     "Queues an event of the type `webhook.test` for the endpoint.",
   ),
+  "get /discovery/resources": op(
+    "listResources",
+    "Lists the resources that providers put here, in the shape that stock `bazaar` clients of x402 versions 1 and 2 read. A resource for both versions is two items. Prices come from the URL's own 402 at `lastUpdated`; text comes from the provider, so escape it.",
+  ),
+  "get /discovery/search": op(
+    "searchResources",
+    "Searches URL, description, name and tags of the listed resources for the words of `query`, best matches first. Pass `pagination.cursor` as `cursor` for the following page.",
+  ),
+  "get /discovery/listings": op(
+    "listListings",
+    "Lists the provider's own listings with their state. `problem` states why the last check of a hidden one failed.",
+  ),
+  "post /discovery/listings": op(
+    "createListing",
+    "Lists a route template, without query values. This service asks the URL for its 402, and shows the listing once every payee on this network is the provider's own. The same method and URL keeps its id and is checked again (200).",
+  ),
+  "get /discovery/listings/{id}": op("getListing", "Returns one listing of the provider with its state."),
+  "delete /discovery/listings/{id}": op("deleteListing", "Removes a listing of the provider from the catalogue."),
   "get /audit": op(
     "listAudit",
     `Lists administrative acts, newest first: key, act, subject, time and address. ${PAGED}`,
@@ -341,6 +387,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   events: "The provider's events, to poll instead of webhooks.",
   debits: "Metered usage: debits of allowances.",
   webhooks: "Webhook endpoints and their deliveries.",
+  discovery: "The catalogue of paid resources, and the listings of a provider.",
   analytics: "Figures of one provider.",
   operator: "Figures of the whole service, for its operator.",
   service: "Health, readiness and transaction costs.",

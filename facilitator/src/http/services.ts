@@ -5,10 +5,13 @@ import type { Address, Network } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../analytics/costs";
 import type { Reports } from "../analytics/reports";
+import type { Catalogue } from "../discovery/catalogue";
+import type { Listings } from "../discovery/listings";
 import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
 import type { AuditPage, listActs } from "../providers/audit";
 import type { Caller, Keys, Origin } from "../providers/keys";
+import type { RefundAccounts } from "../providers/refund-accounts";
 import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
@@ -29,11 +32,14 @@ export interface ApiServices {
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
   readonly providers: Providers;
+  readonly catalogue: Catalogue;
   readonly analytics: Analytics;
   readonly reports: Reports;
   readonly costs: Pick<Costs, "of">;
   /** Waits for new events: resolves on a notification, or at the latest after the time. */
   happened(timeoutMs: number): Promise<unknown>;
+  /** the key that settles `upto` payments; undefined while they are not offered */
+  uptoSigner(): Address | undefined;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
   readiness(): Readiness;
   system(): Promise<System>;
@@ -55,7 +61,9 @@ export interface ApiServices {
 export interface Providers {
   readonly keys: Keys;
   readonly endpoints: WebhookEndpoints;
+  readonly listings: Listings;
   readonly debits: Debits;
+  readonly refundAccounts: RefundAccounts;
   /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
   admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;
   events(page: EventPage): Promise<EventList>;

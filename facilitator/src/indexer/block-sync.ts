@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader } from "../chain/chain-reader";
 import { factsOf, KNOWN_TOPICS, TURNPIKE_TOPICS } from "../chain/facts";
+import { PROXIES, PROXY_TOPICS } from "../chain/permit2-settlements";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { BlockProjection } from "../events/projection";
@@ -56,7 +57,10 @@ export class BlockSync {
     const tokens = config.tokens.map((token) => token.address);
     this.#reading = {
       chain,
-      filter: { addresses: [config.turnpike, ...tokens], topics: [KNOWN_TOPICS] },
+      filter: {
+        addresses: [config.turnpike, ...tokens, ...(config.permit2 ? PROXIES : [])],
+        topics: [config.permit2 ? [...KNOWN_TOPICS, ...PROXY_TOPICS] : KNOWN_TOPICS],
+      },
       sources: { chainId: config.chainId, turnpike: config.turnpike, tokens },
       isOurs,
     };

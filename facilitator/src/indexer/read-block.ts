@@ -4,7 +4,8 @@
  */
 import type { Hex } from "turnpike/protocol";
 import type { ChainBlock, ChainLog, ChainReader, ChainReceipt, LogFilter } from "../chain/chain-reader";
-import { type ChainFact, type FactSources, factsOf } from "../chain/facts";
+import type { ChainFact, FactSources } from "../chain/facts";
+import { readFacts } from "../chain/permit2-settlements";
 
 export interface ReadBlock {
   readonly block: ChainBlock;
@@ -32,7 +33,11 @@ export async function readBlock(
   number: number,
   reported: ChainBlock,
 ): Promise<ReadBlock | undefined> {
-  const withLogs = (block: ChainBlock, logs: readonly ChainLog[]) => ({ block, logs, facts: factsOf(sources, logs) });
+  const withLogs = async (block: ChainBlock, logs: readonly ChainLog[]) => ({
+    block,
+    logs,
+    facts: await readFacts(chain, sources, logs),
+  });
   const readLogs = async (block: ChainBlock) => withLogs(block, await chain.logsOfBlock(block.hash, filter));
   if (number !== reported.number) {
     const block = await chain.block(number);
@@ -44,6 +49,6 @@ export async function readBlock(
     chain.block(number),
     chain.logsOfBlock(reported.hash, filter).catch(() => undefined),
   ]);
-  if (block && block.hash === reported.hash && logs) return { ...withLogs(block, logs), receipts };
+  if (block && block.hash === reported.hash && logs) return { ...(await withLogs(block, logs)), receipts };
   return block && readLogs(block);
 }

@@ -19,6 +19,7 @@ import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./p
 import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
+import type { WalletDeployments } from "./wallet-deployments";
 
 export interface AdmissionOptions {
   readonly config: FacilitatorConfig;
@@ -29,6 +30,7 @@ export interface AdmissionOptions {
   readonly sender: Sender;
   readonly intake: Intake;
   readonly reservations: Reservations;
+  readonly deployments: WalletDeployments;
   readonly context: JudgeContext;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
@@ -39,8 +41,9 @@ export interface AdmissionOptions {
  * `bound`: the payment has a new row.
  * `exists`: there is a row to read.
  * `unanswered`: the connection was lost around the commit. Binding again is safe: an existing row is not changed.
+ * `deploying`: the payer's wallet is being deployed, and nothing is bound yet. Admit it again after the next block.
  */
-export type Admitted = "bound" | "exists" | "unanswered";
+export type Admitted = "bound" | "exists" | "unanswered" | "deploying";
 
 /**
  * Result of a request that admits nothing.
@@ -102,7 +105,7 @@ export class PaymentAdmission {
    * @throws RateLimited when the payer has too many reservations
    */
   async reserve(request: PaymentRequest): Promise<Verdict> {
-    const closed = this.#whyClosed();
+    const closed = this.#whyClosed(request);
     if (closed) throw closed;
     const refused = this.#options.sender.failedSpends.refusalOf(request);
     if (refused) return { kind: "refused", error: refused };
@@ -136,13 +139,13 @@ export class PaymentAdmission {
   }
 
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const closed = this.#whyClosed() ?? this.#options.sender.failedSpends.refusalOf(request);
+    const closed = this.#whyClosed(request) ?? this.#options.sender.failedSpends.refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
     return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
-  #whyClosed(): TurnpikeError | undefined {
+  #whyClosed({ transfer }: PaymentRequest): TurnpikeError | undefined {
     const { config, sender, relayer } = this.#options;
     if (sender.queue().oldestMs > config.maxQueueAgeMs) {
       return refusal("Unavailable", "busy", "the queue is too long", {
@@ -150,27 +153,43 @@ export class PaymentAdmission {
       });
     }
     const health = relayer.health();
-    return health.ok
+    // An `upto` payment waits for its own key, whatever the others can send.
+    const lane = transfer.method === "upto" ? health.lanes.find(({ key }) => key === transfer.sender) : undefined;
+    const isLaneClosed = lane?.status === "stopped" || lane?.isBalanceLow;
+    const reason = isLaneClosed ? `${lane.key} is ${lane.reason ?? "low on gas money"}` : health.reason;
+    return health.ok && !isLaneClosed
       ? undefined
-      : refusal("Unavailable", "relayer", `the relayer cannot send now: ${health.reason}`, { retryAfterSec: 10 });
+      : refusal("Unavailable", "relayer", `the relayer cannot send now: ${reason}`, { retryAfterSec: 10 });
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const { config, store, intake, onStep } = this.#options;
+    const { config, store, intake, deployments, onStep } = this.#options;
     const judgement = await this.judgeUnlimited(request);
-    if (judgement.kind === "bad") return { kind: "refused", error: judgement.error };
+    if (judgement.kind === "bad") {
+      if (request.deployment) await deployments.refused(request);
+      return { kind: "refused", error: judgement.error };
+    }
     if (judgement.kind === "used") {
       if (!isRebinding && (await intake.find(request.paymentId))) return "exists";
       return (await this.#adopt(request, isRebinding)) ?? "exists";
     }
-    const acceptance: Acceptance = { chainId: config.chainId, request, state: "queued", ...judgement };
+    // An `upto` payment settled at 0 moves nothing and uses no nonce: its row keeps it from paying for anything else.
+    const state = request.authorization.value === 0n && request.transfer.method === "upto" ? "waived" : "queued";
+    const acceptance: Acceptance = { chainId: config.chainId, request, state, ...judgement };
+    if (judgement.deployment) {
+      // Reservations and payments in flight may need the money: then no gas is spent.
+      const checked = verdictOf(await this.#options.reservations.check(acceptance));
+      if (checked.kind === "refused") return checked;
+      const begun = await deployments.deploy(request, judgement.deployment);
+      return begun === "deploying" ? begun : { kind: "refused", error: begun };
+    }
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
     const refused = verdictOf(binding);
     if (refused.kind === "refused") return refused;
     onStep("bound");
     if (isRebinding) store.notifier.notify("payments");
-    return binding === "bound" ? "bound" : "exists";
+    return binding === "bound" && state === "queued" ? "bound" : "exists";
   }
 
   /** Adopts a nonce that is used without a row. For a native payment, the chain's logs are sufficient evidence. */
@@ -178,6 +197,10 @@ export class PaymentAdmission {
     const { config, relayer, indexer, depth, sender, intake } = this.#options;
     await indexer.catchUp();
     const { from: payer, to, value, nonce } = request.authorization;
+    if (request.transfer.method !== "eip3009") {
+      const error = refusal("PaymentNotAllowed", "nonce_used", "the Permit2 nonce was used already");
+      return { kind: "refused", error };
+    }
     const query = { paymentId: request.paymentId, token: request.token.address, payer, nonce };
     const evidence = await findEvidence({ config, relayer }, query, indexer.applied());
     const isOurs = evidence.kind === "transfer" && evidence.to === to && evidence.amount === value;

@@ -10,6 +10,7 @@ import type { Tx } from "../db/open";
 import type { Relayer } from "../relayer";
 import { itemsPerBatch, planTransaction, type QueuedPayment, settleRequest } from "./batch";
 import type { Acceptance } from "./payment-request";
+import { transferColumns } from "./transfer";
 
 /** Seconds before `validBefore` from which a payment is no longer sent: it would be mined too late and cost gas. */
 export const SEND_MARGIN_SEC = 2;
@@ -96,7 +97,11 @@ export function createBatchBuilder(options: BatchBuilderOptions): BatchBuilder {
     const lateSec = BigInt(clock.nowSec() + SEND_MARGIN_SEC);
     return acceptances
       .filter(
-        ({ state, hasCode, request }) => state === "queued" && !hasCode && request.authorization.validBefore > lateSec,
+        ({ state, hasCode, request }) =>
+          state === "queued" &&
+          !hasCode &&
+          request.transfer.method === "eip3009" &&
+          request.authorization.validBefore > lateSec,
       )
       .slice(0, capacity);
   }
@@ -147,5 +152,6 @@ function queuedForm({ request, hasCode }: Acceptance): QueuedPayment {
     signature: request.signature,
     has_code: hasCode,
     attempts: 0,
+    ...transferColumns(request.transfer),
   };
 }

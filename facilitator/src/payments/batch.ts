@@ -3,6 +3,7 @@ import type { Address, Hex } from "turnpike/protocol";
 import { intrinsicGas } from "../chain/gas";
 import type { PaymentRow } from "../db/tables/payments";
 import { type SignedTransfer, settleCalldata, transferCalldata } from "./calldata";
+import { proxyCallOf, transferOfRow } from "./transfer";
 
 export interface BatchLimits {
   readonly batchItems: number;
@@ -24,6 +25,10 @@ export const QUEUED_COLUMNS = [
   "signature",
   "has_code",
   "attempts",
+  "method",
+  "permitted",
+  "sender",
+  "token_permit",
 ] as const satisfies readonly (keyof PaymentRow)[];
 
 export type QueuedPayment = Pick<PaymentRow, (typeof QUEUED_COLUMNS)[number]>;
@@ -33,6 +38,8 @@ export interface PlannedTransaction {
   readonly data: Hex;
   readonly gasLimit: bigint;
   readonly paymentIds: readonly string[];
+  /** the only key that may send it; absent: any */
+  readonly sender?: Address;
 }
 
 /** Gas for a contract wallet's signature check, added to an ordinary item. */
@@ -53,7 +60,8 @@ const ITEM_WORDS = 10;
 
 /**
  * Plans one transaction from the head of the queue. A single payment calls its token directly. A payment that did not
- * move before is sent alone, so that it cannot spoil others. Contract wallets share separate, smaller batches.
+ * move before is sent alone, so that it cannot spoil others, and so is each payment over Permit2: the proxies have no
+ * batch call. Contract wallets share separate, smaller batches.
  */
 export function planTransaction(
   queue: readonly QueuedPayment[],
@@ -62,14 +70,14 @@ export function planTransaction(
 ): PlannedTransaction | undefined {
   const first = queue[0];
   if (!first) return undefined;
-  if (first.attempts > 0) return single(first, limits);
+  if (isAlone(first)) return single(first, limits);
   const gasPerItem = limits.gasPerItem + (first.has_code ? WALLET_EXTRA_GAS : 0);
   const maxItems = first.has_code ? Math.min(WALLET_BATCH, limits.batchItems) : limits.batchItems;
   const taken: QueuedPayment[] = [];
   let bytes = 0;
   let gas = baseGas(gasPerItem);
   for (const row of queue) {
-    if (row.attempts > 0 || row.has_code !== first.has_code) continue;
+    if (isAlone(row) || row.has_code !== first.has_code) continue;
     const itemBytes = bytesOf(row.signature.length / 2 - 1);
     const itemGas = gasOf(gasPerItem, itemBytes);
     if (taken.length >= maxItems || bytes + itemBytes > limits.batchBytes || gas + itemGas > limits.batchGas) break;
@@ -89,7 +97,8 @@ export function planTransaction(
 }
 
 /**
- * Plans one transaction, and more only while the rest fills one; a partial rest waits for more payments.
+ * Plans one transaction, and more only while the rest fills one; a partial rest waits for more payments. Payments over
+ * Permit2 never wait.
  * @returns the plans, and the rest of the queue
  */
 export function planTransactions<T extends QueuedPayment>(
@@ -100,8 +109,9 @@ export function planTransactions<T extends QueuedPayment>(
 ): { readonly plans: readonly PlannedTransaction[]; readonly rest: readonly T[] } {
   const plans: PlannedTransaction[] = [];
   let rest = queue;
-  while (plans.length < atMost && (plans.length === 0 || rest.length >= itemsPerBatch(limits))) {
-    const plan = planTransaction(rest, batchSettler, limits);
+  while (plans.length < atMost) {
+    const isFull = plans.length === 0 || rest.length >= itemsPerBatch(limits);
+    const plan = planTransaction(isFull ? rest : rest.filter(isUnbatched), batchSettler, limits);
     if (!plan) break;
     plans.push(plan);
     const taken = new Set(plan.paymentIds);
@@ -110,10 +120,15 @@ export function planTransactions<T extends QueuedPayment>(
   return { plans, rest };
 }
 
+/** Nothing is gained by waiting for others: the payment never shares a transaction. */
+const isUnbatched = ({ method }: QueuedPayment): boolean => method !== "eip3009";
+
+const isAlone = (row: QueuedPayment): boolean => row.attempts > 0 || isUnbatched(row);
+
 /** @param id id of the transaction, also used in its idempotency key */
-export const settleRequest = ({ to, data, gasLimit }: PlannedTransaction, id: string) => ({
+export const settleRequest = ({ to, data, gasLimit, sender }: PlannedTransaction, id: string) => ({
   ...{ id, purpose: "settle", idempotencyKey: `settle/${id}` },
-  ...{ to, data, gasLimit },
+  ...{ to, data, gasLimit, ...(sender && { sender }) },
 });
 
 /** Returns how many ordinary payments fit into a transaction. */
@@ -131,14 +146,24 @@ const gasOf = (gasPerItem: number, itemBytes: number): number =>
   gasPerItem + ITEM_OVERHEAD_GAS + itemBytes * DEAREST_BYTE_GAS;
 
 function single(row: QueuedPayment, limits: BatchLimits): PlannedTransaction {
-  const data = transferCalldata(transferOf(row));
-  const gas = limits.gasPerItem + TRANSACTION_OVERHEAD_GAS + (row.has_code || row.attempts > 0 ? WALLET_EXTRA_GAS : 0);
+  const { to, data, extraGas } = callOf(row);
+  const gas = limits.gasPerItem + TRANSACTION_OVERHEAD_GAS + extraGas;
+  const walletGas = row.has_code || row.attempts > 0 ? WALLET_EXTRA_GAS : 0;
   return {
-    to: row.token as Address,
+    to,
     data,
-    gasLimit: intrinsicGas(data) + BigInt(gas),
+    gasLimit: intrinsicGas(data) + BigInt(gas + walletGas),
     paymentIds: [row.payment_id],
+    ...(row.sender !== null && { sender: row.sender as Address }),
   };
+}
+
+function callOf(row: QueuedPayment): ReturnType<typeof proxyCallOf> {
+  const transfer = transferOfRow(row);
+  const { token, signature, ...authorization } = transferOf(row);
+  if (transfer.method === "eip3009")
+    return { to: token, data: transferCalldata({ token, signature, ...authorization }), extraGas: 0 };
+  return proxyCallOf({ token, signature, authorization, transfer });
 }
 
 function transferOf(row: QueuedPayment): SignedTransfer {

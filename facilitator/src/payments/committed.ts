@@ -17,6 +17,7 @@ export function askedRows(acceptances: readonly Acceptance[]): RawBuilder<unknow
     payer: request.authorization.from,
     token: request.token.address,
     pay_to: request.authorization.to,
+    method: request.transfer.method,
     amount: request.authorization.value.toString(),
     resource_hash: request.resourceHash,
     valid_before: request.authorization.validBefore.toString(),
@@ -24,7 +25,7 @@ export function askedRows(acceptances: readonly Acceptance[]): RawBuilder<unknow
     accepted_block: atBlock,
   }));
   return sql`select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, grant_id text,
-    payer text, token text, pay_to text, amount numeric, resource_hash text, valid_before bigint, balance numeric,
+    payer text, token text, pay_to text, method text, amount numeric, resource_hash text, valid_before bigint, balance numeric,
     accepted_block bigint)`;
 }
 
@@ -46,9 +47,12 @@ export function isShort(chainId: number): RawBuilder<boolean> {
         and r.expires_at > ${chainNowSec(chainId)}))`;
 }
 
-/** Whether the payment of the row `a` is reserved for another purchase, or with another payee, amount or resource. */
+/**
+ * Whether the payment of the row `a` is reserved for another purchase, or with another payee, amount or resource. An
+ * `upto` payment is reserved at its maximum and settled at less.
+ */
 export const isReservedElsewhere = (chainId: number): RawBuilder<boolean> => sql`exists (
   select 1 from payment_reservations r
   where r.chain_id = ${chainId}::bigint and r.payment_id = a.payment_id and r.expires_at > ${chainNowSec(chainId)}
     and not (r.grant_id is not distinct from a.grant_id and r.resource_hash = a.resource_hash and r.pay_to = a.pay_to
-      and r.amount = a.amount))`;
+      and (r.amount = a.amount or (a.method = 'upto' and r.amount > a.amount))))`;

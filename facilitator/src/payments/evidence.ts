@@ -3,9 +3,9 @@
  * Searches by indexed topics, for blocks that this database has not indexed: after data loss, or when a third party
  * settled first.
  */
-import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
-import type { ChainLog } from "../chain/chain-reader";
-import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf } from "../chain/facts";
+import { type Address, type Hex, Unavailable } from "turnpike/protocol";
+import { AUTHORIZATION_CANCELED_TOPIC, AUTHORIZATION_USED_TOPIC, factsOf, topicOf } from "../chain/facts";
+import { newestLogs } from "../chain/log-search";
 import { requireSameLogs } from "../chain/same-logs";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
@@ -30,22 +30,19 @@ export interface EvidenceQuery {
   readonly nonce: Hex;
 }
 
-/** Maximum blocks in one query; nodes limit it. */
-const SPAN = 5_000;
-
 /** Returns the newest evidence up to a block. @throws Unavailable when the chain cannot be read */
 export async function findEvidence(
   { config, relayer }: { config: FacilitatorConfig; relayer: Relayer },
   query: EvidenceQuery,
   upToBlock: number,
 ): Promise<Evidence> {
-  const payerTopic: Hex = `0x${query.payer.slice(2).toLowerCase().padStart(64, "0")}`;
   const topics = [
     [AUTHORIZATION_USED_TOPIC, AUTHORIZATION_CANCELED_TOPIC],
-    payerTopic,
+    topicOf(query.payer),
     query.nonce.toLowerCase() as Hex,
   ];
-  const log = await newestLog({ config, relayer }, query.token, topics, upToBlock);
+  const range = { fromBlock: config.startBlock, toBlock: upToBlock };
+  const { value: log } = await newestLogs(relayer.chain, range, { addresses: [query.token], topics }).next();
   if (!log) return { kind: "none" };
   // Some nodes ignore part of the filter.
   const isAsked = log.address === query.token && log.topics[1] === topics[1] && log.topics[2] === topics[2];
@@ -72,27 +69,4 @@ export async function findEvidence(
     };
   }
   return { kind: "none" };
-}
-
-async function newestLog(
-  { config, relayer }: { config: FacilitatorConfig; relayer: Relayer },
-  token: Address,
-  topics: readonly (Hex | readonly Hex[])[],
-  upToBlock: number,
-): Promise<ChainLog | undefined> {
-  const filter = { addresses: [token], topics };
-  try {
-    return (await relayer.chain.logsBetween(config.startBlock, upToBlock, filter)).at(-1);
-  } catch (error) {
-    if (isTurnpikeError(error)) throw error;
-    // The node rejected the range as too wide: search in parts, newest first.
-  }
-  for (let to = upToBlock; to >= config.startBlock; to -= SPAN) {
-    const from = Math.max(config.startBlock, to - SPAN + 1);
-    const found = await relayer.chain.logsBetween(from, to, filter).catch((cause: unknown) => {
-      throw isTurnpikeError(cause) ? cause : new Unavailable("a node rejects log queries for some blocks", { cause });
-    });
-    if (found.length > 0) return found.at(-1);
-  }
-  return undefined;
 }

@@ -1,5 +1,5 @@
-/** The standard x402 "exact" channel: verifies, settles and grants payments for stock servers and for gates. */
-import { type Hex, paymentIdOf, TurnpikeError } from "turnpike/protocol";
+/** The standard x402 channel: verifies, settles and grants payments for stock servers and for gates. */
+import { type Address, type Hex, NO_TRANSACTION, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
@@ -25,6 +25,7 @@ import { alreadyGranted, conflictWith, failureOf, refusedBy } from "./outcome";
 import { type PaymentRequest, refusal, requestOf } from "./payment-request";
 import type { PaymentProcessor } from "./processor";
 import type { SettlementDepth } from "./settlement-depth";
+import { EIP3009, idOfPayment } from "./transfer";
 
 export interface ExactPaymentsOptions {
   readonly config: FacilitatorConfig;
@@ -47,8 +48,22 @@ const HELD_RETRY_MS = 250;
  * Compares the signed transfer with what the server requires. Paying more than the price is the payer's mistake, and is
  * refused.
  */
-function mismatchOf({ authorization }: PaymentRequest, { payTo, amount }: ExactRequest): TurnpikeError | undefined {
+function mismatchOf(
+  { authorization, transfer }: PaymentRequest,
+  { payTo, amount }: ExactRequest,
+  settlers: readonly Address[],
+): TurnpikeError | undefined {
   if (authorization.to !== payTo) return refusal("PaymentNotAllowed", "payee", "the payee is not the required one");
+  if (transfer.method === "upto") {
+    if (!settlers.includes(transfer.sender))
+      return refusal(
+        "PaymentNotAllowed",
+        "settler",
+        `the payer allowed ${transfer.sender} to settle, which is no key here`,
+      );
+    if (amount > transfer.max)
+      return refusal("PaymentNotAllowed", "above_maximum", `the payer permitted ${transfer.max} base units at most`);
+  }
   if (authorization.value === amount) return undefined;
   return refusal("PaymentNotAllowed", "amount", "the amount is not the required one");
 }
@@ -61,12 +76,15 @@ export class ExactPayments {
   }
 
   async verify(exact: ExactRequest): Promise<ExactVerdict> {
-    const { config, intake, admission } = this.#options;
+    const { config, relayer, intake, admission } = this.#options;
     const request = requestOf(config, "settle", exact);
-    if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request) };
+    if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request, exact.transfer) };
     const payer = request.authorization.from;
-    const invalid = (error: TurnpikeError): ExactVerdict => ({ kind: "invalid", payer, ...exactFailure(error) });
-    const mismatch = mismatchOf(request, exact);
+    const invalid = (error: TurnpikeError): ExactVerdict => ({
+      ...{ kind: "invalid", payer },
+      ...exactFailure(error, exact.transfer),
+    });
+    const mismatch = mismatchOf(request, exact, relayer.addresses);
     if (mismatch) return invalid(mismatch);
     const isReserved = exact.purchase.isGate;
     for (let isFirst = true; ; isFirst = false) {
@@ -85,8 +103,10 @@ export class ExactPayments {
   /** Returns why an accepted payment buys nothing more. */
   async #whyRefused(row: PaymentRow, request: PaymentRequest): Promise<TurnpikeError | undefined> {
     const { grants, depth, context } = this.#options;
-    const { paymentId, purchase } = request;
-    const conflict = conflictWith(row, request);
+    const { paymentId, purchase, transfer } = request;
+    // An `upto` payment is verified at its maximum, whatever was charged.
+    const value = transfer.method === "upto" ? BigInt(row.amount) : request.authorization.value;
+    const conflict = conflictWith(row, { ...request, authorization: { ...request.authorization, value } });
     if (conflict) return purchase?.isGate ? alreadyGranted() : conflict;
     depth.requireKept(row.block_number);
     if (row.state === "failed") return failureOf(row);
@@ -103,25 +123,25 @@ export class ExactPayments {
     exact: ExactRequest,
     wait: WaitOptions = { waitMs: exact.maxTimeoutSec * 1_000 },
   ): Promise<SettleOutcome> {
-    const { config, store, holds, processor } = this.#options;
+    const { config, store, relayer, holds, processor } = this.#options;
     const request = requestOf(config, "settle", exact);
-    if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
+    if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request, exact.transfer) };
     const payer = request.authorization.from;
-    const { paymentId } = request;
-    const mismatch = mismatchOf(request, exact);
-    if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch) };
+    const { paymentId, transfer } = request;
+    const mismatch = mismatchOf(request, exact, relayer.addresses);
+    if (mismatch) return { kind: "refused", payer, ...exactFailure(mismatch, transfer) };
     holds.begin(paymentId, exact.purchase);
     const outcome = await processor.process(request, wait).catch(refusedBy);
     switch (outcome.kind) {
       case "settled":
-        return { kind: "settled", paymentId, payer, transaction: outcome.row.tx_hash as Hex };
+        return { kind: "settled", paymentId, payer, transaction: (outcome.row.tx_hash as Hex | null) ?? "" };
       case "pending": {
         const transaction = await transactionOf(store.db, config.chainId, paymentId);
         return { kind: "pending", paymentId, payer, retryAfterSec: 1, ...(transaction && { transaction }) };
       }
       default: {
         const error = (await this.#hasBought(paymentId, outcome.error)) ? alreadyGranted() : outcome.error;
-        return { kind: outcome.kind, paymentId, payer, ...exactFailure(error) };
+        return { kind: outcome.kind, paymentId, payer, ...exactFailure(error, transfer) };
       }
     }
   }
@@ -166,13 +186,13 @@ export class ExactPayments {
     if (!purchase.isGate) return { kind: "granted" };
     const request = requestOf(config, "settle", exact);
     if (request instanceof TurnpikeError) return { kind: "refused", ...exactFailure(request) };
-    const facts = { grantId: purchase.grantId, chainId: config.chainId, transaction };
+    const facts = { grantId: purchase.grantId, chainId: config.chainId, transaction: transaction || NO_TRANSACTION };
     return { kind: "granted", grant: await signGrant(request, facts, relayer.proofSigner) };
   }
 
-  async release({ token, authorization: { from: payer, nonce }, purchase }: ExactRequest): Promise<void> {
+  async release({ token, authorization, transfer = EIP3009, purchase }: ExactRequest): Promise<void> {
     const { config, grants, holds } = this.#options;
     holds.end(purchase);
-    await grants.release(paymentIdOf({ chainId: config.chainId, token, payer, nonce }), purchase);
+    await grants.release(idOfPayment(config.chainId, token, authorization, transfer), purchase);
   }
 }

@@ -3,6 +3,7 @@
  * move money. A refusal is judged again on each request and never stored. Every unknown outcome is pending.
  */
 import type { Logger } from "pino";
+import type { RefundNaming } from "turnpike/facilitator";
 import { type Address, type Hex, type PaymentProof, type SignedPayment, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
@@ -32,7 +33,8 @@ import { requestOfSignedPayment } from "./payment-request";
 import { PaymentProcessor } from "./processor";
 import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
 import { settledFacts } from "./proofs";
-import { type RefundOutcome, type RefundRequest, RefundService } from "./refund-service";
+import { namedAccountOf } from "./refund-cap";
+import { type AutomaticRefundRequest, type RefundOutcome, type RefundRequest, RefundService } from "./refund-service";
 import { type CollectionReader, settledRefunds } from "./refunds";
 import { createReservations, type Reservations } from "./reservations";
 import { Sender } from "./sender";
@@ -49,7 +51,7 @@ export type {
 } from "./exact";
 export { purchaseOfServer } from "./grants";
 export type { ProofVerdict } from "./proof-verifier";
-export type { RefundOutcome, RefundRequest } from "./refund-service";
+export type { AutomaticRefundRequest, RefundOutcome, RefundRequest } from "./refund-service";
 
 export type AuthorizeOutcome =
   | { readonly kind: "settled"; readonly paymentId: Hex; readonly proof: PaymentProof }
@@ -79,13 +81,19 @@ export interface RefundFacts {
   /** base units */
   readonly amount: bigint;
   readonly transaction: Hex;
+  /** the payee's signed statement that names the account, of an automatic refund */
+  readonly naming?: RefundNaming;
 }
 
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
   status(paymentId: Hex): Promise<PaymentStatusAnswer>;
+  /** Returns the settled refunds of a payment, a debit or a charge that are deep enough to count, by index. */
+  refunds(refundedId: Hex): Promise<readonly RefundFacts[]>;
   /** Settles a refund that the payee or provider has signed. */
   refund(request: RefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
+  /** Refunds a whole payment from the account that its payee has named, within its daily cap. */
+  refundAutomatically(request: AutomaticRefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
   /** @throws Unavailable when the chain is needed and does not answer */
   verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
   /** Verifies a payment; reserves its amount when the request names a gate's purchase. */
@@ -155,8 +163,10 @@ class PaymentService implements Payments {
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
+    const { deployments } = sender;
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, context, onStep, monotonicMs },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, onStep },
+      monotonicMs,
     });
     const processor = new PaymentProcessor({
       ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },
@@ -178,7 +188,11 @@ class PaymentService implements Payments {
     });
     this.#holds = holds;
     this.#reservations = reservations;
-    this.#refunds = new RefundService({ config, store, intake, processor, depth, collections });
+    this.#refunds = new RefundService({
+      ...{ config, store, intake, processor, depth, collections },
+      signerOf: (provider) => relayer.refundSigner(provider),
+      nowSec: () => clock.nowSec(),
+    });
     this.#store = store;
   }
 
@@ -209,29 +223,45 @@ class PaymentService implements Payments {
     // A refund is no payment, though it has such an id.
     if (!row || row.door === "refund") return { status: "unknown" };
     const transaction = row.tx_hash === null ? {} : { transaction: row.tx_hash as Hex };
-    if (row.state === "settled")
-      return this.#depth.isDeepEnough(row)
-        ? { status: "settled", ...transaction, ...(await this.#refundsOf(paymentId)) }
-        : { status: "pending", ...transaction };
+    if (row.state === "waived") return { status: "settled" };
+    if (row.state === "settled") {
+      if (!this.#depth.isDeepEnough(row)) return { status: "pending", ...transaction };
+      const refunds = await this.refunds(paymentId);
+      return { status: "settled", ...transaction, ...(refunds.length > 0 && { refunds }) };
+    }
     if (row.state === "failed" && this.#depth.isFinalFailure(row))
       return { status: "failed", ...transaction, ...(row.fail_reason && { reason: row.fail_reason }) };
     return { status: row.is_reversed ? "reversed" : "pending" };
   }
 
-  /** Returns the refunds of a payment that are deep enough to count. */
-  async #refundsOf(paymentId: Hex): Promise<Pick<PaymentStatusAnswer, "refunds">> {
-    const settled = await settledRefunds(this.#store.db, this.#config.chainId, [paymentId]);
-    const refunds = settled.flatMap(({ refund_index: index, row }): RefundFacts[] => {
+  async refunds(refundedId: Hex): Promise<readonly RefundFacts[]> {
+    const settled = await settledRefunds(this.#store.db, this.#config.chainId, [refundedId]);
+    if (settled.length === 0) return [];
+    const automatic = await namedAccountOf(this.#store.db, this.#config.chainId, refundedId);
+    return settled.flatMap(({ refund_index: index, row }): RefundFacts[] => {
       if (row.tx_hash === null || !this.#depth.isDeepEnough(row)) return [];
       const { payer: account, amount, tx_hash: transaction } = row;
-      return [{ index, account: account as Address, amount: BigInt(amount), transaction: transaction as Hex }];
+      const naming = automatic?.account === account ? automatic.naming : undefined;
+      return [
+        {
+          ...{ index, account: account as Address, amount: BigInt(amount), transaction: transaction as Hex },
+          ...(naming && { naming }),
+        },
+      ];
     });
-    return refunds.length > 0 ? { refunds } : {};
   }
 
   refund(request: RefundRequest, wait: WaitOptions = { waitMs: this.#config.authorizeWaitMs }): Promise<RefundOutcome> {
     this.#onStep("received");
     return this.#refunds.refund(request, wait);
+  }
+
+  refundAutomatically(
+    request: AutomaticRefundRequest,
+    wait: WaitOptions = { waitMs: this.#config.authorizeWaitMs },
+  ): Promise<RefundOutcome> {
+    this.#onStep("received");
+    return this.#refunds.refundAutomatically(request, wait);
   }
 
   verifyProof(proof: PaymentProof): Promise<ProofVerdict> {

@@ -16,6 +16,7 @@ import { isReservedElsewhere, isShort } from "./committed";
 import { HOLD_MS } from "./holds";
 import type { Acceptance, Binding } from "./payment-request";
 import { idsReservedElsewhere } from "./reservations";
+import { transferColumns } from "./transfer";
 
 export interface Intake {
   /** Returns true when no payment of this id was found or bound here recently: most likely it has no row. */
@@ -157,6 +158,7 @@ async function insertDistinct(
       valid_after: request.authorization.validAfter.toString(),
       valid_before: request.authorization.validBefore.toString(),
       signature: request.signature,
+      ...transferColumns(request.transfer),
       has_code: hasCode,
       state: isInBatch ? "sent" : state,
       attempts: isInBatch ? 1 : 0,
@@ -179,15 +181,18 @@ async function insertDistinct(
   const { rows } = await sql<{ payment_id: string }>`
     with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
       resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
-      valid_after bigint, valid_before bigint, signature text, has_code boolean, state text, attempts int,
+      valid_after bigint, valid_before bigint, signature text, method text, permitted text, sender text,
+      token_permit text, has_code boolean, state text, attempts int,
       transaction_id text, accepted_block bigint, balance numeric, grant_id text, is_gate boolean)),
     bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
-      valid_after, valid_before, signature, has_code, state, attempts, transaction_id, accepted_at_ms, accepted_block)
+      valid_after, valid_before, signature, method, permitted, sender, token_permit, has_code, state, attempts,
+      transaction_id, accepted_at_ms, accepted_block)
     select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
-      a.nonce, a.valid_after, a.valid_before, a.signature, a.has_code, a.state, a.attempts, a.transaction_id,
+      a.nonce, a.valid_after, a.valid_before, a.signature, a.method, a.permitted, a.sender, a.token_permit, a.has_code,
+      a.state, a.attempts, a.transaction_id,
       ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))
     from asked a
-    where (a.state = 'parked' or not ${isShort(chainId)})
+    where (a.state in ('parked', 'waived') or not ${isShort(chainId)})
       and not ${isReservedElsewhere(chainId)}
     on conflict (chain_id, payment_id) do nothing
     returning payment_id)${isHolding ? hold : sql``},

@@ -7,20 +7,33 @@ import {
   type Address,
   type Clock,
   type Hex,
-  type TurnpikeError,
+  PERMIT2,
+  permit2TypedData,
+  TurnpikeError,
   transferTypedData,
   typedDataDigest,
   Unavailable,
 } from "turnpike/protocol";
+import { isUsed, type NonceQuery, nonceCallOf } from "../chain/account-reads";
+import { intrinsicGas } from "../chain/gas";
 import { signerOf } from "../chain/signer-of";
+import { type TrialResult, tryDeployment, type WalletDeployment } from "../chain/undeployed-wallet";
 import { isSignedByContract } from "../chain/wallet-signature";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
 import { type PaymentRequest, refusal } from "./payment-request";
+import { type Permit2Payment, permit2AuthorizationOf, proxyCallOf } from "./transfer";
 
 export type Judgement =
-  | { readonly kind: "good"; readonly balance: bigint; readonly hasCode: boolean; readonly atBlock: number }
+  | {
+      readonly kind: "good";
+      readonly balance: bigint;
+      readonly hasCode: boolean;
+      readonly atBlock: number;
+      /** set when the payer's wallet must be deployed before the payment can settle */
+      readonly deployment?: WalletDeployment;
+    }
   | { readonly kind: "used" }
   | { readonly kind: "bad"; readonly error: TurnpikeError };
 
@@ -66,14 +79,25 @@ export function isSignedByKey(config: FacilitatorConfig, request: PaymentRequest
 
 function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Hex {
   const { address: token, name, version } = request.token;
+  const over = permit2PaymentOf(request);
+  if (over) return typedDataDigest(permit2TypedData(chainId, permit2AuthorizationOf(over)));
   return typedDataDigest(transferTypedData({ chainId, token, name, version }, request.authorization));
+}
+
+function permit2PaymentOf({ token, authorization, signature, transfer }: PaymentRequest): Permit2Payment | undefined {
+  return transfer.method === "eip3009" ? undefined : { token: token.address, authorization, signature, transfer };
 }
 
 /** @throws Unavailable when the chain cannot be read */
 export async function isSignedByPayer(context: JudgeContext, request: PaymentRequest): Promise<boolean> {
   if (isSignedByKey(context.config, request)) return true;
-  if ((await context.relayer.chain.code(request.authorization.from)) === "0x") return false;
-  return isSignedByPayersContract(context, request);
+  if ((await context.relayer.chain.code(request.authorization.from)) !== "0x") {
+    return isSignedByPayersContract(context, request);
+  }
+  // A reorganisation may have removed the wallet of an accepted payment.
+  const { deployment } = request;
+  if (!deployment || whyFactoryRefused(context.config, request, deployment)) return false;
+  return (await tryWallet(context, request, deployment)).isAccepted;
 }
 
 function isSignedByPayersContract({ config, relayer }: JudgeContext, request: PaymentRequest): Promise<boolean> {
@@ -84,6 +108,53 @@ function isSignedByPayersContract({ config, relayer }: JudgeContext, request: Pa
     signature,
   });
 }
+
+function whyFactoryRefused(
+  { walletFactories }: FacilitatorConfig,
+  { authorization: { from } }: PaymentRequest,
+  { factory }: WalletDeployment,
+): TurnpikeError | undefined {
+  if (walletFactories?.includes(factory)) return undefined;
+  return refusal(
+    "PaymentNotAllowed",
+    "wallet_factory",
+    `the wallet ${from} is not deployed, and this Facilitator's setting WALLET_FACTORIES does not name its factory ${factory}; deploy the wallet first`,
+  );
+}
+
+function tryWallet(
+  { config, relayer }: JudgeContext,
+  request: PaymentRequest,
+  deployment: WalletDeployment,
+): Promise<TrialResult> {
+  const { authorization, signature } = request;
+  const token = request.token.address;
+  return tryDeployment(relayer.chain, {
+    ...{ wallet: authorization.from, deployment, deployGas: config.walletDeployGas, signature, token },
+    digest: digestOf(config, request),
+    transfer: transferCalldata({ token, ...authorization, signature }),
+  });
+}
+
+/** Tries an undeployed wallet. @returns why its payment is refused, when its signature or its deployment is the reason */
+async function judgeDeployment(
+  context: JudgeContext,
+  request: PaymentRequest,
+  deployment: WalletDeployment,
+): Promise<TrialResult | TurnpikeError> {
+  const refused = whyFactoryRefused(context.config, request, deployment);
+  if (refused) return refused;
+  const trial = await tryWallet(context, request, deployment);
+  const { from } = request.authorization;
+  if (!trial.isDeployed) {
+    const { walletDeployGas } = context.config;
+    const message = `the factory's call deploys no wallet at ${from} within ${walletDeployGas} gas (WALLET_DEPLOY_GAS)`;
+    return refusal("InvalidSignature", "wallet_deployment", message);
+  }
+  return trial.isAccepted ? trial : notThePayers();
+}
+
+const notThePayers = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
 
 /** Judges one request. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
@@ -96,11 +167,15 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   const token = request.token.address;
   const atBlock = context.applied();
   // Starts before the signature check, so that the node answers meanwhile.
-  const asked = relayer.accounts.facts({ token, payer: from, nonce, balanceAtBlock: atBlock });
+  const isPermit2 = request.transfer.method !== "eip3009";
+  const asked = relayer.accounts.facts({ token, payer: from, nonce, isPermit2, balanceAtBlock: atBlock });
   const isKeys = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
-  const isSigned = isKeys || (hasCode && (await isSignedByPayersContract(context, request)));
-  if (!isSigned) return bad(refusal("InvalidSignature", "signature", "the signature is not the payer's"));
+  const deployment = isKeys || hasCode ? undefined : request.deployment;
+  const trial = deployment && (await judgeDeployment(context, request, deployment));
+  if (trial instanceof TurnpikeError) return bad(trial);
+  const isSigned = isKeys || trial || (hasCode && (await isSignedByPayersContract(context, request)));
+  if (!isSigned) return bad(notThePayers());
   if (isNonceUsed) return { kind: "used" };
   if (late) return bad(late);
   if (balance < request.authorization.value) {
@@ -110,27 +185,72 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
       }),
     );
   }
-  if (hasCode) {
-    // Simulates the transfer: a wallet may accept a signature that the token still refuses.
-    const trial = await relayer.simulate({
-      to: token,
-      data: transferCalldata({ token, ...request.authorization, signature: request.signature }),
-      gas: WALLET_GAS,
-    });
-    if (trial.kind === "reverted") return bad(refusal("TransferFailed", "not_moved", trial.error.error.message));
+  const unmoved = await whyUnmoved(context, request, { hasCode, trial });
+  if (unmoved) return bad(unmoved);
+  return { kind: "good", balance, hasCode, atBlock, ...(deployment && { deployment }) };
+}
+
+/** Simulates what more than the signature decides: Permit2's allowance, and the token's own check of a wallet. */
+async function whyUnmoved(
+  context: JudgeContext,
+  request: PaymentRequest,
+  { hasCode, trial }: { readonly hasCode: boolean; readonly trial: TrialResult | undefined },
+): Promise<TurnpikeError | undefined> {
+  const over = permit2PaymentOf(request);
+  if (over) return judgePermit2(context, over);
+  if (trial) {
+    if (trial.isMoved) return undefined;
+    return refusal("TransferFailed", "not_moved", "the token refuses the transfer of the deployed wallet");
   }
-  return { kind: "good", balance, hasCode, atBlock };
+  if (!hasCode) return undefined;
+  const token = request.token.address;
+  const tried = await context.relayer.simulate({
+    to: token,
+    data: transferCalldata({ token, ...request.authorization, signature: request.signature }),
+    gas: WALLET_GAS,
+  });
+  return tried.kind === "reverted" ? refusal("TransferFailed", "not_moved", tried.error.error.message) : undefined;
+}
+
+/**
+ * Checks the allowance of Permit2, which the payer's own permit may bring, and simulates the settlement. Permit2 and the
+ * proxy run more code than a token's transfer, and such a payment has a transaction of its own.
+ */
+async function judgePermit2(
+  { config, relayer, clock }: JudgeContext,
+  payment: Permit2Payment,
+): Promise<TurnpikeError | undefined> {
+  const { token, authorization, transfer } = payment;
+  const { from: payer, value } = authorization;
+  if (value === 0n) return undefined;
+  const [funds] = await relayer.accounts.funds([{ token, payer, spender: PERMIT2 }]);
+  const approval = funds?.approval ?? 0n;
+  if (approval < value && !transfer.permit) {
+    return refusal(
+      "InsufficientFunds",
+      "allowance",
+      `Permit2 may move ${approval} of ${value} base units: approve it`,
+      {
+        details: { required: value.toString(), available: approval.toString() },
+      },
+    );
+  }
+  const isLate = transfer.permit && transfer.permit.deadline < BigInt(clock.nowSec() + config.minWindowSec);
+  if (approval < value && isLate)
+    return refusal("PaymentExpired", "permit_expired", "the permit for Permit2 has expired");
+  const { to, data, extraGas } = proxyCallOf(payment);
+  const trial = await relayer.simulate({
+    to,
+    data,
+    gas: intrinsicGas(data) + BigInt(config.gasPerItem + extraGas) + WALLET_GAS,
+    ...(transfer.method === "upto" && { from: transfer.sender }),
+  });
+  return trial.kind === "reverted" ? refusal("TransferFailed", "not_moved", trial.error.error.message) : undefined;
 }
 
 /** Returns whether the nonce is used. Also true after a cancellation, so it proves nothing about money. */
-export async function isAuthorizationUsed(
-  relayer: Relayer,
-  token: Address,
-  payer: Address,
-  nonce: Hex,
-): Promise<boolean> {
-  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]) as Hex;
-  return wordOf(await relayer.read({ to: token, data })) !== 0n;
+export async function isNonceUsed(relayer: Relayer, query: NonceQuery): Promise<boolean> {
+  return isUsed(query, wordOf(await relayer.read(nonceCallOf(query))));
 }
 
 export async function balanceAt(relayer: Relayer, token: Address, payer: Address, block: number): Promise<bigint> {

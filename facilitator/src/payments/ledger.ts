@@ -12,8 +12,10 @@ import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
 import { insertPayment } from "./intake";
 import type { Acceptance, Binding } from "./payment-request";
+import { takeFromCap } from "./refund-cap";
 import { RefundRecords } from "./refund-records";
 import { addRefund, type NewRefund } from "./refunds";
+import { transferColumns } from "./transfer";
 import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events";
 
 /**
@@ -38,7 +40,7 @@ async function rebind(tx: Tx, acceptance: Acceptance): Promise<Binding> {
 
 /**
  * Binds a refund together with its share of what was paid; without the one there is not the other.
- * @throws RefundExceedsPayment, PayloadConflict: see {@link addRefund}
+ * @throws RefundExceedsPayment, PayloadConflict, PaymentNotAllowed, RateLimited: see {@link addRefund} and {@link takeFromCap}
  */
 export async function bindRefund(
   store: Store,
@@ -50,7 +52,15 @@ export async function bindRefund(
     await lockBalances(store, tx, [balanceOf(acceptance)]);
     const made = isRebinding ? await rebind(tx, acceptance) : await insertPayment(tx, acceptance);
     const { paymentId, authorization } = request;
-    if (made === "bound") await addRefund(tx, { chainId, paymentId, amount: authorization.value, refund, isDead });
+    if (made === "bound") {
+      const { from: account, value: amount } = authorization;
+      await addRefund(tx, { chainId, paymentId, amount, refund, isDead });
+      if (refund.isAutomatic) {
+        const { id: refundedId, provider, token } = refund.refunded;
+        const hasMoved = acceptance.state === "parked";
+        await takeFromCap(tx, { ...{ chainId, refundedId, provider, token, account, amount }, hasMoved });
+      }
+    }
     return made;
   });
   if (binding === "bound") store.notifier.notify("payments");
@@ -105,6 +115,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       valid_after: Number(authorization.validAfter),
       valid_before: Number(authorization.validBefore),
       signature: request.signature,
+      ...transferColumns(request.transfer),
       has_code: acceptance.hasCode,
       state: acceptance.state,
       fail_code: null,

@@ -2,6 +2,7 @@
 import { isErrorCode, isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import type { PaymentRow } from "../db/tables/payments";
 import { type PaymentRequest, refusal } from "./payment-request";
+import { transferColumns } from "./transfer";
 
 /** Outcome of a request, through either channel. */
 export type PaymentOutcome =
@@ -20,6 +21,8 @@ export function conflictWith(row: PaymentRow, request: PaymentRequest): Turnpike
   const isSame =
     row.resource_hash === request.resourceHash &&
     row.pay_to === request.authorization.to &&
+    row.method === request.transfer.method &&
+    row.permitted === transferColumns(request.transfer).permitted &&
     row.amount === request.authorization.value.toString();
   if (isSame) return undefined;
   return refusal(

@@ -6,28 +6,18 @@ import {
   type Hex,
   keccakText,
   parseMemo,
-  paymentIdOf,
   paymentNonce,
   resourceWithoutQuery,
   type SignedPayment,
   TurnpikeError,
   type TurnpikeErrorOptions,
 } from "turnpike/protocol";
+import { unwrapSignature, type WalletDeployment } from "../chain/undeployed-wallet";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
 import type { RefundOf } from "./refunds";
-
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
+import { type Authorization, EIP3009, idOfPayment, type Transfer } from "./transfer";
 
 /** The purchase that an x402 payment is for. */
 export interface Purchase {
@@ -48,7 +38,11 @@ export interface PaymentRequest {
   readonly paymentId: Hex;
   readonly token: TokenConfig;
   readonly authorization: Authorization;
+  readonly transfer: Transfer;
+  /** without the wrapper of ERC-6492: what the token is sent */
   readonly signature: Hex;
+  /** set when the signature came in that wrapper: how to deploy the payer's wallet */
+  readonly deployment?: WalletDeployment;
   readonly resourceHash: Hex;
   /** origin and path */
   readonly resourceShown: string;
@@ -59,6 +53,7 @@ export interface PaymentRequest {
 /** Stable reason of a refusal, sent beside the error code. */
 export type RefusalReason =
   | "network"
+  | "method"
   | "token"
   | "payee"
   | "amount"
@@ -68,11 +63,19 @@ export type RefusalReason =
   | "expired"
   | "window_too_long"
   | "signature"
+  | "wallet_factory"
+  | "wallet_deployment"
   | "funds"
+  | "allowance"
+  | "permit_expired"
+  | "settler"
+  | "above_maximum"
+  | "spender"
   | "nonce_used"
   | "other_contents"
   | "other_door"
   | "refund_account"
+  | "refund_cap"
   | "not_paid"
   | "granted"
   | "not_moved"
@@ -95,6 +98,8 @@ export interface RequestedFacts {
   readonly network: string;
   readonly token: Address;
   readonly authorization: Authorization;
+  /** absent: the token's EIP-3009 */
+  readonly transfer?: Transfer;
   readonly signature: Hex;
   /** "" when a stock server names none: x402 version 2 does not require it */
   readonly resource: string;
@@ -126,12 +131,16 @@ export function requestOf(
   }
   const token = findToken(config, facts.token);
   if (!token) return refusal("PaymentNotAllowed", "token", `this Facilitator does not settle token ${facts.token}`);
-  const { authorization } = facts;
+  const { authorization, transfer = EIP3009 } = facts;
+  if (transfer.method !== "eip3009" && !config.permit2) {
+    return refusal("PaymentNotAllowed", "method", "this Facilitator does not settle payments over Permit2");
+  }
   // Only payees are restricted; a refund goes to a payer.
   if (channel !== "refund" && config.payTo && !config.payTo.includes(authorization.to)) {
     return refusal("PaymentNotAllowed", "payee", `this Facilitator does not settle payments to ${authorization.to}`);
   }
-  if (authorization.value < token.minAmount) {
+  const isWaived = transfer.method === "upto" && authorization.value === 0n;
+  if (authorization.value < token.minAmount && !isWaived) {
     return refusal(
       "PaymentNotAllowed",
       "amount",
@@ -142,18 +151,19 @@ export function requestOf(
   if (isNamed && !URL.canParse(facts.resource)) {
     return refusal("InvalidRequest", "resource", "resource is not a URL");
   }
+  // Permit2 calls the payer's wallet itself, so a wallet must be there already.
+  const signed = transfer.method === "eip3009" ? unwrapSignature(facts.signature) : { signature: facts.signature };
+  if (!signed) {
+    return refusal("InvalidSignature", "signature", "the signature's ERC-6492 wrapper is malformed");
+  }
   return {
     channel,
     purchase: facts.purchase,
-    paymentId: paymentIdOf({
-      chainId: config.chainId,
-      token: token.address,
-      payer: authorization.from,
-      nonce: authorization.nonce,
-    }),
+    paymentId: idOfPayment(config.chainId, token.address, authorization, transfer),
     token,
     authorization,
-    signature: facts.signature,
+    transfer,
+    ...signed,
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,
@@ -175,6 +185,6 @@ export interface Acceptance {
   /** as read at `atBlock` */
   readonly balance: bigint;
   readonly atBlock: number;
-  /** parked: nothing is sent, because the chain already has the evidence */
-  readonly state: "queued" | "parked";
+  /** parked: nothing is sent, because the chain already has the evidence; waived: nothing is charged */
+  readonly state: "queued" | "parked" | "waived";
 }

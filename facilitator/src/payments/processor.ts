@@ -128,6 +128,7 @@ class RequestRun {
         .admit(this.#request)
         .catch((error: unknown) => ({ kind: "thrown" as const, error }));
       this.#readAtWrites = projection.writes();
+      if (outcome === "deploying") return this.#afterNextBlock(restMs);
       if (isAdmitted(outcome)) return this.#afterAdmission(outcome, woken);
       row = isNew ? await this.#readRow() : undefined;
       if (!row) {
@@ -139,6 +140,12 @@ class RequestRun {
     return (await this.#refuseStranger(row)) ?? this.#decide(row, woken, restMs);
   }
 
+  async #afterNextBlock(restMs: number): Promise<PaymentOutcome | undefined> {
+    if (this.#isTimeUp()) return { kind: "pending" };
+    await this.#options.store.notifier.wait("block", restMs);
+    return undefined;
+  }
+
   async #readRow(): Promise<PaymentRow | undefined> {
     const { intake, projection } = this.#options;
     const row = await intake.find(this.#request.paymentId);
@@ -146,7 +153,10 @@ class RequestRun {
     return row;
   }
 
-  async #afterAdmission(admitted: Admitted, woken: Promise<unknown>): Promise<PaymentOutcome | undefined> {
+  async #afterAdmission(
+    admitted: Exclude<Admitted, "deploying">,
+    woken: Promise<unknown>,
+  ): Promise<PaymentOutcome | undefined> {
     this.#isProven = true;
     this.#isBound = true;
     this.#isUnanswered ||= admitted === "unanswered";
@@ -170,25 +180,27 @@ class RequestRun {
 
   /** Returns the outcome that the row proves; otherwise waits for the chain. */
   async #decide(row: PaymentRow, woken: Promise<unknown>, restMs: number): Promise<PaymentOutcome | undefined> {
-    const { store, sender, depth } = this.#options;
+    const { sender, depth } = this.#options;
+    if (row.state === "waived") return { kind: "settled", row };
     if (row.state === "settled") {
       if (depth.isDeepEnough(row)) return { kind: "settled", row };
     } else if (row.state === "failed" && depth.isFinalFailure(row)) {
-      return this.#afterFailure(row);
+      return this.#afterFailure(row, restMs);
     } else if (row.state === "parked" && !(await sender.reconcile(row))) {
       const refused = await this.#rejudge(row);
       if (refused) return refused;
     }
+    if (row.state === "settled" || row.state === "failed") return this.#afterNextBlock(restMs);
     if (this.#isTimeUp()) return { kind: "pending" };
-    if (row.state === "settled" || row.state === "failed") await store.notifier.wait("block", restMs);
-    else await woken;
+    await woken;
     return undefined;
   }
 
-  async #afterFailure(row: PaymentRow): Promise<PaymentOutcome | undefined> {
+  async #afterFailure(row: PaymentRow, restMs: number): Promise<PaymentOutcome | undefined> {
     // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
     if (row.signature === this.#request.signature) return { kind: "failed", error: failureOf(row) };
     const outcome = await this.#options.admission.readmit(this.#request);
+    if (outcome === "deploying") return this.#afterNextBlock(restMs);
     return isAdmitted(outcome) ? undefined : outcome;
   }
 
@@ -203,7 +215,8 @@ class RequestRun {
     });
     const judgement = await admission.judgeUnlimited(this.#request);
     if (judgement.kind === "bad") return refused(judgement.error);
-    if (judgement.kind === "used") return undefined;
+    // A reorganisation has removed the payer's wallet; the lane sends the same deployment again.
+    if (judgement.kind === "used" || judgement.deployment) return undefined;
     if (isRepeated || row.attempts > MAX_ATTEMPTS * 2)
       return refused(refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason"));
     if ((await requeuePayment(store, row, judgement)) === "short") return refused(otherPaymentsNeedIt());

@@ -5,22 +5,28 @@
 import {
   type Address,
   type Hex,
+  paymentIdOf,
   type RefundTarget,
   refundedIdOf,
   refundNonce,
   sameAddress,
   TurnpikeError,
+  transferTypedData,
+  typedDataDigest,
 } from "turnpike/protocol";
-import type { FacilitatorConfig } from "../config";
+import { type FacilitatorConfig, findToken } from "../config";
 import type { Store } from "../db/open";
+import type { DigestSigner } from "../relayer";
 import type { WaitOptions } from "./exact";
 import type { Intake } from "./intake";
 import { type PaymentOutcome, refusedBy } from "./outcome";
-import { type Authorization, type PaymentRequest, refusal, requestOf } from "./payment-request";
+import { type PaymentRequest, refusal, requestOf } from "./payment-request";
 import type { PaymentProcessor } from "./processor";
 import { type SettledFacts, settledFacts } from "./proofs";
-import { acceptedRefund, type CollectionReader, type Refundable } from "./refunds";
+import { notNamed } from "./refund-cap";
+import { acceptedRefund, type CollectionReader, type Refundable, type Refunded } from "./refunds";
 import type { SettlementDepth } from "./settlement-depth";
+import type { Authorization } from "./transfer";
 
 export interface RefundRequest {
   readonly network: string;
@@ -29,6 +35,13 @@ export interface RefundRequest {
   readonly index: number;
   readonly authorization: Authorization;
   readonly signature: Hex;
+}
+
+/** A payment to refund from the account that its payee has named. */
+export interface AutomaticRefundRequest {
+  readonly paymentId: Hex;
+  /** whose payment it must be */
+  readonly provider: Address;
 }
 
 export type RefundOutcome =
@@ -46,7 +59,17 @@ export interface RefundServiceOptions {
   readonly processor: PaymentProcessor;
   readonly depth: SettlementDepth;
   readonly collections: CollectionReader;
+  /** signs for the account of a provider's automatic refunds */
+  readonly signerOf: (provider: Address) => DigestSigner | undefined;
+  /** of the chain, unix seconds */
+  readonly nowSec: () => number;
 }
+
+/** An automatic refund is the whole of what is left: it has the first index, or there is none. */
+const AUTOMATIC_INDEX = 0;
+
+/** How long an automatic refund can be mined; a later request signs it again, under the same nonce. */
+const AUTOMATIC_LIFE_SEC = 600;
 
 export class RefundService {
   readonly #options: RefundServiceOptions;
@@ -68,6 +91,62 @@ export class RefundService {
       .then((whole) => processor.process(whole, wait))
       .catch(refusedBy);
     return answerOf(outcome, request.paymentId, refundedId);
+  }
+
+  /**
+   * Refunds a whole payment from the account that its payee has named. The payment is the idempotency key: the nonce
+   * follows from it, and the account can use that nonce once.
+   */
+  async refundAutomatically(asked: AutomaticRefundRequest, wait: WaitOptions): Promise<RefundOutcome> {
+    const { paymentId } = asked;
+    let refundId: Hex = paymentId;
+    const outcome = await this.#signed(asked)
+      .then((request) => {
+        refundId = request.paymentId;
+        return this.#options.processor.process(request, wait);
+      })
+      .catch(refusedBy);
+    return answerOf(outcome, refundId, paymentId);
+  }
+
+  /** Signs an automatic refund. What it is bound to, cap included, is checked in the transaction that binds it. */
+  async #signed({ paymentId, provider }: AutomaticRefundRequest): Promise<PaymentRequest> {
+    const { config, signerOf, nowSec } = this.#options;
+    const refunded = await this.#refundedOf(provider, paymentId);
+    const { token: address, payer, amount } = refunded;
+    const token = findToken(config, address);
+    const signer = signerOf(provider);
+    if (!token || !signer) throw notNamed(provider, address);
+    const authorization: Authorization = {
+      from: signer.address,
+      to: payer,
+      value: amount,
+      validAfter: 0n,
+      validBefore: BigInt(nowSec() + Math.min(AUTOMATIC_LIFE_SEC, config.maxWindowSec)),
+      nonce: refundNonce(paymentId, AUTOMATIC_INDEX),
+    };
+    const { chainId, network } = config;
+    const { name, version } = token;
+    const data = transferTypedData({ chainId, token: address, name, version }, authorization);
+    const signature = await signer.signDigest(typedDataDigest(data));
+    const facts = { network: network.name, token: address, authorization, signature, resource: "" };
+    const request = requestOf(config, "refund", facts);
+    if (request instanceof TurnpikeError) throw request;
+    return { ...request, refund: { refunded, index: AUTOMATIC_INDEX, isAutomatic: true } };
+  }
+
+  /** @throws UnknownObject, also for a payment to somebody else; PaymentPending, PaymentNotAllowed */
+  async #refundedOf(provider: Address, paymentId: Hex): Promise<Refunded> {
+    const { config, store, intake } = this.#options;
+    const unknown = () => new TurnpikeError("UnknownObject", `no payment ${paymentId} to ${provider} is indexed here`);
+    const row = await intake.find(paymentId);
+    if (!row || row.door === "refund" || !sameAddress(row.pay_to as Address, provider)) throw unknown();
+    const signer = this.#options.signerOf(provider);
+    const { chainId } = config;
+    const nonce = refundNonce(paymentId, AUTOMATIC_INDEX);
+    const refundId = signer && paymentIdOf({ chainId, token: row.token as Address, payer: signer.address, nonce });
+    const accepted = refundId && (await acceptedRefund(store.db, chainId, refundId));
+    return accepted ?? this.#findPayment(paymentId, unknown);
   }
 
   /** Adds what the request refunds: as it was accepted, or as the chain has it. @throws the refusal */
@@ -113,6 +192,8 @@ export class RefundService {
     if (!row || row.door === "refund") throw unknown();
     if (row.state === "failed" && depth.isFinalFailure(row))
       throw refusal("PaymentNotAllowed", "not_paid", `payment ${paymentId} has failed: it moved no money`);
+    if (row.state === "waived")
+      throw refusal("PaymentNotAllowed", "not_paid", `payment ${paymentId} was charged at 0: it moved no money`);
     if (row.state !== "settled" || row.block_number === null || !depth.isDeepEnough(row)) {
       throw new TurnpikeError("PaymentPending", `payment ${paymentId} is not confirmed; refund it afterwards`, {
         retryAfterSec: 2,

@@ -34,6 +34,8 @@ export interface CollectionReader {
 export interface RefundOf {
   readonly refunded: Refunded;
   readonly index: number;
+  /** from the account that the provider has named, within its daily cap */
+  readonly isAutomatic?: boolean;
 }
 
 /** Returns what an accepted refund is for, as it was accepted. */
@@ -78,7 +80,7 @@ export interface NewRefund {
  */
 export async function addRefund(
   tx: Tx,
-  { chainId, paymentId, amount, refund: { refunded, index }, isDead }: NewRefund,
+  { chainId, paymentId, amount, refund: { refunded, index, isAutomatic }, isDead }: NewRefund,
 ): Promise<void> {
   const { id, kind, provider, payer, token } = refunded;
   const row = { kind, provider, payer, token, amount: refunded.amount.toString() };
@@ -99,7 +101,9 @@ export async function addRefund(
   if (taken && taken.payment_id !== paymentId) {
     throw new TurnpikeError(
       "PayloadConflict",
-      `refund ${index} of ${id} was accepted from another account; use another index`,
+      isAutomatic
+        ? `${id} was refunded from another account: nothing is refunded automatically`
+        : `refund ${index} of ${id} was accepted from another account; use another index`,
       { reason: "refund_index" },
     );
   }

@@ -14,6 +14,7 @@ import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spen
 import { type Backlog, PaymentQueue } from "./queue";
 import type { Reservations } from "./reservations";
 import { UnmovedPayments } from "./unmoved";
+import { WalletDeployments } from "./wallet-deployments";
 
 export interface SenderOptions {
   readonly config: FacilitatorConfig;
@@ -31,6 +32,7 @@ export interface SenderOptions {
 
 export class Sender {
   readonly failedSpends: FailedSpendLimiter;
+  readonly deployments: WalletDeployments;
   /** for payments that need not queue */
   readonly batches: BatchBuilder;
   readonly #options: SenderOptions;
@@ -52,6 +54,7 @@ export class Sender {
     });
     const queue = new PaymentQueue(options);
     this.failedSpends = failedSpends;
+    this.deployments = new WalletDeployments({ config, store, relayer, failedSpends });
     this.#queue = queue;
     this.#unmoved = new UnmovedPayments({ ...options, failedSpends });
     this.#faults = createFaultLog({ log, monotonicMs });
@@ -89,6 +92,7 @@ export class Sender {
       // Without keys another process sends. The queue's length is still needed to decide on admission.
       if (this.#options.config.roles.includes("relayer")) {
         await this.#unmoved.sweep();
+        await this.deployments.sweep(this.#options.clock.nowSec());
         await this.#queue.send();
         await this.#options.reservations.deleteEnded();
       } else await this.#queue.measure();

@@ -9,8 +9,9 @@ import { unmineStrays } from "../indexer/applied-blocks";
 import type { Relayer } from "../relayer";
 import { findEvidence } from "./evidence";
 import type { FailedSpendLimiter } from "./failed-spends";
-import { balanceAt, isAuthorizationUsed } from "./judge";
+import { balanceAt, isNonceUsed } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
+import { findPermit2Evidence } from "./permit2-evidence";
 
 export interface UnmovedPaymentsOptions {
   readonly config: FacilitatorConfig;
@@ -69,9 +70,14 @@ export class UnmovedPayments {
     const token = row.token as Address;
     const payer = row.payer as Address;
     const nonce = row.nonce as Hex;
-    if (!(await isAuthorizationUsed(relayer, token, payer, nonce))) return false;
+    const isPermit2 = row.method !== "eip3009";
+    if (!(await isNonceUsed(relayer, { token, payer, nonce, isPermit2 }))) return false;
     const query = { paymentId: row.payment_id as Hex, token, payer, nonce };
-    const evidence = await findEvidence({ config, relayer }, query, this.#options.applied());
+    const applied = this.#options.applied();
+    // Nothing shows that a Permit2 nonce was used otherwise: such a payment expires.
+    const evidence = isPermit2
+      ? await findPermit2Evidence(relayer.chain, row, applied)
+      : await findEvidence({ config, relayer }, query, applied);
     // The nonce is used in a block that is not applied yet; the indexer will apply it.
     if (evidence.kind === "none") return false;
     if (evidence.kind === "cancelled") await failSpent({ store, feed }, row, "cancelled", evidence);

@@ -16,7 +16,7 @@ import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
-import { openSigner } from "./keys";
+import { openRefundSigners, openSigner } from "./keys";
 import { createLane } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
@@ -39,6 +39,8 @@ export interface SubmitRequest {
   readonly gasLimit: bigint;
   /** id of the transaction, when the caller's rows already name it */
   readonly id?: string;
+  /** the only key that may send it; absent: any */
+  readonly sender?: Address;
 }
 
 export type TxOutcome =
@@ -74,6 +76,8 @@ export interface Relayer {
   readonly proofSigner: DigestSigner;
   /** Signers whose proofs are accepted, the current one first. @throws ConfigError when PROOF_KEY is not set */
   readonly trustedSigners: TrustedSigners;
+  /** Signs for the account of one provider's automatic refunds; undefined where REFUND_KEYS has none. */
+  refundSigner(provider: Address): DigestSigner | undefined;
   readonly chain: ChainReader;
   /** health of each node of RPC_URLS */
   readonly nodes: Nodes;
@@ -134,7 +138,11 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const sends = config.roles.includes("relayer");
   const signers = await Promise.all((sends ? config.relayerKeys : []).map((source) => openSigner(source, config)));
+  if (sends && config.uptoSigner && !signers.some(({ address }) => address === config.uptoSigner)) {
+    log.warn({ key: config.uptoSigner }, "UPTO_SIGNER is no key of RELAYER_KEYS here: another process has to run it");
+  }
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
+  const refundSigners = await openRefundSigners(config, [...signers, ...(proofSigner ? [proofSigner] : [])]);
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>
     createLane({ config, store, chain, nodes, signer, owner, log, monotonicMs, onStep: options.onStep }),
@@ -176,6 +184,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (!trustedSigners) throw new ConfigError("PROOF_KEY is not set in this process");
       return trustedSigners;
     },
+    refundSigner: (provider) => refundSigners.get(provider),
     chain,
     nodes,
     accounts: createAccountReads(chain),

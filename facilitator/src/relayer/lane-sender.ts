@@ -89,7 +89,9 @@ export class LaneSender {
   async signNow(tx: Tx, entries: readonly QueuedTransaction[]): Promise<Signed> {
     const { config, signer, of, lease, state, signing, fees, broadcasts, onStep } = this.#options;
     const { slots } = state;
-    const some = entries.slice(0, Math.max(0, config.lanesInFlight - slots.used()));
+    const foreign = entries.findIndex(({ sender }) => sender !== undefined && sender !== of.key);
+    const own = foreign < 0 ? entries : entries.slice(0, foreign);
+    const some = own.slice(0, Math.max(0, config.lanesInFlight - slots.used()));
     const isOpen = signer.isHere && lease.status === "running" && state.queued === 0;
     const first = fees.known();
     const { epoch } = lease;

@@ -91,6 +91,7 @@ export class LaneState {
       .select([(eb) => eb.fn.countAll<number>().as("queued"), databaseNowMs.as("now")])
       .where("chain_id", "=", config.chainId)
       .where("status", "=", "queued")
+      .where((eb) => eb.or([eb("sender", "is", null), eb("sender", "=", of.key)]))
       .executeTakeFirst();
     const oldest = open[0]?.stored_at_ms;
     this.#counts = {

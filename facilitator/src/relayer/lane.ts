@@ -45,7 +45,8 @@ export interface Lane {
    */
   watchNodes(): Promise<void>;
   /**
-   * Signs and stores transactions within `tx` without queuing them, as far as slots are free and the queue is empty.
+   * Signs and stores transactions within `tx` without queuing them, as far as slots are free and the queue is empty, up
+   * to the first that is reserved for another key.
    * @returns how many were signed, from the first, and the function that sends them, to call after the commit of `tx`
    */
   signNow(tx: Tx, entries: readonly QueuedTransaction[]): Promise<Signed>;

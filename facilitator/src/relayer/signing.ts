@@ -79,6 +79,7 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
           .selectAll()
           .where("chain_id", "=", chainId)
           .where("status", "=", "queued")
+          .where((eb) => eb.or([eb("sender", "is", null), eb("sender", "=", of.key)]))
           .orderBy("seq")
           .limit(limit)
           .forUpdate()

@@ -12,6 +12,8 @@ export interface QueuedTransaction {
   readonly to: Address;
   readonly data: Hex;
   readonly gasLimit: bigint;
+  /** the only key that may send it; absent: any */
+  readonly sender?: Address;
 }
 
 /** Queues a transaction. @returns the id of this idempotency key, which is `entry.id` when it is new */
@@ -27,6 +29,7 @@ export async function enqueueTransaction(db: Db, entry: QueuedTransaction): Prom
       data: entry.data,
       gas_limit: Number(entry.gasLimit),
       status: "queued",
+      sender: entry.sender ?? null,
       created_at_ms: databaseNowMs,
     })
     .onConflict((conflict) => conflict.columns(["chain_id", "idempotency_key"]).doNothing())
@@ -58,12 +61,12 @@ export async function storeTransactions(db: Db, entries: readonly StoredTransact
   const stored = await sql<{ hash: string; signed_at_ms: number }>`
     with entry as materialized (
       select * from json_to_recordset(${JSON.stringify(rows)}::json) as t(id text, "chainId" bigint, purpose text,
-        "idempotencyKey" text, "to" text, data text, "gasLimit" bigint, key text, nonce bigint, epoch bigint, hash text,
+        "idempotencyKey" text, "to" text, data text, "gasLimit" bigint, sender text, key text, nonce bigint, epoch bigint, hash text,
         raw text, max_fee_wei numeric, priority_fee_wei numeric)),
     rows as (
       insert into transactions (id, chain_id, purpose, idempotency_key, to_address, data, gas_limit, status, created_at_ms,
-        key, nonce, epoch, stored_at_ms, hash)
-      select id, "chainId", purpose, "idempotencyKey", "to", data, "gasLimit", 'stored', ${databaseNowMs}, key, nonce, epoch,
+        sender, key, nonce, epoch, stored_at_ms, hash)
+      select id, "chainId", purpose, "idempotencyKey", "to", data, "gasLimit", 'stored', ${databaseNowMs}, sender, key, nonce, epoch,
         ${databaseNowMs}, hash from entry order by nonce)
     insert into transaction_hashes (hash, chain_id, transaction_id, raw, max_fee_wei, priority_fee_wei, signed_at_ms)
     select hash, "chainId", id, raw, max_fee_wei, priority_fee_wei, ${databaseNowMs} from entry

@@ -1,6 +1,6 @@
 /** Finds a debit or a charge of a subscription by the indexed events, with the accounts that may refund it. */
 import { type ExpressionBuilder, sql } from "kysely";
-import { type Address, chargeIdOf, checksum, debitIdOf, type Hex } from "turnpike/protocol";
+import { type Address, checksum, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../db/open";
 import type { Tables } from "../db/schema";
@@ -8,9 +8,7 @@ import type { EventRow } from "../db/tables/events";
 import { findPlan } from "./records";
 
 /** One debit of an allowance, or one charge of a period: `version` and `paidThrough` as they are right after it. */
-export type CollectionName =
-  | { readonly type: "debit"; readonly idHash: Hex; readonly index: number }
-  | { readonly type: "charge"; readonly idHash: Hex; readonly version: number; readonly paidThrough: number };
+export type CollectionName = Exclude<RefundTarget, { readonly type: "payment" }>;
 
 export interface Collection {
   readonly id: Hex;
@@ -45,7 +43,7 @@ export const createCollectionReader = (db: Db, config: Pick<FacilitatorConfig, "
     const formerly = await formerParties(db, config.chainId, { planId: plan.plan_id, event });
     const accounts = [plan.pay_to, plan.provider, formerly.payTo, event.provider, formerly.provider];
     return {
-      id: name.type === "debit" ? debitIdOf(config, name) : chargeIdOf(config, name),
+      id: refundedIdOf(config, name),
       kind: name.type,
       provider: checksum(plan.provider as Address),
       payer: checksum(event.payer as Address),

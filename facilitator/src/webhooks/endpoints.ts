@@ -14,7 +14,7 @@ import { InvalidRequest, type Network, TurnpikeError, toHex } from "turnpike/pro
 import { recordAct } from "../db/audit";
 import type { Store, Tx } from "../db/open";
 import type { WebhookEndpointsTable } from "../db/tables/webhooks";
-import { checkWebhookUrl } from "./addresses";
+import { checkPublicUrl } from "../lib/public-addresses";
 import { testBody } from "./message";
 import { dropPending, lockNewestEvent } from "./outbox";
 
@@ -61,7 +61,7 @@ export class WebhookEndpoints {
   }
 
   async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
-    const url = checkWebhookUrl(request.url, this.#policy);
+    const url = checkPublicUrl(request.url, this.#policy);
     return this.#store.transaction(async (tx) => {
       const newestEvent = await lockNewestEvent(tx, this.#network.chainId);
       const { count } = await tx
@@ -110,7 +110,7 @@ export class WebhookEndpoints {
   }
 
   async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
-    const url = change.url === undefined ? undefined : checkWebhookUrl(change.url, this.#policy);
+    const url = change.url === undefined ? undefined : checkPublicUrl(change.url, this.#policy);
     const { enabled, types, description } = change;
     return this.#store.transaction(async (tx) => {
       // Starts with the next event: earlier ones were not queued while it was disabled or had other types.

@@ -1,8 +1,8 @@
 /** Sends one HTTP request to a receiver: bounded in time and size, never redirected, only to public addresses. */
-import { isIP } from "node:net";
 import type { DELIVERY_ERRORS } from "turnpike/facilitator";
-import { Agent, buildConnector, request } from "undici";
-import { bareHost, isPublicAddress, type Lookup, publicLookup, RefusedAddress } from "./addresses";
+import { Agent, request } from "undici";
+import { connectionFault, guardedConnector } from "../lib/guarded-connector";
+import type { Lookup } from "../lib/public-addresses";
 
 export interface Receiver {
   readonly url: string;
@@ -56,37 +56,11 @@ export function createSender({ allowPrivate, timeoutMs = TIMEOUT_MS, lookup }: S
         return { kind: "answered", statusCode, ...(retryAfterSec !== undefined && { retryAfterSec }) };
       } catch (error) {
         if (signal?.aborted) return { kind: "aborted" };
-        return { kind: "failed", error: deadline.aborted ? "timeout" : kindOf(error) };
+        return { kind: "failed", error: deadline.aborted ? "timeout" : connectionFault(error) };
       }
     },
     close: () => agent.destroy(),
   };
-}
-
-/** Checks IP addresses in the URL itself: the lookup hook is not called for those. */
-function guardedConnector({
-  allowPrivate,
-  timeoutMs,
-  lookup,
-}: Required<Omit<SenderOptions, "lookup">> & { lookup?: Lookup }) {
-  const timeout = timeoutMs;
-  if (allowPrivate) return buildConnector({ timeout });
-  const connect = buildConnector({ timeout, lookup: publicLookup(lookup) } as buildConnector.BuildOptions);
-  return ((options, callback) => {
-    const host = bareHost(options.hostname);
-    if (isIP(host) && !isPublicAddress(host)) return callback(new RefusedAddress(), null);
-    return connect(options, callback);
-  }) satisfies buildConnector.connector;
-}
-
-function kindOf(error: unknown): (typeof DELIVERY_ERRORS)[number] {
-  const code = String((error as { code?: unknown }).code ?? "");
-  if (error instanceof RefusedAddress) return "address";
-  if (/TIMEOUT|UND_ERR_ABORTED/.test(code)) return "timeout";
-  if (/^(ENOTFOUND|EAI_|ENODATA)/.test(code)) return "dns";
-  if (/CERT|TLS|SSL|SELF_SIGNED|UNABLE_TO/.test(code)) return "tls";
-  if (/^(HPE_|UND_ERR_RESPONSE|UND_ERR_HEADERS_OVERFLOW|UND_ERR_INVALID)/.test(code)) return "protocol";
-  return "connection";
 }
 
 function secondsOf(header: string | string[] | undefined): number | undefined {

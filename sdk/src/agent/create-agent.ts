@@ -25,7 +25,7 @@ import { type Ledger, memoryLedger } from "./ledger/ledger-store";
 import { giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
-import { creditRefunds } from "./payments/refunds";
+import { type Credited, creditRefunds } from "./payments/refunds";
 import type { PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
@@ -158,10 +158,10 @@ export interface Agent {
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
   /**
-   * Credits refunds of the last day's payments to the budget, where the agent's own RPC proves them. Returns the
-   * payments that were credited; without an RPC none is.
+   * Credits refunds to the budget, where the agent's own RPC proves them: of the last day's payments, and of the charges
+   * that a signup, a plan change or a resumption made. Returns what was credited; without an RPC nothing is.
    */
-  creditRefunds(): Promise<PaymentView[]>;
+  creditRefunds(): Promise<Credited[]>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**

@@ -13,7 +13,8 @@ export type { JudgedOffer, JudgedReceipt, StatementFault } from "./ledger/signed
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
-export type { PaymentView } from "./payments/view";
+export type { Credited } from "./payments/refunds";
+export type { ChargeView, PaymentView } from "./payments/view";
 export type { Fraction } from "./pricing/advice";
 export type {
   ExpectedUse,

@@ -31,3 +31,32 @@ export const tokenInterface = new Interface([
 export const bytesPermitInterface = new Interface([
   "function permit(address owner, address spender, uint256 value, uint256 deadline, bytes signature)",
 ]);
+
+const PERMIT_TRANSFER = "((address token, uint256 amount) permitted, uint256 nonce, uint256 deadline) permit";
+
+const PERMIT_2612 = "(uint256 value, uint256 deadline, bytes32 r, bytes32 s, uint8 v) permit2612";
+
+const EXACT_TERMS = `${PERMIT_TRANSFER}, address owner, (address to, uint256 validAfter) witness, bytes signature`;
+
+const UPTO_TERMS = `${PERMIT_TRANSFER}, uint256 amount, address owner, (address to, address facilitator, uint256 validAfter) witness, bytes signature`;
+
+/** x402's proxy for `exact` payments over Permit2, for ethers. */
+export const exactProxyInterface = new Interface([
+  `function settle(${EXACT_TERMS})`,
+  `function settleWithPermit(${PERMIT_2612}, ${EXACT_TERMS})`,
+  "event Settled()",
+  "event SettledWithPermit()",
+]);
+
+/** x402's proxy for `upto` payments, for ethers. */
+export const uptoProxyInterface = new Interface([
+  `function settle(${UPTO_TERMS})`,
+  `function settleWithPermit(${PERMIT_2612}, ${UPTO_TERMS})`,
+  "event Settled()",
+  "event SettledWithPermit()",
+]);
+
+/** What this project uses of Permit2. */
+export const permit2Interface = new Interface([
+  "function nonceBitmap(address owner, uint256 word) view returns (uint256)",
+]);

@@ -9,6 +9,7 @@ import {
   lengthOf,
   lensAddressOf,
   mutableTypes,
+  NO_PLAN,
   type Period,
   planIdOf,
   type TurnpikeDeployment,
@@ -67,7 +68,7 @@ export async function createPlan(signer: Signer, turnpike: Address, plan: NewPla
 export function deprecatePlan(
   signer: Signer,
   turnpike: Address,
-  { planId, successor = `0x${"00".repeat(32)}` }: { readonly planId: Hex; readonly successor?: Hex },
+  { planId, successor = NO_PLAN }: { readonly planId: Hex; readonly successor?: Hex },
 ): Promise<TransactionReceipt> {
   return mined(signer, turnpike, "deprecatePlan", [planId, successor]);
 }

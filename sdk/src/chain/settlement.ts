@@ -22,7 +22,8 @@ export interface ExpectedSettlement {
   readonly before?: number | undefined;
 }
 
-interface Receipt {
+/** The part of a receipt that shows a payment. */
+export interface Receipt {
   readonly status?: string;
   readonly blockNumber?: string;
   readonly blockHash?: string;
@@ -41,23 +42,35 @@ export async function findSettlement(
   const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
   if (!logs.some((_, index) => isPaidAt(index))) return "absent";
   if (expected.before !== undefined && (await timeOf(rpc, receipt)) >= expected.before) return "late";
-  const confirmations = expected.confirmations ?? 1;
-  if (confirmations <= 1) return "settled";
-  const head = Number(await rpc.send<string>("eth_blockNumber", []));
-  return head - Number(receipt?.blockNumber) + 1 >= confirmations ? "settled" : "shallow";
+  return depthOf(rpc, receipt, expected.confirmations);
 
   function isPaidAt(index: number): boolean {
     const used = eventOf(logs[index], expected.token);
     if (used?.name !== "AuthorizationUsed") return false;
     if (!sameAddress(used.args.authorizer, expected.payer) || used.args.nonce !== expected.nonce) return false;
-    const transfer = eventOf(logs[index + 1], expected.token);
-    return (
-      transfer?.name === "Transfer" &&
-      sameAddress(transfer.args.from, expected.payer) &&
-      sameAddress(transfer.args.to, expected.payTo) &&
-      transfer.args.value === expected.amount
-    );
+    return isTransferOf(logs[index + 1], expected);
   }
+}
+
+/** Returns whether a log is the token's transfer of a payment. */
+export function isTransferOf(
+  log: RawLog | undefined,
+  { token, payer, payTo, amount }: Pick<ExpectedSettlement, "token" | "payer" | "payTo" | "amount">,
+): boolean {
+  const transfer = eventOf(log, token);
+  return (
+    transfer?.name === "Transfer" &&
+    sameAddress(transfer.args.from, payer) &&
+    sameAddress(transfer.args.to, payTo) &&
+    transfer.args.value === amount
+  );
+}
+
+/** Returns whether a transaction's block is deep enough. @param confirmations default 1. @throws Unavailable */
+export async function depthOf(rpc: Rpc, receipt: Receipt | null, confirmations = 1): Promise<"settled" | "shallow"> {
+  if (confirmations <= 1) return "settled";
+  const head = Number(await rpc.send<string>("eth_blockNumber", []));
+  return head - Number(receipt?.blockNumber) + 1 >= confirmations ? "settled" : "shallow";
 }
 
 async function timeOf(rpc: Rpc, receipt: Receipt | null): Promise<number> {

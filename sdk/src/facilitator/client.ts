@@ -26,7 +26,21 @@ import {
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "./payments";
-import { type RefundRequestWire, refundResponseSchema, type SettledRefund } from "./refunds";
+import {
+  type RefundAccount,
+  type RefundAccountList,
+  type RefundAccountTerms,
+  refundAccountListSchema,
+  refundAccountSchema,
+  refundAccountTypedData,
+} from "./refund-accounts";
+import {
+  type RefundList,
+  type RefundRequestWire,
+  refundListSchema,
+  refundResponseSchema,
+  type SettledRefund,
+} from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
 import {
@@ -105,6 +119,11 @@ const paymentCalls = (calls: Calls) => ({
     const answer = await calls.exchange({ method: "POST", path: "/refunds", body: request, signal });
     if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
+  },
+
+  /** The settled refunds of a payment, a debit or a charge, by the id that they are counted under. */
+  async refunds(id: Hex, call: CallOptions = {}): Promise<LookUp<RefundList>> {
+    return calls.lookUp(refundListSchema, { method: "GET", path: `/refunds/${id}`, ...call });
   },
 
   /** How a payment ended, by its id: never its proof, memo or resource. */
@@ -265,7 +284,13 @@ export interface WantedKey {
   sign(data: TypedData): Promise<Hex>;
 }
 
-/** For a provider: its events, debits, reports and API keys. */
+/** The account of automatic refunds that a provider names, and who signs for it. */
+export interface WantedRefundAccount extends RefundAccountTerms {
+  /** Signs with the provider's wallet. */
+  sign(data: TypedData): Promise<Hex>;
+}
+
+/** For a provider: its events, debits, reports, automatic refunds and API keys. */
 const providerCalls = (calls: Calls) => ({
   /** Networks, tokens, schemes and signers of this Facilitator. */
   async supported(call: CallOptions = {}): Promise<Supported> {
@@ -321,6 +346,39 @@ const providerCalls = (calls: Calls) => ({
   async report(report: ReportWire, { signal }: CallOptions = {}): Promise<ReportOutcome> {
     const answer = await calls.exchange({ method: "POST", path: "/reports", body: report, signal });
     return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
+  },
+
+  /**
+   * Has a whole payment refunded from the account that its payee has named; needs the scope `refunds`. Safe to repeat: a
+   * payment is refunded automatically once.
+   * @throws Unavailable, also when the daily cap is used up: its `cause` is RateLimited with the reason `refund_cap`
+   */
+  async refundPayment(paymentId: Hex, { signal }: CallOptions = {}): Promise<RefundOutcome> {
+    const path = `/payments/${paymentId}/refund`;
+    const answer = await calls.exchange({ method: "POST", path, signal });
+    if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
+    return answer.status === 202 ? pending(answer) : refusal(answer);
+  },
+
+  /** Names the account that automatic refunds of one token are paid from. The provider's signature authorizes it. */
+  async nameRefundAccount(
+    { sign, ...terms }: WantedRefundAccount,
+    { signal }: CallOptions = {},
+  ): Promise<LookUp<RefundAccount>> {
+    const signature = await sign(refundAccountTypedData(terms));
+    const { provider, account, token, dailyCap, version, expiresAt } = terms;
+    const named = { provider, account, token, dailyCap: dailyCap.toString(), version, expiresAt, signature };
+    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", body: named, signal });
+  },
+
+  /** The accounts of the provider's automatic refunds, and what is left of their caps; needs the scope `read`. */
+  async refundAccounts(call: CallOptions = {}): Promise<LookUp<RefundAccountList>> {
+    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", ...call });
+  },
+
+  /** Ends automatic refunds of one token at once; needs the scope `refunds`. Only a new signature resumes them. */
+  async revokeRefundAccount(token: Address, call: CallOptions = {}): Promise<LookUp<RefundAccount>> {
+    return calls.lookUp(refundAccountSchema, { method: "DELETE", path: `/refund-accounts/${token}`, ...call });
   },
 
   /** An API key for a wallet that signs for it. The key itself is in this answer alone. */

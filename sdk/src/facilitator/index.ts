@@ -1,9 +1,11 @@
 /** The Facilitator's HTTP API: its wire bodies, each described once, and the typed client that agents and gates use. */
 export * from "./analytics";
 export * from "./client";
+export * from "./discovery";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";
+export * from "./refund-accounts";
 export * from "./refunds";
 export * from "./reports";
 export * from "./service";

@@ -16,9 +16,9 @@ import { DAY_SEC } from "../protocol/time";
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
  * keys: list and revoke the provider's keys, and read what was done with them. reports: send the counts of the
- * provider's gates.
+ * provider's gates. refunds: have payments refunded from the account that the provider has named, and revoke it.
  */
-export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports"] as const;
+export const API_SCOPES = ["read", "debits", "webhooks", "keys", "reports", "listings", "refunds"] as const;
 
 /** What a key may do. */
 export type ApiScope = (typeof API_SCOPES)[number];

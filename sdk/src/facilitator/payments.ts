@@ -11,8 +11,10 @@ import {
   hash32Schema,
   MAX_RESOURCE_BYTES,
   paymentProofSchema,
+  permit2PayloadSchema,
   signature65Schema,
   signedPaymentSchema,
+  uptoPayloadSchema,
   x402V1PayloadSchema,
 } from "../protocol";
 import { DAY_SEC } from "../protocol/time";
@@ -103,6 +105,23 @@ export const payloadV2Schema = z.object({
     .nullish(),
 });
 
+/** Requirements of the scheme `upto`: `amount` is the maximum, and what is charged when they are settled. */
+export const requirementsUptoSchema = requirementsV2Schema.extend({ scheme: z.literal("upto") });
+
+const extensionsSchema = z.record(z.string(), z.unknown()).optional();
+
+/** `exact` over Permit2. */
+export const payloadPermit2Schema = payloadV2Schema.extend({
+  payload: permit2PayloadSchema,
+  extensions: extensionsSchema,
+});
+
+export const payloadUptoSchema = payloadV2Schema.extend({
+  payload: uptoPayloadSchema,
+  accepted: requirementsUptoSchema,
+  extensions: extensionsSchema,
+});
+
 /** Names the one purchase that a payment is for. Gates of this project send it; stock servers do not. */
 export const grantRequestSchema = z.object({
   /** 32 bytes that only this gate's claim store can produce */
@@ -121,6 +140,16 @@ export const x402RequestSchema = z.union([
   z.object({
     paymentPayload: payloadV2Schema,
     paymentRequirements: requirementsV2Schema,
+    grant: grantRequestSchema.optional(),
+  }),
+  z.object({
+    paymentPayload: payloadPermit2Schema,
+    paymentRequirements: requirementsV2Schema,
+    grant: grantRequestSchema.optional(),
+  }),
+  z.object({
+    paymentPayload: payloadUptoSchema,
+    paymentRequirements: requirementsUptoSchema,
     grant: grantRequestSchema.optional(),
   }),
 ]);
@@ -161,8 +190,11 @@ export const x402SettleResponseSchema = z.discriminatedUnion("success", [
     success: z.literal(true),
     /** absent from some Facilitators of another make */
     payer: addressSchema.optional(),
+    /** "" when an `upto` payment was settled at 0 */
     transaction: z.string().max(66),
     network: networkSchema,
+    /** base units; of the scheme `upto`: what was charged */
+    amount: z.string().max(78).optional(),
     /** the signed statement that this payment belongs to the `grant.id` of the request; only where one was sent */
     grant: z.object({ facilitator: addressSchema, signature: signature65Schema }).optional(),
   }),

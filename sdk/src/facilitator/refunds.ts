@@ -8,6 +8,7 @@ import {
   type RefundTarget,
   signatureSchema,
 } from "../protocol";
+import { refundNamingSchema } from "./refund-accounts";
 
 /** Refunds of one payment, debit or charge are numbered from 0; more would cost more to submit than to merge. */
 export const MAX_REFUNDS = 1_000;
@@ -55,11 +56,18 @@ export const refundResponseSchema = z.object({
 
 export type SettledRefund = z.output<typeof refundResponseSchema>;
 
-/** One settled refund of a payment: the chain's evidence of it is in `transaction`. */
+/** One settled refund of a payment, a debit or a charge: the chain's evidence of it is in `transaction`. */
 export const refundFactsSchema = z.object({
   index: z.number().int().nonnegative(),
   /** the account that paid it */
   account: addressSchema,
   amount: amountSchema,
   transaction: hash32Schema,
+  /** of an automatic refund: the payee's signed statement that names the account */
+  naming: refundNamingSchema.optional(),
 });
+
+/** The settled refunds of what `id` names, by index. */
+export const refundListSchema = z.object({ id: hash32Schema, refunds: z.array(refundFactsSchema) });
+
+export type RefundList = z.output<typeof refundListSchema>;

@@ -25,6 +25,8 @@ export const supportedSchema = z.object({
   retiredProofSigners: z.array(z.object({ address: addressSchema, until: z.number().int().nonnegative() })).optional(),
   /** who submits transactions */
   relayers: z.array(addressSchema),
+  /** how `exact` payments may move their money; absent: by the token's EIP-3009 alone */
+  transferMethods: z.array(z.string().max(64)).optional(),
   /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
   paymentGrants: z.boolean().optional(),
   /** whether `/verify` reserves a payment's amount for a purchase, so that a gate may serve before it settles */

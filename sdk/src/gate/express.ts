@@ -4,11 +4,16 @@
  */
 import type { Request } from "express";
 import { type ExpressGate, expressGate } from "./adapters/express";
+import { expressRoutes } from "./adapters/express-routes";
+import type { PaymentRoutes } from "./core/payment-routes";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
+import { type PaymentMiddlewareOptions, routeGates } from "./provider/route-gates";
 
 export { keepBody } from "./adapters/express-parsers";
 export { preflight } from "./adapters/node-gate";
 
+export type { PaymentRoutes, RouteAccept, RoutePayment } from "./core/payment-routes";
+export type { PaymentMiddlewareOptions } from "./provider/route-gates";
 export { type ExpressGate, expressGate };
 
 /**
@@ -17,4 +22,14 @@ export { type ExpressGate, expressGate };
  */
 export function paymentGate(options: DefaultGateOptions<Request>): ExpressGate {
   return expressGate(gateOf(options));
+}
+
+/**
+ * Middleware before all routes, by the name of the stock x402 packages:
+ * `app.use(paymentMiddleware({ "GET /report": { accepts: { price: "$0.01" } } }))`.
+ * Mount it before the routes, and after whatever changes a request's URL or method.
+ * @throws ConfigError at start-up
+ */
+export function paymentMiddleware(routes: PaymentRoutes<Request>, options: PaymentMiddlewareOptions = {}): ExpressGate {
+  return expressRoutes(routeGates(routes, options, expressGate));
 }

@@ -1,8 +1,13 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
 import type { Context } from "hono";
 import { type HonoGate, honoGate, type PaidVariables, preflight } from "./adapters/hono";
+import { honoRoutes } from "./adapters/hono-routes";
+import type { PaymentRoutes } from "./core/payment-routes";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
+import { type PaymentMiddlewareOptions, routeGates } from "./provider/route-gates";
 
+export type { PaymentRoutes, RouteAccept, RoutePayment } from "./core/payment-routes";
+export type { PaymentMiddlewareOptions } from "./provider/route-gates";
 export { type HonoGate, honoGate, type PaidVariables, preflight };
 
 /**
@@ -11,4 +16,14 @@ export { type HonoGate, honoGate, type PaidVariables, preflight };
  */
 export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
   return honoGate(gateOf(options));
+}
+
+/**
+ * Middleware before all routes, by the name of the stock x402 packages:
+ * `app.use(paymentMiddleware({ "GET /report": { accepts: { price: "$0.01" } } }))`.
+ * Mount it before the routes.
+ * @throws ConfigError at start-up
+ */
+export function paymentMiddleware(routes: PaymentRoutes<Context>, options: PaymentMiddlewareOptions = {}): HonoGate {
+  return honoRoutes(routeGates(routes, options, honoGate));
 }

@@ -1,5 +1,5 @@
 /** The provider's side: gates, operations, stores. Framework adapters have entry points of their own. */
-export { ConfigError, parsePaymentProof } from "../protocol";
+export { ConfigError, type Money, parsePaymentProof } from "../protocol";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";
@@ -16,7 +16,7 @@ export type {
   VerifyMode,
 } from "./core/options";
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
-export type { AcceptOption, Cost, PricingEntry } from "./core/pricing";
+export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/pricing";
 export type { GateOptions } from "./core/route";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";

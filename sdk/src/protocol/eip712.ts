@@ -1,5 +1,5 @@
 /**
- * Implements EIP-712 for the flat structs that this project signs: digest, recovery and signing, written for hot paths.
+ * Implements EIP-712 for the structs that this project signs: digest, recovery and signing, written for hot paths.
  */
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
@@ -11,50 +11,72 @@ import { WORD, writeAddress, writeHash, writeUint } from "./words";
 /** One field of an EIP-712 struct. */
 export interface TypedDataField {
   readonly name: string;
-  readonly type: "address" | "string" | "bytes32" | "bool" | "uint256" | "uint40" | "uint16" | "uint32";
+  readonly type: "address" | "string" | "bytes32" | "bool" | "uint256" | "uint40" | "uint16" | "uint32" | StructName;
 }
 
-/** What a signature is bound to: name, version, chain and contract. */
+/** Structs that are a field of another one: Permit2's. */
+type StructName = "TokenPermissions" | "Witness";
+
+/** What a signature is bound to: name, version, chain and contract. Permit2's domain has no version. */
 export interface TypedDataDomain {
   readonly name: string;
-  readonly version: string;
+  readonly version?: string;
   readonly chainId?: number;
   readonly verifyingContract?: Address;
 }
 
 /** A field as it is given; integers may be `bigint`, and are encoded exactly. */
-export type TypedDataValue = string | bigint | number | boolean;
+export type TypedDataValue = string | bigint | number | boolean | TypedDataStruct;
+
+/** The fields of a struct by name. */
+export interface TypedDataStruct {
+  readonly [field: string]: TypedDataValue;
+}
+
+/** The fields of each struct, by the struct's name. */
+export type TypedDataTypes = Readonly<Record<string, readonly TypedDataField[]>>;
 
 /** A message to sign, for viem's `signTypedData` and {@link typedDataDigest}; for ethers see {@link mutableTypes}. */
 export interface TypedData {
   readonly domain: TypedDataDomain;
   readonly primaryType: string;
-  readonly types: Readonly<Record<string, readonly TypedDataField[]>>;
-  readonly message: Readonly<Record<string, TypedDataValue>>;
+  readonly types: TypedDataTypes;
+  readonly message: TypedDataStruct;
 }
 
 /** Copies the types of a message into mutable arrays, which ethers' `signTypedData` requires by its types. */
-export function mutableTypes(types: TypedData["types"]): Record<string, TypedDataField[]> {
+export function mutableTypes(types: TypedDataTypes): Record<string, TypedDataField[]> {
   return Object.fromEntries(
     Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]),
   );
 }
 
+/** by the fields of the struct: one list belongs to one set of types */
 const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();
 
 const separators = new BoundedMap<string, Uint8Array>(1_000);
 
 const hashOfText = (text: string): Uint8Array => keccak256Of(textToBytes(text));
 
-function typeHash(primaryType: string, fields: readonly TypedDataField[]): Uint8Array {
+const declarationOf = (name: string, fields: readonly TypedDataField[]): string =>
+  `${name}(${fields.map((f) => `${f.type} ${f.name}`).join(",")})`;
+
+/** keccak256 of the struct's declaration, followed by those of the structs among its fields, in the order of names. */
+function typeHash(name: string, fields: readonly TypedDataField[], types: TypedDataTypes): Uint8Array {
   const known = typeHashes.get(fields);
   if (known) return known;
-  const hash = hashOfText(`${primaryType}(${fields.map((f) => `${f.type} ${f.name}`).join(",")})`);
+  const inner = [...new Set(fields.map((field) => field.type))].filter((type) => types[type] !== undefined).sort();
+  const declarations = [name, ...inner].map((each) => declarationOf(each, types[each] ?? fields));
+  const hash = hashOfText(declarations.join(""));
   typeHashes.set(fields, hash);
   return hash;
 }
 
-function writeValue(into: Uint8Array, at: number, type: TypedDataField["type"], value: TypedDataValue): void {
+function writeValue(
+  into: Uint8Array,
+  at: number,
+  { type, value, types }: { type: TypedDataField["type"]; value: TypedDataValue; types: TypedDataTypes },
+): void {
   switch (type) {
     case "address":
       writeAddress(into, at, value as string);
@@ -68,22 +90,23 @@ function writeValue(into: Uint8Array, at: number, type: TypedDataField["type"], 
     case "bool":
       writeUint(into, at, value ? 1 : 0);
       break;
+    case "TokenPermissions":
+    case "Witness":
+      into.set(structHash(type, types, value as TypedDataStruct), at);
+      break;
     default:
       writeUint(into, at, typeof value === "string" ? BigInt(value) : (value as bigint | number));
   }
 }
 
 /** keccak256 of a struct: its type's hash, then one word for each field. */
-function structHash(
-  name: string,
-  fields: readonly TypedDataField[],
-  values: Readonly<Record<string, TypedDataValue>>,
-): Uint8Array {
+function structHash(name: string, types: TypedDataTypes, values: TypedDataStruct): Uint8Array {
+  const fields = types[name] ?? [];
   const words = new Uint8Array((1 + fields.length) * WORD);
-  words.set(typeHash(name, fields), 0);
+  words.set(typeHash(name, fields, types), 0);
   for (let i = 0; i < fields.length; i++) {
-    const field = fields[i] as TypedDataField;
-    writeValue(words, (1 + i) * WORD, field.type, values[field.name] as TypedDataValue);
+    const { name: field, type } = fields[i] as TypedDataField;
+    writeValue(words, (1 + i) * WORD, { type, value: values[field] as TypedDataValue, types });
   }
   return keccak256Of(words);
 }
@@ -97,12 +120,12 @@ const DOMAIN_FIELDS: readonly TypedDataField[] = [
 
 /** keccak256 of the domain; remembered per domain. Fields that are absent are left out of the domain's type. */
 export function domainSeparator(domain: TypedDataDomain): Uint8Array {
-  const key = `${domain.name}\n${domain.version}\n${domain.chainId ?? ""}\n${domain.verifyingContract?.toLowerCase() ?? ""}`;
+  const key = `${domain.name}\n${domain.version ?? ""}\n${domain.chainId ?? ""}\n${domain.verifyingContract?.toLowerCase() ?? ""}`;
   const known = separators.get(key);
   if (known) return known;
   const values = domain as unknown as Readonly<Record<string, TypedDataValue | undefined>>;
   const fields = DOMAIN_FIELDS.filter(({ name }) => values[name] !== undefined);
-  const separator = structHash("EIP712Domain", fields, values as Readonly<Record<string, TypedDataValue>>);
+  const separator = structHash("EIP712Domain", { EIP712Domain: fields }, values as TypedDataStruct);
   separators.set(key, separator);
   return separator;
 }
@@ -113,7 +136,7 @@ export function typedDataDigest({ domain, primaryType, types, message }: TypedDa
   signed[0] = 0x19;
   signed[1] = 0x01;
   signed.set(domainSeparator(domain), 2);
-  signed.set(structHash(primaryType, types[primaryType] ?? [], message), 2 + WORD);
+  signed.set(structHash(primaryType, types, message), 2 + WORD);
   return toHex(keccak256Of(signed));
 }
 

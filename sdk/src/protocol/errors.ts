@@ -293,7 +293,7 @@ export const ERRORS = {
   InsufficientApproval: entry(
     "contract",
     422,
-    "The subscriber's token approval for Turnpike is too small.",
+    "The token approval for Turnpike, or for Permit2, is too small.",
     "Sign a permit, or approve more.",
   ),
   TransferFailed: entry(

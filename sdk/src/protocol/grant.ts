@@ -18,6 +18,9 @@ const GRANT_TYPES: { readonly PaymentGrant: readonly TypedDataField[] } = {
   ],
 };
 
+/** What a grant names as its transaction where an `upto` payment was charged nothing. */
+export const NO_TRANSACTION: Hex = `0x${"0".repeat(64)}`;
+
 /** What a Facilitator states when it grants a payment; every field but `transaction` is the gate's own. */
 export interface PaymentGrant {
   readonly chainId: number;
@@ -28,7 +31,7 @@ export interface PaymentGrant {
   readonly payTo: Address;
   /** base units */
   readonly amount: bigint;
-  /** the transaction that moved the money */
+  /** the transaction that moved the money; NO_TRANSACTION where none did */
   readonly transaction: Hex;
   /** 32 bytes that only the gate's claim store can produce */
   readonly grantId: Hex;

@@ -10,6 +10,8 @@ export const HEADER = {
   paymentRequiredV2: "PAYMENT-REQUIRED",
   paymentSignatureV2: "PAYMENT-SIGNATURE",
   paymentResponseV2: "PAYMENT-RESPONSE",
+  /** of a failed answer whose payment is refunded */
+  paymentRefund: "PAYMENT-REFUND",
   signIn: "SIGN-IN-WITH-X",
 } as const;
 
@@ -38,6 +40,7 @@ export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentResponse,
   HEADER.paymentRequiredV2,
   HEADER.paymentResponseV2,
+  HEADER.paymentRefund,
   HEADER.replayed,
   "Retry-After",
 ].join(", ");

@@ -30,6 +30,23 @@ export function paymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
   return keccak256(words);
 }
 
+const PERMIT2_DOMAIN: Hex = keccakText("turnpike.payment.permit2");
+
+/**
+ * The id of a payment over Permit2: keccak256(abi.encode(keccak256("turnpike.payment.permit2"), chainId, token, payer,
+ * nonce)). One word longer than `paymentIdOf` hashes, so no EIP-3009 payment has the same id.
+ * @param key `nonce` is Permit2's, as 32 bytes
+ */
+export function permit2PaymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
+  const words = new Uint8Array(5 * WORD);
+  writeHash(words, 0, PERMIT2_DOMAIN);
+  writeUint(words, WORD, chainId);
+  writeAddress(words, 2 * WORD, token);
+  writeAddress(words, 3 * WORD, payer);
+  writeHash(words, 4 * WORD, nonce);
+  return keccak256(words);
+}
+
 /** Every term that goes into a planId; amounts in base units, times in seconds. */
 export interface PlanPreimage extends PeriodLength {
   readonly chainId: number;

@@ -12,6 +12,7 @@ export * from "./memo";
 export * from "./networks";
 export * from "./offer-receipt";
 export * from "./periods";
+export * from "./permit2";
 export * from "./prices";
 export * from "./proof";
 export * from "./refunds";

@@ -4,6 +4,7 @@
  */
 import type { Address } from "./address";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
+import type { Permit2Method } from "./permit2";
 
 const REF_BYTES = 16;
 
@@ -40,6 +41,8 @@ export interface QuotedFacts {
   readonly payTo: Address;
   readonly network: string;
   readonly bodyHash?: string;
+  /** of entries that are paid over Permit2; absent: the token's EIP-3009 */
+  readonly transfer?: Permit2Method;
 }
 
 /** The parts of a memo, not yet verified. */
@@ -109,8 +112,10 @@ function macOf(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: numb
 
 /** The MAC's message, one JSON list, around the ref (base64url: nothing in it is escaped) and the expiry. */
 function messageParts(key: MemoKey, facts: QuotedFacts): readonly [before: string, after: (expiry: number) => string] {
-  const { method, resource, amount, token, payTo, network, bodyHash } = facts;
+  const { method, resource, amount, token, payTo, network, bodyHash, transfer } = facts;
   const listed = [method, resource, amount.toString(), token.toLowerCase(), payTo.toLowerCase(), network];
+  // Only where it is there: memos of other entries stay as they are.
+  if (transfer) listed.push(transfer);
   const bound = JSON.stringify(bodyHash ?? null);
   return [`${JSON.stringify(["memo", ...listed]).slice(0, -1)},"`, (expiry) => `","${key.id}",${expiry},${bound}]`];
 }

@@ -2,7 +2,7 @@
  * Parses prices as people write them ("$0.05", "0.05 USDC") into base units. Exact: decimal digits become a `bigint`,
  * no number with a fraction exists on the way, and digits that the token cannot hold are refused, never cut off.
  */
-import { UINT256_MAX } from "./amounts";
+import { toAmount, UINT256_MAX } from "./amounts";
 import { ConfigError } from "./errors";
 
 /** What a token must state before a price in decimals means an amount of it. */
@@ -48,6 +48,25 @@ export function parsePrice(price: unknown, token: PricedToken, field: string): b
   const amount = BigInt(`${whole}${fraction.padEnd(decimals, "0")}`);
   if (amount <= UINT256_MAX) return amount;
   throw new ConfigError(`${field} is "${price}": that is more than a token amount can be`);
+}
+
+/** An amount of a token: base units as a `bigint` or a safe integer, or text as people write prices, such as "$0.05". */
+export type Money = bigint | number | string;
+
+const DIGITS = /^[0-9]+$/;
+
+/**
+ * Returns an amount in base units.
+ * @throws ConfigError that names the field, as `parsePrice` and `toAmount` do; also for text of digits alone, which could
+ * mean base units or whole tokens
+ */
+export function parseMoney(value: unknown, token: PricedToken, field: string): bigint {
+  if (typeof value !== "string") return toAmount(value as bigint | number, field);
+  const text = value.trim();
+  if (!DIGITS.test(text)) return parsePrice(text, token, field);
+  throw new ConfigError(
+    `${field} is "${value}", which could mean base units or whole tokens: use the bigint ${text}n, or write "$${text}"`,
+  );
 }
 
 const isUsd = (unit: string): boolean => unit.toUpperCase() === "USD";

@@ -8,6 +8,7 @@ import { fixedTime, type GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
+  type Address,
   addressOfKey,
   type Clock,
   ConfigError,
@@ -24,6 +25,7 @@ import {
 } from "../protocol";
 import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
+import { payUpto } from "./upto";
 
 /** A clock that only a test moves. */
 export interface ManualClock extends Clock {
@@ -66,6 +68,12 @@ export interface TestProvider {
   install(): Promise<void>;
   /** Headers that pay a 402 body's cheapest one-time option (or its plan, as a single request). */
   pay(required: PaymentRequiredWire, who?: { readonly payer?: string }): Record<string, string>;
+  /**
+   * Headers that pay the `upto` option of a 402 as stock clients do. What the handler charged is in the answer's
+   * `PAYMENT-RESPONSE`.
+   * @param header the 402's `PAYMENT-REQUIRED`
+   */
+  payUpto(header: string): Record<string, string>;
   /** Headers of a fresh subscription. */
   subscribe(subscription: TestSubscription): { readonly id: string; readonly headers: Record<string, string> };
   /** Adds a plan. */
@@ -99,7 +107,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       turnpike: `0x${"71".repeat(20)}`,
       token,
       payTo,
-      facilitator: { url: "http://127.0.0.1:1", signers: [facilitator] },
+      facilitator: { url: "http://127.0.0.1:1", signers: [facilitator], refundsKey: "a key for tests" },
       secret: "a secret for tests: everyone knows this one",
       ...(publicUrl === undefined ? {} : { publicUrl }),
     },
@@ -129,6 +137,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       };
       return { [HEADER.payment]: encodePaymentProof(signProof(proof, chainId, keyOf("facilitator"))) };
     },
+    payUpto: (header) => payUpto(header, { chainId: CHAIN_ID, nowSec: clock.nowSec(), key: keyOf("payer") }),
     subscribe(subscription) {
       const id = books.subscribe(subscription);
       return { id, headers: { [HEADER.subscription]: id } };
@@ -140,6 +149,12 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
       books.isDown = isDown;
     },
   };
+}
+
+/** The test's Facilitator settles both schemes over Permit2. */
+function supports(uptoSigner: Address): GateContext["permit2"] {
+  const support = { exact: true, uptoSigner, sponsorsGas: false, senders: [uptoSigner] };
+  return { known: () => support, read: async () => support, isSender: async (key) => key === uptoSigner };
 }
 
 function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): GateContext {
@@ -179,6 +194,8 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
         return payments.release(paymentId, grantId);
       },
     },
+    refunds: { ask: async () => (books.isDown ? "pending" : "settled"), close: () => undefined },
+    permit2: supports(addressOfKey(keyOf("facilitator"))),
     facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },
     async ownedBy(wallet) {
       mayAnswer();

@@ -74,6 +74,7 @@ const payment = (name: string): PaymentRow => ({
   ...{ chain_id: CHAIN_ID, payment_id: hash(name), door: "authorize", resource_hash: hash("resource") },
   ...{ resource_shown: "https://api.example/report", token, payer: subscriber, pay_to: provider, amount: "250000" },
   ...{ nonce: hash(`${name} nonce`), valid_after: 0, valid_before: START_SEC + 600, signature: "0x", has_code: false },
+  ...{ method: "eip3009", permitted: null, sender: null, token_permit: null },
   ...{ state: "sent", fail_code: null, fail_reason: null, is_reversed: false, attempts: 0, accepted_at_ms: 0 },
   ...{ accepted_block: 1, transaction_id: null, tx_hash: null, block_number: null, block_hash: null, block_time: null },
   log_index: null,

@@ -39,7 +39,7 @@ describe("reading what a token knows of many payers", function () {
       return core.relayer.chain.call(request);
     };
     const { facts: read } = createAccountReads({ ...core.relayer.chain, call });
-    const facts = await Promise.all(queries.map((query) => read({ ...query, balanceAtBlock })));
+    const facts = await Promise.all(queries.map((query) => read({ ...query, isPermit2: false, balanceAtBlock })));
     expect(asked, "one for the nonces, one for the balances").to.equal(2);
     for (const [place, { token, payer }] of queries.entries()) {
       const data = calls.encodeFunctionData("balanceOf", [payer]) as Hex;
@@ -52,7 +52,8 @@ describe("reading what a token knows of many payers", function () {
   it("asks one by one where a node runs no creation calls, and takes no answer for an outage", async () => {
     const { chain } = core.relayer;
     const { address: payer } = await world.payer(7n);
-    const query = { token: world.contracts.token, payer, nonce: `0x${"01".repeat(32)}` as Hex, balanceAtBlock: -1 };
+    const nonce: Hex = `0x${"01".repeat(32)}`;
+    const query = { token: world.contracts.token, payer, nonce, isPermit2: false, balanceAtBlock: -1 };
     const refusing = createAccountReads({
       ...chain,
       call: async (request) => (request.to ? chain.call(request) : { kind: "reverted", data: "0x", message: "no" }),
@@ -71,7 +72,8 @@ describe("reading what a token knows of many payers", function () {
     await burner.waitForDeployment();
     await (await burner.arm(true)).wait();
     const { address: payer } = await world.payer(7n);
-    const query = { token: world.contracts.token, payer, nonce: `0x${"01".repeat(32)}` as Hex, balanceAtBlock: -1 };
+    const nonce: Hex = `0x${"01".repeat(32)}`;
+    const query = { token: world.contracts.token, payer, nonce, isPermit2: false, balanceAtBlock: -1 };
     const burning = { ...query, token: (await burner.getAddress()) as Address };
     let asked = 0;
     const call: ChainReader["call"] = (request) => {

@@ -47,6 +47,14 @@ describe("Facilitator: settings", () => {
     });
   }
 
+  it("A8 refuse contracts of the service as WALLET_FACTORIES, because the relayer calls those with a payer's data", () => {
+    const other = checksum(`0x${"12".repeat(20)}`);
+    expect(problem({ WALLET_FACTORIES: other })).to.equal("accepted");
+    expect(problem({ WALLET_FACTORIES: `${other},${RIGHT.toLowerCase()}` })).to.contain(
+      `WALLET_FACTORIES names ${RIGHT}`,
+    );
+  });
+
   it("name what is no address as that", () => {
     expect(problem({ TURNPIKE: "0x12" })).to.match(/^TURNPIKE must be an address/);
   });

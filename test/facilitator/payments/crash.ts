@@ -2,8 +2,9 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { createFacilitatorClient } from "turnpike/facilitator";
-import type { Hex } from "turnpike/protocol";
+import { createFacilitatorClient, type X402RequestWire, x402RequestSchema } from "turnpike/facilitator";
+import type { Address, Hex } from "turnpike/protocol";
+import { exactRequestOf } from "../../../facilitator/src/http/routes/x402-request";
 import { STEPS } from "../../../facilitator/src/telemetry/failpoints";
 import { testKey } from "../../support/chain";
 import {
@@ -15,9 +16,19 @@ import {
   until,
   walletOf,
 } from "../../support/facilitator";
+import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2";
+import { deployFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";
-import { refundToWire, signRefund } from "../support/refunds";
+import {
+  ORIGIN,
+  refundAccountFor,
+  refundAccountsOf,
+  refundKeyOf,
+  refundToWire,
+  signRefund,
+  signStatement,
+} from "../support/refunds";
 
 /** The client holds its answer; nothing of the service is left to do. */
 const ANSWERED = "answered";
@@ -30,6 +41,7 @@ describe("payments of a process that is killed", function () {
 
   before(async () => {
     [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
+    await placePermit2(world.chain);
     home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
   });
   after(async () => {
@@ -86,6 +98,35 @@ describe("payments of a process that is killed", function () {
     });
   }
 
+  it('B6 S1 HE9 killed after "stored": an upto payment is charged once, by its own key, and the service goes on', async () => {
+    const settings = await settingsOf("upto");
+    const sender = walletOf(world.chain, settings.RELAYER_KEYS).address as Address;
+    const upto = { ...settings, PERMIT2: "true", UPTO_SIGNER: sender };
+    const payer = await approvedPayer(world);
+    const body = await signPermit2(world, { payer, facilitator: sender });
+    const charged = {
+      ...body,
+      paymentRequirements: { ...body.paymentRequirements, amount: "1000" },
+    } as X402RequestWire;
+    const victim = await victims.start({ ...world.env(upto), KILL_AFTER: "stored" });
+    if (!victim) expect.fail("it did not start");
+    void createFacilitatorClient({ url: victim.url })
+      .x402Settle(charged)
+      .catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(upto);
+    const request = exactRequestOf(x402RequestSchema.parse(charged), "settle");
+    if (typeof request === "string") expect.fail(request);
+    const outcome = await core.payments.settleExact(request);
+    if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
+    const mine = (await world.transfers()).filter(({ from }) => from === payer.address);
+    expect(mine.map(({ value, transaction }) => [value, transaction])).to.deep.equal([[1_000n, outcome.transaction]]);
+    expect((await world.chain.provider.getTransaction(outcome.transaction))?.from).to.equal(sender);
+    expect(core.relayer.health(), "the lane goes on").to.include({ ok: true });
+    await core.stop();
+  });
+
   it('B6 T41 killed after "bound" of a refund: one transfer and one event, however often it is asked for', async () => {
     const settings = await settingsOf("refund");
     const signed = await world.signPayment();
@@ -109,6 +150,59 @@ describe("payments of a process that is killed", function () {
     expect(await world.transfers(signed.authorization.from)).to.have.length(2);
     const events = await core.store.db.selectFrom("events").select("id").where("type", "=", "refund.settled").execute();
     expect(events).to.have.length(1);
+    await core.stop();
+  });
+
+  it('B6 A8 killed after "mined" of a deployment: one deployment, and one transfer when asked again', async () => {
+    const factory = await deployFactory(await world.chain.wallet("deployer of factories"), "WalletFactory");
+    const settings = { ...(await settingsOf("deployment")), WALLET_FACTORIES: factory.address };
+    const owner = await world.payer(0n);
+    const { address, deployment } = await factory.wallet(owner.address);
+    await world.contracts.mint(address, 1_000_000n);
+    const plain = await world.signPayment({ payer: { ...owner, address } });
+    const signed = { ...plain, signature: wrapSignature(plain.signature, deployment) };
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "mined" });
+    if (!victim) expect.fail("it did not start");
+    const client = createFacilitatorClient({ url: victim.url });
+    await client.authorize(paymentToWire(signed)).catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    expect((await core.payments.authorize(signed)).kind).to.equal("settled");
+    expect((await world.transfers()).filter(({ from }) => from === address)).to.have.length(1);
+    const sent = await core.store.db.selectFrom("transactions").select(["purpose", "status"]).execute();
+    expect(sent.map(({ purpose }) => purpose).sort()).to.deep.equal(["deploy", "settle"]);
+    await core.stop();
+  });
+
+  it('B6 T47 killed after "bound" of an automatic refund: one transfer, and it took from the cap once', async () => {
+    const key = testKey("payee") as Hex;
+    const provider = { key, address: world.payee };
+    const refunds = await refundAccountFor(world, provider.address);
+    const settings = { ...(await settingsOf("automatic refund")), ...refunds.settings };
+    const signed = await world.signPayment();
+    const asked = { paymentId: world.idOf(signed), provider: provider.address };
+    const before = await world.core(settings);
+    const account = refunds.account.address;
+    const statement = await signStatement(world, { provider, account, dailyCap: signed.authorization.value });
+    await refundAccountsOf(before).name(statement, ORIGIN);
+    expect((await before.payments.authorize(signed)).kind).to.equal("settled");
+    const apiKey = await refundKeyOf(before, provider);
+    await before.stop();
+    const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "bound" });
+    if (!victim) expect.fail("it did not start");
+    await createFacilitatorClient({ url: victim.url, apiKey })
+      .refundPayment(asked.paymentId)
+      .catch(() => undefined);
+    expect(await victim.gone).to.equal("SIGKILL");
+
+    const core = await world.core(settings);
+    const outcomes = await Promise.all([1, 2].map(() => core.payments.refundAutomatically(asked)));
+    expect(outcomes.map(({ kind }) => kind)).to.deep.equal(["settled", "settled"]);
+    const received = (await world.transfers(signed.authorization.from)).filter(({ from }) => from === account);
+    expect(received.map(({ value }) => value)).to.deep.equal([signed.authorization.value]);
+    const { accounts } = await refundAccountsOf(core).list(provider.address);
+    expect(accounts.map(({ used }) => used)).to.deep.equal([signed.authorization.value]);
     await core.stop();
   });
 

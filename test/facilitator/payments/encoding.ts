@@ -1,8 +1,17 @@
 import { expect } from "chai";
 import { Interface } from "ethers";
 import fc from "fast-check";
-import { batchSettlerInterface } from "turnpike/chain";
-import { type Address, addressOfKey, checksum, type Hex, recoverSigner, signDigest } from "turnpike/protocol";
+import { batchSettlerInterface, uptoProxyInterface } from "turnpike/chain";
+import {
+  type Address,
+  addressOfKey,
+  checksum,
+  EXACT_PERMIT2_PROXY,
+  type Hex,
+  recoverSigner,
+  signDigest,
+  UPTO_PERMIT2_PROXY,
+} from "turnpike/protocol";
 import { signerOf } from "../../../facilitator/src/chain/signer-of";
 import { Secret } from "../../../facilitator/src/config/setting";
 import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
@@ -108,6 +117,7 @@ describe("planTransaction", () => {
       signature: `0x${"ab".repeat(65)}`,
       has_code: false,
       attempts: 0,
+      ...{ method: "eip3009", permitted: null, sender: null, token_permit: null },
       ...overrides,
     }) as PaymentRow;
   const rows = (count: number, overrides?: Partial<PaymentRow>) =>
@@ -136,6 +146,29 @@ describe("planTransaction", () => {
     expect(planTransaction(mixed, settler, limits)?.paymentIds).to.deep.equal([row(0).payment_id, row(3).payment_id]);
     expect(planTransaction(mixed.slice(1), settler, limits)?.paymentIds).to.deep.equal([row(1).payment_id]);
     expect(planTransaction(rows(30, { has_code: true }), settler, limits)?.paymentIds).to.have.length(10);
+  });
+
+  it("sends each payment over Permit2 alone and at once, an upto payment by the key that the payer signed", () => {
+    const sender = checksum(`0x${"0d".repeat(20)}`);
+    const mixed = [
+      row(0, { method: "permit2" }),
+      row(1),
+      row(2, { method: "upto", permitted: "5000", sender }),
+      row(3),
+      row(4, { method: "permit2" }),
+    ];
+    const { plans, rest } = planTransactions(mixed, settler, limits, 8);
+    expect(plans.map(({ to, paymentIds }) => [to, paymentIds])).to.deep.equal([
+      [EXACT_PERMIT2_PROXY, [row(0).payment_id]],
+      [UPTO_PERMIT2_PROXY, [row(2).payment_id]],
+      [EXACT_PERMIT2_PROXY, [row(4).payment_id]],
+    ]);
+    expect(plans.map((plan) => plan.sender)).to.deep.equal([undefined, sender, undefined]);
+    expect(rest.map((one) => one.payment_id)).to.deep.equal([row(1).payment_id, row(3).payment_id]);
+    const { args } = uptoProxyInterface.parseTransaction({ data: plans[1]?.data ?? "" }) ?? {};
+    expect([args?.permit.permitted.amount, args?.amount, args?.permit.deadline]).to.deep.equal([
+      ...[5_000n, 1_000n, 1_999_999_999n],
+    ]);
   });
 
   it("sends a backlog in as many full transactions as there are slots, and leaves less than one for what comes next", () => {

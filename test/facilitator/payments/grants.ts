@@ -15,40 +15,26 @@ import { openStore } from "../../../facilitator/src/db/open";
 import type { ExactRequest } from "../../../facilitator/src/payments";
 import { HOLD_MS, renewHolds } from "../../../facilitator/src/payments/holds";
 import { testKey } from "../../support/chain";
-import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
-import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { BLOCK_MS, type FacilitatorWorld, until } from "../../support/facilitator";
 import { paymentToWire, type SettleMore, settleBody } from "../support/payments";
-import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
+import type { ServiceProcess } from "../support/processes";
+import { startTwoProcesses, type TwoProcesses } from "../support/two-processes";
 
 const fresh = (): Hex => toHex(randomBytes(32));
 
-/** Two whole processes on one database, as behind a balancer: whatever one says, the other says too. */
 describe("Facilitator: grants of x402 payments, by two processes on one PostgreSQL", function () {
   this.timeout(180_000);
-  let postgres: TestPostgres;
+  let processes: TwoProcesses;
   let world: FacilitatorWorld;
-  let program: Program;
-  let settings: Record<string, string>;
+  let settings: TwoProcesses["settings"];
   let one: ServiceProcess;
   let two: ServiceProcess;
 
   before(async () => {
-    postgres = await startPostgres();
-    world = await startWorld({ postgres, blockMs: BLOCK_MS });
-    program = buildProgram();
-    const keys = ["grant lane 1", "grant lane 2"].map((name) => testKey(name) as Hex);
-    for (const key of keys) await fund(world.chain, addressOfKey(key));
-    settings = world.env({ RELAYER_KEYS: keys.join(",") });
-    one = await program.start(settings, "api,relayer,indexer");
-    two = await program.start(settings, "api,relayer,indexer");
+    processes = await startTwoProcesses("grant");
+    ({ world, settings, one, two } = processes);
   });
-  after(async () => {
-    await one?.kill();
-    await two?.kill();
-    program?.remove();
-    await world?.stop();
-    await postgres?.stop();
-  });
+  after(() => processes?.stop());
 
   const bodyOf = (request: ExactRequest, version: 1 | 2, more: SettleMore = {}) =>
     settleBody(request, version, world.chain.chainId, more);
@@ -254,7 +240,7 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
   });
 
   it("HA1 a process that dies holding a payment for a stock server does not keep it for ever", async () => {
-    const dying = await program.start(settings, "api");
+    const dying = await processes.program.start(settings, "api");
     const request = await world.signExact();
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     const lost = settle(dying, request).catch(() => "lost");

@@ -1,20 +1,12 @@
 import { expect } from "chai";
 import { Client } from "pg";
 import type { X402Verdict } from "turnpike/facilitator";
-import {
-  type Address,
-  addressOfKey,
-  type Hex,
-  randomBytes,
-  randomRef,
-  type SignedPayment,
-  toHex,
-} from "turnpike/protocol";
+import { type Address, type Hex, randomBytes, randomRef, type SignedPayment, toHex } from "turnpike/protocol";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import type { ExactRequest } from "../../../facilitator/src/payments";
+import { balanceOf } from "../../../facilitator/src/payments/balance-locks";
 import { requestOf } from "../../../facilitator/src/payments/payment-request";
 import { createReservations, MAX_LIVE_RESERVATIONS } from "../../../facilitator/src/payments/reservations";
-import { testKey } from "../../support/chain";
 import {
   BLOCK_MS,
   type FacilitatorWorld,
@@ -25,9 +17,9 @@ import {
   until,
   walletOf,
 } from "../../support/facilitator";
-import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { authorizeAndDrain, paymentToWire, settleBody } from "../support/payments";
-import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
+import type { ServiceProcess } from "../support/processes";
+import { startTwoProcesses, type TwoProcesses } from "../support/two-processes";
 
 const fresh = (): Hex => toHex(randomBytes(32));
 const PRICE = 250_000n;
@@ -48,27 +40,20 @@ const exactOf = (signed: SignedPayment, like: ExactRequest): ExactRequest => ({
   amount: signed.authorization.value,
 });
 
-/** Two whole processes on one database. A gate verifies, runs its handler, and settles afterwards, at either of them. */
+/** A gate verifies, runs its handler, and settles afterwards, at either of the processes. */
 describe("Facilitator: reservations, by two processes on one PostgreSQL", function () {
   this.timeout(180_000);
-  let postgres: TestPostgres;
+  let processes: TwoProcesses;
   let world: FacilitatorWorld;
-  let program: Program;
-  let settings: Record<string, string>;
+  let settings: TwoProcesses["settings"];
   let one: ServiceProcess;
   let two: ServiceProcess;
   let database: Client;
   let store: Store;
 
   before(async () => {
-    postgres = await startPostgres();
-    world = await startWorld({ postgres, blockMs: BLOCK_MS });
-    program = buildProgram();
-    const keys = ["reserving lane 1", "reserving lane 2"].map((name) => testKey(name) as Hex);
-    for (const key of keys) await fund(world.chain, addressOfKey(key));
-    settings = world.env({ RELAYER_KEYS: keys.join(",") });
-    one = await program.start(settings, "api,relayer,indexer");
-    two = await program.start(settings, "api,relayer,indexer");
+    processes = await startTwoProcesses("reserving");
+    ({ world, settings, one, two } = processes);
     database = new Client({ connectionString: settings.DATABASE_URL });
     await database.connect();
     store = await openStore(world.config(settings).database);
@@ -76,11 +61,7 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
   after(async () => {
     await store?.close();
     await database?.end();
-    await one?.kill();
-    await two?.kill();
-    program?.remove();
-    await world?.stop();
-    await postgres?.stop();
+    await processes?.stop();
   });
 
   const purchaseOf = async (payer: Payer, more: { amount?: bigint; validForSec?: number } = {}): Promise<Purchase> => ({
@@ -233,7 +214,7 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
   });
 
   it("HA11 a process that dies between the two leaves the reservation to the others", async () => {
-    const dying = await program.start(settings, "api");
+    const dying = await processes.program.start(settings, "api");
     const payer = await world.payer(PRICE);
     const [purchase, other] = [await purchaseOf(payer), await purchaseOf(payer)];
     expectReserved(await reserve(dying, purchase), purchase);
@@ -244,17 +225,60 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
     expect(await transfersOf(payer)).to.have.length(1);
   });
 
+  /** What a process asks for once it has judged a payment. */
+  async function acceptanceOf(payer: Payer, { amount, atBlock }: { amount: bigint; atBlock: number }) {
+    const { request: exact, grantId } = await purchaseOf(payer, { amount });
+    const request = requestOf(world.config(settings), "settle", { ...exact, purchase: { grantId, isGate: true } });
+    if (request instanceof Error) throw request;
+    const { chainId } = world.chain;
+    return { chainId, request, state: "queued" as const, hasCode: false, balance: amount, atBlock };
+  }
+  const inProcess = () => createReservations({ store, chainId: world.chain.chainId, monotonicMs: () => 0 });
+
+  it("HA11 a reservation waits for what another process is reserving of the same balance", async () => {
+    const payer = await world.payer(PRICE);
+    const atBlock = await world.chain.provider.getBlockNumber();
+    const acceptance = await acceptanceOf(payer, { amount: PRICE, atBlock });
+    const other = await purchaseOf(payer);
+    const rival = new Client({ connectionString: settings.DATABASE_URL });
+    await rival.connect();
+    try {
+      await rival.query("begin");
+      const balance = balanceOf(acceptance);
+      await rival.query("select pg_advisory_xact_lock(hashtextextended($1, 0))", [balance]);
+      let reserved: string | undefined;
+      const reserving = inProcess()
+        .reserve(acceptance)
+        .then((outcome) => {
+          reserved = outcome;
+        });
+      const isWaiting = async () =>
+        (await database.query("select 1 from pg_locks where locktype = 'advisory' and not granted")).rows.length > 0;
+      await until(async () => reserved !== undefined || (await isWaiting()), "it waits, or is done without waiting");
+      const { authorization, payTo, amount } = other.request;
+      await rival.query(
+        `insert into payment_reservations (chain_id, payment_id, grant_id, payer, token, pay_to, amount, resource_hash,
+          expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+        [
+          ...[world.chain.chainId, world.idOf(other.request), other.grantId, payer.address, world.contracts.token],
+          ...[payTo, amount.toString(), fresh(), authorization.validBefore.toString()],
+        ],
+      );
+      await rival.query("commit");
+      await reserving;
+      expect(reserved, "one balance backs one of them").to.equal("short");
+    } finally {
+      await rival.end();
+    }
+  });
+
   it("HA11 counts a transfer that was mined after the balance was read", async () => {
     const payer = await world.payer(2n * PRICE);
     const atBlock = await world.chain.provider.getBlockNumber();
     const paid = await purchaseOf(payer);
     expect(await settle(one, paid)).to.include({ success: true });
-    const { request: exact, grantId } = await purchaseOf(payer, { amount: 2n * PRICE });
-    const request = requestOf(world.config(settings), "settle", { ...exact, purchase: { grantId, isGate: true } });
-    if (request instanceof Error) throw request;
-    const { chainId } = world.chain;
-    const reservations = createReservations({ store, chainId, monotonicMs: () => 0 });
-    const acceptance = { chainId, request, state: "queued" as const, hasCode: false, balance: 2n * PRICE, atBlock };
+    const acceptance = await acceptanceOf(payer, { amount: 2n * PRICE, atBlock });
+    const reservations = inProcess();
     expect(await reservations.reserve(acceptance)).to.equal("short");
     expect(await reservations.check(acceptance)).to.equal("short");
     expect(await rowsOf(payer)).to.have.length(0);
@@ -322,8 +346,7 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
     expect(await transfersOf(payer)).to.have.length(1);
 
     // Its row stays for as long as a reverted block may set the clock back.
-    const { chainId } = world.chain;
-    const upkeep = () => createReservations({ store, chainId, monotonicMs: () => 0 }).deleteEnded();
+    const upkeep = () => inProcess().deleteEnded();
     await upkeep();
     expect(await rowsOf(payer)).to.have.length(1);
     await database.query("update payment_reservations set expires_at = expires_at - 3600 where payer = $1", [

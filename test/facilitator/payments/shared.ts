@@ -1,10 +1,19 @@
 import { expect } from "chai";
-import { proofToWire } from "turnpike/protocol";
+import { addressOfKey, type Hex, proofToWire } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { testKey } from "../../support/chain";
-import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
+import {
+  BLOCK_MS,
+  type FacilitatorWorld,
+  fund,
+  type Payer,
+  startWorld,
+  until,
+  walletOf,
+} from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { authorizeAndDrain } from "../support/payments";
+import { ORIGIN, refundAccountFor, refundAccountsOf, signStatement } from "../support/refunds";
 
 /** Longer than any pause of a busy machine: leases are lost by the test's hand alone. */
 const LANE_LEASE_MS = "20000";
@@ -15,13 +24,16 @@ describe("payments of two instances", function () {
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let instances: Core[];
+  let refunds: Awaited<ReturnType<typeof refundAccountFor>>;
+  const provider: Payer = { key: testKey("payee") as Hex, address: addressOfKey(testKey("payee") as Hex) };
 
   before(async () => {
     postgres = await startPostgres();
     world = await startWorld({ blockMs: BLOCK_MS, postgres });
     const keys = ["shared lane 1", "shared lane 2"].map((name) => testKey(name) as `0x${string}`);
     for (const key of keys) await fund(world.chain, walletOf(world.chain, key).address as `0x${string}`);
-    const settings = { RELAYER_KEYS: keys.join(","), LANE_LEASE_MS };
+    refunds = await refundAccountFor(world, provider.address);
+    const settings = { RELAYER_KEYS: keys.join(","), LANE_LEASE_MS, ...refunds.settings };
     instances = [await world.core(settings), await world.core(settings)];
   });
   after(async () => {
@@ -51,6 +63,25 @@ describe("payments of two instances", function () {
     expect(outcomes.map((outcome) => outcome?.kind)).to.deep.equal(signed.map(() => "settled"));
     const ours = new Set(payers.map(({ address }) => address));
     expect((await world.transfers()).filter(({ from }) => ours.has(from as `0x${string}`))).to.have.length(100);
+  });
+
+  it("T49 automatic refunds through both never pass the daily cap, and each payment is refunded once", async () => {
+    const [one, two] = instances as [Core, Core];
+    const account = refunds.account.address;
+    const statement = await signStatement(world, { provider, account, dailyCap: 3n * 250_000n });
+    await refundAccountsOf(one).name(statement, ORIGIN);
+    const signed = await Promise.all(Array.from({ length: 8 }, () => world.signPayment()));
+    await Promise.all(signed.map((each) => one.payments.authorize(each)));
+    const asked = signed.flatMap((each) => [one, two].map((core) => ({ core, paymentId: world.idOf(each) })));
+    const outcomes = await Promise.all(
+      asked.map(({ core, paymentId }) => core.payments.refundAutomatically({ paymentId, provider: provider.address })),
+    );
+    const codes = outcomes.map((outcome) => (outcome.kind === "refused" ? outcome.error.reason : outcome.kind));
+    expect(codes.filter((code) => code === "settled")).to.have.length(6);
+    expect(codes.filter((code) => code === "refund_cap")).to.have.length(10);
+    const payers = signed.map(({ authorization: { from } }) => from);
+    const received = await Promise.all(payers.map((payer) => world.transfers(payer)));
+    expect(received.flat().filter(({ from }) => from === account)).to.have.length(3);
   });
 
   it("B13 a process that only accepts payments refuses a payer whose payments burnt the gas of another", async () => {

@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { Contract } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
-import { type Address, addressOfKey, type Hex, type RefundTarget } from "turnpike/protocol";
+import { type Address, addressOfKey, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
 import { refundFromEnvironment } from "../../../examples/refund";
 import { testKey } from "../../support/chain";
 import type { Payer } from "../../support/facilitator";
@@ -64,6 +64,13 @@ describe("refunds of charges and debits", function () {
     expect(shown).to.deep.equal([
       ["charge", "4000000"],
       ["charge", "9000000"],
+    ]);
+    const chargeId = refundedIdOf({ chainId: world.chain.chainId, turnpike: world.contracts.turnpike }, charge);
+    const listed = await service.client.refunds(chargeId);
+    const facts = listed.kind === "found" ? listed.value.refunds.map(({ account, amount }) => [account, amount]) : [];
+    expect(facts).to.deep.equal([
+      [payee.address, 4_000_000n],
+      [provider.address, 5_000_000n],
     ]);
     const { charges } = await ask(`/analytics/charges?payer=${subscriber.address}`);
     expect(charges).to.have.length(1);

@@ -79,7 +79,13 @@ export interface ServiceWorld extends FacilitatorWorld {
   service(more?: Readonly<Record<string, string>>, logger?: Logger): Promise<Service>;
   signup(subscriber: Payer, fields?: SignupFields): Promise<Signup>;
   change<A extends ChangeAct>(act: A, subscriber: Payer, fields: ChangeFields<A>): Promise<ChangeRequestWire<A>>;
-  permit(owner: Payer, value: bigint, deadline?: bigint): Promise<{ value: string; deadline: string; signature: Hex }>;
+  /** @param spender default Turnpike */
+  permit(
+    owner: Payer,
+    value: bigint,
+    deadline?: bigint,
+    spender?: Address,
+  ): Promise<{ value: string; deadline: string; signature: Hex }>;
   balanceOf(account: Address): Promise<bigint>;
 }
 
@@ -151,11 +157,11 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
   /** A plan that nobody created is signed as if it were the usual one. */
   const signedTerms = (id: Hex): SignedTerms => termsOf.get(id) ?? (termsOf.get(planId) as SignedTerms);
 
-  const permit: ServiceWorld["permit"] = async (owner, value, deadline = UINT256_MAX) => {
+  const permit: ServiceWorld["permit"] = async (owner, value, deadline = UINT256_MAX, spender = contracts.turnpike) => {
     const nonce = BigInt(
       await chain.provider.call({ to: contracts.token, data: `0x7ecebe00${owner.address.slice(2).padStart(64, "0")}` }),
     );
-    const message = { owner: owner.address, spender: contracts.turnpike, value, nonce, deadline };
+    const message = { owner: owner.address, spender, value, nonce, deadline };
     return {
       value: String(value),
       deadline: String(deadline),

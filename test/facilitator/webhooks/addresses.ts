@@ -1,6 +1,6 @@
 import type { LookupAddress } from "node:dns";
 import { expect } from "chai";
-import { checkWebhookUrl, isPublicAddress, type Lookup } from "../../../facilitator/src/webhooks/addresses";
+import { checkPublicUrl, isPublicAddress, type Lookup } from "../../../facilitator/src/lib/public-addresses";
 import { createSender } from "../../../facilitator/src/webhooks/send";
 import { type Receiver, startReceiver } from "./support/receiver";
 
@@ -62,13 +62,13 @@ describe("Facilitator: addresses of webhooks", () => {
       ...["https://user:secret@example.com/", "https://example.com/#part", "https://", "nonsense", "//example.com"],
     ];
     for (const url of refused) {
-      expect(() => checkWebhookUrl(url, CLOSED), url)
+      expect(() => checkPublicUrl(url, CLOSED), url)
         .to.throw()
         .with.property("code", "InvalidRequest");
     }
-    expect(checkWebhookUrl("https://example.com/hook?a=b", CLOSED)).to.equal("https://example.com/hook?a=b");
-    expect(checkWebhookUrl("http://127.0.0.1:9/hook", LOCAL)).to.equal("http://127.0.0.1:9/hook");
-    expect(() => checkWebhookUrl("ftp://127.0.0.1/", LOCAL)).to.throw();
+    expect(checkPublicUrl("https://example.com/hook?a=b", CLOSED)).to.equal("https://example.com/hook?a=b");
+    expect(checkPublicUrl("http://127.0.0.1:9/hook", LOCAL)).to.equal("http://127.0.0.1:9/hook");
+    expect(() => checkPublicUrl("ftp://127.0.0.1/", LOCAL)).to.throw();
   });
 
   const named = (host: string) => receiver.url.replace("127.0.0.1", host);

@@ -140,7 +140,8 @@ export function agentOf(
   ledger = memoryLedger(),
   send: typeof fetch = fetch,
 ) {
-  const wallet = payer.kind === "ERC-1271" ? contractWallet(payer) : walletFromKey(payer.key);
+  const wallet =
+    payer.kind === "ERC-1271" || payer.kind === "ERC-6492" ? contractWallet(payer) : walletFromKey(payer.key);
   return createAgent({
     wallet,
     policy: { perPayment, perDay: perPayment * 10n, tokens: [world.usdc.address, world.wide.address] },

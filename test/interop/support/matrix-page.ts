@@ -28,9 +28,9 @@ export interface MatrixRow {
 }
 
 /** The suites whose rows the page has. A run that leaves one out does not write it. */
-const SUITES = ["matrix"] as const;
+const SUITES = ["matrix", "permit2", "upto-gate"] as const;
 
-type Suite = (typeof SUITES)[number];
+export type Suite = (typeof SUITES)[number];
 
 const recorded = new Map<Suite, MatrixRow[]>();
 
@@ -101,9 +101,11 @@ the stock packages in \`test/interop/package-lock.json\`. The results are listed
 - **paid**: one transfer of exactly the price, one run of the handler, status 200, and a receipt that the client's own
   helper reads and that names the transfer on the chain.
 - **not paid**: no transfer, and the handler did not run: the client or the server refused, as it should here.
+- Token method: \`EIP-3009\`, or \`Permit2\` by an approval that the payer has made before. \`Permit2, permit\`: the payer has
+  neither an approval nor gas, and sends the token's permit along. An "up to" offer moves what the handler charges.
 - Flows: \`authorization\` settles after the handler, \`upfront\` before it. \`proof\` is this project's own: the agent has the
   payment settled, and presents the Facilitator's proof.
-- Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`EIP-7702\` an account that has
-  delegated itself to such a wallet's code.
+- Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`ERC-6492\` such a wallet that is not
+  deployed yet, \`EIP-7702\` an account that has delegated itself to such a wallet's code.
 - "Facilitator: turnpike" is this project's; the others are made of the stock packages' own verify and settle.
 `;

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Client } from "./clients";
 import type { Served } from "./gates";
-import type { MatrixRow, Result } from "./matrix-page";
+import { type MatrixRow, type Result, recordRow, type Suite } from "./matrix-page";
 import type { InteropWorld, Payer, PayerKind, TokenFacts } from "./world";
 
 export type { Result } from "./matrix-page";
@@ -20,6 +20,8 @@ export interface Offer {
   /** how the token is moved; default: EIP-3009 */
   readonly method?: string;
 }
+
+type Way = Pick<Offer, "flow" | "method">;
 
 export interface Cell {
   readonly client: string;
@@ -58,7 +60,7 @@ const VERSION: Readonly<Record<string, string>> = {
 };
 
 /** Returns the row of a cell on the page. */
-export function rowOf(cell: Cell, offer: Offer, result: Result | "failed"): MatrixRow {
+export function rowOf(cell: Cell, offer: Way, result: Result | "failed"): MatrixRow {
   const { client, server, facilitator, payer, expected, why } = cell;
   return {
     at: {
@@ -71,11 +73,36 @@ export function rowOf(cell: Cell, offer: Offer, result: Result | "failed"): Matr
   };
 }
 
-/** A native proof has settled before it is presented; a Facilitator of another make reserves nothing. */
-function flowOf({ client, server, facilitator }: Cell, { flow = "authorization" }: Offer): string {
+/**
+ * A native proof has settled before it is presented; a Facilitator of another make reserves nothing. Over Permit2 there
+ * are no native payments.
+ */
+function flowOf({ client, server, facilitator }: Cell, { flow = "authorization", method }: Way): string {
   if (!server.startsWith("turnpike ")) return flow;
   if (facilitator !== "turnpike") return "upfront";
-  return client === "turnpike agent" ? "proof" : flow;
+  return client === "turnpike agent" && method === undefined ? "proof" : flow;
+}
+
+/** A cell over Permit2, which is to be paid. */
+export interface Permit2Cell extends Pick<Cell, "client" | "server"> {
+  /** default: key */
+  readonly payer?: PayerKind;
+  readonly offer: "0.05" | "up to 0.05";
+  /** default: Permit2 */
+  readonly method?: "Permit2" | "Permit2, permit";
+}
+
+/** Records a cell of a suite of its own: paid where `pay` resolves, failed where it rejects. */
+export async function recordPaid(suite: Suite, at: Permit2Cell, pay: () => Promise<void>): Promise<void> {
+  const { client, server, payer = "key", offer, method = "Permit2" } = at;
+  const cell: Cell = { client, server, payer, offer, facilitator: "turnpike", expected: "paid" };
+  let result: Result | "failed" = "failed";
+  try {
+    await pay();
+    result = "paid";
+  } finally {
+    recordRow(suite, rowOf(cell, { method }, result));
+  }
 }
 
 export interface Trial {

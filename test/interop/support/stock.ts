@@ -68,6 +68,7 @@ export const v1 = {
         verify(payload: object, requirements: object): Promise<StockVerdict>;
         settle(payload: object, requirements: object): Promise<StockReceipt & { errorReason?: string }>;
         supported(): Promise<{ kinds: { x402Version: number; scheme: string; network: string }[] }>;
+        list(options?: { type?: string; limit?: number; offset?: number }): Promise<StockCatalogue>;
       };
     }>("x402/verify"),
   facilitator: () =>
@@ -82,8 +83,22 @@ export const v1 = {
       VerifyResponseSchema: { parse(value: unknown): unknown };
       SettleResponseSchema: { parse(value: unknown): unknown };
       SupportedPaymentKindsResponseSchema: { parse(value: unknown): unknown };
+      DiscoveredResourceSchema: { parse(value: object): unknown };
     }>("x402/types"),
 };
+
+export interface StockItem {
+  readonly resource: string;
+  readonly x402Version: number;
+  readonly lastUpdated: string;
+  readonly accepts: readonly Record<string, unknown>[];
+  readonly extensions?: { readonly bazaar?: object };
+}
+
+interface StockCatalogue {
+  readonly items: readonly StockItem[];
+  readonly pagination: { readonly limit: number; readonly offset: number; readonly total: number };
+}
 
 export interface StockVerdict {
   readonly isValid: boolean;
@@ -133,6 +148,9 @@ export const v2 = {
   axios: () => load<V2ClientPackage & { wrapAxiosWithPayment(axios: Axios, client: V2Client): Axios }>("@x402/axios"),
   clientScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/client"),
   serverScheme: () => load<{ ExactEvmScheme: new () => object }>("@x402/evm/exact/server"),
+  uptoClientScheme: () => load<{ UptoEvmScheme: new (signer: object) => object }>("@x402/evm/upto/client"),
+  uptoServerScheme: () => load<{ UptoEvmScheme: new () => object }>("@x402/evm/upto/server"),
+  gasSponsoring: () => load<{ declareEip2612GasSponsoringExtension(): object }>("@x402/extensions"),
   facilitatorScheme: () => load<{ ExactEvmScheme: new (signer: object) => object }>("@x402/evm/exact/facilitator"),
   signer: () =>
     load<{
@@ -143,11 +161,13 @@ export const v2 = {
     load<{
       paymentMiddleware(routes: object, server: object): Middleware;
       x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+      setSettlementOverrides(response: object, overrides: { amount: string }): void;
     }>("@x402/express"),
   hono: () =>
     load<{
       paymentMiddleware(routes: object, server: object): never;
       x402ResourceServer: new (facilitator: object) => V2ResourceServer;
+      setSettlementOverrides(context: object, overrides: { amount: string }): void;
     }>("@x402/hono"),
   server: () =>
     load<{
@@ -169,9 +189,11 @@ export const v2 = {
       encodePaymentSignatureHeader(payload: object): string;
     }>("@x402/core/http"),
   schemas: () =>
-    load<{ validatePaymentRequired(value: unknown): object; validatePaymentPayload(value: unknown): object }>(
-      "@x402/core/schemas",
-    ),
+    load<{
+      validatePaymentRequired(value: unknown): object;
+      validatePaymentPayload(value: unknown): object;
+      PaymentRequirementsV2Schema: { parse(value: unknown): unknown };
+    }>("@x402/core/schemas"),
   facilitator: () =>
     load<{
       x402Facilitator: new () => {
@@ -198,6 +220,14 @@ export const v2 = {
     load<{
       validateDiscoveryExtension(extension: unknown): { valid: boolean; errors?: string[] };
       extractDiscoveryInfo(payload: object, requirements: object): Record<string, unknown> | null;
+      withBazaar(client: object): {
+        readonly extensions: {
+          readonly bazaar: {
+            listResources(params?: object): Promise<StockCatalogue>;
+            search(params: { query: string; network?: string }): Promise<{ readonly resources: readonly StockItem[] }>;
+          };
+        };
+      };
     }>("@x402/extensions/bazaar"),
 };
 

@@ -14,6 +14,9 @@ import { loadConfig } from "../../../facilitator/src/config";
 import { readArtifact } from "../../../scripts/deploy/artifact";
 import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
 import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
+import { providerKey } from "../../../scripts/sandbox/inbox";
+import { placePermit2 } from "../../support/permit2";
+import { deployFactory, type TestFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { accounts, type StockAccount } from "./stock";
 
 export const CHAIN_ID = 84_532;
@@ -22,7 +25,7 @@ export const V1_NETWORK = "base-sepolia";
 const BLOCK_MS = 150;
 const SECRET = "a secret of the interop suite, long enough";
 
-export type PayerKind = "key" | "ERC-1271" | "EIP-7702";
+export type PayerKind = "key" | "ERC-1271" | "ERC-6492" | "EIP-7702";
 
 export interface Payer {
   readonly kind: PayerKind;
@@ -55,6 +58,8 @@ export interface InteropWorld {
   /** transfers of `token` from `payer` to `payTo`, by the token's logs */
   transfers(payer: string, token?: TokenFacts): Promise<bigint[]>;
   provider(options?: ProviderOptions): Provider;
+  /** An API key of the wallet that is paid. */
+  sellerKey(): Promise<string>;
   /** Submits a standard payload's authorization to the token itself, as anyone could who saw it. */
   spend(payload: object): Promise<void>;
   stop(): Promise<void>;
@@ -78,6 +83,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const chain = await startChain({ chainId: CHAIN_ID, blockMs: BLOCK_MS });
   closers.push(() => chain.stop());
   const contracts = await deployAll(chain, path.join(home, "deployments"));
+  await placePermit2(chain);
   const minter = await chain.wallet("interop minter");
   const usdc = await placeUsdc(chain, minter);
   const wide = await deployToken(minter, { name: "Wide USD", version: "1", decimals: 18 });
@@ -88,6 +94,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const plan = { token: usdc.address, amount: 5_000_000n, intervalSec, graceSec: defaultGraceSec(intervalSec) };
   const { planId } = await createPlan(seller, contracts.turnpike, { ...plan, metadata: "{}" });
 
+  const factory = await deployFactory(minter, "WalletFactory");
   const port = await freePort();
   const relayer = await chain.wallet("interop relayer");
   const proofKey = testKey("interop proofs") as Hex;
@@ -99,13 +106,17 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       BATCH_SETTLER: contracts.batchSettler,
       TOKENS: JSON.stringify([usdc, wide].map(({ address, name, version }) => ({ address, name, version }))),
       RELAYER_KEYS: relayer.privateKey,
+      PERMIT2: "true",
+      UPTO_SIGNER: relayer.address,
       PROOF_KEY: proofKey,
+      WALLET_FACTORIES: factory.address,
       PGLITE_DIR: path.join(home, "facilitator"),
       START_BLOCK: "0",
       BLOCK_TIME_MS: String(BLOCK_MS),
       POLL_MS: "50",
       FINALITY_DEPTH: "1",
       PORT: String(port),
+      ALLOW_PRIVATE_LISTINGS: "true",
       LOG_LEVEL: process.env.TURNPIKE_INTEROP_LOG ?? "silent",
     }),
   );
@@ -132,7 +143,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
     payTo,
     planId,
     async payer(kind = "key") {
-      const made = await makePayer(chain, minter, kind, testKey(`interop payer ${payers++}`) as Hex);
+      const made = await makePayer(kind, testKey(`interop payer ${payers++}`) as Hex, { chain, minter, factory });
       await Promise.all([usdc, wide].map((token) => mint(token, made.address, 100n * 10n ** BigInt(token.decimals))));
       return made;
     },
@@ -160,6 +171,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
         pollMs: 100,
         ...options,
       }),
+    sellerKey: () => providerKey(facilitatorUrl, seller),
     async stop() {
       for (const close of closers.reverse()) await close();
     },
@@ -191,22 +203,39 @@ async function placeUsdc(chain: Chain, signer: FundedWallet): Promise<TokenFacts
   return preset;
 }
 
-async function makePayer(chain: Chain, deployer: FundedWallet, kind: PayerKind, key: Hex): Promise<Payer> {
+interface PayerOrigin {
+  readonly chain: Chain;
+  readonly minter: FundedWallet;
+  readonly factory: TestFactory;
+}
+
+async function makePayer(kind: PayerKind, key: Hex, { chain, minter, factory }: PayerOrigin): Promise<Payer> {
   const account = accounts().privateKeyToAccount(key);
   const owner = addressOfKey(key);
-  if (kind === "key") return { kind, key, address: owner, account };
-  const wallet = await deployWallet(deployer, owner);
-  if (kind === "ERC-1271") {
-    const contractAccount = accounts().toAccount({
-      address: wallet,
-      signTypedData: (message: never) => account.signTypedData(message),
+  const walletAccount = (address: Address, signTypedData: (message: never) => Promise<Hex>): StockAccount =>
+    accounts().toAccount({
+      address,
+      signTypedData,
       signMessage: (message: never) => account.signMessage(message),
       signTransaction: () => Promise.reject(new TypeError("a contract wallet sends nothing itself")),
     });
-    return { kind, key, address: wallet, account: contractAccount };
+  const ownerSigns = (message: never) => account.signTypedData(message) as Promise<Hex>;
+  switch (kind) {
+    case "key":
+      return { kind, key, address: owner, account };
+    case "ERC-1271": {
+      const address = await deployWallet(minter, owner);
+      return { kind, key, address, account: walletAccount(address, ownerSigns) };
+    }
+    case "ERC-6492": {
+      const { address, deployment } = await factory.wallet(owner);
+      const sign = async (message: never) => wrapSignature(await ownerSigns(message), deployment);
+      return { kind, key, address, account: walletAccount(address, sign) };
+    }
+    case "EIP-7702":
+      await delegate(chain, new Wallet(key, chain.provider), await deployWallet(minter, owner));
+      return { kind, key, address: owner, account };
   }
-  await delegate(chain, new Wallet(key, chain.provider), wallet);
-  return { kind, key, address: owner, account };
 }
 
 async function deployWallet(deployer: FundedWallet, owner: Address): Promise<Address> {

@@ -163,6 +163,27 @@ describe("the agent pays at most once", () => {
     expect(market.chain.transfers).to.have.length(1);
   });
 
+  for (const status of [404, 500, 503]) {
+    it(`D13 HA25 a ${status} whose payment is refunded ends it: it is not presented again, and a next call is a purchase of its own`, async () => {
+      market.provider.steps.push({ failedAndRefunded: status });
+      const { agent } = agentFor(market.facilitator.url);
+      const failed = await agent.pay(market.provider.url);
+      expect([failed.status, failed.receipt?.amount]).to.deep.equal([status, 500_000n]);
+      expect((await agent.pay(market.provider.url)).status).to.equal(200);
+      expect(market.chain.transfers).to.have.length(2);
+    });
+  }
+
+  it("D13 HA25 a payment that the provider calls refunded is reported once, and not paid again by that call", async () => {
+    market.provider.steps.push("500", "refunded");
+    const { agent } = agentFor(market.facilitator.url);
+    expect((await agent.pay(market.provider.url)).status).to.equal(500);
+    expect((await rejection(agent.pay(market.provider.url))).reason).to.equal("refunded");
+    expect(market.chain.transfers).to.have.length(1);
+    expect((await agent.pay(market.provider.url)).status).to.equal(200);
+    expect(market.chain.transfers).to.have.length(2);
+  });
+
   it("D13 served, but the answer was lost: reported as used, not paid again", async () => {
     market.provider.steps.push("serve_then_drop");
     const subject = agentFor(market.facilitator.url);

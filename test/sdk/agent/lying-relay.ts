@@ -39,7 +39,21 @@ describe("an agent whose Facilitator takes a signature and says that it refused 
     const { agent } = agentWith(PRICE);
     await rejection(agent.subscribe({ planId }));
     await advance(3_600);
-    expect((await rejection(agent.subscribe({ planId }))).reason).to.equal("per_day");
+    const other = await relay.createPlan();
+    expect((await rejection(agent.subscribe({ planId: other }))).reason).to.equal("per_day");
+    expect(await charged()).to.equal(PRICE);
+  });
+
+  it("D21 signs up again over the same secret after the deadline of a signup that it hides", async () => {
+    relay.hidesSubscriptions = true;
+    relay.steps.push({ relayThenRefuse: "PlanDeprecated" });
+    const { agent, signed } = agentWith(PRICE);
+    await rejection(agent.subscribe({ planId }));
+    await advance(3_600);
+    expect((await rejection(agent.subscribe({ planId, another: true }))).code).to.equal("PaymentPending");
+    expect(signed.filter((type) => type === "Subscribe")).to.have.length(2);
+    relay.hidesSubscriptions = false;
+    expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
     expect(await charged()).to.equal(PRICE);
   });
 

@@ -1,9 +1,19 @@
 import { expect } from "chai";
 import { type Ledger, memoryLedger } from "turnpike/agent";
-import { type Address, type Hex, keccakText, refundNonce, toHex, wordOfAddress, wordOfUint } from "turnpike/protocol";
+import { refundAccountDigest } from "turnpike/facilitator";
+import {
+  type Address,
+  type Hex,
+  keccakText,
+  refundNonce,
+  signDigest,
+  toHex,
+  wordOfAddress,
+  wordOfUint,
+} from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { serve } from "./support/servers";
-import { addressOf, agentFor, CHAIN_ID, marketBeforeEach, TOKEN } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, marketBeforeEach, TOKEN, testKey } from "./support/world";
 
 const PRICE = 500_000n;
 const DAY_SEC = 86_400;
@@ -34,11 +44,13 @@ describe("refunds to an agent", () => {
   });
 
   /** A Facilitator that reports one refund of every payment. */
-  const reporting = async (reported: { readonly amount?: bigint; readonly account?: Address } = {}) =>
+  const reporting = async (
+    reported: { readonly amount?: bigint; readonly account?: Address; readonly naming?: object } = {},
+  ) =>
     (
       await serve(({ url }) => {
-        const { amount = PRICE, account = addressOf("provider") } = reported;
-        const refund = { index: 0, account, amount: String(amount), transaction: TRANSACTION };
+        const { amount = PRICE, account = addressOf("provider"), naming } = reported;
+        const refund = { index: 0, account, amount: String(amount), transaction: TRANSACTION, naming };
         const id = url.split("/").at(-1) ?? "";
         return { status: 200, json: { id, status: "settled", refunded: String(amount), refunds: [refund] } };
       })
@@ -71,7 +83,7 @@ describe("refunds to an agent", () => {
     const rpc = await node(receipt?.paymentId as Hex);
     const agent = agentOf({ rpc, facilitators: [market.facilitator.url, await reporting()] });
     const credited = await agent.creditRefunds();
-    expect(credited.map(({ paymentId, refunded }) => [paymentId, refunded])).to.deep.equal([
+    expect(credited.map((found) => ["paymentId" in found && found.paymentId, found.refunded])).to.deep.equal([
       [receipt?.paymentId, PRICE],
     ]);
     expect(await agent.creditRefunds(), "the same refund again").to.deep.equal([]);
@@ -88,6 +100,33 @@ describe("refunds to an agent", () => {
     expect(await agent.creditRefunds()).to.deep.equal([]);
     await pay();
     expect((await rejection(pay())).code).to.equal("PolicyRefused");
+  });
+
+  it("D18 are credited from an account that the payee has named by its own signature, and from no other", async () => {
+    const { receipt } = await pay();
+    const account = addressOf("stranger");
+    const terms = { account, token: TOKEN, version: 1, expiresAt: nowSec, facilitator: addressOf("facilitator") };
+    const statement = (signer: string, more: { dailyCap?: bigint; chainId?: number; token?: Address } = {}) => {
+      const { chainId = CHAIN_ID, ...signed } = { ...terms, dailyCap: PRICE, ...more };
+      const digest = refundAccountDigest({ ...signed, provider: addressOf("provider"), chainId });
+      return { ...signed, dailyCap: String(PRICE), signature: signDigest(digest, testKey(signer)) };
+    };
+    const creditOf = async (naming: object | undefined) => {
+      const rpc = await node(receipt?.paymentId as Hex, { account });
+      const url = await reporting({ account, ...(naming && { naming }) });
+      return agentOf({ rpc, facilitators: [market.facilitator.url, url] }).creditRefunds();
+    };
+    const forged = [
+      undefined,
+      statement("stranger"),
+      statement("provider", { dailyCap: 1n }),
+      statement("provider", { chainId: CHAIN_ID + 1 }),
+      statement("provider", { token: account }),
+      { ...statement("provider"), account: addressOf("payer") },
+    ];
+    for (const [index, naming] of forged.entries())
+      expect(await creditOf(naming), `forgery ${index}`).to.deep.equal([]);
+    expect(await creditOf(statement("provider"))).to.have.length(1);
   });
 
   it("D18 are not credited on a Facilitator's word, nor by another transfer", async () => {

@@ -1,11 +1,11 @@
 import { inspect } from "node:util";
-import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
-import { type Agent, memoryLedger, walletFromKey } from "turnpike/agent";
-import { type Hex, parseSubscriptionId, type TypedData, type TypedDataField, typedDataDigest } from "turnpike/protocol";
+import { type Agent, memoryLedger } from "turnpike/agent";
+import { type Hex, parseSubscriptionId } from "turnpike/protocol";
+import { moodyWallet } from "./support/moody-wallet";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
-import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID } from "./support/world";
 
 describe("agent.subscribe and changes, judged by the contracts", () => {
   let relay: Relay;
@@ -150,20 +150,7 @@ describe("agent.subscribe and changes, judged by the contracts", () => {
   });
 
   it("keeps random secrets in the ledger when the wallet's signatures differ, and says so", async () => {
-    const wallet = walletFromKey(testKey("payer"));
-    // Valid every time and never the same twice, as wallets with hedged nonces sign.
-    const moody = {
-      getAddress: wallet.getAddress,
-      signTypedData: async (domain: object, types: Record<string, TypedDataField[]>, message: object) => {
-        const primaryType = Object.keys(types)[0] ?? "";
-        const digest = typedDataDigest({ domain, types, message, primaryType } as unknown as TypedData);
-        const signature = secp256k1.sign(digest.slice(2), testKey("payer").slice(2), {
-          lowS: true,
-          extraEntropy: true,
-        });
-        return `0x${signature.toCompactHex()}${(27 + signature.recovery).toString(16)}`;
-      },
-    };
+    const moody = moodyWallet("payer");
     const ledger = memoryLedger();
     const subscription = await freshAgent({ wallet: moody, ledger }).agent.subscribe({ planId });
     expect(subscription.secrets).to.equal("random");

@@ -6,8 +6,10 @@ import {
   actTypedData,
   addressOfKey,
   checksum,
+  EXACT_PERMIT2_PROXY,
   type Hex,
   mutableTypes,
+  permit2TypedData,
   permitTypedData,
   recoverSigner,
   rootTypedData,
@@ -16,6 +18,7 @@ import {
   type TypedData,
   transferTypedData,
   typedDataDigest,
+  UPTO_PERMIT2_PROXY,
   voidTypedData,
   voucherTypedData,
 } from "turnpike/protocol";
@@ -31,6 +34,11 @@ const monthly = { ...terms, intervalSec: 90 * 86_400, months: 3 };
 const signup = { subscriber, planId: word, secretHash: word, maxOverage: 5n, deadline: 9n };
 const first = { firstAmount: 0n, firstInterval: 3_600 };
 const act = { subscriber, idHash: word, version: 3, deadline: 99n };
+
+const permit2 = {
+  ...{ from: subscriber, to: token.token, token: token.token, amount: 5n, spender: EXACT_PERMIT2_PROXY },
+  ...{ nonce: 2n ** 256n - 1n, deadline: 9n, validAfter: 0n },
+};
 
 const MESSAGES: Record<string, TypedData> = {
   Subscribe: subscribeTypedData(deployment, terms, signup),
@@ -56,6 +64,8 @@ const MESSAGES: Record<string, TypedData> = {
     nonce: word,
   }),
   Permit: permitTypedData(token, { owner: subscriber, spender: token.token, value: 1n, nonce: 0n, deadline: 5n }),
+  Permit2: permit2TypedData(8453, permit2),
+  Upto: permit2TypedData(8453, { ...permit2, spender: UPTO_PERMIT2_PROXY, facilitator: subscriber }),
   Root: rootTypedData(),
   RootOfDeployment: rootTypedData(deployment),
 };

@@ -37,6 +37,11 @@ export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<
     const signer = await opened("PROOF_KEY", config.proofKey, config, findings);
     if (signer) findings.push(...signerFindings(signer.address, config));
   }
+  for (const { provider, source } of config.refundKeys ?? []) {
+    const subject = `REFUND_KEYS ${provider}`;
+    findings.push(...fileFindings(subject, source));
+    await opened(subject, source, config, findings);
+  }
   return findings;
 }
 

@@ -10,11 +10,13 @@ import { lensInterface, tokenInterface } from "turnpike/chain";
 import { type Address, type Hex, lensAddressOf, NO_PLAN, ZERO_ADDRESS } from "turnpike/protocol";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
 import { findWrongSums } from "../../analytics/recount";
-import { factsOf, KNOWN_TOPICS } from "../../chain/facts";
+import { KNOWN_TOPICS } from "../../chain/facts";
+import { PROXIES, PROXY_TOPICS, readFacts } from "../../chain/permit2-settlements";
 import { openStore } from "../../db/open";
 import type { PaymentRow } from "../../db/tables/payments";
 import { countStaged } from "../../events/feed";
 import { newestBlock } from "../../indexer/applied-blocks";
+import { findPermit2Evidence } from "../../payments/permit2-evidence";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
@@ -214,7 +216,13 @@ async function wrongPayment(
   block: number,
 ): Promise<Wrong | undefined> {
   const name = `payments ${row.payment_id}`;
+  const isPermit2 = row.method !== "eip3009";
   if (row.state !== "settled") {
+    // A payer can spend a Permit2 nonce on anything: only a proxy's call says that this payment moved.
+    if (isPermit2) {
+      const { kind } = await findPermit2Evidence(chain, row, block);
+      return kind === "transfer" ? `${name}: ${row.state} here, and moved on the chain` : undefined;
+    }
     const data = tokenInterface.encodeFunctionData("authorizationState", [row.payer, row.nonce]) as Hex;
     const answer = await chain.call({ to: row.token as Address, data, block });
     if (answer.kind !== "ok") return `${name}: the token does not return whether its nonce is used`;
@@ -226,9 +234,12 @@ async function wrongPayment(
   const unproved = `${name}: settled here by ${row.tx_hash}, and no transfer there proves it`;
   if ((await chain.block(row.block_number ?? -1))?.hash !== row.block_hash) return unproved;
   const tokens = config.tokens.map(({ address }) => address);
-  const filter = { addresses: [row.token as Address], topics: [KNOWN_TOPICS] };
+  const filter = {
+    addresses: [row.token as Address, ...(isPermit2 ? PROXIES : [])],
+    topics: [[...KNOWN_TOPICS, ...PROXY_TOPICS]],
+  };
   const logs = await chain.logsOfBlock(row.block_hash as Hex, filter);
-  const facts = factsOf({ chainId: config.chainId, turnpike: config.turnpike, tokens }, logs);
+  const facts = await readFacts(chain, { chainId: config.chainId, turnpike: config.turnpike, tokens }, logs);
   const isThere = facts.some(
     (fact) =>
       fact.kind === "authorizationUsed" &&

@@ -25,6 +25,10 @@ import { terms } from "./450-terms";
 import { subscriptionEnds } from "./455-subscription-ends";
 import { paymentReservations } from "./460-payment-reservations";
 import { refunds } from "./470-refunds";
+import { permit2 } from "./480-permit2";
+import { refundAccounts } from "./490-refund-accounts";
+import { listings } from "./500-listings";
+import { walletDeployments } from "./510-wallet-deployments";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -54,4 +58,8 @@ export const MIGRATIONS: readonly Migration[] = [
   subscriptionEnds,
   paymentReservations,
   refunds,
+  permit2,
+  refundAccounts,
+  listings,
+  walletDeployments,
 ];

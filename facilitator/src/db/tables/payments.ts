@@ -1,3 +1,5 @@
+import type { Generated } from "kysely";
+
 /** Payments that were sent and moved nothing, kept for an hour. */
 export interface FailedSpendsTable {
   chain_id: number;
@@ -6,6 +8,7 @@ export interface FailedSpendsTable {
   payer: string;
   pay_to: string;
 }
+
 /** The purchase that an x402 payment belongs to: reserved when the payment is accepted, granted once and for ever. */
 export interface PaymentGrantsTable {
   chain_id: number;
@@ -18,6 +21,7 @@ export interface PaymentGrantsTable {
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
+
 /**
  * A payment that a gate had verified for one purchase and has not settled: its amount is unavailable to the payer's
  * other payments. The row ends when the payment is accepted or released; past `expires_at` it counts for nothing.
@@ -35,6 +39,7 @@ export interface PaymentReservationsTable {
   /** the authorization's `validBefore`, by the chain's clock */
   expires_at: number;
 }
+
 /** A payment, debit or charge that refunds were accepted for. Its row is locked while one is added to their sum. */
 export interface RefundedTable {
   chain_id: number;
@@ -48,6 +53,7 @@ export interface RefundedTable {
   /** what was paid, base units */
   amount: string;
 }
+
 /** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
 export interface RefundsTable {
   chain_id: number;
@@ -55,6 +61,56 @@ export interface RefundsTable {
   refund_index: number;
   payment_id: string;
 }
+
+/**
+ * The deployment of a payer's wallet (ERC-6492), from its transaction until its payment has a row. A deployment whose
+ * payment never gets one has cost gas for nothing.
+ */
+export interface WalletDeploymentsTable {
+  chain_id: number;
+  wallet: string;
+  transaction_id: string;
+  /** the payment that the wallet was deployed for */
+  payment_id: string;
+  /** of that payment, without the ERC-6492 wrapper */
+  signature: string;
+  pay_to: string;
+  valid_before: number;
+}
+
+/** The account that a provider has named, by its signature, for automatic refunds of its payments in one token. */
+export interface RefundAccountsTable {
+  chain_id: number;
+  provider: string;
+  token: string;
+  account: string;
+  /** base units within 24 hours */
+  daily_cap: string;
+  /** only a higher one replaces the row */
+  version: number;
+  /** unix seconds, by the chain's clock */
+  expires_at: number;
+  /** the proof signer that the statement names */
+  facilitator: string;
+  signature: string;
+  named_at_ms: number;
+  revoked_at_ms: number | null;
+}
+
+/** A payment that is refunded automatically: once, and counted in the cap of its provider and token. */
+export interface AutomaticRefundsTable {
+  chain_id: number;
+  refunded_id: string;
+  provider: string;
+  token: string;
+  account: string;
+  amount: string;
+  /** unix milliseconds by the database's clock */
+  accepted_at_ms: number;
+  /** JSON of the provider's statement that named the account; null where the chain had the refund before */
+  naming: string | null;
+}
+
 /** Channel through which a transfer was accepted: two for payments, one for refunds. */
 export type PaymentChannel = "authorize" | "settle" | "refund";
 
@@ -65,10 +121,19 @@ export type PaymentChannel = "authorize" | "settle" | "refund";
  * parked: its transaction was mined without moving it; it may still move until `valid_before`.
  * settled: `tx_hash` and `log_index` prove it.
  * failed: it can never move money.
+ * waived: an `upto` payment that was settled at 0; it is never sent, and pays for nothing else.
  */
-export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed";
+export type PaymentState = "queued" | "sent" | "parked" | "settled" | "failed" | "waived";
 
-export interface PaymentsTable {
+/**
+ * How the money moves.
+ * eip3009: the token's own transferWithAuthorization.
+ * permit2: x402's proxy for exact payments, which anyone may call.
+ * upto: x402's proxy for payments up to a maximum, which only the key `sender` may call.
+ */
+export type PaymentMethod = "eip3009" | "permit2" | "upto";
+
+export interface PaymentRow {
   chain_id: number;
   payment_id: string;
   door: PaymentChannel;
@@ -83,6 +148,13 @@ export interface PaymentsTable {
   valid_after: number;
   valid_before: number;
   signature: string;
+  method: PaymentMethod;
+  /** upto: the maximum that the payer signed, in base units */
+  permitted: string | null;
+  /** upto: the only account that may settle */
+  sender: string | null;
+  /** permit2 and upto: JSON of the EIP-2612 permit that approves Permit2, when the payer sent one */
+  token_permit: string | null;
   /** whether the payer is a contract, whose signature check may need much gas */
   has_code: boolean;
   state: PaymentState;
@@ -103,4 +175,7 @@ export interface PaymentsTable {
   settled_at_ms?: number | null;
 }
 
-export type PaymentRow = PaymentsTable;
+/** An insert of the release before leaves the method out. */
+export interface PaymentsTable extends Omit<PaymentRow, "method"> {
+  method: Generated<PaymentMethod>;
+}

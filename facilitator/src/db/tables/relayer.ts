@@ -50,6 +50,8 @@ export interface TransactionsTable {
   gas_limit: number;
   status: TransactionStatus;
   created_at_ms: number;
+  /** the only key that may send it; null: any */
+  sender: string | null;
   key: string | null;
   nonce: number | null;
   /** epoch of the lane's lease under which the bytes were stored */

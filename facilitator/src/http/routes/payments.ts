@@ -11,6 +11,7 @@ import {
 } from "turnpike/facilitator";
 import { type Hex, hash32Schema, paymentIdOf, proofToWire, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
+import type { RefundFacts } from "../../payments";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
 
@@ -53,7 +54,7 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       async handle({ params: { id } }) {
         const { status, transaction, refunds } = await payments.status(id);
         const refunded = refunds?.reduce((sum, { amount }) => sum + amount, 0n).toString();
-        const shown = refunds?.map(({ amount, ...refund }) => ({ ...refund, amount: amount.toString() }));
+        const shown = refunds?.map(refundToWire);
         return {
           status: 200,
           body: { id, status, ...(transaction && { transaction }), ...(shown && { refunded, refunds: shown }) },
@@ -108,3 +109,10 @@ export function withLife(error: TurnpikeError, liveUntilSec: number | undefined)
     details: { ...details, liveUntil: liveUntilSec },
   });
 }
+
+/** @returns one settled refund as answers show it */
+export const refundToWire = ({ amount, naming, ...refund }: RefundFacts) => ({
+  ...refund,
+  amount: amount.toString(),
+  ...(naming && { naming: { ...naming, dailyCap: naming.dailyCap.toString() } }),
+});

@@ -4,21 +4,21 @@
  */
 import {
   supportedSchema,
-  type X402Request,
   x402RequestSchema,
   x402SettleResponseSchema,
   x402VerifyResponseSchema,
 } from "turnpike/facilitator";
-import { caip2Of, type Hex, isEip3009 } from "turnpike/protocol";
-import type { ExactFailure, ExactRequest, SettleOutcome, X402Reason } from "../../payments/exact";
-import { purchaseOfServer, type SignedGrant } from "../../payments/grants";
+import { caip2Of, EIP2612_GAS_SPONSORING, type Hex } from "turnpike/protocol";
+import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/exact";
+import type { SignedGrant } from "../../payments/grants";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
 import { wordOf } from "../x402-words";
+import { exactRequestOf } from "./x402-request";
 
 type OnceOutcome =
-  | { readonly kind: "granted"; readonly transaction: Hex; readonly grant?: SignedGrant }
-  | { readonly kind: "pending"; readonly transaction?: Hex }
+  | { readonly kind: "granted"; readonly transaction: Hex | ""; readonly grant?: SignedGrant }
+  | { readonly kind: "pending"; readonly transaction?: Hex | "" }
   | ({ readonly kind: "refused" | "failed" } & ExactFailure);
 
 /** Shorter than clients' time-outs: a 503 is more useful to them than a broken connection. */
@@ -50,7 +50,7 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
     answers: { 200: x402VerifyResponseSchema },
     problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
     async handle({ body }) {
-      const request = exactRequestOf(body);
+      const request = exactRequestOf(body, "verify");
       if (typeof request === "string")
         return { status: 200, body: { isValid: false as const, invalidReason: request } };
       const verdict = await payments.verifyExact(request);
@@ -62,7 +62,7 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
       // For a payment that was already used, stock servers know only the reference's reason.
       const isStock = !request.purchase.isGate;
       const known = isStock && reason === "payment_already_granted" ? "invalid_transaction_state" : reason;
-      const invalidReason = wordOf(body.paymentPayload.x402Version, known);
+      const invalidReason = wordOf(body.paymentPayload.x402Version, known, request.transfer);
       return {
         status: 200,
         body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
@@ -91,16 +91,17 @@ function settleEndpoint(services: ApiServices): Endpoint {
     async handle({ body, isGone }) {
       const { network: name } = body.paymentRequirements;
       const refused = { success: false as const, transaction: "", network: name };
-      const request = exactRequestOf(body);
+      const request = exactRequestOf(body, "settle");
       if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
       const { from: payer } = request.authorization;
       const outcome = await settleOnce(services, request, isGone);
       switch (outcome.kind) {
         case "granted": {
           const { transaction, grant } = outcome;
+          const amount = request.transfer?.method === "upto" ? { amount: request.amount.toString() } : {};
           return {
             status: 200,
-            body: { success: true as const, payer, transaction, network: name, ...(grant && { grant }) },
+            body: { success: true as const, payer, transaction, network: name, ...amount, ...(grant && { grant }) },
           };
         }
         case "pending": {
@@ -113,7 +114,7 @@ function settleEndpoint(services: ApiServices): Endpoint {
           // Not a verdict on the payment: it could not be verified.
           if (outcome.error.status >= 500) throw outcome.error;
           const { reason, error } = outcome;
-          const errorReason = wordOf(body.paymentPayload.x402Version, reason);
+          const errorReason = wordOf(body.paymentPayload.x402Version, reason, request.transfer);
           return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
         }
       }
@@ -121,7 +122,7 @@ function settleEndpoint(services: ApiServices): Endpoint {
   });
 }
 
-function supportedEndpoint({ supported, network }: ApiServices): Endpoint {
+function supportedEndpoint({ supported, uptoSigner, network }: ApiServices): Endpoint {
   return endpoint({
     method: "get",
     path: "/supported",
@@ -131,14 +132,17 @@ function supportedEndpoint({ supported, network }: ApiServices): Endpoint {
     async handle() {
       const v1Names = [...new Set([network.name, network.x402v1 ?? network.name])];
       const { relayers, ...facts } = supported;
+      const signer = uptoSigner();
+      const upto = { x402Version: 2, scheme: "upto", network: caip2Of(network.chainId) };
       return {
         status: 200,
         body: {
           kinds: [
             ...v1Names.map((name) => ({ x402Version: 1, scheme: "exact", network: name })),
             { x402Version: 2, scheme: "exact", network: caip2Of(network.chainId) },
+            ...(signer ? [{ ...upto, extra: { facilitatorAddress: signer } }] : []),
           ],
-          extensions: [],
+          extensions: facts.transferMethods?.includes("permit2") ? [EIP2612_GAS_SPONSORING] : [],
           signers: { [caip2Of(network.chainId)]: [...relayers] },
           network: network.name,
           chainId: network.chainId,
@@ -193,35 +197,4 @@ function reasonOf(code: string): string {
   if (code === "InvalidRequest" || code === "UnsupportedMediaType" || code === "PayloadTooLarge")
     return "invalid_payload";
   return code === "PaymentPending" ? "settlement_pending" : "unexpected_settle_error";
-}
-
-/**
- * Parses the request. The server's requirements define the purchase, never the payload.
- * @returns a reason in the standard's words when the payload was made for other requirements than it is presented with
- */
-function exactRequestOf({ paymentPayload, paymentRequirements, grant }: X402Request): ExactRequest | X402Reason {
-  const { authorization, signature } = paymentPayload.payload;
-  const { network, asset, payTo, maxTimeoutSeconds, extra } = paymentRequirements;
-  if (!isEip3009(extra)) return "unsupported_payload_type";
-  const purchase = grant ? { grantId: grant.id, isGate: true } : purchaseOfServer();
-  const common = { network, token: asset, payTo, maxTimeoutSec: maxTimeoutSeconds, authorization, signature, purchase };
-  if (paymentPayload.x402Version === 1) {
-    if (!("maxAmountRequired" in paymentRequirements) || paymentPayload.network !== network)
-      return "invalid_payment_requirements";
-    const { maxAmountRequired: amount, resource } = paymentRequirements;
-    return grant && grant.resource !== resource ? "invalid_payment_requirements" : { ...common, amount, resource };
-  }
-  const { accepted } = paymentPayload;
-  if (!("amount" in paymentRequirements)) return "invalid_payment_requirements";
-  if (!isEip3009(accepted.extra)) return "unsupported_payload_type";
-  const { amount } = paymentRequirements;
-  const named = paymentPayload.resource?.url;
-  const resource = grant?.resource ?? named ?? "";
-  const isSame =
-    accepted.network === network &&
-    accepted.asset === asset &&
-    accepted.payTo === payTo &&
-    accepted.amount === amount &&
-    (named === undefined || named === resource);
-  return isSame ? { ...common, amount, resource } : "invalid_payment_requirements";
 }

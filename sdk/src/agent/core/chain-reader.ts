@@ -13,6 +13,7 @@ import {
   isTurnpikeError,
   keccakText,
   lensAddressOf,
+  PERMIT2,
   STATUSES,
   toHex,
   Unavailable,
@@ -20,6 +21,7 @@ import {
   wordOfUint,
 } from "../../protocol";
 import type { Effects } from "./effects";
+import { type AuthorizedTransfer, isInReceipt, type UptoPayment, uptoChargeIn } from "./transfer-evidence";
 
 export interface ChainReader {
   /** the newest head's timestamp, unix seconds */
@@ -29,10 +31,15 @@ export interface ChainReader {
   permitNonce(token: Address, owner: Address): Promise<bigint>;
   /** whether an EIP-3009 nonce is spent or cancelled */
   isNonceUsed(token: Address, payer: Address, nonce: Hex): Promise<boolean>;
-  /** Reads one block: its timestamp, unix seconds, and whether an EIP-3009 nonce is spent or cancelled at its end. */
-  nonceAtHead(token: Address, payer: Address, nonce: Hex): Promise<NonceAtHead>;
+  /** Reads one block: its timestamp, unix seconds, and whether a payment's nonce is spent or cancelled at its end. */
+  nonceAtHead(payment: PaymentNonce): Promise<NonceAtHead>;
   /** Returns whether a mined transaction made this transfer by its EIP-3009 authorization. */
   hasTransferred(transaction: Hex, transfer: AuthorizedTransfer): Promise<boolean>;
+  /**
+   * Returns what a mined transaction charged of an `upto` payment, base units; undefined when it does not prove that it
+   * charged this payment.
+   */
+  uptoCharge(transaction: Hex, payment: UptoPayment): Promise<bigint | undefined>;
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
   version(turnpike: Address, idHash: Hex): Promise<number>;
@@ -52,20 +59,19 @@ export interface PlanOnChain {
   readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
 }
 
-/** An EIP-3009 nonce as of one block. */
+/** The nonce of a payment: the token's own (EIP-3009), or one of Permit2's. */
+export interface PaymentNonce {
+  readonly token: Address;
+  readonly payer: Address;
+  readonly nonce: Hex;
+  readonly isPermit2: boolean;
+}
+
+/** A payment's nonce as of one block. */
 export interface NonceAtHead {
   /** the block's timestamp, unix seconds */
   readonly timeSec: number;
   readonly isUsed: boolean;
-}
-
-/** A transfer and the nonce of its authorization; `amount` in base units. */
-export interface AuthorizedTransfer {
-  readonly token: Address;
-  readonly from: Address;
-  readonly to: Address;
-  readonly amount: bigint;
-  readonly nonce: Hex;
 }
 
 /** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
@@ -81,6 +87,7 @@ const SELECTORS = {
   allowance: selectorOf("allowance(address,address)"),
   nonces: selectorOf("nonces(address)"),
   authorizationState: selectorOf("authorizationState(address,bytes32)"),
+  nonceBitmap: selectorOf("nonceBitmap(address,uint256)"),
   domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
   getStates: selectorOf("getStates(bytes32[])"),
   getPlan: selectorOf("getPlan(bytes32)"),
@@ -157,18 +164,31 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     permitNonce: async (token, owner) => wordAt(await call(token, SELECTORS.nonces, wordOfAddress(owner)), 0),
     isNonceUsed: async (token, payer, nonce) =>
       wordAt(await call(token, SELECTORS.authorizationState, wordOfAddress(payer), hexToBytes(nonce)), 0) !== 0n,
-    async nonceAtHead(token, payer, nonce) {
+    async nonceAtHead({ token, payer, nonce, isPermit2 }) {
       const { number, timeSec } = await head();
       if (typeof number !== "string" || !/^0x[0-9a-fA-F]{1,16}$/.test(number)) {
         throw new Unavailable("The agent's RPC gave a block without a number.");
       }
       // Two reads of "latest" may come from different blocks: a transfer between them would be missed.
+      if (isPermit2) {
+        // Permit2 keeps 256 nonces in one word: the last byte is the bit's place in it.
+        const place = [wordOfAddress(payer), wordOfUint(BigInt(nonce) >> 8n)];
+        const bitmap = wordAt(await callAt(number, PERMIT2, SELECTORS.nonceBitmap, ...place), 0);
+        return { timeSec, isUsed: ((bitmap >> (BigInt(nonce) & 255n)) & 1n) === 1n };
+      }
       const words = [wordOfAddress(payer), hexToBytes(nonce)];
       const state = await callAt(number, token, SELECTORS.authorizationState, ...words);
       return { timeSec, isUsed: wordAt(state, 0) !== 0n };
     },
     hasTransferred: async (transaction, transfer) =>
       isInReceipt(await checked("eth_getTransactionReceipt", [transaction]), transfer),
+    async uptoCharge(hash, payment) {
+      const [transaction, receipt] = await Promise.all([
+        checked("eth_getTransactionByHash", [hash]),
+        checked("eth_getTransactionReceipt", [hash]),
+      ]);
+      return uptoChargeIn(transaction, receipt, payment);
+    },
     domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
     version: async (turnpike, idHash) => Number(wordAt(await state(turnpike, idHash), STATE_WORDS.version)),
     isSubscribed: async (turnpike, idHash) => wordAt(await state(turnpike, idHash), STATE_WORDS.subscriber) !== 0n,
@@ -208,26 +228,4 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       };
     },
   };
-}
-
-const USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
-
-const TRANSFER_TOPIC = keccakText("Transfer(address,address,uint256)");
-
-/** Returns whether a successful receipt has the token's Transfer right after the AuthorizationUsed of this nonce. */
-function isInReceipt(receipt: unknown, { token, from, to, amount, nonce }: AuthorizedTransfer): boolean {
-  const { status, logs } = receipt as { readonly status?: unknown; readonly logs?: unknown };
-  if (status !== "0x1" || !Array.isArray(logs)) return false;
-  const [fromTopic, toTopic] = [toHex(wordOfAddress(from)), toHex(wordOfAddress(to))];
-  const isLog = (log: unknown, topics: readonly string[], data?: string): boolean => {
-    const { address, topics: theirs, data: theirData } = (log ?? {}) as Record<string, unknown>;
-    const isOfToken = typeof address === "string" && address.toLowerCase() === token.toLowerCase();
-    const isSame = Array.isArray(theirs) && theirs.join(",").toLowerCase() === topics.join(",");
-    return isOfToken && isSame && (data === undefined || theirData === data);
-  };
-  return logs.some(
-    (log, index) =>
-      isLog(log, [USED_TOPIC, fromTopic, nonce.toLowerCase()]) &&
-      isLog(logs[index + 1], [TRANSFER_TOPIC, fromTopic, toTopic], toHex(wordOfUint(amount))),
-  );
 }

@@ -152,6 +152,8 @@ export type AgentEvent =
   | ({ readonly type: "payment.pending" | "payment.held" } & OfPayment)
   /** `settled`: the money has moved. `served`: the provider has answered for it. `released`: it can never move. */
   | ({ readonly type: "payment.settled" | "payment.served" | "payment.released" } & OfPayment)
+  /** What the provider reports of an `upto` or Permit2 settlement contradicts what was signed, or the chain. */
+  | ({ readonly type: "payment.misreported"; readonly field: "amount" | "payer" | "network" } & OfPayment)
   /** The provider's signed receipt is no evidence of the payment, and why. */
   | ({ readonly type: "receipt.faulty"; readonly fault: StatementFault } & OfPayment)
   | ({
@@ -190,14 +192,24 @@ export type AgentEvent =
     };
 
 /** The types of events that name nothing but a payment. */
-type PaymentEventType = Exclude<Extract<AgentEvent, OfPayment>["type"], "receipt.faulty">;
+type PaymentEventType = Exclude<Extract<AgentEvent, OfPayment>["type"], "receipt.faulty" | "payment.misreported">;
 
 /** Emits one event of a payment, from its ledger entry. */
 export function emitPayment(
   effects: Effects,
   type: PaymentEventType,
-  { entry, resumed }: { readonly entry: PaymentEntry; readonly resumed: boolean },
+  facts: { readonly entry: PaymentEntry; readonly resumed: boolean },
 ): void {
-  const { id, amount, payTo } = entry;
-  effects.emit({ type, paymentId: id, amount: BigInt(amount), payTo, resumed });
+  effects.emit({ type, ...eventFacts(facts) });
+}
+
+/** Returns what every event of a payment has. */
+export function eventFacts({
+  entry: { id, amount, payTo },
+  resumed,
+}: {
+  readonly entry: PaymentEntry;
+  readonly resumed: boolean;
+}): OfPayment {
+  return { paymentId: id, amount: BigInt(amount), payTo, resumed };
 }

@@ -9,10 +9,13 @@ import {
   findNetwork,
   type Network,
   networkOfChain,
+  PAYMENT_METHODS,
+  type PaymentMethod,
   PolicyRefused,
   sameAddress,
   toAmount,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { BudgetLimits } from "../ledger/ledger";
 
 /** Base units of a token with 6 decimals. */
@@ -26,9 +29,18 @@ export interface AgentPolicy {
   readonly perDay: Amount;
   /** the most that one payee may receive in any 24 hours */
   readonly perPayee?: Amount;
-  /** the most that a subscription may cost per period, its overage cap included; default: `perDay` */
+  /**
+   * the most that a subscription may cost per period, its overage cap included; of periods shorter than a day, all that
+   * begin in a day count. It holds for signups, plan changes (at once or scheduled), raises of the cap and paid
+   * resumptions. Default: `perDay`
+   */
   readonly perSubscription?: Amount;
-  /** sign up only with an end that the agent sets (`until`), after which nothing is charged; default false */
+  /**
+   * the most that a signup, a plan change or a resumption may charge at once; a voucher's period that ends within a day
+   * counts the price after it, too. Default: no limit but `perSubscription` and `perDay`
+   */
+  readonly perFirstCharge?: Amount;
+  /** sign up only with an end that the agent sets (`until`), after which nothing is charged, and keep one; default false */
   readonly requireUntil?: boolean;
   /**
    * what to do when another payee is proposed for the plan of a subscription, or has replaced the present one: `notify`
@@ -40,6 +52,13 @@ export interface AgentPolicy {
   readonly networks?: readonly string[];
   /** when given, no other token is paid with; otherwise the well-known token of each network */
   readonly tokens?: readonly string[];
+  /**
+   * how the agent may pay. `upto` lets the provider charge any amount up to the quoted one, so it has to be named.
+   * Default: `eip3009` and `permit2`
+   */
+  readonly methods?: readonly PaymentMethod[];
+  /** when given, only these accounts may settle an `upto` payment; otherwise any that a provider names */
+  readonly uptoFacilitators?: readonly string[];
   /** what to pay with first where several are offered; the price decides among equals */
   readonly prefer?: Preference;
   /** when given, only these are paid */
@@ -63,35 +82,41 @@ export interface AgentPolicy {
   readonly allowHttp?: boolean;
 }
 
-/** The most preferred first, networks before tokens; what is not named comes last. */
+/** The most preferred first, networks before tokens before methods; what is not named comes last. */
 export interface Preference {
   /** names, as in a 402 */
   readonly networks?: readonly string[];
   readonly tokens?: readonly string[];
+  /** default: `eip3009` */
+  readonly methods?: readonly PaymentMethod[];
 }
 
 /** What the agent is about to sign, in facts alone: no text that a server wrote. */
 export interface SpendIntent {
   readonly kind: "payment" | "subscription";
+  /** of a payment; of one period of a subscription, its overage cap included */
   readonly amount: bigint;
+  /** of a subscription: what is charged at once, where that is known */
+  readonly firstAmount?: bigint;
+  /** of a subscription: length of a period, seconds; 30 days for a month */
+  readonly periodSec?: number;
   readonly network: string;
   readonly token: Address;
   readonly payTo: Address;
   /** origin and path of what is bought; absent for subscriptions */
   readonly resource?: string;
+  /** of a payment; with `upto`, `amount` is the most that may be charged */
+  readonly method?: PaymentMethod;
+  /** of an `upto` payment: the account that may settle it */
+  readonly facilitatorAddress?: Address;
   readonly reasons: readonly AskReason[];
 }
 
 /** Why the policy asks. */
 export type AskReason = "amount" | "new_payee";
 
-export interface SpendFacts {
-  readonly kind: SpendIntent["kind"];
-  readonly amount: bigint;
+export interface SpendFacts extends Omit<SpendIntent, "network" | "reasons"> {
   readonly chainId: number;
-  readonly token: Address;
-  readonly payTo: Address;
-  readonly resource?: string;
 }
 
 export type Verdict =
@@ -99,7 +124,7 @@ export type Verdict =
   | { readonly kind: "ask"; readonly reasons: readonly AskReason[] }
   | { readonly kind: "refuse"; readonly error: PolicyRefused };
 
-type PaidWith = Pick<SpendFacts, "chainId" | "token">;
+type PaidWith = Pick<SpendFacts, "chainId" | "token"> & { readonly method: PaymentMethod };
 
 export interface Policy {
   readonly limits: BudgetLimits;
@@ -119,6 +144,8 @@ export interface Policy {
 
 export const DEFAULT_MAX_WINDOW_SEC = 600;
 
+const DEFAULT_METHODS: readonly PaymentMethod[] = ["eip3009", "permit2"];
+
 /** @throws ConfigError that names the setting */
 export function createPolicy(settings: AgentPolicy, networks: readonly Network[] = []): Policy {
   if (settings?.perPayment === undefined || settings.perDay === undefined) {
@@ -130,6 +157,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     value === undefined ? undefined : toAmount(value, name);
   const perPayee = optional(settings.perPayee, "policy.perPayee");
   const perSubscription = optional(settings.perSubscription, "policy.perSubscription") ?? perDay;
+  const perFirstCharge = optional(settings.perFirstCharge, "policy.perFirstCharge");
   const askAbove = optional(settings.askAbove, "policy.askAbove");
   const maxWindowSec = settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC;
   if (!Number.isSafeInteger(maxWindowSec) || maxWindowSec < 30) {
@@ -150,7 +178,10 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const preferred = {
     chainIds: chainIdsOf(settings.prefer?.networks ?? [], "policy.prefer.networks"),
     tokens: (settings.prefer?.tokens ?? []).map((token) => requireAddress(token, "policy.prefer.tokens").toLowerCase()),
+    methods: requireMethods(settings.prefer?.methods ?? ["eip3009"], "policy.prefer.methods"),
   };
+  const methods = requireMethods(settings.methods ?? DEFAULT_METHODS, "policy.methods");
+  const settlers = settings.uptoFacilitators?.map((account) => requireAddress(account, "policy.uptoFacilitators"));
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
   const receiptSigners = receiptSignersOf(settings.receiptSigners ?? {});
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
@@ -170,7 +201,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   }
 
   function judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict {
-    const { amount, chainId, token, payTo } = facts;
+    const { amount, firstAmount = 0n, chainId, token, payTo } = facts;
     const network = networkOfChain(chainId, networks);
     if (amount <= 0n) return refuse("amount", "The amount is zero.");
     if (chainIds && !chainIds.includes(chainId)) return refuse("network", `${network.name} is not in policy.networks.`);
@@ -184,9 +215,21 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     if (payees && !payees.some((payee) => sameAddress(payee, payTo))) {
       return refuse("payee", `${payTo} is not in policy.payees.`);
     }
+    const { method, facilitatorAddress } = facts;
+    if (method !== undefined && !methods.includes(method)) {
+      return refuse("method", `The payment method ${method} is not in policy.methods. Name it there to allow it.`);
+    }
+    if (method === "upto" && settlers && !settlers.some((known) => sameAddress(known, facilitatorAddress ?? "0x"))) {
+      return refuse("facilitator_address", `${facilitatorAddress} is not in policy.uptoFacilitators.`);
+    }
     const limit = facts.kind === "payment" ? perPayment : perSubscription;
-    if (amount > limit) {
-      return refuse("limit", `${amount} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
+    const periods = periodsOfDay(facts);
+    if (amount * periods > limit) {
+      const what = periods > 1n ? `${amount} for each of ${periods} periods in a day` : `${amount}`;
+      return refuse("limit", `${what} is above ${nameOfLimit(facts.kind)}, which is ${limit}.`);
+    }
+    if (perFirstCharge !== undefined && firstAmount > perFirstCharge) {
+      return refuse("first_charge", `${firstAmount} is above policy.perFirstCharge, which is ${perFirstCharge}.`);
     }
     const reasons: AskReason[] = [];
     if (askAbove !== undefined && amount > askAbove) reasons.push("amount");
@@ -202,7 +245,8 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   return {
     compare: (a, b) =>
       rank(preferred.chainIds, a.chainId) - rank(preferred.chainIds, b.chainId) ||
-      rank(preferred.tokens, a.token.toLowerCase()) - rank(preferred.tokens, b.token.toLowerCase()),
+      rank(preferred.tokens, a.token.toLowerCase()) - rank(preferred.tokens, b.token.toLowerCase()) ||
+      rank(preferred.methods, a.method) - rank(preferred.methods, b.method),
     limits: { perDay, perPayee },
     maxWindowSec,
     allowHttp: settings.allowHttp ?? false,
@@ -224,6 +268,10 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   };
 }
 
+/** How many periods can begin in one day: what a short period costs adds up, without another signature. */
+const periodsOfDay = ({ periodSec = DAY_SEC }: SpendFacts): bigint =>
+  periodSec >= DAY_SEC ? 1n : BigInt(Math.ceil(DAY_SEC / periodSec));
+
 const refuse = (reason: string, message: string): Verdict => ({
   kind: "refuse",
   error: new PolicyRefused(message, { reason }),
@@ -243,6 +291,12 @@ function receiptSignersOf(named: NonNullable<AgentPolicy["receiptSigners"]>): Re
 }
 
 const DID_OF_KEY = /^did:(?:key:z|jwk:)[A-Za-z0-9_-]+$/;
+
+function requireMethods(given: readonly PaymentMethod[], field: string): readonly PaymentMethod[] {
+  const unknown = given.find((method) => !PAYMENT_METHODS.includes(method));
+  if (unknown === undefined) return given;
+  throw new ConfigError(`${field} holds "${unknown}", which is none of ${PAYMENT_METHODS.join(", ")}`);
+}
 
 function requireAddress(value: string, field: string): Address {
   return configuredAddress(value, field, `${field} holds "${value}", which is no address`);

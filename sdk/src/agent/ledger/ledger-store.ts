@@ -49,6 +49,11 @@ export const paymentEntrySchema = z.object({
   /** of a standard x402 payment: the header that pays */
   header: z.object({ name: z.string(), value: z.string() }).optional(),
   transaction: hex.optional(),
+  /** of a payment over Permit2: its method, and Permit2's nonce as 32 bytes */
+  permit2: z.object({ method: z.enum(["permit2", "upto"]), nonce: hash32Schema }).optional(),
+  /** of an `upto` payment: what the agent's own RPC proves to have been charged, and what the provider reported */
+  charged: decimal.optional(),
+  reported: decimal.optional(),
   /** what the provider signed before the payment, and after it */
   signedOffer: judgedOfferSchema.optional().catch(undefined),
   signedReceipt: judgedReceiptSchema.optional().catch(undefined),
@@ -66,6 +71,20 @@ export const spendEntrySchema = z.object({
   atSec: z.number().int(),
   payTo: addressSchema,
   amount: decimal,
+  /** the charge that was made, once it is known: what refunds of it are counted under, and who may refund it */
+  charge: z
+    .object({
+      id: hash32Schema,
+      idHash: hash32Schema,
+      chainId: z.number().int(),
+      token: addressSchema,
+      payer: addressSchema,
+      provider: addressSchema,
+      facilitator: z.string(),
+    })
+    .optional(),
+  /** proven refunds by index, base units */
+  refunds: z.record(z.string(), decimal).optional(),
 });
 
 export type SpendEntry = z.output<typeof spendEntrySchema>;

@@ -45,23 +45,31 @@ export class AgentLedger {
   }
 
   /**
-   * Reserves from the budget in the same turn of the event loop, so that parallel calls never spend the same amount.
+   * Reserves from the budget in the same turn of the event loop, so that parallel calls never spend the same amount. One
+   * id counts once, with the largest amount that it has reserved.
+   * @returns the entry as it is kept
+   * @throws PolicyRefused
    */
-  async reserve(entry: PaymentEntry | SpendEntry, limits: BudgetLimits): Promise<void> {
+  async reserve<E extends PaymentEntry | SpendEntry>(wanted: E, limits: BudgetLimits): Promise<E> {
+    const before = wanted.type === "spend" ? this.#spends.get(wanted.id) : undefined;
+    const isLarger = before?.state === "held" && BigInt(before.amount) > BigInt(wanted.amount);
+    const entry = isLarger ? { ...wanted, amount: before.amount } : wanted;
     const amount = BigInt(entry.amount);
-    const spent = this.spentSince(entry.atSec - DAY_SEC);
+    const spent = this.#spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id });
     if (spent + amount > limits.perDay) throw overBudget("per_day", spent, amount, limits.perDay);
     if (limits.perPayee !== undefined) {
-      const toPayee = this.spentSince(entry.atSec - DAY_SEC, entry.payTo);
+      const toPayee = this.#spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id, payee: entry.payTo });
       if (toPayee + amount > limits.perPayee) throw overBudget("per_payee", toPayee, amount, limits.perPayee);
     }
     await this.put(entry);
+    return entry;
   }
 
-  spentSince(sinceSec: number, payee?: Address): bigint {
+  #spentSince(counted: { readonly sinceSec: number; readonly except: string; readonly payee?: Address }): bigint {
+    const { sinceSec, except, payee } = counted;
     let sum = 0n;
     for (const entry of [...this.#payments.values(), ...this.#spends.values()]) {
-      if (entry.state === "released" || entry.atSec <= sinceSec) continue;
+      if (entry.state === "released" || entry.atSec <= sinceSec || entry.id === except) continue;
       if (payee !== undefined && !sameAddress(entry.payTo, payee)) continue;
       sum += countedAmount(entry);
     }
@@ -113,6 +121,14 @@ export class AgentLedger {
     this.#inWork.delete(id);
   }
 
+  spends(): readonly SpendEntry[] {
+    return [...this.#spends.values()];
+  }
+
+  spend(id: string): SpendEntry | undefined {
+    return this.#spends.get(id);
+  }
+
   subscription(idHash: Hex): SubscriptionEntry | undefined {
     return this.#subscriptions.get(idHash);
   }
@@ -157,11 +173,16 @@ export class AgentLedger {
   }
 }
 
-/** Returns what of an entry counts against the budget, base units: its amount without proven refunds. */
-export function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
-  const refunds = entry.type === "payment" ? Object.values(entry.refunds ?? {}) : [];
-  const rest = refunds.reduce((sum, refunded) => sum - BigInt(refunded), BigInt(entry.amount));
+/** Returns what of an entry counts against the budget, base units: its proven charge or else its amount, less refunds. */
+function countedAmount(entry: PaymentEntry | SpendEntry): bigint {
+  const charged = entry.type === "payment" ? entry.charged : undefined;
+  const rest = BigInt(charged ?? entry.amount) - refundedAmount(entry);
   return rest > 0n ? rest : 0n;
+}
+
+/** Returns the sum of an entry's proven refunds, base units. */
+export function refundedAmount({ refunds = {} }: PaymentEntry | SpendEntry): bigint {
+  return Object.values(refunds).reduce((sum, refunded) => sum + BigInt(refunded), 0n);
 }
 
 const openLedgers = new WeakMap<Ledger, Promise<AgentLedger>>();

@@ -8,6 +8,7 @@ import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
 import { originAndPath, type RequestTemplate } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
+import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
 
@@ -23,14 +24,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   const toAsk: { chosen: ChosenOption; facts: SpendFacts }[] = [];
   let refused: PolicyRefused | undefined;
   for (const option of [...quote.options].sort(policy.compare)) {
-    const facts: SpendFacts = {
-      kind: "payment",
-      amount: option.amount,
-      chainId: option.chainId,
-      token: option.token,
-      payTo: option.payTo,
-      resource: originAndPath(option.resource),
-    };
+    const facts = spendFactsOf(option);
     const found = admit(context, job, option, quote);
     const verdict: Verdict =
       "error" in found ? { kind: "refuse", error: found.error } : policy.judge(facts, { hasPaid });
@@ -62,7 +56,15 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   });
 }
 
-/** Returns the first option that the wallet has the funds for, as far as the agent's own RPC shows. */
+/** Returns the facts by which the policy judges an option. */
+export function spendFactsOf(option: PaymentOption): SpendFacts {
+  const { amount, chainId, token, payTo, method, facilitatorAddress } = option;
+  const resource = originAndPath(option.resource);
+  const settler = facilitatorAddress && { facilitatorAddress };
+  return { kind: "payment", amount, chainId, token, payTo, resource, method, ...settler };
+}
+
+/** Returns the first option that the wallet has the funds and the approval for, as far as the agent's own RPC shows. */
 async function firstFunded(
   context: AgentContext,
   allowed: readonly ChosenOption[],
@@ -73,7 +75,8 @@ async function firstFunded(
     const { chainId, token, amount } = chosen.option;
     const chain = context.chainOf(chainId);
     try {
-      if (!chain || (await chain.balance(token, payer)) >= amount) return chosen;
+      const isFunded = !chain || (await chain.balance(token, payer)) >= amount;
+      if (isFunded && (await isApproved(context, chosen.option, payer))) return chosen;
     } catch (error) {
       if (!isTurnpikeError(error)) throw error;
       // An unknown balance is no reason to pay with something else.

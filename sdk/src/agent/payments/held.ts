@@ -3,6 +3,7 @@ import { type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { confirmCharge, isChargeOpen } from "./charge";
 import { releaseUnused } from "./outcome";
 import { faultOfStoredProof } from "./proofs";
 import { settle } from "./settle";
@@ -15,20 +16,23 @@ export async function payments(context: AgentContext): Promise<PaymentView[]> {
 
 /**
  * Asks once for the outcome of every payment that is not known to have settled, as after a restart. What has settled is
- * presented by the next call for the same request; what can never move money gives its budget back.
+ * presented by the next call for the same request; what can never move money gives its budget back. So does what an
+ * `upto` payment proves not to have been charged.
  */
 export async function settleHeld(context: AgentContext): Promise<PaymentView[]> {
   const ledger = await context.ledger();
   const isOpen = (entry: PaymentEntry) => entry.state === "signed" || (entry.state === "settled" && !isProven(entry));
   const isProven = (entry: PaymentEntry) =>
     entry.proof !== undefined && faultOfStoredProof(context, entry, entry.proof) === undefined;
-  const held = ledger.payments().filter((entry) => isOpen(entry) && (entry.signedPayment ?? entry.header));
+  const isAskable = (entry: PaymentEntry) =>
+    isChargeOpen(entry) || (isOpen(entry) && (entry.signedPayment ?? entry.header) !== undefined);
+  const held = ledger.payments().filter((entry) => isAskable(entry));
   const views: PaymentView[] = [];
   for (const { id } of held) {
     if (!ledger.lock(id)) continue;
     try {
       const entry = ledger.payment(id);
-      if (entry && isOpen(entry)) await askOutcome(context, ledger, entry);
+      if (entry && isAskable(entry)) await askOutcome(context, ledger, entry);
     } catch (error) {
       // Still unknown, or refused: it stays held, which is what its view says.
       if (!isTurnpikeError(error)) throw error;
@@ -42,10 +46,12 @@ export async function settleHeld(context: AgentContext): Promise<PaymentView[]> 
 }
 
 /** A standard payment has no Facilitator of the agent's: only its own RPC can say anything. */
-const askOutcome = (context: AgentContext, ledger: AgentLedger, entry: PaymentEntry): Promise<unknown> =>
-  entry.dialect === "turnpike"
+function askOutcome(context: AgentContext, ledger: AgentLedger, entry: PaymentEntry): Promise<unknown> {
+  if (isChargeOpen(entry)) return confirmCharge(context, ledger, entry);
+  return entry.dialect === "turnpike"
     ? settle(context, { ledger, entry, resumed: true, signal: undefined })
     : releaseUnused(context, ledger, entry);
+}
 
 /**
  * Stops presenting a payment that the provider will not serve. Its amount stays counted against the budget: the money

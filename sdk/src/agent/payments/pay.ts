@@ -30,12 +30,13 @@ import type { Purchase } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { type ChosenOption, chooseOption, type PayJob } from "./choose";
 import { isOver, isReplaceable } from "./outcome";
+import { permitQueueOf } from "./permit2";
 import { isSpent, present, rejection } from "./present";
 import { freshProofs } from "./proofs";
-import { type ParsedQuote, readQuote } from "./quote";
+import { compareOptions, type ParsedQuote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { settle } from "./settle";
-import { signPayment } from "./sign-payment";
+import { type Quoted, signPayment } from "./sign-payment";
 import { offerFor, signedOffersOf } from "./signed-statements";
 import { readQuoteHeader } from "./standard";
 
@@ -210,8 +211,16 @@ export async function quoteOf(
 ): Promise<ParsedQuote | undefined> {
   const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
-  const quote = inBody ?? readQuoteHeader(response, template.url, context.networks);
+  const inHeader = readQuoteHeader(response, template.url, context.networks);
+  const quote = combined(inBody, inHeader);
   return quote && { ...quote, signedOffers: await signedOffersOf(response) };
+}
+
+/** The body of a gate names what version 1 can pay: payments over Permit2 are in the header alone. */
+function combined(inBody: ParsedQuote | undefined, inHeader: ParsedQuote | undefined): ParsedQuote | undefined {
+  const more = inHeader?.options.filter(({ method }) => method !== "eip3009") ?? [];
+  if (!inBody || more.length === 0) return inBody ?? inHeader;
+  return { ...inBody, options: [...inBody.options, ...more].sort(compareOptions) };
 }
 
 export type QuoteOutcome =
@@ -248,15 +257,37 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
   if (earlier) return { kind: "paid", response: earlier };
 
   let chosen: ChosenOption;
-  let entry: PaymentEntry;
+  let queue: string | undefined;
   try {
     chosen = await chooseOption(context, job, quote);
-    const signedOffer = offerFor(context, quote.signedOffers, chosen.option);
-    entry = await signPayment(context, job, chosen, { quotedAtSec, signedOffer });
+    queue = await permitQueueOf(context, chosen.option);
   } catch (error) {
-    if (error instanceof PolicyRefused) return { kind: "refused", error };
-    if (isTurnpikeError(error)) emitRefusal(context, template.url, error);
-    throw error;
+    return unsigned(context, template.url, error);
+  }
+  const signedOffer = offerFor(context, quote.signedOffers, chosen.option);
+  const work = () => payChosen(context, job, chosen, { quotedAtSec, signedOffer });
+  return queue === undefined ? work() : ledger.serialize(queue, work);
+}
+
+/** Returns the policy's refusal. @throws every other error, of which an event is emitted */
+function unsigned(context: AgentContext, url: string, error: unknown): QuoteOutcome {
+  if (error instanceof PolicyRefused) return { kind: "refused", error };
+  if (isTurnpikeError(error)) emitRefusal(context, url, error);
+  throw error;
+}
+
+/** Signs what was chosen, and presents it. */
+async function payChosen(
+  context: AgentContext,
+  job: PayJob,
+  chosen: ChosenOption,
+  quoted: Quoted,
+): Promise<QuoteOutcome> {
+  let entry: PaymentEntry;
+  try {
+    entry = await signPayment(context, job, chosen, quoted);
+  } catch (error) {
+    return unsigned(context, job.template.url, error);
   }
   try {
     const response = await finish(context, job, entry, false);
@@ -269,6 +300,6 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
           }),
         };
   } finally {
-    ledger.unlock(entry.id);
+    job.ledger.unlock(entry.id);
   }
 }

@@ -3,11 +3,13 @@
  * Interprets each answer. Knows neither quotes nor budgets.
  */
 import {
+  decodeJsonHeader,
   ERRORS,
   encodeJsonHeader,
   HEADER,
   type Hex,
   InvalidPaymentProof,
+  MAX_CREDENTIAL_BYTES,
   PaymentAlreadyUsed,
   PROOF_LIFE_SEC,
   parsePaymentProof,
@@ -17,10 +19,11 @@ import {
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, emitPayment, RetryBudget } from "../core/effects";
+import { backoffMs, type Effects, emitPayment, eventFacts, RetryBudget } from "../core/effects";
 import {
   followWithoutCredential,
   isRedirect,
+  MAX_ANSWER_DEPTH,
   type RequestTemplate,
   readBounded,
   retryAfterMs,
@@ -28,9 +31,11 @@ import {
 } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { confirmCharge, misreportedField } from "./charge";
+import { insufficientApproval } from "./permit2";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
 import { gapOf, receiptIn } from "./signed-statements";
-import { settlementOf } from "./standard";
+import { settlementReportOf } from "./standard";
 
 export interface PresentJob {
   readonly ledger: AgentLedger;
@@ -63,8 +68,14 @@ const ALREADY_USED = "already_used";
 /** The payment has bought another request: it buys nothing here. */
 const ALREADY_GRANTED = "payment_already_granted";
 
+/** Its handler failed, and the provider has it refunded: it buys nothing more. */
+const REFUNDED: ReadonlySet<string | undefined> = new Set(["refunded", "refund_pending"]);
+/** The payer has not approved Permit2: presenting the payment again changes nothing. */
+const ALLOWANCE_REQUIRED = "permit2_allowance_required";
+
 /** Reasons that are final for the payment, whatever proves it. */
-export const isSpent = (reason: string | undefined): boolean => reason === ALREADY_USED || reason === ALREADY_GRANTED;
+export const isSpent = (reason: string | undefined): boolean =>
+  reason === ALREADY_USED || reason === ALREADY_GRANTED || REFUNDED.has(reason);
 
 /** Reasons about the proof itself: the same proof would be rejected again. */
 const OF_PROOF: ReadonlySet<string> = new Set([
@@ -135,7 +146,7 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
         return { kind: "postponed", response: withReceipt(response, receiptFor(entry, job.resumed)) };
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
-        if (job.isLate || isSpent(reading.reason)) return reading;
+        if (job.isLate || isSpent(reading.reason) || reading.error === ALLOWANCE_REQUIRED) return reading;
         if (entry.proof && OF_PROOF.has(reading.reason ?? "")) return reading;
         if (await tries.wait(backoffMs(turn + 1))) continue;
         return reading;
@@ -155,6 +166,10 @@ function paymentHeader(entry: PaymentEntry): Record<string, string> {
 
 async function readAnswer(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
   const { status } = response;
+  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response) === ALLOWANCE_REQUIRED) {
+    await response.body?.cancel();
+    return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
+  }
   if (status === 402) {
     const { error, reason } = codesOf(await readBounded(effects, response));
     return { kind: "rejected", error, reason };
@@ -164,12 +179,18 @@ async function readAnswer(effects: Effects, response: Response, entry: PaymentEn
     const { error } = codesOf(await readBounded(effects, response.clone()));
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
+  // Whatever the status is, the payment is spent on it: it is refunded, and buys nothing more.
+  if (response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.
   if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };
   return { kind: "served" };
 }
+
+const errorInHeader = (response: Response): unknown =>
+  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH)
+    ?.error;
 
 function codesOf(text: string | undefined): {
   readonly error: string | undefined;
@@ -182,17 +203,27 @@ function codesOf(text: string | undefined): {
 
 async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
   const { ledger, template, resumed } = job;
-  const transaction = settlementOf(response) ?? job.entry.transaction;
-  const paid: PaymentEntry = transaction === undefined ? job.entry : { ...job.entry, transaction };
-  const known = paid.proof?.transaction ?? transaction;
+  const report = settlementReportOf(response);
+  const transaction = report.transaction ?? job.entry.transaction;
+  const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
   const signedReceipt = await receiptIn(context, response, {
-    entry: paid,
-    transaction: known,
+    entry: job.entry,
+    transaction: job.entry.proof?.transaction ?? transaction,
     payments: ledger.payments(),
   });
-  const entry: PaymentEntry = signedReceipt === undefined ? paid : { ...paid, signedReceipt };
-  await ledger.put(servedEntry(entry));
+  const presented: PaymentEntry = {
+    ...job.entry,
+    ...(transaction === undefined ? {} : { transaction }),
+    ...(reported === undefined ? {} : { reported }),
+    ...(signedReceipt === undefined ? {} : { signedReceipt }),
+  };
+  const served = servedEntry(presented);
+  await ledger.put(served);
+  const { charged } = await confirmCharge(context, ledger, served);
+  const entry = charged === undefined ? presented : { ...presented, charged };
   emitPayment(context.effects, "payment.served", { entry, resumed });
+  const field = misreportedField(context, entry, report);
+  if (field) context.effects.emit({ type: "payment.misreported", field, ...eventFacts({ entry, resumed }) });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
   const answer = withReceipt(final, receiptFor(entry, resumed));
   requireReceipt(context, { entry, answer, resumed });
@@ -244,7 +275,7 @@ export async function rejection(
   context: AgentContext,
   { ledger, entry, resumed }: Pick<PresentJob, "ledger" | "entry" | "resumed">,
   { error, reason }: Rejected,
-): Promise<InvalidPaymentProof | PaymentAlreadyUsed> {
+): Promise<TurnpikeError> {
   const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
     await ledger.put(servedEntry(entry));
@@ -255,6 +286,11 @@ export async function rejection(
     });
   }
   emitPayment(context.effects, "payment.held", { entry, resumed });
+  if (error === ALLOWANCE_REQUIRED) {
+    const { payer, token, id: paymentId } = entry;
+    const why = "the provider refuses the payment for it; it is kept, and the next call presents it again";
+    return insufficientApproval({ payer, token, amount: BigInt(entry.amount), approval: undefined, why, paymentId });
+  }
   if (reason === ALREADY_GRANTED) {
     // Kept: a new signature would pay twice on nothing but the provider's claim.
     return new InvalidPaymentProof(
@@ -292,6 +328,7 @@ function alreadyUsed(entry: PaymentEntry): PaymentAlreadyUsed {
 /** Returns why this payment can never be served, where the agent's own records confirm it. */
 function endOf({ effects }: AgentContext, entry: PaymentEntry, reason: string | undefined): string | undefined {
   if (reason === ALREADY_USED) return "was already served for";
+  if (REFUNDED.has(reason)) return "is refunded, because its request has failed; creditRefunds() looks for the money";
   // A proof lives for days after its payment: earlier, the Facilitator or the provider is wrong about it.
   const isOld = effects.clock.nowSec() >= entry.atSec + PROOF_LIFE_SEC;
   return reason === "expired" && isOld ? "was presented too late: its proof has expired" : undefined;

@@ -11,6 +11,8 @@ import {
   isEip3009,
   isPlanEntry,
   type Network,
+  PAYMENT_METHODS,
+  type PaymentMethod,
   type PlanTerms,
   parseMemo,
   parseStrictJson,
@@ -24,8 +26,12 @@ interface OptionBase {
   readonly network: string;
   readonly chainId: number;
   readonly token: Address;
+  /** base units; with the method `upto` the most that may be charged */
   readonly amount: bigint;
   readonly payTo: Address;
+  readonly method: PaymentMethod;
+  /** of `upto`: the account that may settle it, as the server says */
+  readonly facilitatorAddress?: Address;
   readonly resource: string;
   /** of the token's EIP-712 domain, as the server says; a false one only yields invalid signatures */
   readonly tokenDomain: { readonly name: string; readonly version: string } | undefined;
@@ -33,6 +39,7 @@ interface OptionBase {
 
 export interface NativeOption extends OptionBase {
   readonly dialect: "turnpike";
+  readonly method: "eip3009";
   readonly memo: string;
   readonly ref: string;
   readonly memoExpiresAtSec: number;
@@ -45,6 +52,8 @@ export interface StandardOption extends OptionBase {
   readonly maxTimeoutSec: number;
   /** of version 2: the entry as it came, which the payload has to echo */
   readonly accepted?: Readonly<Record<string, unknown>>;
+  /** over Permit2: the extension object by which the server pays for the approval of Permit2 */
+  readonly sponsoring?: Readonly<Record<string, unknown>>;
 }
 
 export type PaymentOption = NativeOption | StandardOption;
@@ -151,6 +160,7 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
     token,
     amount,
     payTo: entry.payTo,
+    method: "eip3009" as const,
     resource: requested,
     tokenDomain: name !== undefined && version !== undefined ? { name, version } : undefined,
   };
@@ -180,6 +190,8 @@ export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
   if (a.dialect !== b.dialect) return a.dialect === "turnpike" ? -1 : 1;
   if (a.chainId !== b.chainId) return a.chainId - b.chainId;
+  const byMethod = PAYMENT_METHODS.indexOf(a.method) - PAYMENT_METHODS.indexOf(b.method);
+  if (byMethod !== 0) return byMethod;
   const byToken = a.token.toLowerCase().localeCompare(b.token.toLowerCase(), "en");
   return byToken !== 0 ? byToken : a.payTo.toLowerCase().localeCompare(b.payTo.toLowerCase(), "en");
 }

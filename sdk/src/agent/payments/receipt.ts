@@ -1,5 +1,5 @@
 /** Attaches to a response the receipt of its payment; the Response itself stays fetch's. */
-import { type Address, findNetwork, type Hex, networkOfChain } from "../../protocol";
+import { type Address, findNetwork, type Hex, networkOfChain, type PaymentMethod } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer, JudgedReceipt } from "../ledger/signed-statements";
 
@@ -11,8 +11,13 @@ export interface PaymentReceipt {
   readonly token: Address;
   readonly payer: Address;
   readonly payTo: Address;
-  /** base units */
+  /** base units; with the method `upto` the most that may be charged */
   readonly amount: bigint;
+  readonly method: PaymentMethod;
+  /** of `upto`: what the agent's own RPC proves to have been charged; while undefined, `amount` counts */
+  readonly charged: bigint | undefined;
+  /** of `upto`: what the provider says it charged, unproven */
+  readonly reported: bigint | undefined;
   readonly resource: string;
   readonly dialect: PaymentEntry["dialect"];
   /** of the transfer, where it is known */
@@ -53,6 +58,9 @@ export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceip
     payer: entry.payer,
     payTo: entry.payTo,
     amount: BigInt(entry.amount),
+    method: entry.permit2?.method ?? "eip3009",
+    charged: entry.charged === undefined ? undefined : BigInt(entry.charged),
+    reported: entry.reported === undefined ? undefined : BigInt(entry.reported),
     resource: entry.resource,
     dialect: entry.dialect,
     transaction: entry.proof ? (entry.proof.transaction as Hex) : (entry.transaction as Hex | undefined),

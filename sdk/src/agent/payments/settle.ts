@@ -17,7 +17,7 @@ import { type Facilitator, plausibleTimeSec, refusalBeforeWork, waitMsOf } from 
 import { networkFault } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { isOutage, outcomeOf } from "./outcome";
+import { isOutage, outcomeOf } from "./authorization-outcome";
 import { askForProof, faultOfStoredProof, firstSoundProof, withProof } from "./proofs";
 
 export type SettleResult =

@@ -12,6 +12,7 @@ import {
   PolicyRefused,
   paymentIdOf,
   paymentNonce,
+  permit2PaymentIdOf,
   randomBytes,
   sameAddress,
   type TokenDomain,
@@ -25,10 +26,13 @@ import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
+import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
+import { confirmCharges } from "./charge";
 import type { ChosenOption, PayJob } from "./choose";
-import type { PaymentOption } from "./quote";
+import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
+import type { PaymentOption, StandardOption } from "./quote";
 import { payloadHeader } from "./standard";
 import { tokenDomain } from "./token-domain";
 
@@ -73,7 +77,9 @@ export async function signPayment(
   }
   const validBeforeSec = windowEnd(context, option, { nowSec: facts.nowSec, quotedAtSec });
   const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
-  const id = paymentIdOf({ chainId: option.chainId, token: option.token, payer, nonce });
+  const { method } = option;
+  const paymentKey = { chainId: option.chainId, token: option.token, payer, nonce };
+  const id = method === "eip3009" ? paymentIdOf(paymentKey) : permit2PaymentIdOf(paymentKey);
   const earlier = ledger.payment(id);
   if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
@@ -98,12 +104,13 @@ export async function signPayment(
     ...(key === undefined ? {} : { key }),
     ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
     ...(signedOffer === undefined ? {} : { signedOffer }),
+    ...(method === "eip3009" ? {} : { permit2: { method, nonce } }),
   };
   try {
     template.signal?.throwIfAborted();
-    await ledger.reserve(reserved, context.policy.limits);
+    await reserve(context, ledger, reserved);
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
-    const signed = await sign(context, chosen, reserved, { nonce, domain: facts.domain });
+    const signed = await sign(context, chosen, reserved, { nonce, ...facts });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
     template.signal?.throwIfAborted();
     await ledger.put(signed);
@@ -117,12 +124,28 @@ export async function signPayment(
   }
 }
 
+/** Reserves the budget. Where it is spent, `upto` payments that were charged less than they count free theirs first. */
+async function reserve(context: AgentContext, ledger: AgentLedger, reserved: PaymentEntry): Promise<void> {
+  const { limits } = context.policy;
+  try {
+    await ledger.reserve(reserved, limits);
+  } catch (error) {
+    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
+    await ledger.reserve(reserved, limits);
+  }
+}
+
 async function sign(
   context: AgentContext,
   { option }: ChosenOption,
   reserved: PaymentEntry,
-  { nonce, domain }: { readonly nonce: Hex; readonly domain: TokenDomain },
+  { nonce, domain, permit }: Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex },
 ): Promise<PaymentEntry> {
+  if (domain === undefined) {
+    const { payer, validBeforeSec: deadlineSec } = reserved;
+    const header = await signPermit2(context, option as StandardOption, { payer, nonce, deadlineSec, permit });
+    return { ...reserved, state: "signed", header };
+  }
   const validBefore = BigInt(reserved.validBeforeSec);
   const transfer = { from: reserved.payer, to: option.payTo, value: option.amount, validAfter: 0n, validBefore, nonce };
   const signature = await context.signer.sign(transferTypedData(domain, transfer));
@@ -204,7 +227,10 @@ interface FactsBefore {
   readonly nowSec: number;
   /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
-  readonly domain: TokenDomain;
+  /** of the token; undefined over Permit2, which has a domain of its own */
+  readonly domain: TokenDomain | undefined;
+  /** over Permit2: the permit that has to come with the payment */
+  readonly permit?: NeededPermit | undefined;
 }
 
 /** Reads chain time, balance and the token's signing domain, preferably from the agent's own RPC. */
@@ -217,6 +243,11 @@ async function factsBefore(
   const { chainClock, networks, effects } = context;
   const { chainId, token, tokenDomain: reported } = chosen.option;
   const chain = context.chainOf(chainId);
+  if (chosen.kind === "standard" && chosen.option.method !== "eip3009") {
+    const [timeSec, balance] = (await (chain && Promise.all([chain.timeSec(), chain.balance(token, payer)]))) ?? [];
+    const permit = await neededPermit(context, chosen.option, payer);
+    return { nowSec: chainClock?.nowSec() ?? timeSec ?? effects.clock.nowSec(), balance, domain: undefined, permit };
+  }
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
     const domain = await tokenDomain(context, { chainId, token, reported });

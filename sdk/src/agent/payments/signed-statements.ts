@@ -87,13 +87,13 @@ export function offerFor(
 
 function judgeOffer(context: AgentContext, option: PaymentOption, read: JudgedOffer): JudgedOffer {
   const { signed, payload, signer, fault } = read;
-  const { chainId, token, payTo, amount, resource } = option;
+  const { chainId, token, payTo, amount, resource, method } = option;
   const nowSec = context.effects.clock.nowSec();
   const contradiction =
     payload &&
     firstOf<StatementFault>([
       ["resource", !isResource(payload.resourceUrl, resource)],
-      ["scheme", payload.scheme !== "exact"],
+      ["scheme", payload.scheme !== (method === "upto" ? "upto" : "exact")],
       ["network", payload.network !== caip2Of(chainId)],
       ["token", !isSame(payload.asset, token)],
       ["payTo", !isSame(payload.payTo, payTo)],

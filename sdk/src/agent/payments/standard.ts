@@ -3,17 +3,24 @@
  * what they report about the settlement. Knows no budget and no key.
  */
 import {
+  type AcceptEntry,
+  type Address,
   acceptEntrySchema,
+  addressSchema,
+  amountSchema,
   decodeJsonHeader,
+  EIP2612_GAS_SPONSORING,
   EXTENSION,
   encodeJsonHeader,
   findNetwork,
   HEADER,
   type Hex,
   isEip3009,
+  isPermit2,
   isPlanEntry,
   MAX_CREDENTIAL_BYTES,
   type Network,
+  type PaymentMethod,
 } from "../../protocol";
 import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
 import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
@@ -23,14 +30,24 @@ export interface ExactPayload {
   readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
 }
 
-/** Builds the header that pays a standard server. */
-export function payloadHeader(option: StandardOption, payload: ExactPayload): { name: string; value: string } {
+/** Over Permit2: what a wallet signed, and the permit that approves Permit2 where one is needed. */
+export interface Permit2Payload {
+  readonly signature: Hex;
+  readonly permit2Authorization: Readonly<Record<string, unknown>>;
+}
+
+/** Builds the header that pays a standard server. @param extensions of version 2, by name */
+export function payloadHeader(
+  option: StandardOption,
+  payload: ExactPayload | Permit2Payload,
+  extensions?: Readonly<Record<string, unknown>>,
+): { name: string; value: string } {
   if (option.dialect === "x402-v1") {
     const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
     return { name: HEADER.payment, value: encodeJsonHeader(body) };
   }
   const { accepted, resource } = option;
-  const body = { x402Version: 2, resource: { url: resource }, accepted, payload };
+  const body = { x402Version: 2, resource: { url: resource }, accepted, payload, ...(extensions && { extensions }) };
   return { name: HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
 }
 
@@ -51,13 +68,14 @@ export function readQuoteHeader(
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
+  const sponsoring = sponsoringIn(body.extensions);
   const { plans, offers } = plansIn(body.extensions);
   const options = body.accepts.flatMap((raw: unknown) => {
     const entry = acceptEntrySchema.safeParse(raw);
     if (entry.success && isPlanEntry(entry.data)) return [];
     const option =
       named === undefined || isSameResource(named, requested) ? optionOf(raw, requested, networks) : "resource";
-    if (typeof option !== "string") return [option];
+    if (typeof option !== "string") return [option.method === "eip3009" ? option : { ...option, ...sponsoring }];
     refusals.push(option);
     return [];
   });
@@ -81,6 +99,14 @@ function plansIn(extensions: unknown): Pick<ParsedQuote, "plans" | "offers"> {
   return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
 }
 
+/** The extension by which the server pays for the approval of Permit2, where it has one. */
+function sponsoringIn(extensions: unknown): Pick<StandardOption, "sponsoring"> {
+  const sponsoring = memberOf(extensions, EIP2612_GAS_SPONSORING);
+  return typeof sponsoring === "object" && sponsoring !== null
+    ? { sponsoring: sponsoring as Readonly<Record<string, unknown>> }
+    : {};
+}
+
 function memberOf(value: unknown, key: string): unknown {
   const isObject = typeof value === "object" && value !== null && Object.hasOwn(value, key);
   return isObject ? (value as Record<string, unknown>)[key] : undefined;
@@ -93,14 +119,19 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
   const parsed = acceptEntrySchema.safeParse(raw);
   if (!parsed.success) return "malformed";
   const { scheme, network: name, asset, amount, payTo, extra, maxTimeoutSeconds } = parsed.data;
-  if (scheme !== "exact") return "scheme";
+  if (scheme !== "exact" && scheme !== "upto") return "scheme";
   const network = findNetwork(name, networks);
   if (!network || !name.startsWith("eip155:")) return "network";
   if (asset === undefined || amount === undefined) return "malformed";
   if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
-  if (!isEip3009(extra)) return "transfer_method";
+  const method = methodOf(parsed.data);
+  if (method === undefined) return "transfer_method";
+  const facilitatorAddress = method === "upto" ? settlerOf(extra) : undefined;
+  if (method === "upto" && facilitatorAddress === undefined) return "facilitator_address";
   return {
     dialect: "x402-v2",
+    method,
+    ...(facilitatorAddress && { facilitatorAddress }),
     network: name,
     chainId: network.chainId,
     token: asset,
@@ -113,10 +144,37 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
   };
 }
 
-/** The transaction that a standard server reports, where it does. */
-export function settlementOf(response: Response): Hex | undefined {
+/** How an entry's payment moves; undefined when the agent does not know its transfer method. */
+function methodOf({ scheme, extra }: AcceptEntry): PaymentMethod | undefined {
+  // `upto` has no other transfer method, so an entry may leave it out.
+  if (scheme === "upto") return isPermit2(extra) || extra?.assetTransferMethod === undefined ? "upto" : undefined;
+  if (isPermit2(extra)) return "permit2";
+  return isEip3009(extra) ? "eip3009" : undefined;
+}
+
+function settlerOf(extra: AcceptEntry["extra"]): Address | undefined {
+  return addressSchema.safeParse(extra?.facilitatorAddress).data;
+}
+
+/** What a standard server says about a settlement, without any proof. */
+export interface SettlementReport {
+  readonly transaction: Hex | undefined;
+  /** what it charged, base units */
+  readonly amount: bigint | undefined;
+  readonly payer: string | undefined;
+  readonly network: string | undefined;
+}
+
+/** Reads what a standard server reports of the settlement; fields that are absent or malformed are undefined. */
+export function settlementReportOf(response: Response): SettlementReport {
   const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
-  const transaction =
-    value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH)?.transaction;
-  return typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction) ? (transaction as Hex) : undefined;
+  const report = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
+  const { transaction, amount, payer, network } = report ?? {};
+  const isHash = typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction);
+  return {
+    transaction: isHash ? (transaction as Hex) : undefined,
+    amount: amountSchema.safeParse(amount).data,
+    payer: typeof payer === "string" ? payer : undefined,
+    network: typeof network === "string" ? network : undefined,
+  };
 }

@@ -1,6 +1,7 @@
 /** One payment of the ledger as callers see it. */
-import { countedAmount } from "../ledger/ledger";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import type { Address, Hex } from "../../protocol";
+import { refundedAmount } from "../ledger/ledger";
+import type { PaymentEntry, SpendEntry } from "../ledger/ledger-store";
 import { type PaymentReceipt, receiptFor } from "./receipt";
 
 /** One payment that the ledger knows, without its secrets. */
@@ -16,5 +17,23 @@ export const viewOf = (entry: PaymentEntry): PaymentView => ({
   ...receiptFor(entry, false),
   state: entry.state,
   atSec: entry.atSec,
-  refunded: BigInt(entry.amount) - countedAmount(entry),
+  refunded: refundedAmount(entry),
+});
+
+/** A charge of a subscription that the agent signed for: a signup's, a plan change's or a resumption's. */
+export interface ChargeView {
+  /** the subscription's public name */
+  readonly idHash: Hex;
+  readonly payTo: Address;
+  /** what was reserved for it, base units */
+  readonly amount: bigint;
+  /** when its budget was reserved, unix seconds */
+  readonly atSec: number;
+  /** credited to its budget by proven refunds, base units */
+  readonly refunded: bigint;
+}
+
+export const chargeViewOf = (entry: SpendEntry, idHash: Hex): ChargeView => ({
+  ...{ idHash, payTo: entry.payTo, amount: BigInt(entry.amount), atSec: entry.atSec },
+  refunded: refundedAmount(entry),
 });

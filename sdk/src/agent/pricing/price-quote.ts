@@ -2,7 +2,7 @@
  * Implements `agent.quote`: what a URL costs by every offered way, and which is cheapest for how much use. It signs
  * nothing, reserves nothing, and sends no credential. Amounts are base units; shares of them are exact fractions.
  */
-import { type Address, type Hex, InvalidRequest, toAmount } from "../../protocol";
+import { type Address, type Hex, InvalidRequest, type PaymentMethod, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Amount, SpendFacts } from "../core/policy";
 import {
@@ -14,6 +14,7 @@ import {
   templateOf,
 } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
+import { spendFactsOf } from "../payments/choose";
 import { quoteOf } from "../payments/pay";
 import type { PaymentOption } from "../payments/quote";
 import { offeredPlansOf, type PlanPrice } from "../subscriptions/offers";
@@ -72,6 +73,8 @@ export interface OneTimePrice extends PriceBase {
   readonly kind: "one-time";
   readonly payTo: Address;
   readonly dialect: PaymentOption["dialect"];
+  /** with `upto`, the price is the most that a call may cost */
+  readonly method: PaymentMethod;
 }
 
 interface PlanPriceBase extends PriceBase {
@@ -192,11 +195,11 @@ function priceAll(job: ToPrice): Priced[] {
   const { context, oneTime, plans, periodSec, use, url } = job;
   const single = oneTime.map((option): Priced => {
     const line = { base: fraction(0n), perCall: fraction(option.amount) };
-    const { network, chainId, token, amount, payTo, dialect } = option;
-    const verdict = verdictOf(job, { kind: "payment", amount, chainId, token, payTo }, refusalOf(context, option, url));
+    const { network, chainId, token, amount, payTo, dialect, method } = option;
+    const verdict = verdictOf(job, spendFactsOf(option), refusalOf(context, option, url));
     const perCall = fraction(amount);
     const price = { ...costs(line, use), perCall, ...verdict };
-    return { line, option: { kind: "one-time", network, chainId, token, amount, payTo, dialect, ...price } };
+    return { line, option: { kind: "one-time", network, chainId, token, amount, payTo, dialect, method, ...price } };
   });
   const cheapestSingle = single.find(({ option }) => option.verdict !== "refuse")?.line;
   const byPlan = plans.map((plan): Priced => {
@@ -205,7 +208,10 @@ function priceAll(job: ToPrice): Priced[] {
     const { planId, name, network, chainId, token, amount, intervalSec, verified, subscribed, payTo } = plan;
     const facts =
       chainId !== undefined && payTo !== undefined
-        ? { kind: "subscription" as const, amount: amount + (maxOverage ?? 0n), chainId, token, payTo }
+        ? {
+            ...{ kind: "subscription" as const, amount: amount + (maxOverage ?? 0n), periodSec: intervalSec },
+            ...{ chainId, token, payTo },
+          }
         : undefined;
     const even = line && cheapestSingle && breakEvenOf(cheapestSingle, line);
     const base = {

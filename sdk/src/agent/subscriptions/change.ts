@@ -8,6 +8,7 @@ import type { AgentContext, Change } from "../core/context";
 import { isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
+import { recordCharge } from "./charges";
 import { type ApprovalFacts, withApproval } from "./permits";
 import {
   entryOf,
@@ -142,23 +143,26 @@ async function post<S extends SignedAct>(
   return { kind: "refused", error: outcome.error, wasUnsure };
 }
 
+const spendIdOf = ({ id }: SubscriptionEntry, version: number): string => `change:${id}:${version}`;
+
 function spendOf(
   context: AgentContext,
   entry: SubscriptionEntry,
   { amount, version }: { readonly amount: bigint; readonly version: number },
 ): SpendEntry {
-  const id = `change:${entry.id}:${version}`;
+  const id = spendIdOf(entry, version);
   const atSec = context.effects.clock.nowSec();
   return { type: "spend", id, state: "held", atSec, payTo: entry.payTo, amount: amount.toString() };
 }
 
 async function conclude<S extends SignedAct>(
   context: AgentContext,
-  { ledger }: ChangeContext,
+  { ledger, state: before }: ChangeContext,
   plan: PlannedChange<S>,
   state: SubscriptionState,
 ): Promise<Subscription> {
   await ledger.put(plan.after);
+  if (plan.maxCharge) await recordCharge(ledger, spendIdOf(plan.after, before.version), plan.after, state);
   context.recentChanges.drop(plan.after.id, plan.overtakes ?? []);
   if (plan.recentChange) context.recentChanges.mark(plan.after.id, plan.recentChange);
   const { id: idHash, planId } = plan.after;

@@ -14,7 +14,7 @@ import {
   toAmount,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { Amount } from "../core/policy";
+import type { Amount, SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
@@ -63,14 +63,19 @@ export function resume(
   ref: SubscriptionRef,
   options: ResumeOptions = {},
 ): Promise<Subscription> {
-  return change(context, ref, async ({ entry, state, nowSec }) => {
+  return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const isPaid = state.status === "PAUSED" && nowSec + QUOTE_AHEAD_SEC < state.paidThrough;
     const maxCharge =
       options.maxCharge === undefined
         ? isPaid
           ? 0n
-          : await nextPrice(context, entry, state)
+          : (await nextPeriod(context, entry, state)).price
         : toAmount(options.maxCharge, "maxCharge");
+    if (maxCharge > 0n) {
+      const { price, periodSec } = await nextPeriod(context, entry, state);
+      const facts = { amount: price + state.allowance.cap, firstAmount: maxCharge, periodSec };
+      await requireAllowed(context, ledger, entry, facts);
+    }
     return {
       act: "Resume",
       path: "resume",
@@ -84,14 +89,25 @@ export function resume(
   });
 }
 
-/** The price of the next charged period: of another plan, when a change is scheduled. */
-async function nextPrice(
+/** Price and length of the next charged period: of another plan, when a change is scheduled. */
+async function nextPeriod(
   context: AgentContext,
   entry: SubscriptionEntry,
   { nextPlanId }: SubscriptionState,
-): Promise<bigint> {
-  if (!nextPlanId) return BigInt(entry.amount);
-  return (await verifiedPlan(context, requireFacilitator(context, entry.facilitator), nextPlanId)).amount;
+): Promise<{ readonly price: bigint; readonly periodSec: number }> {
+  if (!nextPlanId) return { price: BigInt(entry.amount), periodSec: entry.intervalSec };
+  const { amount, interval } = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), nextPlanId);
+  return { price: amount, periodSec: interval };
+}
+
+/** Judges by the policy what a change lets a subscription cost. @throws PolicyRefused */
+async function requireAllowed(
+  context: AgentContext,
+  ledger: AgentLedger,
+  { chainId, token, payTo }: Pick<SubscriptionEntry, "chainId" | "token" | "payTo">,
+  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec">,
+): Promise<void> {
+  await context.policy.require({ kind: "subscription", chainId, token, payTo, ...costs }, ledger);
 }
 
 /** When a cancellation takes effect. */
@@ -121,10 +137,12 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
   const wanted = toAmount(cap, "cap");
   return change(context, ref, async ({ ledger, entry, state }) => {
     const isRaise = wanted > state.allowance.cap;
-    const { amount, chainId, token, payTo } = entry;
     if (isRaise) {
-      const facts = { kind: "subscription" as const, amount: BigInt(amount) + wanted, chainId, token, payTo };
-      await context.policy.require(facts, ledger);
+      const present = { price: BigInt(entry.amount), periodSec: entry.intervalSec };
+      // The cap stays when a scheduled change applies, on top of that plan's price.
+      const next = state.nextPlanId ? [await nextPeriod(context, entry, state)] : [];
+      for (const { price, periodSec } of [present, ...next])
+        await requireAllowed(context, ledger, entry, { amount: price + wanted, periodSec });
     }
     const after = { ...entry, cap: wanted.toString() };
     return {
@@ -150,6 +168,7 @@ export function requireUntil(until: number | Date): number {
 /**
  * Sets, moves or removes (undefined) the subscription's end: from then on nothing is charged, but debits of the period
  * that is paid. A scheduled plan change stays.
+ * @throws PolicyRefused for a removal where the policy requires an end
  */
 export function setUntil(
   context: AgentContext,
@@ -157,6 +176,11 @@ export function setUntil(
   until: number | Date | undefined,
 ): Promise<Subscription> {
   const untilSec = until === undefined ? 0 : requireUntil(until);
+  if (untilSec === 0 && context.policy.requireUntil) {
+    throw new PolicyRefused("policy.requireUntil is set: move the subscription's end instead of removing it.", {
+      reason: "until",
+    });
+  }
   return change(context, ref, async ({ entry, state }) => ({
     act: "SetNext",
     path: "next",
@@ -190,11 +214,16 @@ export function changePlan(
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
-    const plan = await planToMoveTo(context, ledger, entry, { planId: options.planId, cap, at: "now" });
+    const plan = await planToMoveTo(context, entry, { planId: options.planId, at: "now" });
     const maxCharge =
       options.maxCharge === undefined
         ? quoted(entry, state, plan.amount, nowSec)
         : toAmount(options.maxCharge, "maxCharge");
+    await requireAllowed(context, ledger, plan, {
+      amount: plan.amount + cap,
+      firstAmount: maxCharge,
+      periodSec: plan.interval,
+    });
     const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
     return {
       act: "ChangePlan",
@@ -229,8 +258,9 @@ function scheduleChange(
       isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
     };
     if (isPresent) return scheduled;
-    const wanted = { planId, cap: state.allowance.cap, at: "periodEnd" } as const;
-    const { amount } = await planToMoveTo(context, ledger, entry, wanted);
+    const plan = await planToMoveTo(context, entry, { planId, at: "periodEnd" });
+    const { amount, interval } = plan;
+    await requireAllowed(context, ledger, plan, { amount: amount + state.allowance.cap, periodSec: interval });
     // The approval must do for the dearer of the two, until the change is made.
     return amount > BigInt(entry.amount)
       ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
@@ -239,21 +269,19 @@ function scheduleChange(
 }
 
 /**
- * Reads another plan for a subscription, at once or from the next charge on, and judges its price by the policy.
+ * Reads another plan for a subscription, at once or from the next charge on.
  * @throws TurnpikeError PlanMismatch; PlanDeprecated, PolicyRefused
  */
 async function planToMoveTo(
   context: AgentContext,
-  ledger: AgentLedger,
   entry: SubscriptionEntry,
-  { planId, cap, at }: { readonly planId: Hex; readonly cap: bigint; readonly at: "now" | "periodEnd" },
+  { planId, at }: { readonly planId: Hex; readonly at: "now" | "periodEnd" },
 ): Promise<VerifiedPlan> {
   const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
-  const { token, payTo, chainId, amount } = plan;
+  const { token, chainId } = plan;
   if (token !== entry.token || chainId !== entry.chainId) throw new TurnpikeError("PlanMismatch");
   await requireSameProvider(context, entry, { plan, at });
   if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
-  await context.policy.require({ kind: "subscription", amount: amount + cap, chainId, token, payTo }, ledger);
   return plan;
 }
 

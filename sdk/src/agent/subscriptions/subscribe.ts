@@ -1,6 +1,7 @@
 /**
  * Signs up for a plan: proves the terms by the plan's id, reserves the budget, signs one Subscribe and at most one
- * permit, and records both before they leave. A signup whose outcome is unknown is posted again, never signed again.
+ * permit, and records both before they leave. A signup whose outcome is unknown is posted again until its deadline, and
+ * signed again over the same secret only.
  */
 import {
   type SubscribeRequestWire,
@@ -29,12 +30,15 @@ import {
   Unavailable,
   voidTypedData,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
+import type { SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
+import { recordCharge } from "./charges";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
 import { adopt, originsOf, searchDerived } from "./recover";
@@ -148,6 +152,7 @@ async function secretFor(
 ): Promise<SignupState> {
   const subscriber = await context.signer.address();
   const root = await context.roots.ofSubscriptions(plan.deployment);
+  const unknown = ledger.subscriptions().find((entry) => entry.signup && isSignupOf(entry, plan, subscriber));
   let secret: SignupSecret;
   if (root) {
     const search = await searchDerived(ledger, facilitator, { root, planId: plan.planId, subscriber });
@@ -161,6 +166,8 @@ async function secretFor(
     const value = randomSecret();
     secret = { value, kept: { from: "ledger", value } };
   }
+  // The chain takes a secret once: whatever becomes of the earlier signup, no second subscription is made.
+  if (unknown) secret = { value: await secretOf(context, unknown), kept: unknown.secret };
   let suspended: SubscriptionState | undefined;
   for (const entry of ledger.subscriptions()) {
     if (entry.state !== "live" || entry.planId !== plan.planId || !sameAddress(entry.subscriber, subscriber)) continue;
@@ -200,8 +207,13 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
     if (plan.successor) details.successor = plan.successor;
     throw new PlanDeprecated(undefined, { details });
   }
-  const facts = { kind: "subscription" as const, amount: plan.amount + cap, chainId: plan.chainId, token: plan.token };
-  await context.policy.require({ ...facts, payTo: plan.payTo }, ledger);
+  const { deployment, token } = plan;
+  const facts: SpendFacts = {
+    ...{ kind: "subscription", amount: plan.amount + cap, periodSec: plan.interval },
+    ...{ chainId: plan.chainId, token, payTo: plan.payTo },
+  };
+  const verdict = context.policy.judge(facts, ledger);
+  if (verdict.kind === "refuse") throw verdict.error;
   const entry: SubscriptionEntry = {
     type: "subscription",
     id: idHashOfSecret(subscriber, secret.value),
@@ -217,9 +229,10 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
     origins: [...origins],
     secret: secret.kept,
   };
-  const { deployment, token } = plan;
   const voucher = await voucherFor(job, subscriber, secretHashOf(secret.value));
   const firstCharge = voucher?.firstAmount ?? plan.amount;
+  const firstAmount = chargedAtOnce(plan.amount, voucher);
+  await context.policy.require({ ...facts, firstAmount }, ledger);
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
     if (approval.account.balance < firstCharge) {
@@ -234,15 +247,16 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
         },
       });
     }
-    const spend = { ...spendOf(context, entry), amount: firstCharge.toString() };
-    await ledger.reserve(spend, context.policy.limits);
+    const earlier = ledger.spend(spendIdOf(entry));
+    const spend = await ledger.reserve(spendOf(context, entry, firstAmount), context.policy.limits);
     let signing: SubscriptionEntry;
     emitOf(context, entry, "subscription.signing");
     try {
       const signed = await signSubscribe(context, entry, secret.value, { ...approval, untilSec, voucher });
       signing = { ...entry, signup: signed };
     } catch (error) {
-      await ledger.put({ ...spend, state: "released" });
+      // What was signed before over the same secret can still be charged.
+      await ledger.put(earlier ?? { ...spend, state: "released" });
       throw error;
     }
     await ledger.put(signing);
@@ -276,15 +290,29 @@ async function voucherFor(
   return parsed.data;
 }
 
-/** What the first period costs: less than the price by a voucher. */
-const spendOf = (context: AgentContext, { id, payTo, amount, signup }: SubscriptionEntry): SpendEntry => ({
+/** What a signup may charge within a day: the price too, when a voucher's period is over by then. */
+function chargedAtOnce(price: bigint, voucher: Voucher | undefined): bigint {
+  if (!voucher) return price;
+  const { firstAmount, firstInterval } = voucher;
+  return firstInterval > 0 && firstInterval < DAY_SEC ? firstAmount + price : firstAmount;
+}
+
+const spendIdOf = ({ id }: SubscriptionEntry): string => `signup:${id}`;
+
+const spendOf = (context: AgentContext, entry: SubscriptionEntry, amount: bigint): SpendEntry => ({
   type: "spend",
-  id: `signup:${id}`,
+  id: spendIdOf(entry),
   state: "held",
   atSec: context.effects.clock.nowSec(),
-  payTo,
-  amount: signup?.voucher?.firstAmount ?? amount,
+  payTo: entry.payTo,
+  amount: amount.toString(),
 });
+
+/** Returns to the budget what a signup that can never be made had reserved. */
+async function release(ledger: AgentLedger, entry: SubscriptionEntry): Promise<void> {
+  const spend = ledger.spend(spendIdOf(entry));
+  if (spend) await ledger.put({ ...spend, state: "released" });
+}
 
 async function signSubscribe(
   context: AgentContext,
@@ -379,14 +407,15 @@ async function created(
 ): Promise<Subscription> {
   const live: SubscriptionEntry = { ...entry, state: "live", cap: state.allowance.cap.toString() };
   await ledger.put(live);
+  await recordCharge(ledger, spendIdOf(live), live, state);
   context.recentChanges.mark(live.id, "status");
   context.effects.emit({ type: "subscription.created", idHash: live.id, planId: live.planId });
   return viewOf(context, live, state);
 }
 
 /**
- * Ends a signup whose deadline has passed. Only the agent's own RPC can prove that it was never used; without that the
- * charge stays in the budget.
+ * Ends a signup whose deadline has passed, where the agent's own RPC proves that it was never used. Else its charge stays
+ * in the budget, and the entry in the ledger: the next signup reuses its secret, which can make one subscription only.
  */
 async function giveUp(
   context: AgentContext,
@@ -395,8 +424,9 @@ async function giveUp(
 ): Promise<undefined> {
   const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
   if (isCreated) throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
+  if (isCreated === undefined) return undefined;
   await ledger.put({ ...entry, state: "ended" });
-  if (isCreated === false) await ledger.put({ ...spendOf(context, entry), state: "released" });
+  await release(ledger, entry);
   return undefined;
 }
 
@@ -441,17 +471,20 @@ async function endVoided(
     throw new Unavailable("The subscription is on chain, and its Facilitator says that its signup was voided.");
   }
   await ledger.put({ ...entry, state: "ended" });
-  if (proven) await ledger.put({ ...spendOf(context, entry), state: "released" });
+  if (proven) await release(ledger, entry);
   return undefined;
 }
+
+/** Whether it is a signup on the plan whose outcome is not known. */
+const isSignupOf = ({ state, planId, subscriber }: SubscriptionEntry, plan: VerifiedPlan, wallet: Address): boolean =>
+  state === "signup" && planId === plan.planId && sameAddress(subscriber, wallet);
 
 /** Finishes an earlier call's signup on this plan: found on chain, posted again, or ended. */
 async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subscription | undefined> {
   const { ledger, facilitator, plan } = job;
   const subscriber = await context.signer.address();
   for (const known of ledger.subscriptions()) {
-    if (known.state !== "signup" || known.planId !== plan.planId || !sameAddress(known.subscriber, subscriber))
-      continue;
+    if (!isSignupOf(known, plan, subscriber)) continue;
     const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
     const state = await readState(facilitator.client, entry.id);
     if (state && isVoided(state)) {

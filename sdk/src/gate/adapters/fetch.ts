@@ -11,11 +11,13 @@ import {
   privateCacheControl,
   varyWith,
 } from "../core/answer";
+import { isFailure } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfFetch } from "../core/request";
 import {
   cancelDeferred,
+  hasFailed,
   isRefusedCharge,
   openRequestScope,
   type RequestScope,
@@ -74,7 +76,7 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
           if (withheld) return withheld;
           throw error;
         }
-        if (status !== undefined) await settleScope(scope, "use");
+        if (status !== undefined) await settleScope(scope, hasFailed(scope, status) ? "release" : "use");
         const failed = responseOf(errorAnswer(error));
         const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true });
         if (scope.refused) return settled;
@@ -114,10 +116,11 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     return responseOf(answer);
   }
   const { keeper } = scope;
-  const isFailed = threw || response.status >= 400;
-  const headers = (isFailed && decision.headersOfFailure) || decision.headers;
+  const isError = threw || response.status >= 400;
+  const headers = (isError && decision.headersOfFailure) || decision.headers;
   try {
-    const how = threw || response.status >= 500 ? "release" : "use";
+    const isFailure = threw || hasFailed(scope, response.status);
+    const how = isFailure ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
       const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
@@ -125,15 +128,16 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     }
     const settling = settleScope(scope, how);
     if (settling) await settling;
+    const sent = isFailure ? { ...headers, ...scope.refund?.headers } : headers;
+    return withPaidHeaders(response, sent, gate.cors);
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
-  return withPaidHeaders(response, headers, gate.cors);
 }
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */
 async function settleWithheld({ gate, scope, response, threw, signal }: ServedResponse): Promise<Response> {
-  if (threw || response.status >= 400) {
+  if (threw || isFailure(response.status)) {
     await cancelDeferred(scope);
     return withPaidHeaders(response, {}, gate.cors);
   }
@@ -160,7 +164,7 @@ async function settleWithheld({ gate, scope, response, threw, signal }: ServedRe
 
 /** @returns what to send instead of a thrown answer whose payment could not be settled */
 async function settleThrown(gate: Gate, scope: RequestScope, status: number): Promise<Response | undefined> {
-  if (status >= 400) {
+  if (isFailure(status)) {
     await cancelDeferred(scope);
     return undefined;
   }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Answer, type Decision, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
-import { isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
+import { hasFailed, isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
 import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
 import { withhold } from "./withheld-response";
@@ -117,6 +117,8 @@ class WatchedResponse {
     this.#markFailure(args[0] as number);
     this.#recording?.head(args);
     const status = args[0] as number;
+    const { refund } = this.#scope;
+    if (refund && hasFailed(this.#scope, status)) setAbsent(this.#response, refund.headers);
     const mayReplace = this.#onRefusedCharge && !this.#isReplaced && !this.#hasBegun;
     if (!mayReplace || !isRefusedCharge(this.#scope, status)) return this.#writeHead(...args);
     this.#heldHead = args;
@@ -172,7 +174,7 @@ class WatchedResponse {
   }
 
   #settleByStatus(): Promise<unknown> | undefined {
-    return this.#settle(this.#response.statusCode >= 500 ? "release" : "use");
+    return this.#settle(hasFailed(this.#scope, this.#response.statusCode) ? "release" : "use");
   }
 
   /**
@@ -187,7 +189,9 @@ class WatchedResponse {
   }
 
   #record(args: unknown[]): "open" | "last" | "void" {
-    return this.#settling ? "void" : (this.#recording?.take(args) ?? "void");
+    return this.#settling || hasFailed(this.#scope, this.#response.statusCode)
+      ? "void"
+      : (this.#recording?.take(args) ?? "void");
   }
 
   /** A response that takes longer is a stream, or broke off: its payment is used up, and the answer is not kept. */

@@ -4,6 +4,7 @@
  */
 import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
 import { isStream } from "../replay/keeper";
+import { type Reader, restOf } from "../replay/recorder";
 
 /** What a withheld response turned out to have. */
 export type WithheldBody =
@@ -12,10 +13,6 @@ export type WithheldBody =
   | { readonly kind: "stream"; readonly stream: ReadableStream<Uint8Array> | null }
   /** it broke off before its first byte left */
   | { readonly kind: "broken"; readonly error: unknown };
-
-type Reader = ReadableStreamDefaultReader<Uint8Array>;
-
-type Reading = ReturnType<Reader["read"]>;
 
 export async function readWithheld({ headers, body }: Response): Promise<WithheldBody> {
   if (!body) return { kind: "whole", bytes: new Uint8Array() };
@@ -33,37 +30,15 @@ export async function readWithheld({ headers, body }: Response): Promise<Withhel
     for (let bytes = 0; bytes <= MAX_WITHHELD_BYTES; ) {
       const reading = reader.read();
       const chunk = await Promise.race([reading, isLate]);
-      if (!chunk) return { kind: "stream", stream: continued(reader, chunks, reading) };
+      if (!chunk) return { kind: "stream", stream: restOf(reader, chunks, reading) };
       if (chunk.done) return { kind: "whole", bytes: Buffer.concat(chunks) };
       chunks.push(chunk.value);
       bytes += chunk.value.byteLength;
     }
-    return { kind: "stream", stream: continued(reader, chunks) };
+    return { kind: "stream", stream: restOf(reader, chunks) };
   } catch (error) {
     return { kind: "broken", error };
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** @param reading a read that has begun */
-function continued(reader: Reader, chunks: Uint8Array[], reading?: Reading): ReadableStream<Uint8Array> {
-  let next = reading;
-  // The next pull receives the rejection.
-  reading?.catch(() => undefined);
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const held = chunks.shift();
-        if (held) return controller.enqueue(held);
-        const taken = next ?? reader.read();
-        next = undefined;
-        const { done, value } = await taken;
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      cancel: (reason) => reader.cancel(reason),
-    },
-    { highWaterMark: 0 },
-  );
 }

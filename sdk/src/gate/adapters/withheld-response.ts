@@ -5,9 +5,9 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { type Answer, errorAnswer } from "../core/answer";
-import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { isFailure, MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
-import { cancelDeferred, type RequestScope } from "../core/request-scope";
+import { cancelDeferred, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { bytesOf, hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { setAbsent, type Write } from "./node-headers";
@@ -25,8 +25,6 @@ export function withhold(withheld: Withheld): void {
 }
 
 type Callback = () => void;
-
-const FAILED = 400;
 
 /** Takes the place of a response's own methods until its payment is settled or released. */
 class WithheldResponse {
@@ -67,16 +65,17 @@ class WithheldResponse {
 
   hold(): void {
     const response = this.#response;
-    response.writeHead = ((...args: unknown[]) => this.#onWriteHead(args)) as typeof response.writeHead;
-    response.write = ((...args: unknown[]) => this.#onWrite(args)) as typeof response.write;
-    response.end = ((...args: unknown[]) => this.#onEnd(args)) as typeof response.end;
-    response.flushHeaders = () => this.#onFlush();
+    // Bound, as those of WatchedResponse are: function literals would keep the whole request in old space.
+    response.writeHead = this.#onWriteHead.bind(this) as typeof response.writeHead;
+    response.write = this.#onWrite.bind(this) as typeof response.write;
+    response.end = this.#onEnd.bind(this) as typeof response.end;
+    response.flushHeaders = this.#onFlush.bind(this);
     // Links of an answer that may never leave.
     response.writeEarlyHints = (_hints, callback) => callback?.();
     response.once("close", () => this.#onClose());
   }
 
-  #onWriteHead(args: unknown[]): ServerResponse {
+  #onWriteHead(...args: unknown[]): ServerResponse {
     if (this.#phase === "settling") this.#isBroken = true;
     if (this.#phase === "held") {
       // A handler that fails midway writes its error as a new answer.
@@ -87,7 +86,7 @@ class WithheldResponse {
     return this.#response;
   }
 
-  #onWrite(args: unknown[]): boolean {
+  #onWrite(...args: unknown[]): boolean {
     later(callbackIn(args));
     if (this.#phase === "replaced") return true;
     this.#push(args);
@@ -106,7 +105,7 @@ class WithheldResponse {
     return true;
   }
 
-  #onEnd(args: unknown[]): ServerResponse {
+  #onEnd(...args: unknown[]): ServerResponse {
     const callback = callbackIn(args);
     if (this.#phase === "replaced" || this.#isEnded) {
       later(callback);
@@ -158,14 +157,19 @@ class WithheldResponse {
     this.#bytes = 0;
   }
 
-  #headNow(): ReturnType<typeof headOf> {
-    // An error handler that sets another status afterwards takes the head for unsent.
+  /** An error handler that sets another status afterwards takes the head for unsent. */
+  #forgetStaleHead(): void {
     if (this.#head && this.#head[0] !== this.#response.statusCode) this.#head = undefined;
+  }
+
+  #headNow(): ReturnType<typeof headOf> {
+    this.#forgetStaleHead();
     return headOf(this.#response, this.#head);
   }
 
   #isFailure(): boolean {
-    return this.#headNow().status >= FAILED;
+    this.#forgetStaleHead();
+    return isFailure(this.#response.statusCode);
   }
 
   #answer(): KeptAnswer | undefined {
@@ -176,7 +180,7 @@ class WithheldResponse {
 
   /** The handler has answered: settles, or gives the payment back. */
   #finish(): void {
-    if (this.#isFailure()) this.#resolve(() => cancelDeferred(this.#scope).then(() => ({})));
+    if (this.#isFailure()) this.#resolve(cancelDeferred(this.#scope).then(() => ({ kind: "settled", headers: {} })));
     else if (!this.#hasLeft) this.#settle(this.#answer());
     else {
       this.#phase = "replaced";
@@ -197,20 +201,16 @@ class WithheldResponse {
   }
 
   #settle(answer: KeptAnswer | undefined): void {
-    this.#resolve(async () => {
-      const settled = await this.#gate.settle(this.#scope, answer);
-      return settled.kind === "settled" ? settled.headers : settled.answer;
-    });
+    this.#resolve(this.#gate.settle(this.#scope, answer));
   }
 
-  /** @param work returns the headers that are added to the handler's answer, or the answer that leaves instead */
-  #resolve(work: () => Promise<Answer | Readonly<Record<string, string>>>): void {
+  #resolve(settling: Promise<SettledScope>): void {
     clearTimeout(this.#timer);
-    this.#headNow();
+    this.#forgetStaleHead();
     this.#settledStatus = this.#response.statusCode;
     this.#phase = "settling";
-    work().then(
-      (result) => (isAnswer(result) ? this.#replaceWith(result) : this.#pass(result)),
+    settling.then(
+      (settled) => (settled.kind === "settled" ? this.#pass(settled.headers) : this.#replaceWith(settled.answer)),
       (error) => this.#replaceWith(errorAnswer(error)),
     );
   }
@@ -273,9 +273,6 @@ class WithheldResponse {
     };
   }
 }
-
-const isAnswer = (result: Answer | Readonly<Record<string, string>>): result is Answer =>
-  typeof (result as Answer).status === "number";
 
 const callbackIn = (args: readonly unknown[]): Callback | undefined =>
   args.find((each): each is Callback => typeof each === "function");

@@ -13,9 +13,9 @@ const OWNER = "([A-Za-z0-9_-]{0,22})";
 
 const INT = "([0-9]{1,16})";
 
-const ACT = new RegExp(`^A ${ID} (claim|renew|use|release|withdraw) ${OWNER} ${INT} ${INT} ${INT};$`);
+const ACT = new RegExp(`^A ${ID} (claim|renew|use|refund|release|withdraw) ${OWNER} ${INT} ${INT} ${INT};$`);
 
-const RECORD = new RegExp(`^S ${ID} (running|free|used) ${OWNER} ${INT} ${INT} ${INT};$`);
+const RECORD = new RegExp(`^S ${ID} (running|free|used|refund) ${OWNER} ${INT} ${INT} ${INT};$`);
 
 export function lineOfAct(paymentId: Hex, act: ClaimAct): string {
   const timed = act.act === "claim" || act.act === "renew" ? `${act.nowMs} ${act.leaseMs}` : "0 0";

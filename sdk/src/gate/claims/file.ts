@@ -21,7 +21,15 @@ import { join } from "node:path";
 import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
 import { lineOfAct } from "./claim-line";
 import { ClaimLog } from "./claim-log";
-import { applyClaim, type ClaimAct, type ClaimStore, isHeldAfter, outcomeFor, type StoredAnswer } from "./rules";
+import {
+  applyClaim,
+  type ClaimAct,
+  type ClaimStore,
+  isHeldAfter,
+  outcomeFor,
+  type StoredAnswer,
+  servedOf,
+} from "./rules";
 
 export interface FileClaimsOptions {
   /** created when absent, readable by its owner only */
@@ -77,11 +85,10 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
       return guarded(async () => {
         const moving = log.catchUp();
         if (moving) await moving;
-        const record = log.record(paymentId);
-        if (record?.state !== "used") return undefined;
-        return { answer: answers.find({ paymentId, owner: record.owner }, nowMs) };
+        return servedOf(log.record(paymentId), ({ owner }) => answers.find({ paymentId, owner }, nowMs));
       });
     },
+    closesForRefund: true,
     ready() {
       return guarded(async () => log.requireWritable());
     },

@@ -8,7 +8,7 @@ const RENEW_MS = 20_000;
 
 const RETRY_MS = 2_000;
 
-export type ClaimEnd = Extract<ClaimAct["act"], "use" | "release" | "withdraw">;
+export type ClaimEnd = Extract<ClaimAct["act"], "use" | "refund" | "release" | "withdraw">;
 
 export interface HeldClaim {
   readonly paymentId: Hex;

@@ -1,6 +1,14 @@
 /** Keeps claims in memory, for tests. After a restart every proof could be used once more. */
 import { type Hex, randomBytes, toHex } from "../../protocol";
-import { applyClaim, type ClaimRecord, type ClaimStore, isHeldAfter, outcomeFor, type StoredAnswer } from "./rules";
+import {
+  applyClaim,
+  type ClaimRecord,
+  type ClaimStore,
+  isHeldAfter,
+  outcomeFor,
+  type StoredAnswer,
+  servedOf,
+} from "./rules";
 
 const FORGET_EVERY = 1_000;
 
@@ -27,8 +35,9 @@ export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}):
       return isHeld;
     },
     async served(paymentId, nowMs) {
-      return records.get(paymentId)?.state === "used" ? { answer: answers.find(paymentId, nowMs) } : undefined;
+      return servedOf(records.get(paymentId), () => answers.find(paymentId, nowMs));
     },
+    closesForRefund: true,
     async grantKey() {
       return grantKey;
     },

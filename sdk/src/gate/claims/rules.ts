@@ -1,6 +1,6 @@
 /**
  * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free`
- * again when its handler failed, at most three times. Pure, so that every store applies the same rules.
+ * again when its handler failed, at most three times; or `refund` for good, when it is to be refunded instead. Pure, so that every store applies the same rules.
  */
 import type { Hex } from "../../protocol";
 
@@ -9,7 +9,7 @@ export const MAX_RELEASES = 3;
 
 /** What a store keeps of one payment. */
 export interface ClaimRecord {
-  readonly state: "running" | "free" | "used";
+  readonly state: "running" | "free" | "used" | "refund";
   /** whose request runs it: a fresh random name per attempt */
   readonly owner: string;
   /** unix milliseconds, of the machine's clock */
@@ -31,6 +31,8 @@ export type ClaimAct =
   | { readonly act: "renew"; readonly owner: string; readonly nowMs: number; readonly leaseMs: number }
   /** served, or not to be served again */
   | { readonly act: "use"; readonly owner: string }
+  /** the handler failed, and the payment is refunded: it is never served again */
+  | { readonly act: "refund"; readonly owner: string }
   /** the handler failed before any body byte */
   | { readonly act: "release"; readonly owner: string }
   /** nothing was run: the payment itself did not hold. Does not count as a release. */
@@ -45,6 +47,8 @@ export function applyClaim(record: ClaimRecord | undefined, act: ClaimAct): Clai
       return { ...record, leaseUntilMs: Math.max(record.leaseUntilMs, act.nowMs + act.leaseMs) };
     case "use":
       return { ...record, state: "used" };
+    case "refund":
+      return { ...record, state: "refund" };
     case "release":
       return released(record);
     case "withdraw":
@@ -71,9 +75,10 @@ function released(record: ClaimRecord): ClaimRecord {
   return { ...record, state: "free", owner: "", releases: record.releases + 1 };
 }
 
-/** Returns whether the owner still held the claim: `use` and `renew` leave its name on the record. */
+/** Returns whether the owner still held the claim: `use`, `refund` and `renew` leave its name on the record. */
 export function isHeldAfter({ act, owner }: ClaimAct, record: ClaimRecord | undefined): boolean {
-  return act === "use" || act === "renew" ? record?.owner === owner : true;
+  if (act === "release" || act === "withdraw" || act === "claim") return true;
+  return record?.owner === owner && (record.state === "refund") === (act === "refund");
 }
 
 /** The result of an attempt to claim a payment. */
@@ -81,11 +86,13 @@ export type ClaimOutcome =
   /** releases: how many requests of this payment ended without a result, by failure or by death */
   | { readonly kind: "acquired"; readonly releases?: number }
   | { readonly kind: "running"; readonly retryAfterSec: number }
-  | { readonly kind: "used" };
+  /** isForRefund: it was closed for a refund, and has bought nothing */
+  | { readonly kind: "used"; readonly isForRefund?: boolean };
 
 /** Derives the result of an attempt from the claim's record. */
 export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
   if (record?.state === "running" && record.owner === owner) return { kind: "acquired", releases: record.releases };
+  if (record?.state === "refund") return { kind: "used", isForRefund: true };
   if (record?.state !== "running") return { kind: "used" };
   return { kind: "running", retryAfterSec: Math.min(5, Math.max(1, Math.ceil((record.leaseUntilMs - nowMs) / 1_000))) };
 }
@@ -96,6 +103,22 @@ export interface StoredAnswer {
   /** unix milliseconds, of the machine's clock */
   readonly nowMs: number;
   readonly keepSec: number;
+}
+
+/** What a store knows of a payment that is used, or closed for a refund. */
+export interface ServedClaim {
+  /** undefined: none was kept, or it has expired */
+  readonly answer: string | undefined;
+  readonly isForRefund?: boolean;
+}
+
+/** Returns what `served` answers for a record. @param answer reads the one that was kept */
+export function servedOf(
+  record: ClaimRecord | undefined,
+  answer: (used: ClaimRecord) => string | undefined,
+): ServedClaim | undefined {
+  if (record?.state === "refund") return { answer: undefined, isForRefund: true };
+  return record?.state === "used" ? { answer: answer(record) } : undefined;
 }
 
 /**
@@ -111,7 +134,7 @@ export interface ClaimStore {
   /**
    * Applies the rule; an owner that no longer holds the claim changes nothing.
    * @param answer of "use": kept with the claim, both or neither; a store without `served` may ignore it
-   * @returns for "use" and "renew" whether the owner still held it: false, and the request must not be served
+   * @returns for "use", "refund" and "renew" whether the owner still held it: false, and the request must not be served
    */
   apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>, answer?: StoredAnswer): Promise<boolean>;
   /**
@@ -119,7 +142,9 @@ export interface ClaimStore {
    * gate replays no answers.
    * @param nowMs of the machine's clock, by which answers are forgotten
    */
-  served?(paymentId: Hex, nowMs: number): Promise<{ readonly answer: string | undefined } | undefined>;
+  served?(paymentId: Hex, nowMs: number): Promise<ServedClaim | undefined>;
+  /** whether it applies the act "refund"; without it, no route has `refundOnFailure` */
+  readonly closesForRefund?: true;
   /**
    * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and
    * the same for every gate that shares it. Facilitators grant payments to ids that are derived from it.

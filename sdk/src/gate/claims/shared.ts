@@ -11,6 +11,7 @@ import {
   isHeldAfter,
   outcomeFor,
   type StoredAnswer,
+  servedOf,
 } from "./rules";
 
 /** Chain time may run behind the store's. */
@@ -98,8 +99,9 @@ export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOpt
     },
     async served(paymentId) {
       const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)]);
-      return claim !== undefined && recordOfLine(claim)?.state === "used" ? { answer } : undefined;
+      return servedOf(claim === undefined ? undefined : recordOfLine(claim), () => answer);
     },
+    closesForRefund: true,
     grantKey() {
       grantKey ??= readGrantKey().catch((error: unknown) => {
         grantKey = undefined;

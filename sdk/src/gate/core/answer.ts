@@ -9,10 +9,12 @@ import {
   VARY,
 } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
+import { PAGE_HEADERS } from "../page/document";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Quote } from "./quote";
+import type { RefundOnFailure } from "./refund-requests";
 
 export interface Answer {
   readonly status: number;
@@ -52,11 +54,8 @@ export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer
       const { answer, cors } = decision;
       return { status: answer.status, headers: replayedHeaders(answer, cors), body: answer.body };
     }
-    case "pay": {
-      const { text: body, headerV2 } = decision.quote;
-      const headers = headerV2 === undefined ? PAY_HEADERS : { ...PAY_HEADERS, [HEADER.paymentRequiredV2]: headerV2 };
-      return { status: 402, headers, body };
-    }
+    case "pay":
+      return payAnswer(decision);
     case "refuse":
       return errorAnswer(decision.error);
     case "unavailable":
@@ -81,6 +80,18 @@ const titleCase = (name: string): string => name.replace(/(^|-)[a-z]/g, (start) 
 const BASE_HEADERS = { "Content-Type": JSON_TYPE, "Cache-Control": "no-store", Vary: VARY };
 
 const PAY_HEADERS: Readonly<Record<string, string>> = { ...BASE_HEADERS, ...CORS_HEADERS };
+
+const NEGOTIATED_HEADERS: Readonly<Record<string, string>> = { ...PAY_HEADERS, Vary: `${VARY}, Accept` };
+
+const PAY_PAGE_HEADERS: Readonly<Record<string, string>> = { ...NEGOTIATED_HEADERS, ...PAGE_HEADERS };
+
+/** A page carries the header too: a program that prefers HTML can pay by it. */
+function payAnswer({ quote, negotiated }: Extract<Decision, { kind: "pay" }>): Answer {
+  const { text, headerV2 } = quote;
+  const common = negotiated ? (negotiated.page === undefined ? NEGOTIATED_HEADERS : PAY_PAGE_HEADERS) : PAY_HEADERS;
+  const headers = headerV2 === undefined ? common : { ...common, [HEADER.paymentRequiredV2]: headerV2 };
+  return { status: 402, headers, body: negotiated?.page ?? text };
+}
 
 /** Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. */
 export function errorAnswer(error: unknown): Answer {
@@ -135,13 +146,19 @@ export type Decision =
       readonly headers: Readonly<Record<string, string>>;
       /** in place of `headers` where the status is 400 or more */
       readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+      /** where a failure of the handler is refunded */
+      readonly refund?: RefundOnFailure | undefined;
       /** called once, with how the request ended */
       readonly onEnd?: (how: "use" | "release") => void;
     }
   /** the answer that this payment has bought before; no handler runs. settled: by this request */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
-  /** 402 */
-  | { readonly kind: "pay"; readonly quote: Quote }
+  /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON */
+  | {
+      readonly kind: "pay";
+      readonly quote: Quote;
+      readonly negotiated?: { readonly page: string | undefined };
+    }
   /** 400, 403 or 409: no price would help */
   | { readonly kind: "refuse"; readonly error: TurnpikeError }
   /** 503, never 402 */

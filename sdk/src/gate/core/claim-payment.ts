@@ -1,6 +1,7 @@
 /** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
-import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt, TurnpikeError } from "../../protocol";
+import { caip2Of, encodeJsonHeader, HEADER, type Hex, type SignedReceipt, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
+import { MAX_RELEASES } from "../claims/rules";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
@@ -8,6 +9,7 @@ import type { DeferredSettlement } from "./deferred-settlement";
 import { receiptExtension } from "./extensions-v2";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
+import { type RefundOnFailure, type RefundState, refundOnFailureOf, requireRefundable } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { askCallback, type Route } from "./route";
 import type { Settings } from "./settings";
@@ -25,6 +27,8 @@ export interface GrantedPayment {
   readonly headers: Readonly<Record<string, string>>;
   /** added instead where the status is 400 or more: a failure gets no signed receipt */
   readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+  /** where a failure of the handler is refunded */
+  readonly refund?: RefundOnFailure;
 }
 
 export type PaymentVerdict =
@@ -65,12 +69,14 @@ export interface Candidate {
 export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
   const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec, confirm } = candidate;
+  if (route.refundOnFailure) requireRefundable(context.claims);
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
   const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind === "used") {
+    if (attempt.isForRefund) return verdictOfRefund(context, paymentId);
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
   }
@@ -88,9 +94,13 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const headers = await receiptHeaders(at, paid);
-    const headersOfFailure = context.offerReceipts && reportHeaders(paid, context.settings);
-    return { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers, headersOfFailure };
+    const reported = await reportOf(at, paid);
+    const granted = { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), ...reported } as const;
+    if (!route.refundOnFailure) return granted;
+    if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, paid) };
+    // Every process that ran its handler has died: nothing was served.
+    await claim.settle("refund");
+    return verdictOfRefund(context, paymentId);
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
@@ -121,11 +131,26 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   const purchased = purchasedBy(at, candidate);
   const gateKeys = context.settings.memoKeys;
   const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
+  if (served?.kind === "refund") return verdictOfRefund(context, paymentId);
   if (served?.kind !== "answer") return served && ALREADY_USED;
   return { kind: "replay", answer: served.answer, cors: route.cors };
 }
 
-const ALREADY_USED: PaymentVerdict = {
+/** A payment whose purchase is closed: asks for its refund again, so that nothing is lost with a process. */
+async function verdictOfRefund({ refunds }: GateContext, paymentId: Hex): Promise<PaymentVerdict> {
+  const state = await refunds.ask(paymentId);
+  const reason = state === "settled" ? "refunded" : "refund_pending";
+  const message = `The request that this payment was for has failed, and it buys nothing more: ${REFUNDS[state]}`;
+  return { kind: "refused", refusal: { code: "PaymentAlreadyUsed", reason, message } };
+}
+
+const REFUNDS: Readonly<Record<RefundState, string>> = {
+  settled: "it is refunded. Pay a fresh quote.",
+  pending: "its refund is under way. Pay a fresh quote, or repeat the request to see the refund.",
+  refused: "the provider refunds it by hand, or has done so. Ask the provider before you pay again.",
+};
+
+export const ALREADY_USED: PaymentVerdict = {
   kind: "refused",
   refusal: {
     code: "PaymentAlreadyUsed",
@@ -163,18 +188,29 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
 export async function receiptHeaders(at: PaymentCase, payment: OneTimePayment): Promise<Record<string, string>> {
   const { settings, offerReceipts } = at.context;
   const signed = await offerReceipts?.receipt(at.resource, payment, settings.network.chainId);
-  return reportHeaders(payment, settings, signed);
+  return headersFor(payment, settings, signed);
+}
+
+/** Returns the headers for a payment that has settled before its handler, which may fail. */
+export async function reportOf(
+  at: PaymentCase,
+  payment: OneTimePayment,
+): Promise<Pick<GrantedPayment, "headers" | "headersOfFailure">> {
+  const { settings, offerReceipts } = at.context;
+  const headers = await receiptHeaders(at, payment);
+  return { headers, headersOfFailure: offerReceipts && headersFor(payment, settings) };
 }
 
 /** Each version's clients read their own header, with the network named as they know it. */
-function reportHeaders(
-  { transaction, payer }: OneTimePayment,
-  settings: Settings,
-  signed?: SignedReceipt,
-): Record<string, string> {
+function headersFor(payment: OneTimePayment, settings: Settings, signed?: SignedReceipt): Record<string, string> {
+  const { payer, max, amount } = payment;
+  const isUpto = max !== undefined;
+  // As the reference has it: nothing charged is no transaction, and the charge is named where it can differ.
+  const transaction = payment.transaction ?? (isUpto ? "" : undefined);
+  const charged = isUpto ? { amount: amount.toString() } : {};
   const extensions = signed && { extensions: receiptExtension(signed) };
   const receiptOn = (network: string, more?: object) =>
-    encodeJsonHeader({ success: true, transaction, network, payer, ...more });
+    encodeJsonHeader({ success: true, transaction, network, payer, ...charged, ...more });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
     [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId), extensions),
@@ -197,6 +233,8 @@ const MESSAGES: Readonly<Record<string, string>> = {
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
     "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
+  permit2_allowance_required:
+    "Permit2 may not move the payer's tokens: approve it once, or send the token's permit with the payment, where the 402 has the extension eip2612GasSponsoring.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
   handler_failed: "Every attempt to answer this payment has failed, and it was not charged: pay a fresh quote.",

@@ -27,6 +27,8 @@ import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
 import { createOfferReceiptIssuer, type OfferReceiptIssuer } from "./offer-receipts";
 import type { PaymentTarget, ProviderOptions } from "./options";
+import { createPermit2Supports, type Permit2Supports } from "./permit2-support";
+import { createRefundRequests, type RefundRequests } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
 import { createTerms, type Terms } from "./terms";
@@ -59,8 +61,12 @@ export interface GateContext {
     | "reserves"
     | "knownToReserve"
   >;
+  /** has payments refunded whose handler failed */
+  readonly refunds: RefundRequests;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
+  /** what the Facilitator supports of payments over Permit2 */
+  readonly permit2: Permit2Supports;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -130,6 +136,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   const { offerReceipt, clock = systemClock } = options;
   const statements = { lifeSec: settings.quoteLifeSec, clock };
   const offerReceipts = offerReceipt && createOfferReceiptIssuer(offerReceipt, statements);
+  const refunds = createRefundRequests((paymentId) => facilitator.refundPayment(paymentId));
   const targets = createTargetContexts(() => context, options);
   const context: GateContext = {
     settings,
@@ -138,7 +145,9 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     rpc,
     states: followed?.states,
     facilitator,
+    refunds,
     facilitatorCheck,
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
       if (listed.kind === "found") return listed.value.subscriptions;
@@ -166,6 +175,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     forTarget: (target, field) => targets.of(target, field),
     async close() {
       targets.close();
+      refunds.close();
       await reports?.close();
       followed?.states?.close();
       followed?.heads.close();
@@ -206,14 +216,15 @@ function createTargetContexts(provider: () => GateContext, options: ProviderOpti
       return made;
     },
     close() {
+      for (const { refunds } of contexts.values()) refunds.close();
       for (const { stop } of chains.values()) stop();
     },
   };
 }
 
 function targetKeyOf({ network, token, payTo, facilitator, rpcUrls }: Settings): string {
-  const { url, signers, trustUnsigned } = facilitator ?? {};
-  return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, rpcUrls]);
+  const { url, signers, trustUnsigned, refundsKey } = facilitator ?? {};
+  return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, refundsKey, rpcUrls]);
 }
 
 function openChain({ chainId, name }: Network, urls: readonly string[], options: ProviderOptions) {
@@ -242,7 +253,9 @@ function targetContext(
     rpc,
     states: undefined,
     facilitator,
+    refunds: createRefundRequests((paymentId) => facilitator.refundPayment(paymentId)),
     facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
+    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
     ownedBy: base.ownedBy,
     get claims() {
       return base.claims;
@@ -290,7 +303,8 @@ function followHeads({
 
 function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
-  return createGateFacilitator({ url: facilitator.url, waitMs: facilitatorWaitMs, fetch });
+  const { url, refundsKey } = facilitator;
+  return createGateFacilitator({ url, refundsKey, waitMs: facilitatorWaitMs, fetch });
 }
 
 function lazily(make: () => GateFacilitator): GateFacilitator {
@@ -304,10 +318,12 @@ function lazily(make: () => GateFacilitator): GateFacilitator {
     x402Verify: (...args) => get().x402Verify(...args),
     x402Settle: (...args) => get().x402Settle(...args),
     releasePayment: (...args) => get().releasePayment(...args),
+    refundPayment: (...args) => get().refundPayment(...args),
     signsGrants: () => get().signsGrants(),
     reserves: async () => get().reserves(),
     knownToReserve: () => client?.knownToReserve() ?? false,
     proofSigners: () => get().proofSigners(),
+    supported: async () => get().supported(),
     payment: (...args) => get().payment(...args),
     subscriptionsOf: (...args) => get().subscriptionsOf(...args),
   };
@@ -350,7 +366,14 @@ const ignored = (): undefined => undefined;
 interface GateFacilitator
   extends Pick<
     FacilitatorClient,
-    "verifyProof" | "x402Verify" | "x402Settle" | "releasePayment" | "payment" | "subscriptionsOf"
+    | "verifyProof"
+    | "x402Verify"
+    | "x402Settle"
+    | "releasePayment"
+    | "refundPayment"
+    | "payment"
+    | "subscriptionsOf"
+    | "supported"
   > {
   /** Returns whether it signs to which purchase a payment was granted. @throws Unavailable */
   signsGrants(): Promise<boolean>;
@@ -367,6 +390,8 @@ export interface GateFacilitatorOptions {
   /** how long the Facilitator may be silent */
   readonly waitMs: number;
   readonly fetch?: FetchLike | undefined;
+  /** of calls that have a payment refunded */
+  readonly refundsKey?: string | undefined;
 }
 
 /** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
@@ -377,30 +402,41 @@ const ASK_AGAIN_MS = 60_000;
  * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
  * unknown, and the same payment can be presented again.
  */
-function createGateFacilitator({ url, waitMs, fetch: given }: GateFacilitatorOptions): GateFacilitator {
+function createGateFacilitator({ url, waitMs, fetch: given, refundsKey }: GateFacilitatorOptions): GateFacilitator {
   const send: FetchLike = given ?? ((input, init) => fetch(input, init));
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
+  let asking: ReturnType<typeof prompt.supported> | undefined;
+  /** All gates ask at their start: calls at one time share an answer. */
+  const supported = () => {
+    asking ??= prompt.supported().finally(() => {
+      asking = undefined;
+    });
+    return asking;
+  };
+  const refunding = createFacilitatorClient({ url, fetch: send, ...(refundsKey && { apiKey: refundsKey }) });
   let signsGrants = false;
   let reserves = false;
   let reservesNotUntilMs = Number.NEGATIVE_INFINITY;
   return {
     async signsGrants() {
-      signsGrants ||= (await prompt.supported()).paymentGrants === true;
+      signsGrants ||= (await supported()).paymentGrants === true;
       return signsGrants;
     },
     async reserves() {
       if (reserves || performance.now() < reservesNotUntilMs) return reserves;
-      reserves = (await prompt.supported()).reservations === true;
+      reserves = (await supported()).reservations === true;
       if (!reserves) reservesNotUntilMs = performance.now() + ASK_AGAIN_MS;
       return reserves;
     },
     knownToReserve: () => reserves,
-    proofSigners: async () => (await prompt.supported()).proofSigners,
+    proofSigners: async () => (await supported()).proofSigners,
+    supported,
     verifyProof: (...args) => prompt.verifyProof(...args),
     payment: (...args) => prompt.payment(...args),
     x402Verify: (...args) => prompt.x402Verify(...args),
     releasePayment: (...args) => prompt.releasePayment(...args),
+    refundPayment: (...args) => refunding.refundPayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
     async x402Settle(request, { signal } = {}) {
       const done = new AbortController();

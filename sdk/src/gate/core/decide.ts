@@ -30,7 +30,8 @@ import { type Credentials, type PaymentCredential, readCredentials } from "./cre
 import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
-import { deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { pageFor } from "./page";
+import { chargesNothing, deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import { type QuoteRequest, type Refusal, soldSingly } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
@@ -247,10 +248,9 @@ function quoteOf(
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  return {
-    kind: "pay",
-    quote: quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked }),
-  };
+  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked });
+  if (!route.hasPage) return { kind: "pay", quote };
+  return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
 }
 
 /** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
@@ -321,5 +321,5 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
 function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
   const { payer, payTo, amount, token, network, transaction } = proof;
   const facts = { payer, payTo, amount, token, network, paymentId, transaction };
-  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing };
+  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
 }

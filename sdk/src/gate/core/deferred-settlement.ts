@@ -9,12 +9,17 @@ export const MAX_WITHHELD_BYTES = 1_024 * 1_024;
 /** How long a body may take after its first part, milliseconds; one that takes longer is a stream, and settles first. */
 export const MAX_WITHHELD_MS = 5_000;
 
+/** Whether an answer of this status is a failure, which costs nothing. */
+export const isFailure = (status: number): boolean => status >= 400;
+
 /** What became of a settlement that followed its handler. */
 export type DeferredOutcome =
   /** headers: receipts, which the answer carries */
   | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
   /** nothing was charged by this request: the answer must not leave */
   | { readonly kind: "refused"; readonly refusal: Refusal }
+  /** the handler charged what cannot be charged: nothing was, and the answer must not leave */
+  | { readonly kind: "failed"; readonly cause: TurnpikeError }
   /** the outcome is unknown, or could not be recorded: the answer must not leave */
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
 

@@ -6,6 +6,7 @@ import type { Plan } from "../../chain/plans";
 import {
   ConfigError,
   caip2Of,
+  EIP2612_GAS_SPONSORING,
   EXTENSION,
   HEADER,
   hmacSha256,
@@ -37,6 +38,8 @@ export interface ExtensionFacts {
   readonly plans: readonly Plan[];
   readonly metered: boolean;
   readonly sellsSingly: boolean;
+  /** whether payers without gas may send the token's permit along */
+  readonly sponsorsGas: boolean;
   readonly discovery: Discovery | undefined;
   readonly nowSec: number;
 }
@@ -47,8 +50,9 @@ const SCHEMA = "https://json-schema.org/draft/2020-12/schema";
 
 /** Returns the extensions in order of importance: the last are dropped first when the header is too large. */
 export function extensionsOf(facts: ExtensionFacts): Extension[] {
-  const { settings, place, plans, metered, sellsSingly, discovery, nowSec } = facts;
+  const { settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec } = facts;
   const extensions: Extension[] = [];
+  if (sponsorsGas) extensions.push(GAS_SPONSORING);
   if (sellsSingly) extensions.push(PAYMENT_IDENTIFIER);
   if (plans.length > 0) {
     const supportedChains = [{ chainId: caip2Of(settings.network.chainId), type: "eip191" }];
@@ -95,6 +99,18 @@ const PAYMENT_IDENTIFIER: Extension = [
         id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
       },
       required: ["required"],
+    },
+  },
+];
+
+const GAS_SPONSORING: Extension = [
+  EIP2612_GAS_SPONSORING,
+  {
+    info: { description: "The payer may approve Permit2 by an EIP-2612 permit, and needs no gas.", version: "1" },
+    schema: {
+      $schema: SCHEMA,
+      type: "object",
+      required: ["from", "asset", "spender", "amount", "nonce", "deadline", "signature", "version"],
     },
   },
 ];

@@ -6,6 +6,7 @@ import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
 import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
+import { requireRefundable } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
@@ -53,6 +54,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     async ready() {
       await Promise.all(route.contexts.map(requirePinnedSigner));
       await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
+      if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
       await proveMetering();
       await requireBookkeeping(context, route);

@@ -24,7 +24,7 @@ import { BoundedMap } from "../../protocol/bounded-map";
 import { atMost } from "../../protocol/waiting";
 import type { OfferReceiptOptions, OfferReceiptSigner } from "./options";
 import type { OneTimePayment } from "./payment";
-import type { Offer } from "./quote";
+import { type Offer, schemeOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
 
 /** Signs for one provider. */
@@ -77,15 +77,15 @@ export function createOfferReceiptIssuer(
 
   return {
     async offers(resource, sold) {
-      const made = sold.map(({ context, token, payTo, amount }) =>
+      const made = sold.map((sale) =>
         offer({
           version: 1,
           resourceUrl: resource,
-          scheme: "exact",
-          network: caip2Of(context.settings.network.chainId),
-          asset: token.address,
-          payTo,
-          amount: amount.toString(),
+          scheme: schemeOf(sale),
+          network: caip2Of(sale.context.settings.network.chainId),
+          asset: sale.token.address,
+          payTo: sale.payTo,
+          amount: sale.amount.toString(),
         }),
       );
       return (await orWarn("offers", Promise.all(made))) ?? [];

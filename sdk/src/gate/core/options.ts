@@ -34,6 +34,16 @@ export interface TokenOption {
   readonly decimals?: number;
   /** TURNPIKE_TOKEN_SYMBOL: as a `price` may name it, "USDC" */
   readonly symbol?: string;
+  /**
+   * TURNPIKE_TOKEN_TRANSFER_METHOD: "permit2" for a token without EIP-3009, whose one-time prices are then paid over
+   * Permit2; default "eip3009"
+   */
+  readonly transferMethod?: "eip3009" | "permit2";
+  /**
+   * TURNPIKE_TOKEN_PERMITS=1: whether it has EIP-2612 permits, by which a payer without gas approves Permit2; default:
+   * read from the chain where rpcUrl is set; the networks' own tokens have them
+   */
+  readonly permits?: boolean;
   /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */
   readonly currency?: "USD";
 }
@@ -44,9 +54,12 @@ export interface FacilitatorSetting {
   readonly signers?: readonly (string | PinnedSigner)[];
   /**
    * TURNPIKE_TRUST_UNSIGNED=1: for another project's Facilitator, which signs no grants. The gate trusts its
-   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain
+   * statement that a standard payment settled; with `verify: "onchain"` the transfer must also be on chain. `signers`
+   * may be empty then where no plan is sold: no proof counts
    */
   readonly trustUnsigned?: boolean;
+  /** TURNPIKE_REFUNDS_KEY: its API key with the scope `refunds`, for routes with `refundOnFailure` */
+  readonly refundsKey?: string;
 }
 
 /** What a price is paid with and settled by. What is left out is the provider's own setting, on its own network alone. */
@@ -187,6 +200,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   const token = text("TURNPIKE_TOKEN");
   const decimals = text("TURNPIKE_TOKEN_DECIMALS");
   const url = text("TURNPIKE_FACILITATOR_URL");
+  const refundsKey = text("TURNPIKE_REFUNDS_KEY");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
   const offerReceiptKey = text("TURNPIKE_OFFER_RECEIPT_KEY") as Hex | undefined;
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
@@ -208,6 +222,8 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         decimals: decimals && Number(decimals),
         symbol: text("TURNPIKE_TOKEN_SYMBOL"),
         currency: oneOf("TURNPIKE_TOKEN_CURRENCY", ["USD"]),
+        transferMethod: oneOf("TURNPIKE_TOKEN_TRANSFER_METHOD", ["eip3009", "permit2"]),
+        permits: flagOf(oneOf("TURNPIKE_TOKEN_PERMITS", ["0", "1"])),
       }),
     payTo: text("TURNPIKE_PAY_TO"),
     facilitator:
@@ -216,6 +232,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         url,
         signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
         trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
+        refundsKey,
       }),
     publicUrl: text("TURNPIKE_PUBLIC_URL"),
     trustProxy: oneOf("TURNPIKE_TRUST_PROXY", ["0", "1"]) === "1" ? true : undefined,
@@ -232,6 +249,8 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;
 }
+
+const flagOf = (value: "0" | "1" | undefined): boolean | undefined => (value === undefined ? undefined : value === "1");
 
 function withoutUndefined(object: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined && value !== ""));

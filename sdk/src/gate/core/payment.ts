@@ -1,9 +1,20 @@
 /** Defines what a granted request carries: who paid, how, and access to the allowance. */
 import type { Plan } from "../../chain/plans";
-import type { Address, Hex } from "../../protocol";
+import type { Address, Hex, Money } from "../../protocol";
 import type { Deduction } from "../metering/charges";
 
-interface Deducts {
+interface Charges {
+  /**
+   * Sets what a payment of the scheme `upto` costs, at most its `max`: the last call before the answer counts, and 0
+   * settles nothing. Other payments cost what they were quoted, and ignore it.
+   * @param actual base units as a bigint or a safe integer, or text as prices are written, such as "$0.012"
+   * @throws Internal above the maximum, or after the answer has begun; ConfigError for no amount. The request is then
+   * answered with 500, and costs nothing
+   */
+  charge(actual: Money): void;
+}
+
+interface Deducts extends Charges {
   /**
    * Charges overage to the allowance; one-time and free requests are charged 0.
    * @param amount base units: a bigint, a safe integer or a decimal string
@@ -20,12 +31,14 @@ export interface OneTimePayment extends Deducts {
   readonly kind: "one-time";
   readonly payer: Address;
   readonly payTo: Address;
-  /** base units */
+  /** base units; of the scheme `upto`: what it is charged, which is the maximum until `charge` names less */
   readonly amount: bigint;
+  /** of the scheme `upto` alone: the most that it may be charged, base units */
+  readonly max?: bigint;
   readonly token: Address;
   readonly network: string;
   readonly paymentId: Hex;
-  /** absent until it has settled: a standard payload may settle after the handler */
+  /** absent until it has settled, after the handler where it settles then; and where nothing was charged */
   readonly transaction?: Hex;
   /** a proof of this project's Facilitator, or a standard x402 payload */
   readonly dialect: "turnpike" | "x402";
@@ -65,4 +78,6 @@ const nothing: Deduction = { charged: 0n, remaining: 0n, clipped: false };
 
 export const deductsNothing = async (): Promise<Deduction> => nothing;
 
-export const FREE: FreePayment = { kind: "free", deduct: deductsNothing };
+export const chargesNothing = (): void => undefined;
+
+export const FREE: FreePayment = { kind: "free", deduct: deductsNothing, charge: chargesNothing };

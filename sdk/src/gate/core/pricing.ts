@@ -1,5 +1,15 @@
 /** Checks a route's pricing and turns it into prices and plans. */
-import { ConfigError, type Hex, isHash32, isTurnpikeError, parsePrice, TurnpikeError, toAmount } from "../../protocol";
+import {
+  ConfigError,
+  type Hex,
+  isHash32,
+  isTurnpikeError,
+  type Money,
+  parseMoney,
+  parsePrice,
+  TurnpikeError,
+  toAmount,
+} from "../../protocol";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
 import type { Settings } from "./settings";
@@ -19,6 +29,12 @@ export type Cost<Req = unknown> =
       readonly amount?: undefined;
     };
 
+/** The most that one request may cost; `payment.charge()` then names what it does cost. */
+export interface MaximumCost<Req = unknown> {
+  /** base units as a bigint or a safe integer, or text as prices are written, such as "$0.50" */
+  readonly max: Money | ((request: Req) => Money | Promise<Money>);
+}
+
 /** One entry of a 402: what a request costs, and what that is paid with. */
 export type AcceptOption<Req = unknown> = PaymentTarget & Cost<Req>;
 
@@ -30,15 +46,30 @@ export type PricingEntry<Req = unknown> =
       readonly type: "one-time";
       /** the same request in several tokens or on several networks: any one of them buys it */
       readonly prices: readonly AcceptOption<Req>[];
+    }
+  | ({
+      /** the scheme `upto` of x402: the payer permits a maximum, and pays what the handler charges, after it */
+      readonly type: "upto";
+      readonly prices?: undefined;
+    } & MaximumCost<Req>)
+  | {
+      readonly type: "upto";
+      /** the same request in several tokens or on several networks */
+      readonly prices: readonly (PaymentTarget & MaximumCost<Req>)[];
     };
 
 export type Price = {
   /** in which its payments are judged */
   readonly context: GateContext;
+  readonly scheme: "exact" | "upto";
 } & (
   | { readonly kind: "fixed"; readonly amount: bigint }
   | { readonly kind: "computed"; readonly of: (raw: unknown) => Promise<bigint> }
 );
+
+/** Returns whether a price is paid over Permit2, so that it can be quoted only as its Facilitator supports it. */
+export const isOverPermit2 = ({ scheme, context }: Price): boolean =>
+  scheme === "upto" || context.settings.token?.transferMethod === "permit2";
 
 export interface Pricing {
   readonly prices: readonly Price[];
@@ -58,8 +89,13 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
     const field = `pricing[${index}]`;
     switch (entry?.type) {
       case "one-time":
-        for (const [option, name] of optionsOf(entry as PricingEntry & { type: "one-time" }, field)) {
+        for (const [option, name] of optionsOf<AcceptOption>(entry as PaidEntry, field)) {
           prices.push(priceOf(option, provider.forTarget(option, name), name));
+        }
+        break;
+      case "upto":
+        for (const [option, name] of optionsOf<PaymentTarget & MaximumCost>(entry as PaidEntry, field)) {
+          prices.push(maximumOf(option, provider.forTarget(option, name), name));
         }
         break;
       case "subscription":
@@ -69,7 +105,7 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
         planIds.add(entry.plan.toLowerCase() as Hex);
         break;
       default:
-        throw new ConfigError(`${field}.type must be "one-time" or "subscription"`);
+        throw new ConfigError(`${field}.type must be "one-time", "upto" or "subscription"`);
     }
   });
   if (planIds.size > 0) requireForPlans(provider.settings);
@@ -80,26 +116,26 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
   return { prices, planIds: [...planIds], contexts: [...contexts] };
 }
 
-type OneTimeEntry = PricingEntry & { readonly type: "one-time" };
+type PaidEntry = PricingEntry & { readonly type: "one-time" | "upto" };
 
 /** Returns an entry's options, each with the field that errors name. */
-function optionsOf(entry: OneTimeEntry, field: string): (readonly [option: AcceptOption, name: string])[] {
+function optionsOf<Option>(entry: PaidEntry, field: string): (readonly [option: Option, name: string])[] {
   const { prices } = entry;
   if (prices === undefined) {
     // Only `prices` has targets: an entry with one of its own would be sold elsewhere than it says.
     const target = TARGET_FIELDS.find((name) => name in entry);
     if (target)
       throw new ConfigError(`${field}.${target} is set outside of \`prices\`: write prices: [{ ${target}, ... }]`);
-    return [[entry, field]];
+    return [[entry as Option, field]];
   }
   if (!Array.isArray(prices) || prices.length === 0) throw new ConfigError(`${field}.prices is empty: name a price`);
   if (prices.length > MAX_PRICES) throw new ConfigError(`${field}.prices has more than ${MAX_PRICES} entries`);
   const cost = COST_FIELDS.find((name) => name in entry);
   if (cost) throw new ConfigError(`${field}.${cost} is set beside \`prices\`: set it in each of them`);
-  return prices.map((option: AcceptOption, index) => [option, `${field}.prices[${index}]`]);
+  return prices.map((option, index) => [option as Option, `${field}.prices[${index}]`]);
 }
 
-const COST_FIELDS = ["amount", "price"] as const;
+const COST_FIELDS = ["amount", "price", "max"] as const;
 
 const TARGET_FIELDS = ["network", "token", "payTo", "facilitator", "rpcUrl"] as const;
 
@@ -142,16 +178,17 @@ function hintNetworkNames({ network: { name, x402v1 }, networkNames }: Settings)
 function requireForPayments({ token, network, payTo, facilitator }: Settings): void {
   if (!token) throw new ConfigError(`token is not set (TURNPIKE_TOKEN): ${network.name} has no default token`);
   if (!payTo) throw new ConfigError("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
-  requireFacilitator(facilitator);
+  // Another project's Facilitator signs nothing that could be pinned; no native proof counts then.
+  if (!facilitator?.trustUnsigned) requireSigners(facilitator);
 }
 
 function requireForPlans({ facilitator, deployment, network }: Settings): void {
-  requireFacilitator(facilitator);
+  requireSigners(facilitator);
   if (deployment) return;
   throw new ConfigError(`turnpike is not set (TURNPIKE_ADDRESS), and no deployment is known on ${network.name}`);
 }
 
-function requireFacilitator(facilitator: Settings["facilitator"]): void {
+function requireSigners(facilitator: Settings["facilitator"]): void {
   if (!facilitator)
     throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
   if (facilitator.signers.list.length > 0) return;
@@ -160,9 +197,26 @@ function requireFacilitator(facilitator: Settings["facilitator"]): void {
   );
 }
 
-function priceOf({ amount, price }: Cost, context: GateContext, field: string): Price {
+/** @throws ConfigError also where the Facilitator cannot be one that settles after the handler */
+function maximumOf({ max }: MaximumCost, context: GateContext, field: string): Price {
+  const { token = {}, facilitator } = context.settings;
+  requireForPayments(context.settings);
+  if (facilitator?.trustUnsigned) {
+    throw new ConfigError(
+      `${field} is of type "upto", which needs a Facilitator that reserves payments: trustUnsigned names another project's`,
+    );
+  }
+  if (max === undefined)
+    throw new ConfigError(`${field} needs \`max\`, such as "$0.50": the most that a request may cost`);
+  const name = `${field}.max`;
+  return amountOf(max, { context, scheme: "upto" }, (value) => positive(parseMoney(value, token, name), name));
+}
+
+function priceOf(cost: Cost, context: GateContext, field: string): Price {
+  const { amount, price } = cost;
   requireForPayments(context.settings);
   const { token = {} } = context.settings;
+  if ("max" in cost) throw new ConfigError(`${field}.max is of entries of type "upto": use \`price\` or \`amount\``);
   if ((amount === undefined) === (price === undefined)) {
     throw new ConfigError(
       `${field} needs one of \`price\`, such as "$0.05", and \`amount\`, in base units${amount === undefined ? "" : ", not both"}`,
@@ -171,10 +225,14 @@ function priceOf({ amount, price }: Cost, context: GateContext, field: string): 
   const name = amount === undefined ? `${field}.price` : `${field}.amount`;
   const read = (value: unknown): bigint =>
     positive(amount === undefined ? parsePrice(value, token, name) : toAmount(value as Amount, name), name);
-  const given = amount ?? price;
-  if (typeof given !== "function") return { context, kind: "fixed", amount: read(given) };
+  return amountOf(amount ?? price, { context, scheme: "exact" }, read);
+}
+
+/** @param given the provider's value, or its function of the request */
+function amountOf(given: unknown, of: Pick<Price, "context" | "scheme">, read: (value: unknown) => bigint): Price {
+  if (typeof given !== "function") return { ...of, kind: "fixed", amount: read(given) };
   return {
-    context,
+    ...of,
     kind: "computed",
     of: async (raw) => {
       try {

@@ -12,6 +12,7 @@ import {
   issueMemo,
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   type PaymentRequiredWire,
+  type Permit2Method,
   type PlanTermsWire,
   periodOf,
   type QuotedFacts,
@@ -39,8 +40,18 @@ interface OfferTerms {
   readonly token: TokenTerms;
 }
 
+/** What a stock client has to know of an entry that is paid over Permit2. */
+export interface Permit2Terms {
+  readonly transfer: Permit2Method;
+  /** of the scheme `upto`: the Facilitator's key that the payer has to name */
+  readonly facilitatorAddress?: Address | undefined;
+  /** whether payers without gas may send the token's permit along */
+  readonly sponsorsGas: boolean;
+}
+
 export type Offer =
-  | (OfferTerms & { readonly kind: "one-time" })
+  /** permit2: absent where the token's EIP-3009 moves it. Of the scheme `upto`, `amount` is the maximum */
+  | (OfferTerms & { readonly kind: "one-time"; readonly permit2?: Permit2Terms })
   | (OfferTerms & { readonly kind: "subscription"; readonly plan: Plan });
 
 /** What the provider says of the route; shown to clients. */
@@ -65,8 +76,9 @@ export interface Quote {
   readonly body: PaymentRequiredWire;
   /** the body as it is sent */
   readonly text: string;
-  /** the offer of each entry of `accepts` */
+  /** every offer with an entry in body or header, and the memo of each */
   readonly sold: readonly Offer[];
+  readonly memos: readonly string[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
 }
@@ -113,10 +125,11 @@ export function buildQuote(input: QuoteRequest): Quote {
   const plans = input.offers.filter((offer) => offer.kind === "subscription").sort(byPrice);
   const singly = soldSingly(input.offers, presentation);
   const sellsSingly = singly.length > 0;
-  // Stock clients of version 1 refuse a body with any scheme but `exact`: plans have entries only where they are alone.
   const entries = (sellsSingly ? singly : plans).map((offer) => ({ offer, memo: memoFor(offer) }));
   const [firstPlan] = plans;
-  const accepts = entries.map(({ offer, memo }) => entryOf(input, offer, { memo, sellsSingly, firstPlan }));
+  const accepts = entriesOfBody(entries).map(({ offer, memo }) =>
+    entryOf(input, offer, { memo, sellsSingly, firstPlan }),
+  );
 
   const idempotencyKey = keyIn(input);
   const ignored =
@@ -137,9 +150,35 @@ export function buildQuote(input: QuoteRequest): Quote {
     body,
     text: JSON.stringify(body),
     sold: entries.map(({ offer }) => offer),
+    memos: entries.map(({ memo }) => memo),
     headerV2: presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined,
   };
 }
+
+interface Entry {
+  readonly offer: Offer;
+  readonly memo: string;
+}
+
+/**
+ * Stock clients of version 1 refuse a body with any scheme but `exact`, and know no Permit2: such entries, like those of
+ * plans, are in the body only where they are alone.
+ */
+function entriesOfBody(entries: readonly Entry[]): readonly Entry[] {
+  const payable = entries.filter(({ offer }) => !permit2Of(offer));
+  return payable.length > 0 ? payable : entries;
+}
+
+const permit2Of = (offer: Offer): Permit2Terms | undefined => (offer.kind === "one-time" ? offer.permit2 : undefined);
+
+/** Returns the scheme of an offer that one transfer buys. */
+export const schemeOf = (offer: Offer): "exact" | "upto" => (permit2Of(offer)?.transfer === "upto" ? "upto" : "exact");
+
+/** Returns the offers that an EIP-3009 transfer buys, the only one of version 1, cheapest first. */
+export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>
+  soldSingly(offers, presentation).filter((offer) => !permit2Of(offer));
+
+type SinglesPresentation = Pick<Presentation, "sellSingleAtPlanPrice">;
 
 /** Returns until when an offer's quote holds, unix seconds by the clock of its own chain. */
 export const expiryOf = ({ context: { settings, time } }: Offer): number => time.nowSec() + settings.quoteLifeSec;
@@ -148,10 +187,7 @@ export const expiryOf = ({ context: { settings, time } }: Offer): number => time
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
  * can pay. A plan's price is among them only where the route's options say so.
  */
-export function soldSingly(
-  offers: readonly Offer[],
-  { sellSingleAtPlanPrice }: Pick<Presentation, "sellSingleAtPlanPrice">,
-): readonly Offer[] {
+export function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
   const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
   return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
 }
@@ -175,12 +211,12 @@ export function refOf(input: QuoteRequest): string {
 }
 
 /** Returns the facts that a memo covers. */
-export function factsOf(
-  { request, resource, bodyHash }: QuoteRequest,
-  { context: { settings }, amount, token, payTo }: Offer,
-): QuotedFacts {
+export function factsOf({ request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
+  const { context, amount, token, payTo } = offer;
   const facts = { method: request.method, resource, amount, token: token.address, payTo };
-  return { ...facts, network: settings.network.name, ...(bodyHash === undefined ? {} : { bodyHash }) };
+  const { transfer } = permit2Of(offer) ?? {};
+  const bound = { ...(bodyHash !== undefined && { bodyHash }), ...(transfer && { transfer }) };
+  return { ...facts, network: context.settings.network.name, ...bound };
 }
 
 /** Returns whether a header can carry the key unambiguously: visible ASCII of a bounded length. */
@@ -189,9 +225,18 @@ export function isUsableKey(key: string): boolean {
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
 }
 
-/** An entry names its flow where that is not the scheme's default. */
-const flowIn = (flow: PaymentFlow): { readonly paymentFlow?: PaymentFlow } =>
-  flow === "upfront" ? { paymentFlow: flow } : {};
+/**
+ * What an entry says of the way that its money moves. It names its flow where that is not the scheme's default; `upto` has
+ * one flow.
+ */
+function wayOf(offer: Offer, flow: PaymentFlow): Readonly<Record<string, string>> {
+  const permit2 = permit2Of(offer);
+  return {
+    ...(flow === "upfront" && schemeOf(offer) === "exact" && { paymentFlow: flow }),
+    ...(permit2 && { assetTransferMethod: "permit2" }),
+    ...(permit2?.facilitatorAddress && { facilitatorAddress: permit2.facilitatorAddress }),
+  };
+}
 
 interface EntryFacts {
   readonly memo: string;
@@ -212,7 +257,7 @@ function entryOf(
   const isPlan = offer.kind === "subscription";
   const named = isPlan ? offer : planBeside(offer, firstPlan);
   return {
-    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
+    scheme: sellsSingly ? schemeOf(offer) : SUBSCRIPTION_SCHEME,
     network: settings.networkText,
     token: token.address,
     amount,
@@ -227,7 +272,7 @@ function entryOf(
     maxTimeoutSeconds: MAX_TIMEOUT_SEC,
     // Without the token's domain nothing can be signed.
     extra: {
-      ...(sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow) } : {}),
+      ...(sellsSingly ? { name: token.name, version: token.version, ...wayOf(offer, flow) } : {}),
       ...(isPlan ? { kind: "subscription" } : {}),
     },
   };
@@ -267,26 +312,30 @@ function headerV2Of(
     sellsSingly,
     plans,
   }: {
-    readonly entries: readonly { readonly offer: Offer; readonly memo: string }[];
+    readonly entries: readonly Entry[];
     readonly sellsSingly: boolean;
     readonly plans: readonly Plan[];
   },
 ): string | undefined {
   const { description, mimeType, metered, discovery } = presentation;
   const place = { method: request.method, resource };
-  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, discovery, nowSec });
+  const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
+  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
   const isSigned = sellsSingly && signedOffers.length > 0;
   const extensionsFor = (count: number) =>
     isSigned ? [offersExtension(signedOffers.slice(0, count)), ...others] : others;
-  const accepts = entries.map(({ offer: { amount, token, payTo, context }, memo }) => ({
-    scheme: sellsSingly ? "exact" : SUBSCRIPTION_SCHEME,
-    network: caip2Of(context.settings.network.chainId),
-    amount: amount.toString(),
-    asset: token.address,
-    payTo,
-    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-    extra: sellsSingly ? { name: token.name, version: token.version, ...flowIn(flow), memo } : {},
-  }));
+  const accepts = entries.map(({ offer, memo }) => {
+    const { amount, token, payTo, context } = offer;
+    return {
+      scheme: sellsSingly ? schemeOf(offer) : SUBSCRIPTION_SCHEME,
+      network: caip2Of(context.settings.network.chainId),
+      amount: amount.toString(),
+      asset: token.address,
+      payTo,
+      maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+      extra: sellsSingly ? { name: token.name, version: token.version, ...wayOf(offer, flow), memo } : {},
+    };
+  });
   for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensionsFor(0).length, sellsSingly })) {
     const header = encodeJsonHeader({
       x402Version: 2,

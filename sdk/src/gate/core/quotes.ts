@@ -62,11 +62,12 @@ function templateOf(quote: Quote, input: QuoteRequest): Template | undefined {
   const { offers, refusal, flow, settings } = input;
   const headerText = quote.headerV2 && Buffer.from(quote.headerV2, "base64").toString("utf8");
   const challenge = headerText && challengeIn(headerText);
-  const entries = quote.body.accepts.map(({ memo = "" }) => memo);
+  const { memos: entries } = quote;
   const body = cut(quote.text, entries);
   const header =
     headerText === undefined ? undefined : cut(headerText, [...entries, ...(challenge ? [challenge] : [])]);
-  if (!body || body.order.length !== entries.length || (headerText !== undefined && !header)) return undefined;
+  if (!body || body.order.length !== quote.body.accepts.length || (headerText !== undefined && !header))
+    return undefined;
   const memos = quote.sold.map((offer) => {
     const issue = memoIssuer(settings.memoKeys[0], factsOf(input, offer));
     return (ref: string) => issue(ref, expiryOf(offer));
@@ -111,6 +112,7 @@ function filled(template: Template, input: QuoteRequest): Quote {
   return {
     text,
     sold: template.sold,
+    memos: values.slice(0, template.memos.length),
     headerV2: template.header && encodeHeaderText(fill(template.header, values)),
     get body() {
       return JSON.parse(text) as PaymentRequiredWire;

@@ -10,6 +10,7 @@ import type { DeferredSettlement } from "./deferred-settlement";
 import { exhausted } from "./judge-subscription";
 import type { Payment } from "./payment";
 import type { Refusal } from "./quote";
+import type { RefundOnFailure } from "./refund-requests";
 import type { GateRequest } from "./request";
 import type { Route } from "./route";
 import { SubscriberPayment } from "./subscriber-payment";
@@ -21,6 +22,10 @@ export interface RequestScope {
   readonly claims: HeldClaim[];
   /** of a payment that settles after the handler */
   readonly deferred: DeferredSettlement | undefined;
+  /** where a failure of the handler is refunded */
+  readonly refund: RefundOnFailure | undefined;
+  /** how its claims were settled first */
+  ending: "use" | "release" | undefined;
   /** seals the answer for clients that lose it, where that is done */
   readonly keeper: AnswerKeeper | undefined;
   /** why the handler could not charge; if it then fails, the client gets this error */
@@ -41,6 +46,8 @@ export function openRequestScope(request: GateRequest, decision?: Extract<Decisi
     payment: decision?.payment,
     claims: decision?.claim ? [decision.claim] : [],
     deferred: decision?.deferred,
+    refund: decision?.refund,
+    ending: undefined,
     keeper: decision?.keeper,
     refused: undefined,
     onRefused: undefined,
@@ -82,8 +89,17 @@ export function settleScope(
   if (claims.length === 0) return undefined;
   const sealed = answer && keeper?.seal(answer);
   const keptWith = (claim: HeldClaim) => (claim.paymentId === keeper?.paymentId ? sealed : undefined);
-  return Promise.all(claims.map((claim) => claim.settle(how, keptWith(claim))));
+  // The first call decides, as it does for each claim: what was used is not refunded by a later one.
+  scope.ending ??= how;
+  const refund = scope.ending === "release" ? scope.refund : undefined;
+  const endOf = (claim: HeldClaim) => (claim.paymentId === refund?.paymentId ? "refund" : how);
+  const settling = Promise.all(claims.map((claim) => claim.settle(endOf(claim), keptWith(claim))));
+  // Only a purchase that is closed is refunded: what is served stays paid.
+  return refund ? settling.then(() => refund.begin()) : settling;
 }
+
+/** Returns whether an answer gives its payment back: to be presented again, or as a refund. */
+export const hasFailed = ({ refund }: RequestScope, status: number): boolean => status >= (refund ? 400 : 500);
 
 /** What becomes of an answer whose payment settles after the handler. */
 export type SettledScope =
@@ -104,6 +120,10 @@ export async function settleDeferred(
   if (outcome === undefined || outcome.kind === "settled") {
     await settleScope(scope, "use");
     return { kind: "settled", headers: outcome?.headers ?? {} };
+  }
+  if (outcome.kind === "failed") {
+    await settleScope(scope, "release");
+    return { kind: "withheld", answer: errorAnswer(outcome.cause) };
   }
   const isCounted = scope.onEnd !== undefined;
   scope.onEnd = undefined;

@@ -5,11 +5,14 @@
 import { ConfigError, type Hex, isTurnpikeError, TurnpikeError, type Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import { bodyUnbound } from "./body";
+import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery, type Discovery } from "./extensions-v2";
+import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
-import { type Price, type PricingEntry, pricingOf } from "./pricing";
+import { permit2TermsOf, requireSupport, supportOutage } from "./permit2-offers";
+import { isOverPermit2, type Price, type PricingEntry, pricingOf } from "./pricing";
 import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
@@ -35,6 +38,17 @@ export interface GateOptions<Req = unknown> {
    * handlers that stream; default "after" where the Facilitator reserves payments, otherwise "before"
    */
   readonly settle?: "before" | "after";
+  /**
+   * answer a browser that opens the route by GET with a page on which a person pays by a wallet and then sees the
+   * content; every other client gets JSON as before. Needs a one-time price and the token's decimals; default false
+   */
+  readonly page?: boolean;
+  /**
+   * have a one-time payment refunded when it has settled and its handler answers with 400 or more, or throws: from the
+   * account that the provider has named at its Facilitator; needs `facilitator.refundsKey`; default false: it may be
+   * presented again after a 5xx
+   */
+  readonly refundOnFailure?: boolean;
   /** shown to clients with the price; default "" */
   readonly description?: string;
   /** default "application/json" */
@@ -57,11 +71,15 @@ export interface Route extends MeteredRoute {
   readonly planIds: readonly Hex[];
   readonly presentation: Presentation;
   readonly cors: boolean;
+  /** whether browsers get a page instead of JSON */
+  readonly hasPage: boolean;
   readonly bindsBody: boolean;
   /** whether answers are kept for clients that lose them */
   readonly replays: boolean;
   /** when standard payments settle */
   readonly settle: SettleOrder;
+  /** whether a settled payment whose handler fails is refunded */
+  readonly refundOnFailure: boolean;
   /** of a body that is bound */
   readonly maxBodyBytes: number;
   /** whether it sells single requests, whose payments must be claimed */
@@ -88,6 +106,28 @@ export interface OffersNow {
   readonly outages: ReadonlyMap<OfferContext, Unavailable>;
 }
 
+/** @throws ConfigError where failures could not be refunded, or nothing is sold that could be */
+function mayRefund(
+  { refundOnFailure = false, sellSingleAtPlanPrice }: GateOptions<never>,
+  contexts: readonly GateContext[],
+  hasPrices: boolean,
+): boolean {
+  if (typeof refundOnFailure !== "boolean") {
+    throw new ConfigError(`refundOnFailure is ${JSON.stringify(refundOnFailure)}: use true, or leave it out`);
+  }
+  if (!refundOnFailure) return false;
+  if (!hasPrices && !sellSingleAtPlanPrice) {
+    throw new ConfigError("refundOnFailure is set without a one-time price: only one-time payments are refunded");
+  }
+  for (const { settings } of contexts) {
+    if (settings.facilitator?.refundsKey !== undefined) continue;
+    throw new ConfigError(
+      `refundOnFailure is set, but facilitator.refundsKey (TURNPIKE_REFUNDS_KEY) is not, for payments on ${settings.network.name}: use an API key with the scope refunds`,
+    );
+  }
+  return true;
+}
+
 const MAX_BODY_BYTES = 1_048_576;
 
 /** @throws ConfigError: a setting that is misspelt or without effect would leave bodies unbound */
@@ -105,6 +145,10 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
   const { prices, planIds, contexts } = pricingOf(options.pricing, context);
+  const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
+  if (sellsUpto && options.settle === "before") {
+    throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
+  }
   const loaders = contexts.map((each) =>
     createTermsLoader(each, {
       planIds: each === context ? planIds : [],
@@ -128,11 +172,16 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     return amount;
   }
 
-  function singleAt({ context: at }: Price, amount: bigint): Offer[] {
+  function singleAt(price: Price, amount: bigint): Offer[] {
+    const { context: at } = price;
     const token = tokenOf(at);
     const { payTo } = at.settings;
-    return token && payTo ? [{ kind: "one-time", context: at, amount, payTo, token }] : [];
+    const permit2 = isOverPermit2(price) ? permit2TermsOf(price) : undefined;
+    if (!token || !payTo || permit2 === "unsupported") return [];
+    return [{ kind: "one-time", context: at, amount, payTo, token, ...(permit2 && { permit2 }) }];
   }
+
+  const overPermit2 = [...new Set(prices.filter(isOverPermit2).map((price) => price.context))];
 
   const { terms } = context;
 
@@ -146,16 +195,19 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
 
   const isFixed = prices.every(({ kind }) => kind === "fixed");
   let held:
-    | { readonly tokens: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
+    | { readonly read: readonly unknown[]; readonly plans: readonly unknown[]; readonly offers: readonly Offer[] }
     | undefined;
 
   function cachedOffers(): readonly Offer[] | undefined {
     if (!isFixed || loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured)) return undefined;
-    const isHeld = held?.tokens.every((token, i) => token === tokenOf(contexts[i] as GateContext));
+    const supports = overPermit2.map(({ permit2 }) => permit2.known());
+    if (supports.includes(undefined)) return undefined;
+    const read = [...contexts.map(tokenOf), ...supports];
+    const isHeld = held?.read.every((each, i) => each === read[i]);
     if (held && isHeld && held.plans.every((plan, i) => plan === terms.plan(planIds[i] as Hex))) return held.offers;
     const fixed = prices.flatMap((price) => (price.kind === "fixed" ? singleAt(price, price.amount) : []));
     const offers = [...fixed, ...planIds.flatMap(subscription)];
-    held = { tokens: contexts.map(tokenOf), plans: planIds.map((planId) => terms.plan(planId)), offers };
+    held = { read, plans: planIds.map((planId) => terms.plan(planId)), offers };
     return offers;
   }
 
@@ -165,8 +217,10 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? true,
+    hasPage: hasPage(options, prices),
     replays: options.replay ?? true,
     settle: settleOrderOf(options.settle),
+    refundOnFailure: mayRefund(options as GateOptions<never>, contexts, prices.length > 0),
     ...bindingOf(options as GateOptions<never>),
     sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,
     free: options.free as Route["free"],
@@ -180,17 +234,22 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       sellSingleAtPlanPrice: options.sellSingleAtPlanPrice ?? false,
     },
     contexts,
-    ready: () => readyAny(loaders),
+    async ready() {
+      if (sellsUpto) requireChargeRecords(context.claims);
+      await readyAny(loaders);
+      await Promise.all(prices.filter(isOverPermit2).map(requireSupport));
+    },
     refreshTime: timeRefresher(contexts),
     async offers(request) {
       await retryAll(loaders);
       const sound = loaders.filter(({ isMisconfigured }) => !isMisconfigured);
       if (sound.length === 0) throw loaders[0]?.fault;
       const sold = new Set(sound.map((loader) => loader.context));
+      const unsupported = await supportOutage(overPermit2);
       const offers = [...(await singles(request, sold)), ...(sold.has(context) ? planIds.flatMap(subscription) : [])];
       const missing = sound.filter(({ isLoaded }) => !isLoaded);
       const outages = new Map(missing.map((loader) => [loader.context, loader.outage()]));
-      const [outage] = outages.values();
+      const outage = [...outages.values()][0] ?? unsupported;
       return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
     },
   };

@@ -15,7 +15,7 @@ import {
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
-import { soldSingly } from "./quote";
+import { soldByEip3009 } from "./quote";
 import { recoverSigner } from "./recover-signer";
 
 /**
@@ -61,7 +61,7 @@ async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Paym
   const { authorization, signature } = parsed.data.payload;
   const now = await at.route.offers(at.request);
   if (now.outage) throw now.outage;
-  const fitting = soldSingly(now.offers, at.route.presentation).flatMap((offer) => {
+  const fitting = soldByEip3009(now.offers, at.route.presentation).flatMap((offer) => {
     const context = onNetwork.find((each) => each === offer.context);
     const isPaid = offer.payTo === authorization.to && offer.amount === authorization.value;
     return context && isPaid ? [{ context, token: offer.token }] : [];

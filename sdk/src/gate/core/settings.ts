@@ -29,6 +29,10 @@ export interface TokenSetting extends PricedToken {
   readonly address: Address;
   readonly name?: string;
   readonly version?: string;
+  /** "permit2": its one-time prices are paid over Permit2 */
+  readonly transferMethod?: "eip3009" | "permit2";
+  /** whether it has EIP-2612 permits; undefined: read from the chain */
+  readonly permits?: boolean;
   /** whether its decimals are a setting, which may be wrong, and not this package's own table */
   readonly hasGivenDecimals: boolean;
 }
@@ -46,7 +50,13 @@ export interface Settings {
   readonly token: TokenSetting | undefined;
   readonly payTo: Address | undefined;
   readonly facilitator:
-    | { readonly url: string; readonly signers: TrustedSigners; readonly trustUnsigned: boolean }
+    | {
+        readonly url: string;
+        readonly signers: TrustedSigners;
+        readonly trustUnsigned: boolean;
+        /** undefined: nothing is refunded automatically */
+        readonly refundsKey: string | undefined;
+      }
     | undefined;
   readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
@@ -161,21 +171,27 @@ function requireComplete({ network, token, payTo, facilitator, rpcUrls, verify }
 }
 
 function tokenOf(token: PaymentTarget["token"], network: Network, field: string): TokenSetting | undefined {
+  const isOfTable = networkOfChain(network.chainId).token === network.token;
+  // Every token of this package's table has EIP-2612 permits.
   const preset = network.token && {
     ...network.token,
-    hasGivenDecimals: networkOfChain(network.chainId).token !== network.token,
+    hasGivenDecimals: !isOfTable,
+    ...(isOfTable && { permits: true }),
   };
   if (token === undefined) return preset;
   if (typeof token === "string") {
     const given = address(token, field);
     return preset?.address === given ? preset : { address: given, hasGivenDecimals: false };
   }
-  const { decimals, currency } = token;
+  const { decimals, currency, transferMethod = "eip3009" } = token;
   if (decimals !== undefined && whole(decimals, `${field}.decimals`, 0) > MAX_DECIMALS) {
     throw new ConfigError(`${field}.decimals is ${decimals}: use at most ${MAX_DECIMALS}`);
   }
   if (currency !== undefined && currency !== "USD") {
     throw new ConfigError(`${field}.currency is "${String(currency)}": "USD" is all it can be`);
+  }
+  if (transferMethod !== "eip3009" && transferMethod !== "permit2") {
+    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use "eip3009" or "permit2"`);
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
   return { ...given, hasGivenDecimals: decimals !== undefined };
@@ -192,7 +208,8 @@ function facilitatorOf(facilitator: FacilitatorSetting, field: string): NonNulla
   if (signers.length > 0 && signers.every(({ until }) => until !== undefined)) {
     throw new ConfigError(`${field}.signers are all retired: pin the Facilitator's current signer too`);
   }
-  return { url, signers: trustSigners(signers), trustUnsigned: facilitator.trustUnsigned ?? false };
+  const { trustUnsigned = false, refundsKey } = facilitator;
+  return { url, signers: trustSigners(signers), trustUnsigned, refundsKey };
 }
 
 function signerOf(given: string | PinnedSigner, field: string): ProofSigner {

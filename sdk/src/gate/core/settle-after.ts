@@ -8,6 +8,7 @@ import type { HeldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
+import { findCharge, storeCharge } from "./charge-record";
 import {
   type Confirmation,
   invalid,
@@ -16,10 +17,12 @@ import {
   type PaymentCase,
   type PaymentVerdict,
   receiptHeaders,
+  reportOf,
 } from "./claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
-import { grantIdsOf, type StandardPurchase, settleStandard } from "./settle-standard";
+import { grantIdsOf, isUnderWay, purchaseCharged, type StandardPurchase, settleStandard } from "./settle-standard";
 import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
+import { chargeable, UptoCharge } from "./upto-charge";
 
 /** One handler's run of a claimed payment. */
 interface Run {
@@ -45,14 +48,19 @@ export async function deferSettlement({
   isLate,
 }: DeferRequest): Promise<PaymentVerdict | undefined> {
   const run = { at, purchase, claim };
-  if (claim.releases !== 0) {
-    const stored = await storedAnswer(run);
-    if (stored) return settleStored(run, stored);
+  const recorded = claim.releases === 0 ? undefined : await recordedCharge(run);
+  if (recorded === "lost") return undefined;
+  if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
+    const charged = recorded === undefined ? run : chargedAt(run, recorded);
+    const stored = await storedAnswer(charged);
+    if (stored) return settleStored(charged, stored);
+    const mayHaveSettled = recorded !== undefined && (await isUnderWay(at.context, purchase.payment.paymentId));
+    if (mayHaveSettled) return settleBefore(charged);
   }
   if (isLate) return undefined;
   if ((claim.releases ?? 0) >= MAX_RELEASES) {
     // An outcome that was unknown may have become a settlement since: what was paid for is served.
-    if (await isUnderWay(run)) return undefined;
+    if (await isUnderWay(at.context, purchase.payment.paymentId)) return undefined;
     await claim.settle("withdraw");
     return invalid("handler_failed", messageOf("handler_failed"));
   }
@@ -62,8 +70,41 @@ export async function deferSettlement({
     await claim.settle("withdraw");
     return invalid(reserved.reason, messageOf(reserved.reason));
   }
-  const deferred = new ReservedPayment(run, reserved.grantId);
-  return { kind: "grants", payment: purchase.payment, claim: undefined, deferred, keeper: undefined, headers: {} };
+  const charge = purchase.transfer === "upto" ? chargeOf(run, recorded) : undefined;
+  const deferred = new ReservedPayment(run, reserved.grantId, charge);
+  const payment = charge ? chargeable(purchase.payment, charge) : purchase.payment;
+  return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
+}
+
+const chargeOf = ({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge =>
+  new UptoCharge(purchase.payment.amount, at.context.settings.token ?? {}, recorded);
+
+/**
+ * Returns what an earlier run has charged of an `upto` payment, base units.
+ * @returns undefined where none came to charge; "lost" where its amount is not known any more
+ */
+async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | undefined> {
+  if (purchase.transfer !== "upto") return undefined;
+  for (const grantId of await grantIdsOf(at, purchase)) {
+    const found = await findCharge(at.context.claims, grantId);
+    if (found.kind === "lost") return "lost";
+    if (found.kind === "charged") return found.amount;
+  }
+  return undefined;
+}
+
+const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
+
+/** Settles the charge of an earlier run that may have settled, and whose answer was not stored; the handler runs again. */
+async function settleBefore(run: Run): Promise<PaymentVerdict> {
+  const { at, purchase, claim } = run;
+  const settled = await settleStandard(at, purchase);
+  if (settled.kind === "faulty") {
+    await claim.settle("withdraw");
+    return invalid(settled.reason, messageOf(settled.reason));
+  }
+  const payment = paidBy(run, settled);
+  return { kind: "grants", payment, claim, keeper: keeperFor(at, purchase), ...(await reportOf(at, payment)) };
 }
 
 type Reservation =
@@ -90,14 +131,9 @@ async function reserve(run: Run): Promise<Reservation> {
     // Perhaps for this very purchase, presented first without its key.
     if (reason !== "payment_already_granted") break;
   }
-  return (await isUnderWay(run)) ? { kind: "under_way" } : { kind: "refused", reason };
-}
-
-/** Returns whether the Facilitator has accepted the payment. @throws Unavailable */
-async function isUnderWay({ at, purchase }: Run): Promise<boolean> {
-  const found = await at.context.facilitator.payment(purchase.payment.paymentId);
-  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
-  return found.value.status === "settled" || found.value.status === "pending";
+  return (await isUnderWay(at.context, purchase.payment.paymentId))
+    ? { kind: "under_way" }
+    : { kind: "refused", reason };
 }
 
 /** How an answer of a purchase is stored before its payment has settled. */
@@ -148,12 +184,15 @@ const RELEASE_WAIT_MS = 1_000;
 class ReservedPayment implements DeferredSettlement {
   readonly #run: Run;
   readonly #grantId: Hex;
+  /** of an `upto` payment */
+  readonly #charge: UptoCharge | undefined;
   #settling: Promise<DeferredOutcome> | undefined;
   #ending: Promise<void> | undefined;
 
-  constructor(run: Run, grantId: Hex) {
+  constructor(run: Run, grantId: Hex, charge: UptoCharge | undefined) {
     this.#run = run;
     this.#grantId = grantId;
+    this.#charge = charge;
   }
 
   settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
@@ -172,25 +211,53 @@ class ReservedPayment implements DeferredSettlement {
 
   async shelve(answer: KeptAnswer | undefined): Promise<void> {
     if (this.#settling || this.#ending) return;
-    if (!answer) return this.cancel();
+    const amount = answer && this.#amount(true);
+    if (!answer || typeof amount === "object") return this.cancel();
     this.#ending = (async () => {
+      await this.#record(amount);
       await this.#store(answer);
       await this.#run.claim.settle("release");
     })();
     await this.#ending;
   }
 
-  async #settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
-    const { at, purchase, claim } = this.#run;
+  /** @returns what is charged of an `upto` payment, or why it cannot be */
+  #amount(isWhole: boolean): bigint | TurnpikeError | undefined {
     try {
+      return this.#charge?.close(isWhole);
+    } catch (error) {
+      if (!isTurnpikeError(error)) throw error;
+      return error;
+    }
+  }
+
+  /** Before anything settles, or is kept to be settled. */
+  async #record(amount: bigint | undefined): Promise<void> {
+    if (amount === undefined) return;
+    const { at, purchase } = this.#run;
+    const { keepUntilSec, nowSec } = purchase;
+    await storeCharge(at.context.claims, { grantId: this.#grantId, keepUntilSec, nowSec }, amount);
+  }
+
+  async #settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
+    const { claim } = this.#run;
+    const amount = this.#amount(answer !== undefined);
+    if (typeof amount === "object") {
+      await this.#release("release");
+      return { kind: "failed", cause: amount };
+    }
+    try {
+      await this.#record(amount);
       if (answer) await this.#store(answer);
+      const run = amount === undefined ? this.#run : chargedAt(this.#run, amount);
+      const { at, purchase } = run;
       const settled = await settleStandard(at, purchase);
       if (settled.kind === "faulty") {
         // The handler has run for nothing: that counts.
         await claim.settle("release");
         return { kind: "refused", refusal: refusalFor(settled.reason) };
       }
-      const headers = await receiptHeaders(at, paidBy(this.#run, settled));
+      const headers = await receiptHeaders(at, paidBy(run, settled));
       await claim.settle("use", answer && sealedWithin(keeperFor(at, purchase), withReceipts(answer, headers)));
       return { kind: "settled", headers };
     } catch (error) {

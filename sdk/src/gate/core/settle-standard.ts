@@ -4,7 +4,8 @@
  * nothing: authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { tokenInterface } from "../../chain/abi";
+import { permit2Interface, tokenInterface } from "../../chain/abi";
+import { findPermit2Settlement } from "../../chain/permit2-calls";
 import type { Rpc } from "../../chain/rpc";
 import { findSettlement } from "../../chain/settlement";
 import type { X402RequestWire } from "../../facilitator/payments";
@@ -17,6 +18,9 @@ import {
   isGrantSigned,
   isHash32,
   keccakText,
+  NO_TRANSACTION,
+  PERMIT2,
+  type Permit2Method,
   TurnpikeError,
   toHex,
   Unavailable,
@@ -32,6 +36,8 @@ import { recoverSigner } from "./recover-signer";
 export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
+  /** how it moves over Permit2; absent: by the token's EIP-3009 */
+  readonly transfer?: Permit2Method | undefined;
   readonly settlement: X402RequestWire;
   /** the payload's own, as text */
   readonly signature: string;
@@ -42,14 +48,35 @@ export interface StandardPurchase {
   readonly nowSec: number;
 }
 
+/** Returns the purchase at what its handler has charged. */
+export function purchaseCharged(purchase: StandardPurchase, amount: bigint): StandardPurchase {
+  const { payment, settlement } = purchase;
+  const paymentRequirements = { ...settlement.paymentRequirements, amount: amount.toString() };
+  return {
+    ...purchase,
+    payment: { ...payment, amount },
+    settlement: { ...settlement, paymentRequirements } as X402RequestWire,
+  };
+}
+
 const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
 
+/**
+ * Returns whether the Facilitator has accepted the payment for settlement, whatever became of it since.
+ * @throws Unavailable
+ */
+export async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
+  const found = await facilitator.payment(paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status !== "unknown" && found.value.status !== "failed";
+}
+
 /** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
   const { context, resource } = at;
-  const { payment, nonce, settlement } = purchase;
+  const { payment, settlement } = purchase;
   const [ownGrantId, bareGrantId] = await grantIdsOf(at, purchase);
   let grantId = ownGrantId;
   if (context.settings.facilitator?.trustUnsigned) {
@@ -70,7 +97,9 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
     }
     return { kind: "faulty", reason: outcome.errorReason };
   }
-  const { transaction, grant } = outcome;
+  const { transaction: named, grant } = outcome;
+  const isWaived = purchase.transfer === "upto" && payment.amount === 0n;
+  const transaction = isWaived && named === "" ? NO_TRANSACTION : named;
   if (!isHash32(transaction)) {
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
   }
@@ -81,7 +110,8 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
       { retryAfterSec: 10 },
     );
   }
-  if (settings.verify === "onchain") await untilOnChain(context, payment, nonce, transaction);
+  if (isWaived) return { kind: "settled" };
+  if (settings.verify === "onchain") await untilOnChain(context, purchase, transaction);
   return { kind: "settled", transaction };
 }
 
@@ -99,7 +129,8 @@ function isGranted(
   { transaction, grantId, grant }: Granted,
 ): boolean {
   const { facilitator } = settings;
-  if (!grant || !facilitator) return facilitator?.trustUnsigned === true;
+  // Where no signer is pinned, a signature proves nothing more than the Facilitator's answer does.
+  if (!grant || !facilitator || facilitator.signers.list.length === 0) return facilitator?.trustUnsigned === true;
   // A grant is signed now: a retired signer signs none.
   if (!facilitator.signers.isTrustedSigner(grant.facilitator, time.nowSec())) {
     facilitatorCheck.refusedSigner(grant.facilitator);
@@ -117,7 +148,7 @@ function isGranted(
  */
 async function isSpentElsewhere(
   { context }: PaymentCase,
-  { payment, nonce, keepUntilSec, nowSec }: StandardPurchase,
+  { payment, nonce, transfer, keepUntilSec, nowSec }: StandardPurchase,
   grantId: Hex,
 ): Promise<boolean> {
   if (!context.rpc) return false;
@@ -133,7 +164,7 @@ async function isSpentElsewhere(
   if (attempt.kind === "running") {
     throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
   }
-  const isSpent = await isUsed(context.rpc, payment, nonce).catch(async (error: unknown) => {
+  const isSpent = await isUsed(context.rpc, { payment, nonce, transfer }).catch(async (error: unknown) => {
     await attempt.claim.settle("withdraw");
     throw error;
   });
@@ -141,7 +172,15 @@ async function isSpentElsewhere(
   return isSpent;
 }
 
-async function isUsed(rpc: Rpc, { token, payer }: OneTimePayment, nonce: Hex): Promise<boolean> {
+async function isUsed(
+  rpc: Rpc,
+  { payment: { token, payer }, nonce, transfer }: Pick<StandardPurchase, "payment" | "nonce" | "transfer">,
+): Promise<boolean> {
+  if (transfer) {
+    const data = permit2Interface.encodeFunctionData("nonceBitmap", [payer, BigInt(nonce) >> 8n]);
+    const bitmap = BigInt(await rpc.send<string>("eth_call", [{ to: PERMIT2, data }, "latest"]));
+    return ((bitmap >> (BigInt(nonce) & 0xffn)) & 1n) === 1n;
+  }
   const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
   return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
 }
@@ -180,8 +219,7 @@ async function requireGrants({ facilitator, settings }: GateContext): Promise<vo
 /** Waits until the gate's own node shows the transfer, for a bounded time: it may be behind the Facilitator's. */
 async function untilOnChain(
   context: GateContext,
-  payment: OneTimePayment,
-  nonce: Hex,
+  { payment, nonce, transfer }: StandardPurchase,
   transaction: Hex,
 ): Promise<void> {
   if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
@@ -189,7 +227,8 @@ async function untilOnChain(
   const { confirmations, settleWaitMs } = context.settings;
   const untilMs = performance.now() + settleWaitMs;
   for (;;) {
-    const found = await findSettlement(context.rpc, { token, payer, payTo, amount, nonce, transaction, confirmations });
+    const expected = { token, payer, payTo, amount, nonce, transaction, confirmations };
+    const found = await (transfer ? findPermit2Settlement : findSettlement)(context.rpc, expected);
     if (found === "settled") return;
     if (performance.now() >= untilMs) {
       const what =

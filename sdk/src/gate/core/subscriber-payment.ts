@@ -12,7 +12,7 @@ import {
 } from "../../protocol";
 import type { Deduction } from "../metering/charges";
 import type { GateContext } from "./context";
-import type { MeteredRoute, SubscriptionPayment } from "./payment";
+import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 import { requireCollectable } from "./readiness";
 
@@ -32,6 +32,7 @@ export class SubscriberPayment implements SubscriptionPayment {
   readonly allowance: Allowance;
   /** a bound function, so that it can be passed on without its payment */
   readonly deduct: SubscriptionPayment["deduct"];
+  readonly charge = chargesNothing;
   readonly #observer: ChargeObserver = { onFailure: undefined };
 
   constructor(

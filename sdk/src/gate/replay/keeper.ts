@@ -135,7 +135,9 @@ export function keeperOf({ purchased, limits, gateKey, nowMs }: KeeperOptions): 
 export type ServedAnswer =
   | { readonly kind: "answer"; readonly answer: KeptAnswer }
   /** it has bought its request, and no answer can be given again */
-  | { readonly kind: "no_answer" };
+  | { readonly kind: "no_answer" }
+  /** it has bought nothing, and is refunded */
+  | { readonly kind: "refund" };
 
 export interface ServedQuestion {
   readonly store: ClaimStore;
@@ -156,6 +158,7 @@ export async function findServed({
 }: ServedQuestion): Promise<ServedAnswer | undefined> {
   const used = await store.served?.(paymentId, nowMs);
   if (!used) return undefined;
+  if (used.isForRefund) return { kind: "refund" };
   const plain = purchased && used.answer !== undefined ? unseal(used.answer, purchased, gateKeys) : undefined;
   return plain ? { kind: "answer", answer: decodeKept(plain) } : { kind: "no_answer" };
 }

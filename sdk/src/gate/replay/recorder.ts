@@ -152,7 +152,10 @@ export interface FetchRecording {
   readonly settle: (answer: KeptAnswer | undefined) => Promise<unknown>;
 }
 
-type Chunk = Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]>>;
+/** What reads the body of a response. */
+export type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+type Chunk = Awaited<ReturnType<Reader["read"]>>;
 
 /**
  * Copies the body of a fetch-style response, and settles before its end leaves. What is there at once is settled before
@@ -174,7 +177,7 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     await settle(answer());
     return response;
   }
-  const reader = body.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+  const reader = body.getReader() as Reader;
   const passed: Uint8Array[] = [];
   const isLater = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
   const init = { status, statusText, headers };
@@ -192,33 +195,29 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     passed.push(chunk.value);
     if (recorder.isWhole) continue;
     await settle(undefined);
-    return new Response(
-      passOn({ reader, reading: undefined, passed, recorder, answer, length, settle: undefined }),
-      init,
-    );
+    return new Response(restOf(reader, passed), init);
   }
 }
 
 interface Passing {
-  readonly reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly reader: Reader;
   /** a read that has begun */
-  readonly reading: Promise<Chunk> | undefined;
+  readonly reading: Promise<Chunk>;
   /** read, and not sent yet */
   readonly passed: Uint8Array[];
   readonly recorder: Recorder;
   readonly answer: () => KeptAnswer;
   /** what the head declares */
   readonly length: number | undefined;
-  /** undefined: it is settled already */
-  readonly settle: FetchRecording["settle"] | undefined;
+  readonly settle: FetchRecording["settle"];
 }
 
 function passOn({ reader, reading, passed, recorder, answer, length, settle }: Passing): ReadableStream<Uint8Array> {
-  let next = reading;
+  let next: Promise<Chunk> | undefined = reading;
   let settling: Promise<unknown> | undefined;
   const settleOnce = async (kept?: KeptAnswer): Promise<void> => {
     clearTimeout(timer);
-    settling ??= settle?.(kept);
+    settling ??= settle(kept);
     await settling;
   };
   const giveUp = (): void => {
@@ -228,8 +227,8 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
     if (isCancelled) reader.cancel().catch(() => undefined);
   };
   let isCancelled = false;
-  const timer = settle && setTimeout(giveUp, STREAM_MS);
-  timer?.unref?.();
+  const timer = setTimeout(giveUp, STREAM_MS);
+  timer.unref?.();
 
   /** @returns undefined at the end, with everything settled */
   async function read(): Promise<Uint8Array | undefined> {
@@ -263,7 +262,7 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
       },
       async cancel(reason) {
         isCancelled = true;
-        if (!settle || settling) return reader.cancel(reason);
+        if (settling) return reader.cancel(reason);
         // The client has left, and comes back for this answer: the rest is read for it.
         try {
           while (recorder.isWhole && (await read()));
@@ -272,6 +271,32 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
         }
         await reader.cancel(reason);
       },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/**
+ * Returns a body whose first parts were read already.
+ * @param read those parts
+ * @param reading a read that has begun
+ */
+export function restOf(reader: Reader, read: Uint8Array[], reading?: Promise<Chunk>): ReadableStream<Uint8Array> {
+  let next = reading;
+  // The next pull receives the rejection.
+  reading?.catch(() => undefined);
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const held = read.shift();
+        if (held) return controller.enqueue(held);
+        const taken = next ?? reader.read();
+        next = undefined;
+        const { done, value } = await taken;
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: (reason) => reader.cancel(reason),
     },
     { highWaterMark: 0 },
   );

@@ -51,11 +51,12 @@ export function countRequests(reporter: Reporter): GateReports {
       }
       const { payment } = decision;
       if (payment.kind === "free") return undefined;
-      const sold = soldBy(payment);
-      const paid = { step: sold.offer === "subscription" ? "subscribed" : "paid", resource, ...sold } as const;
-      if (!decision.deferred) reporter.count(paid);
+      const step = payment.kind === "subscription" ? "subscribed" : "paid";
+      if (!decision.deferred) reporter.count({ step, resource, ...soldBy(payment) });
       return (how) => {
-        if (decision.deferred && how === "use") reporter.count(paid);
+        // Read now: the handler may have charged less than its payer permitted.
+        const sold = soldBy(payment);
+        if (decision.deferred && how === "use") reporter.count({ step, resource, ...sold });
         reporter.count({ step: how === "use" ? "served" : "failed", resource, ...sold });
       };
     },

@@ -48,7 +48,7 @@ export interface Relay extends StandIn {
   /** changes the plans that it returns */
   lieAboutPlan?: (plan: Record<string, unknown>) => Record<string, unknown>;
   lieAboutAccount?: (account: Record<string, unknown>) => Record<string, unknown>;
-  createPlan(overrides?: { amount?: bigint; payTo?: Address; months?: number }): Promise<Hex>;
+  createPlan(overrides?: { amount?: bigint; payTo?: Address; months?: number; intervalSec?: number }): Promise<Hex>;
   deprecate(planId: Hex, successor: Hex): Promise<void>;
   fund(owner: Address, amount?: bigint): Promise<void>;
   approval(owner: Address): Promise<bigint>;
@@ -308,18 +308,19 @@ export async function startRelay(): Promise<Relay> {
     holdUntil(count: number) {
       held = { count, release: [] };
     },
-    async createPlan({ amount = PRICE, payTo = addressOf("treasury"), months = 0 } = {}) {
+    async createPlan({ amount = PRICE, payTo = addressOf("treasury"), months = 0, intervalSec = INTERVAL_SEC } = {}) {
       const salt = ethers.id(`salt ${++salts}`) as Hex;
-      const length = { interval: months || INTERVAL_SEC, months: months > 0 };
-      const terms = { token: addresses.token, amount, ...length, grace: 3_600, payTo };
+      const length = { interval: months || intervalSec, months: months > 0 };
+      const grace = Math.min(3_600, intervalSec - 1);
+      const terms = { token: addresses.token, amount, ...length, grace, payTo };
       await turnpike.connect(provider).createPlan(terms, salt, "{}");
       const owner = checksum(provider.address);
       const planId = planIdOf({
         ...terms,
         ...{ chainId: CHAIN_ID, turnpike: addresses.turnpike, provider: owner },
-        intervalSec: INTERVAL_SEC,
+        intervalSec,
         months,
-        graceSec: 3_600,
+        graceSec: grace,
         salt,
         metadata: "{}",
       });

@@ -229,6 +229,8 @@ export type PresentStep =
   | "404"
   | "drop"
   | "serve_then_drop"
+  | "refunded"
+  | { readonly failedAndRefunded: number }
   | { redirect: string };
 
 export interface ProviderOptions {
@@ -337,10 +339,14 @@ export async function startProvider(
     if (typeof header !== "string") return quote(request);
     const proof = parsePaymentProof(header);
     const step = steps.shift() ?? "judge";
+    if (typeof step === "object" && "failedAndRefunded" in step)
+      return { status: step.failedAndRefunded, json: { error: "x" }, headers: { "payment-refund": "e30=" } };
     if (typeof step === "object") return { status: 302, headers: { location: step.redirect } };
     switch (step) {
       case "402":
         return quote(request, "InvalidPaymentProof", "not_yet");
+      case "refunded":
+        return quote(request, "PaymentAlreadyUsed", "refunded");
       case "reversed":
       case "signer_retired":
       case "payment_already_granted":

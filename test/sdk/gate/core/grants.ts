@@ -64,8 +64,9 @@ const LIES: Readonly<Record<string, (asked: SettleBody) => object>> = {
 };
 
 function changed(asked: SettleBody, fields: object): object {
-  const { authorization } = asked.paymentPayload.payload;
-  const payload = { authorization: { ...authorization, ...fields } };
+  const { payload: signed } = asked.paymentPayload;
+  if (!("authorization" in signed)) throw new TypeError("these tests sign EIP-3009 payments");
+  const payload = { authorization: { ...signed.authorization, ...fields } };
   return signedSettlement({ ...asked, paymentPayload: { payload } }, RANDOM_TRANSACTION, "facilitator");
 }
 

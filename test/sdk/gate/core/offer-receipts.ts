@@ -77,7 +77,9 @@ describe("gate > offers and receipts", () => {
     offerReceipt: OfferReceiptOptions | undefined,
     { gate = {}, adapter = "node:http" }: { gate?: object; adapter?: string } = {},
   ): Promise<void> {
-    provider = testProvider(facilitator, { replay: {}, ...(offerReceipt && { offerReceipt }) });
+    const { url: at, signer } = facilitator;
+    const refunding = { url: at, signers: [signer], refundsKey: "tpk_of_this_test" };
+    provider = testProvider(facilitator, { facilitator: refunding, replay: {}, ...(offerReceipt && { offerReceipt }) });
     const options = { pricing: ONE_TIME, ...gate } as GateOptions<never>;
     server = await (ADAPTERS[adapter] as (typeof ADAPTERS)[string])(provider, [
       { path: "/paid", gate: options, handle: () => next() },
@@ -148,6 +150,19 @@ describe("gate > offers and receipts", () => {
         expect([answer.status, reportIn(answer)?.success]).to.deep.equal([status, true]);
         expect(receiptIn(answer)).to.equal(undefined);
         if (status === 404) expect(receiptIn(await send(url, { headers: paid }))).to.equal(undefined);
+      }
+      next = () => ({ body: "the content" });
+      expect(receiptIn(await send(url, { headers: await v2Headers(url) }))?.payload.payer).to.equal(addressOf("payer"));
+    });
+
+    it(`HA31 sign no receipt for a failed handler whose payment is refunded, through ${adapter}`, async () => {
+      await start(KEY, { adapter, gate: { settle: "before", refundOnFailure: true } });
+      for (const status of [404, 500]) {
+        next = () => ({ status, body: "no" });
+        const answer = await send(url, { headers: await v2Headers(url) });
+        expect([answer.status, reportIn(answer)?.success]).to.deep.equal([status, true]);
+        expect(reportIn(answer, "payment-refund")).to.include({ status: "pending" });
+        expect(receiptIn(answer)).to.equal(undefined);
       }
       next = () => ({ body: "the content" });
       expect(receiptIn(await send(url, { headers: await v2Headers(url) }))?.payload.payer).to.equal(addressOf("payer"));

@@ -246,6 +246,14 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect(asked()).not.to.include("/settle");
     });
 
+    it("HA22 has the settlement decide about a payment that the chain took back", async () => {
+      const headers = await v1();
+      facilitator.verify = () => ({ isValid: false, invalidReason: "invalid_transaction_state" });
+      facilitator.status = "reversed";
+      expect([(await send(url, { headers })).status, served]).to.deep.equal([200, 1]);
+      expect(asked()).to.include("/settle");
+    });
+
     it("HA20 serves nothing where the amount is not reserved, or nobody answers", async () => {
       const headers = await v1();
       facilitator.verify = () => ({ isValid: true, payer: `0x${"11".repeat(20)}` });

@@ -10,9 +10,9 @@ import { bundled } from "../../../support/bundled";
 import {
   type Answer,
   NOW,
+  OVER_PERMIT2,
   PAY_TO,
   quoteOf,
-  RESERVING,
   type SettleBody,
   type SmallFacilitator,
   send,
@@ -20,13 +20,22 @@ import {
   TOKEN,
 } from "../../../support/gate";
 import { until } from "../../../support/subscriptions";
+import { permit2Headers } from "../support/permit2";
 import type { SettlingGate } from "../support/settling-gate";
-import { v1Headers } from "../support/standard";
+import { type Accepted, requiredIn, v1Headers } from "../support/standard";
 
 const ROOT = path.join(__dirname, "../../../..");
 const SHIFTED_CLOCK = path.join(ROOT, "test/facilitator/support/shifted-clock.cjs");
 /** A claim's lease is over for a process whose clock is this far ahead. */
 const PAST_LEASE_MS = 61_000;
+
+async function exactHeaders(url: string): Promise<Record<string, string>> {
+  return v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
+}
+
+async function uptoHeaders(url: string): Promise<Record<string, string>> {
+  return permit2Headers(requiredIn(await send(url)).accepts[0] as Accepted);
+}
 
 /** What the dead process had reached, and how often the handler runs in all. */
 const CASES = [
@@ -35,6 +44,10 @@ const CASES = [
   { target: "/after?stored", runs: 1 },
   { target: "/after?settled", runs: 1 },
   { target: "/after?answered", runs: 1 },
+  { target: "/upto?running", runs: 2 },
+  { target: "/upto?stored", runs: 1 },
+  { target: "/upto?settled", runs: 1 },
+  { target: "/upto?answered", runs: 1 },
   { target: "/before?claimed", runs: 1 },
   { target: "/before?settled", runs: 1 },
   { target: "/before?running", runs: 2 },
@@ -50,7 +63,7 @@ describe("a gate that is killed while it settles", function () {
   before(async () => {
     folder = mkdtempSync(path.join(tmpdir(), "turnpike-settle-killed-"));
     facilitator = await startSmallFacilitator();
-    facilitator.supported = RESERVING;
+    facilitator.supported = OVER_PERMIT2;
   });
   after(async () => {
     for (const child of children) child.kill("SIGKILL");
@@ -76,11 +89,12 @@ describe("a gate that is killed while it settles", function () {
     return { child, url: line.toString().trim() };
   }
 
-  it("HA24 charges nobody for nothing and serves nobody twice, at whichever step it dies", async () => {
+  it("HA24 HU6 charges nobody for nothing and serves nobody twice, at whichever step it dies", async () => {
     const script = bundled(path.join(__dirname, "../support/settling-gate.ts"), folder);
     const victim = await launch(script, 0);
     const parked = new Set<string>();
     const settled: string[] = [];
+    const amounts = new Map<string, (string | undefined)[]>();
     let isAlive = true;
     const parkAt = async (target: string, ...targets: string[]): Promise<void> => {
       if (!isAlive || !targets.includes(target)) return;
@@ -95,12 +109,13 @@ describe("a gate that is killed while it settles", function () {
     };
     facilitator.settle = async (asked) => {
       const target = targetOf(asked);
-      await parkAt(target, "/after?stored", "/before?claimed");
+      amounts.set(target, [...(amounts.get(target) ?? []), asked.paymentRequirements.amount]);
+      await parkAt(target, "/after?stored", "/upto?stored", "/before?claimed");
       if (!settled.includes(target)) settled.push(target);
-      await parkAt(target, "/after?settled", "/before?settled");
+      await parkAt(target, "/after?settled", "/upto?settled", "/before?settled");
       return settle(asked);
     };
-    const running = ["/ran/after?running", "/ran/before?running"];
+    const running = ["/ran/after?running", "/ran/upto?running", "/ran/before?running"];
     facilitator.held = new Promise(() => undefined);
     facilitator.holds = (asked) => {
       const isHeld = isAlive && running.includes(asked);
@@ -111,8 +126,8 @@ describe("a gate that is killed while it settles", function () {
     const payments = await Promise.all(
       CASES.map(async ({ target, runs }) => {
         const key = { "Idempotency-Key": `the key of ${target}`.padEnd(24, ".").replaceAll(" ", "-") };
-        const [entry] = (await quoteOf(`${victim.url}${target}`)).accepts;
-        return { target, runs, headers: { ...key, ...(await v1Headers(entry as AcceptEntryWire)) } };
+        const paid = await (target.startsWith("/upto") ? uptoHeaders : exactHeaders)(`${victim.url}${target}`);
+        return { target, runs, headers: { ...key, ...paid } };
       }),
     );
     const answered: Answer[] = [];
@@ -123,11 +138,11 @@ describe("a gate that is killed while it settles", function () {
         () => undefined,
       );
     }
-    await until(async () => answered.length === 2 && parked.size === CASES.length - 2);
+    await until(async () => answered.length === 3 && parked.size === CASES.length - 3);
     isAlive = false;
     victim.child.kill("SIGKILL");
     await once(victim.child, "exit");
-    expect(answered.map(({ status }) => status)).to.deep.equal([200, 200]);
+    expect(answered.map(({ status }) => status)).to.deep.equal([200, 200, 200]);
 
     const survivor = await launch(script, PAST_LEASE_MS);
     for (const { target, runs, headers } of payments) {
@@ -141,5 +156,9 @@ describe("a gate that is killed while it settles", function () {
       expect(ran, target).to.have.length(runs);
     }
     expect([...settled].sort()).to.deep.equal(CASES.map(({ target }) => target).sort());
+    for (const [target, asked] of amounts) expect(new Set(asked), `${target}: ${asked}`).to.have.property("size", 1);
+    expect(amounts.get("/upto?stored"), "asked by both processes").to.deep.equal(
+      Array(2).fill(String(victim.child.pid)),
+    );
   });
 });

@@ -28,6 +28,7 @@ import {
   TOKEN,
   testProvider,
 } from "../../../support/gate";
+import { wrapSignature } from "../../../support/undeployed-wallets";
 
 interface Fields {
   readonly to?: string;
@@ -127,6 +128,48 @@ describe("standard x402 payloads", () => {
     const answer = await send(url, { headers: v1(entry, { signedBy: "mallory" }) });
     expect([answer.status, answer.json.reason]).to.deep.equal([402, reason]);
     expect(server.served.get("/report")).to.equal(undefined);
+  });
+
+  it("A8 leaves the signature of a wallet that is not deployed to the Facilitator, and serves by its word alone", async () => {
+    const { authorization, signature } = exactPayload(entry, { signedBy: "owner of the wallet" });
+    const wrapped = wrapSignature(signature, { factory: TOKEN, data: "0x1234" });
+    const payload = { signature: wrapped, authorization };
+    const headers = {
+      "X-PAYMENT": encodeJsonHeader({ x402Version: 1, scheme: "exact", network: entry.network, payload }),
+    };
+    const reason = "eip6492_factory_not_allowed";
+    facilitator.settlements.push({ success: false, errorReason: reason, transaction: "", network: entry.network });
+    const refused = await send(url, { headers });
+    expect([refused.status, refused.json.reason]).to.deep.equal([402, reason]);
+    expect(server.served.get("/report")).to.equal(undefined);
+    expect((await send(url, { headers })).status).to.equal(200);
+    expect(JSON.stringify(facilitator.calls), "the wrapper reaches the Facilitator").to.contain(wrapped);
+  });
+
+  it("C17 without signers of another vendor's Facilitator, serves what it settles, and no proof", async () => {
+    const at = { url: facilitator.url, signers: [], trustUnsigned: true };
+    const unsigned = testProvider(facilitator, { facilitator: at });
+    const gated = await FRAMEWORKS.express(unsigned, [{ path: "/report", gate: { pricing: ONE_TIME } }]);
+    try {
+      const there = `${gated.url}/report`;
+      const quoted = (await quoteOf(there)).accepts[0] as AcceptEntryWire;
+      expect((await send(there, { headers: headerOf(proofOf(quoted)) })).status, "a proof").to.equal(402);
+      expect(gated.served.get("/report")).to.equal(undefined);
+      expect((await send(there, { headers: v1(quoted) })).status, "a settled payment").to.equal(200);
+      const transaction = `0x${"ef".repeat(32)}`;
+      const payer = addressOf("payer");
+      facilitator.settlements.push({ success: true, transaction, payer, network: quoted.network });
+      const plainly = await send(there, { headers: v1(quoted) });
+      expect(plainly.status, plainly.text).to.equal(200);
+      const plan = { type: "subscription", plan: `0x${"ab".repeat(32)}` } as const;
+      expect(() => unsigned.gate({ pricing: [plan] })).to.throw("facilitator.signers is empty");
+    } finally {
+      await gated.stop();
+      await unsigned.close();
+    }
+    const trusting = testProvider(facilitator, { facilitator: { ...at, trustUnsigned: false } });
+    expect(() => trusting.gate({ pricing: ONE_TIME })).to.throw("facilitator.signers is empty");
+    await trusting.close();
   });
 
   it("returns 402 for a refused settlement and 503 for an outage, and accepts the same payload afterwards", async () => {

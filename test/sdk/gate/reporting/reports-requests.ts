@@ -13,15 +13,16 @@ import {
   listen,
   NOW,
   ONE_TIME,
+  OVER_PERMIT2,
   PAY_TO,
   paidHeaders,
   quoteOf,
-  RESERVING,
   send,
   startSmallFacilitator,
   TOKEN,
 } from "../../../support/gate";
-import { v1Headers } from "../support/standard";
+import { permit2Headers } from "../support/permit2";
+import { type Accepted, requiredIn, v1Headers } from "../support/standard";
 
 const API_KEY = `tpk_${"0".repeat(16)}_${"k".repeat(43)}`;
 
@@ -86,6 +87,14 @@ describe("gate > reports of requests", () => {
       if (request.params.id === "broken") response.status(500).end();
       else response.json({ ok: true });
     });
+    app.get(
+      "/words/:id",
+      expressGate(provider.gate({ pricing: [{ type: "upto", max: 500_000n }] })),
+      (request, response) => {
+        request.payment?.charge(120_000n);
+        response.json({ ok: true });
+      },
+    );
     const server = createServer(app);
     url = await listen(server);
     stop = () => closeServer(server);
@@ -141,9 +150,9 @@ describe("gate > reports of requests", () => {
     ]);
   });
 
-  it("counts a payment that settles after the handler once it has settled, and no money for a failure", async () => {
+  it("counts a payment that settles after the handler once it has settled, and no money for a failure or beyond its charge", async () => {
     const facilitator = await startSmallFacilitator();
-    facilitator.supported = RESERVING;
+    facilitator.supported = OVER_PERMIT2;
     await provider.close();
     await stop();
     await serve(1, {
@@ -158,8 +167,14 @@ describe("gate > reports of requests", () => {
     facilitator.settlements.push(short);
     const later = await payment("/reports/2");
     for (const status of [402, 200, 402]) expect((await get("/reports/2", later)).status).to.equal(status);
+    const [upto] = requiredIn(await get("/words/1")).accepts;
+    expect((await get("/words/1", permit2Headers(upto as Accepted))).status).to.equal(200);
     const common = { resource: "/reports/:id", offer: "one-time" };
+    const words = { resource: "/words/:id", offer: "one-time", count: 1 };
     expect(await reported()).to.have.deep.members([
+      { ...words, step: "asked", cause: "PaymentRequired", amount: 500_000n },
+      { ...words, step: "paid", amount: 120_000n },
+      { ...words, step: "served", amount: 120_000n },
       { ...common, step: "asked", cause: "PaymentRequired", count: 3, amount: 1_500_000n },
       { ...common, step: "paid", count: 2, amount: 1_000_000n },
       { ...common, step: "served", count: 2, amount: 1_000_000n },

@@ -92,6 +92,24 @@ export function testClaimStore(make: () => ClaimStore): void {
     expect(await store.apply(idOf("a"), { act: "use", owner: second.owner }), "sent twice").to.equal(true);
   });
 
+  it("HA25 are closed for a refund by their owner alone, and for good", async () => {
+    const store = make();
+    const first = await attempt(store, idOf("a"));
+    const second = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
+    expect(await store.apply(idOf("a"), { act: "refund", owner: first.owner }), "it was taken over").to.equal(false);
+    expect((await attempt(store, idOf("a"), NOW_MS + LEASE_MS + 1)).kind).to.equal("running");
+    expect(await store.apply(idOf("a"), { act: "refund", owner: second.owner })).to.equal(true);
+    expect(await store.apply(idOf("a"), { act: "use", owner: second.owner }), "not to be served").to.equal(false);
+    for (const act of ["release", "withdraw"] as const) await store.apply(idOf("a"), { act, owner: second.owner });
+    const later = await attempt(store, idOf("a"), NOW_MS + 9 * LEASE_MS);
+    expect(later).to.include({ kind: "used", isForRefund: true });
+    expect(await store.served?.(idOf("a"), NOW_MS)).to.deep.equal({ answer: undefined, isForRefund: true });
+    const used = await attempt(store, idOf("b"));
+    await store.apply(idOf("b"), { act: "use", owner: used.owner });
+    expect(await store.apply(idOf("b"), { act: "refund", owner: used.owner }), "it was served").to.equal(false);
+    expect(await attempt(store, idOf("b"))).not.to.have.property("isForRefund");
+  });
+
   it("are withdrawn without counting", async () => {
     const store = make();
     for (let i = 0; i < 10; i++) {

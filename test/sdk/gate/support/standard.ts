@@ -5,6 +5,7 @@ import { type Answer, CHAIN_ID, keyOf, NOW, type Sent, send, TOKEN } from "../..
 import type { SubscriptionWorld } from "../../../support/subscriptions";
 
 export interface Accepted {
+  readonly scheme: string;
   readonly network: string;
   readonly amount: string;
   readonly asset: string;

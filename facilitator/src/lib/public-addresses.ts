@@ -1,6 +1,6 @@
 /**
- * Decides which addresses a webhook may be sent to: public unicast only. A host name is checked when the socket
- * connects.
+ * Decides which addresses this service connects to for a provider: public unicast only. A host name is checked when the
+ * socket connects.
  */
 import { type LookupAddress, type LookupOptions, lookup as systemLookup } from "node:dns";
 import { isIP } from "node:net";
@@ -31,7 +31,7 @@ export interface AddressPolicy {
  * Checks what can be known of a URL before a connection.
  * @throws InvalidRequest
  */
-export function checkWebhookUrl(text: string, { allowPrivate }: AddressPolicy): string {
+export function checkPublicUrl(text: string, { allowPrivate }: AddressPolicy): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url) throw refused("must be a URL");
   if (url.protocol !== "https:" && !(allowPrivate && url.protocol === "http:"))

@@ -1,0 +1,56 @@
+/** What providers list for discovery. */
+import type { ColumnType, Generated } from "kysely";
+import type { Listing } from "turnpike/facilitator";
+import type { Address } from "turnpike/protocol";
+
+/** One price, as a client signs it. */
+export interface ListingPrice {
+  readonly scheme: string;
+  /** base units */
+  readonly amount: string;
+  readonly asset: Address;
+  readonly payTo: Address;
+  readonly maxTimeoutSeconds: number;
+  readonly extra: Readonly<Record<string, string>>;
+}
+
+/** What a listing shows. */
+export interface ListingTerms {
+  /** by version of x402 */
+  readonly prices: { readonly 1?: readonly ListingPrice[]; readonly 2?: readonly ListingPrice[] };
+  readonly description?: string;
+  readonly mimeType?: string;
+  readonly serviceName?: string;
+  readonly tags?: readonly string[];
+  /** how to call the resource, as its 402 states it; for the listing's own method */
+  readonly bazaar?: Readonly<Record<string, unknown>>;
+}
+
+export interface ListingsTable {
+  /** the order of the catalogue */
+  seq: Generated<number>;
+  id: string;
+  chain_id: number;
+  provider: string;
+  method: Listing["method"];
+  /** origin and path; a segment may be `{name}` */
+  url: string;
+  host: string;
+  sample: ColumnType<Record<string, string>, string, string>;
+  state: Listing["state"];
+  problem: NonNullable<Listing["problem"]> | null;
+  /** what the URL's last 402 offered; null: not listed */
+  terms: ColumnType<ListingTerms | null, string | null, string | null>;
+  /** lower case */
+  search_text: Generated<string>;
+  /** checks that failed since the last that did not */
+  failures: Generated<number>;
+  created_at_ms: number;
+  checked_at_ms: number | null;
+  /** of the last successful check */
+  listed_at_ms: number | null;
+  /** of the first failed check since the last successful one */
+  hidden_at_ms: number | null;
+  /** of the next check; a check in progress moves it, so that its outcome applies to what it read */
+  due_at_ms: number;
+}

@@ -1,0 +1,36 @@
+/** Connects to hosts that a provider named: only to public addresses, within a bounded time. */
+import { isIP } from "node:net";
+import type { DELIVERY_ERRORS } from "turnpike/facilitator";
+import { buildConnector } from "undici";
+import { bareHost, isPublicAddress, type Lookup, publicLookup, RefusedAddress } from "./public-addresses";
+
+export interface ConnectorOptions {
+  /** for local development: any address */
+  readonly allowPrivate: boolean;
+  readonly timeoutMs: number;
+  /** resolver of host names; the system's when absent */
+  readonly lookup?: Lookup;
+}
+
+/** Checks IP addresses in the URL itself: the lookup hook is not called for those. */
+export function guardedConnector({ allowPrivate, timeoutMs, lookup }: ConnectorOptions): buildConnector.connector {
+  const timeout = timeoutMs;
+  if (allowPrivate) return buildConnector({ timeout });
+  const connect = buildConnector({ timeout, lookup: publicLookup(lookup) } as buildConnector.BuildOptions);
+  return (options, callback) => {
+    const host = bareHost(options.hostname);
+    if (isIP(host) && !isPublicAddress(host)) return callback(new RefusedAddress(), null);
+    return connect(options, callback);
+  };
+}
+
+/** Returns why a connection or a response failed. */
+export function connectionFault(error: unknown): (typeof DELIVERY_ERRORS)[number] {
+  const code = String((error as { code?: unknown }).code ?? "");
+  if (error instanceof RefusedAddress) return "address";
+  if (/TIMEOUT|UND_ERR_ABORTED/.test(code)) return "timeout";
+  if (/^(ENOTFOUND|EAI_|ENODATA)/.test(code)) return "dns";
+  if (/CERT|TLS|SSL|SELF_SIGNED|UNABLE_TO/.test(code)) return "tls";
+  if (/^(HPE_|UND_ERR_RESPONSE|UND_ERR_HEADERS_OVERFLOW|UND_ERR_INVALID)/.test(code)) return "protocol";
+  return "connection";
+}

@@ -1,0 +1,38 @@
+/** Determines by the agent's own RPC whether a signed authorization was used, or can never be. Signs and sends nothing. */
+import { type Hex, isTurnpikeError, paymentIdOf, permit2PaymentIdOf } from "../../protocol";
+import type { AgentContext } from "../core/context";
+import type { PaymentEntry } from "../ledger/ledger-store";
+import { nonceInHeader } from "./standard";
+
+/**
+ * `unused`: the window is over and the nonce is not used, both as of one block; nothing can move any more.
+ * `used`: the nonce is spent or cancelled. `unknown`: there is no RPC, it does not answer, or the window is still open.
+ */
+export type AuthorizationOutcome = "unused" | "used" | "unknown";
+
+export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Promise<AuthorizationOutcome> {
+  const chain = context.chainOf(entry.chainId);
+  const nonce = nonceOf(entry);
+  if (!chain || nonce === undefined) return "unknown";
+  try {
+    const { token, payer, permit2 } = entry;
+    const { timeSec, isUsed } = await chain.nonceAtHead({ token, payer, nonce, isPermit2: permit2 !== undefined });
+    if (isUsed) return "used";
+    return timeSec > entry.validBeforeSec ? "unused" : "unknown";
+  } catch (error) {
+    if (isOutage(error)) return "unknown";
+    throw error;
+  }
+}
+
+/** Returns whether an error is an outage, which says nothing about a payment. */
+export const isOutage = (error: unknown): boolean => isTurnpikeError(error) && error.code === "Unavailable";
+
+/** The nonce that was signed; undefined when the ledger holds none that belongs to this payment. */
+function nonceOf({ id, signedPayment, header, permit2, chainId, token, payer }: PaymentEntry): Hex | undefined {
+  if (signedPayment) return signedPayment.authorization.nonce as Hex;
+  if (permit2)
+    return permit2PaymentIdOf({ chainId, token, payer, nonce: permit2.nonce }) === id ? permit2.nonce : undefined;
+  const nonce = header && nonceInHeader(header.value);
+  return nonce !== undefined && paymentIdOf({ chainId, token, payer, nonce }) === id ? nonce : undefined;
+}

@@ -1,0 +1,53 @@
+/** Express middleware over several routes' gates: finds the gate of each request, and lets all else through. */
+import type { Application, NextFunction, Request, Response } from "express";
+import { ConfigError } from "../../protocol";
+import { errorAnswer } from "../core/answer";
+import type { Gate } from "../core/gate";
+import type { RouteMatcher } from "../core/route-match";
+import type { ExpressGate } from "./express";
+import { readyIn, send } from "./node-gate";
+
+/** Creates the middleware from the routes' gates. */
+export function expressRoutes({
+  match,
+  fits,
+  all,
+}: RouteMatcher<ExpressGate> & { readonly all: readonly Gate[] }): ExpressGate {
+  const handler = (request: Request, response: Response, next: NextFunction): void => {
+    // The path within the mount first, as the router behind this sees it.
+    const paths = [request.url, request.originalUrl];
+    let gate: ExpressGate | undefined;
+    try {
+      gate = match(request.method, paths);
+    } catch (refused) {
+      send(response, errorAnswer(refused));
+      return;
+    }
+    if (gate) {
+      gate(request, response, next);
+      return;
+    }
+    if (fits(paths)) guardMethod(request, (method) => match(method, paths) !== undefined);
+    next();
+  };
+  const ready = async (app?: Application) => {
+    for (const gate of all) await readyIn(app, gate, handler);
+  };
+  return Object.assign(handler, { ready });
+}
+
+/** Middleware behind this may override the method, and so reach a paid route: then the request fails. */
+function guardMethod(request: Request, isPaid: (method: string) => boolean): void {
+  let current = request.method;
+  Object.defineProperty(request, "method", {
+    configurable: true,
+    enumerable: true,
+    get: () => current,
+    set(method: string) {
+      if (isPaid(method)) {
+        throw new ConfigError(`a middleware changes ${current} to ${method} behind paymentMiddleware: mount it before`);
+      }
+      current = method;
+    },
+  });
+}

@@ -1,0 +1,141 @@
+/**
+ * Matches requests with the patterns of `paymentMiddleware`: "GET /reports/:id". A router behind it may read a path
+ * differently from the next one: it decodes it or not, ignores case, slashes or parameters. So a pattern matches when it
+ * fits any reading of the path. A path whose readings fit different patterns has no clear price and is refused.
+ */
+import { ConfigError, InvalidRequest } from "../../protocol";
+
+export interface RouteMatcher<T> {
+  /**
+   * Returns what the request's route is mapped to; undefined when no pattern fits.
+   * @param paths in order of precedence: the first that any pattern fits decides
+   * @throws InvalidRequest when the readings of a path fit different patterns
+   */
+  match(method: string, paths: readonly string[]): T | undefined;
+  /** Returns whether any pattern fits one of the paths, whatever its method. */
+  fits(paths: readonly string[]): boolean;
+}
+
+interface Rule<T> {
+  /** upper case; "*" for all */
+  readonly verb: string;
+  readonly regex: RegExp;
+  readonly value: T;
+}
+
+const VERBS = new Set(["*", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "CONNECT"]);
+
+/** Literals, `:name`, `[name]`, `[...name]`, `[[...name]]`, `*` and `*name`. */
+const PARTS = /\[\[\.\.\.[^\][/]+\]\]|\[\.\.\.[^\][/]+\]|\[[^\][/]+\]|:[A-Za-z_]\w*|\*\w*|[^\][:*]/g;
+
+/** @throws ConfigError naming a pattern that would protect less than it says */
+export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): RouteMatcher<T> {
+  const patterns = Object.entries(routes);
+  if (patterns.length === 0) throw new ConfigError('paymentMiddleware has no routes: write { "GET /report": { ... } }');
+  const rules = patterns.map(([pattern, value]): Rule<T> => ({ ...compile(pattern), value }));
+
+  const ruleOf = (method: string, path: string): Rule<T> | undefined =>
+    rules.find(({ verb, regex }) => isVerb(verb, method) && regex.test(path));
+
+  return {
+    match(method, paths) {
+      for (const path of paths) {
+        const found = new Set(readingsOf(path).flatMap((reading) => ruleOf(method.toUpperCase(), reading) ?? []));
+        const [rule, other] = found;
+        if (other)
+          throw new InvalidRequest("The path fits several routes, depending on how it is decoded: write it plainly.");
+        if (rule) return rule.value;
+      }
+      return undefined;
+    },
+    fits: (paths) => paths.some((path) => readingsOf(path).some((each) => rules.some(({ regex }) => regex.test(each)))),
+  };
+}
+
+/** Routers answer HEAD with the handler of GET. */
+const isVerb = (verb: string, method: string): boolean =>
+  verb === "*" || verb === method || (verb === "GET" && method === "HEAD");
+
+function compile(pattern: string): Pick<Rule<unknown>, "verb" | "regex"> {
+  const refused = (why: string) => new ConfigError(`paymentMiddleware: the route "${pattern}" ${why}`);
+  const words = pattern.trim().split(/\s+/);
+  const [verb = "*", path = ""] = words.length === 1 ? ["*", words[0]] : words;
+  if (words.length > 2 || !VERBS.has(verb.toUpperCase())) throw refused('is no "METHOD /path"');
+  if (path !== "*" && !path.startsWith("/")) throw refused('must have a path that begins with "/"');
+  if (/[%?#;\\(){}+^$|]|\/\/|\/\.{1,2}(\/|$)/.test(path)) {
+    throw refused("has what is no plain path: write it decoded, with :name, [name] or * where it varies");
+  }
+  const parts = path.match(PARTS) ?? [];
+  if (parts.join("") !== path) throw refused("has a bracket or a colon that names nothing: use :name, [name] or *");
+  // "/x/*" is also "/x", as in the stock middleware.
+  const body = parts
+    .map(regexOf)
+    .join("")
+    .replace(/\/\.\*$/, "(?:/.*)?")
+    .replace(/\/+$/, "");
+  return { verb: verb.toUpperCase(), regex: new RegExp(`^${body || "/"}$`, "isu") };
+}
+
+function regexOf(part: string): string {
+  if (part.startsWith("*") || part.startsWith("[[...")) return ".*";
+  if (part.startsWith("[...")) return ".+";
+  if (part.length > 1) return "[^/]+";
+  return part === "." ? "\\." : part;
+}
+
+/** Nothing in it can be read in two ways. */
+const PLAIN = /^\/$|^(?:\/[A-Za-z0-9_~-][A-Za-z0-9_~.-]*)+$/;
+
+/** Escapes of escapes that are decoded; a router decodes once, a proxy before it once more. */
+const MAX_DECODINGS = 4;
+
+/** Returns every way in which a router may read a request's path. */
+function readingsOf(target: string): readonly string[] {
+  let path = target.split(/[?#]/)[0] ?? "";
+  if (PLAIN.test(path)) return [path];
+  const readings = new Set<string>();
+  // The absolute form of a request target has scheme and host before the path.
+  path = path.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/]*/i, "");
+  for (let i = 0; i <= MAX_DECODINGS; i++) {
+    for (const each of [path, path.split(/[?#]/)[0] ?? "", ...withoutHost(path)]) addForms(readings, each);
+    const decoded = decodeLeniently(path);
+    if (decoded === path) break;
+    path = decoded;
+  }
+  return [...readings];
+}
+
+function addForms(readings: Set<string>, path: string): void {
+  for (const each of [path, path.replace(/;[^/]*/g, ""), withoutControls(path)]) {
+    const slashed = each.replace(/\\/g, "/");
+    for (const form of [each, slashed, withoutDots(slashed)]) readings.add(withoutSurplusSlashes(form));
+  }
+}
+
+/** A URL parser takes what follows two slashes for a host. */
+const withoutHost = (path: string): string[] => (/^[/\\]{2}/.test(path) ? [path.replace(/^[/\\]+[^/\\]*/, "")] : []);
+
+const withoutSurplusSlashes = (path: string): string => `/${path}`.replace(/\/+/g, "/").replace(/(.)\/$/, "$1");
+
+/** URL parsers drop control characters, and spaces at the ends. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones that are dropped
+const withoutControls = (path: string): string => path.replace(/[\u0000-\u001f\u007f]/g, "").trim();
+
+function withoutDots(path: string): string {
+  const kept: string[] = [];
+  for (const segment of path.split("/")) {
+    if (segment === "..") kept.pop();
+    else if (segment !== ".") kept.push(segment);
+  }
+  return kept.join("/");
+}
+
+/** Decodes what can be decoded, and leaves malformed escapes. */
+const decodeLeniently = (path: string): string =>
+  path.replace(/(?:%[0-9a-f]{2})+/gi, (escapes) => {
+    try {
+      return decodeURIComponent(escapes);
+    } catch {
+      return escapes.replace(/%[0-7][0-9a-f]/gi, (ascii) => String.fromCharCode(Number.parseInt(ascii.slice(1), 16)));
+    }
+  });

@@ -1,0 +1,73 @@
+/** What one run of a handler charges of an `upto` payment. Nothing settles by a charge that was faulty. */
+import { isTurnpikeError, type Money, type PricedToken, parseMoney, TurnpikeError } from "../../protocol";
+import type { OneTimePayment } from "./payment";
+
+export class UptoCharge {
+  readonly #max: bigint;
+  readonly #token: PricedToken;
+  readonly #recorded: bigint | undefined;
+  #amount: bigint | undefined;
+  #fault: TurnpikeError | undefined;
+  #isFinal = false;
+
+  /** @param recorded what an earlier run of the payment has charged: this one charges the same, whatever it names */
+  constructor(max: bigint, token: PricedToken, recorded?: bigint) {
+    this.#max = max;
+    this.#token = token;
+    this.#recorded = recorded;
+  }
+
+  /** base units */
+  get amount(): bigint {
+    return this.#recorded ?? this.#amount ?? this.#max;
+  }
+
+  /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
+  name(actual: Money): void {
+    if (this.#isFinal)
+      throw new TurnpikeError("Internal", "charge() was called after the answer had begun: call it first.");
+    try {
+      this.#amount = this.#read(actual);
+    } catch (error) {
+      if (isTurnpikeError(error)) this.#fault ??= error;
+      throw error;
+    }
+  }
+
+  #read(actual: Money): bigint {
+    const amount = parseMoney(actual, this.#token, "charge");
+    if (amount <= this.#max) return amount;
+    throw new TurnpikeError(
+      "Internal",
+      `charge() names ${amount} base units, but the payer permitted ${this.#max} at most, so nothing is charged: charge less, or raise \`max\` of the price.`,
+    );
+  }
+
+  /**
+   * Fixes the amount, in base units: the maximum where none was named.
+   * @param isWhole the handler has ended; otherwise it may yet call charge(), too late
+   * @throws the fault of an earlier charge; Internal for a stream whose charge is not known
+   */
+  close(isWhole: boolean): bigint {
+    this.#isFinal = true;
+    if (this.#fault) throw this.#fault;
+    if (this.#recorded === undefined && this.#amount === undefined && !isWhole) {
+      throw new TurnpikeError(
+        "Internal",
+        "The answer is a stream, or too long to be withheld, and charge() was not called before its first byte: nothing is charged.",
+      );
+    }
+    return this.amount;
+  }
+}
+
+/** Returns a payment whose handler names its price: `amount` follows the charge. */
+export function chargeable(payment: OneTimePayment, charge: UptoCharge): OneTimePayment {
+  return {
+    ...payment,
+    charge: (actual) => charge.name(actual),
+    get amount() {
+      return charge.amount;
+    },
+  };
+}

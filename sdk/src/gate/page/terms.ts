@@ -1,0 +1,26 @@
+/** Defines what a payment page hands to its script: the options that a browser wallet can pay. */
+import { formatAmount } from "../../protocol/amounts";
+import type { AcceptEntryWire } from "../../protocol/schemas";
+
+/** One price in one token on one network. */
+export interface PageOption {
+  readonly chainId: number;
+  /** as people read it: "Base" */
+  readonly network: string;
+  /** of the token: "USDC" */
+  readonly symbol: string;
+  readonly decimals: number;
+  /** as in the JSON answer of the same request, its memo included */
+  readonly entry: AcceptEntryWire;
+}
+
+export interface PageTerms {
+  /** seconds for which a memo holds */
+  readonly quoteLifeSec: number;
+  /** at least one, the cheapest first */
+  readonly options: readonly PageOption[];
+}
+
+/** An option's price for people: "0.50 USDC". */
+export const labelOf = ({ entry, decimals, symbol }: PageOption): string =>
+  `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;

@@ -1,0 +1,152 @@
+/**
+ * Payments over Permit2, as the x402 schemes `exact` and `upto` have them: the contracts' addresses, what a payer signs,
+ * and the payloads of stock clients.
+ */
+import * as z from "zod";
+import type { Address } from "./address";
+import type { TypedData, TypedDataField, TypedDataStruct } from "./eip712";
+import { type Hex, toHex } from "./hex";
+import { addressSchema, amountSchema, signature65Schema, signatureSchema } from "./schemas";
+import { wordOfUint } from "./words";
+
+/** Permit2, at the same address on every chain. */
+export const PERMIT2: Address = "0x000000000022D473030F116dDEE9F6B43aC78BA3";
+
+/** The proxy that moves `exact` payments; anyone may call it. */
+export const EXACT_PERMIT2_PROXY: Address = "0x402085c248EeA27D92E8b30b2C58ed07f9E20001";
+
+/** The proxy that moves `upto` payments; only the facilitator that the payer signed may call it. */
+export const UPTO_PERMIT2_PROXY: Address = "0x4020A4f3b7b90ccA423B9fabCc0CE57C6C240002";
+
+/** How a payment moves over Permit2: by `exact` in its full amount, or by `upto` in what is charged of its maximum. */
+export type Permit2Method = "permit2" | "upto";
+
+/** Returns the proxy that moves such payments. */
+export const proxyOf = (method: Permit2Method): Address =>
+  method === "permit2" ? EXACT_PERMIT2_PROXY : UPTO_PERMIT2_PROXY;
+
+/** A signed transfer through one of the proxies. */
+export interface Permit2Authorization {
+  readonly from: Address;
+  readonly token: Address;
+  /** base units; `upto`: the most that may be charged */
+  readonly amount: bigint;
+  /** the proxy */
+  readonly spender: Address;
+  /** of Permit2's unordered nonces: any number below 2^256 */
+  readonly nonce: bigint;
+  /** unix seconds, inclusive */
+  readonly deadline: bigint;
+  /** the payee */
+  readonly to: Address;
+  /** unix seconds, inclusive */
+  readonly validAfter: bigint;
+  /** `upto` alone: the only account that may settle */
+  readonly facilitator?: Address;
+}
+
+const uint = (name: string): TypedDataField => ({ name, type: "uint256" });
+
+const address = (name: string): TypedDataField => ({ name, type: "address" });
+
+const TOKEN_PERMISSIONS = [address("token"), uint("amount")];
+
+const transferFields = (): readonly TypedDataField[] => [
+  { name: "permitted", type: "TokenPermissions" },
+  address("spender"),
+  uint("nonce"),
+  uint("deadline"),
+  { name: "witness", type: "Witness" },
+];
+
+const EXACT_TYPES = {
+  PermitWitnessTransferFrom: transferFields(),
+  TokenPermissions: TOKEN_PERMISSIONS,
+  Witness: [address("to"), uint("validAfter")],
+};
+
+const UPTO_TYPES = {
+  PermitWitnessTransferFrom: transferFields(),
+  TokenPermissions: TOKEN_PERMISSIONS,
+  Witness: [address("to"), address("facilitator"), uint("validAfter")],
+};
+
+/** What a payer signs: a transfer through a proxy. With a facilitator it is one of the scheme `upto`. */
+export function permit2TypedData(
+  chainId: number,
+  { token, amount, spender, nonce, deadline, to, validAfter, facilitator }: Permit2Authorization,
+): TypedData {
+  const witness: TypedDataStruct = facilitator ? { to, facilitator, validAfter } : { to, validAfter };
+  return {
+    domain: { name: "Permit2", chainId, verifyingContract: PERMIT2 },
+    primaryType: "PermitWitnessTransferFrom",
+    types: facilitator ? UPTO_TYPES : EXACT_TYPES,
+    message: { permitted: { token, amount }, spender, nonce, deadline, witness },
+  };
+}
+
+/** A Permit2 nonce as 32 bytes. @see permit2PaymentIdOf */
+export const permit2NonceOf = (nonce: bigint): Hex => toHex(wordOfUint(nonce));
+
+const permittedSchema = z.object({ token: addressSchema, amount: amountSchema });
+
+const transferShape = {
+  from: addressSchema,
+  permitted: permittedSchema,
+  spender: addressSchema,
+  nonce: amountSchema,
+  deadline: amountSchema,
+};
+
+/** `exact` payload over Permit2 of stock x402 clients. */
+export const permit2PayloadSchema = z.object({
+  signature: signatureSchema,
+  permit2Authorization: z.object({
+    ...transferShape,
+    witness: z.object({ to: addressSchema, validAfter: amountSchema }),
+  }),
+});
+
+/** `upto` payload of stock x402 clients. */
+export const uptoPayloadSchema = z.object({
+  signature: signatureSchema,
+  permit2Authorization: z.object({
+    ...transferShape,
+    witness: z.object({ to: addressSchema, facilitator: addressSchema, validAfter: amountSchema }),
+  }),
+});
+
+/** Returns the authorization of a payload. */
+export function permit2AuthorizationOf({
+  permit2Authorization: { from, permitted, spender, nonce, deadline, witness },
+}: z.output<typeof permit2PayloadSchema> | z.output<typeof uptoPayloadSchema>): Permit2Authorization {
+  return { from, ...permitted, spender, nonce, deadline, ...witness };
+}
+
+/** Returns whether an option asks for a transfer over Permit2. */
+export function isPermit2(extra: { readonly [key: string]: unknown } | null | undefined): boolean {
+  return extra?.assetTransferMethod === "permit2";
+}
+
+/**
+ * How a one-time payment moves. `eip3009`: the token's own authorization. `permit2`: the scheme `exact` over Permit2.
+ * `upto`: over Permit2, any amount up to the signed one.
+ */
+export const PAYMENT_METHODS = ["eip3009", "permit2", "upto"] as const;
+
+/** One of {@link PAYMENT_METHODS}. */
+export type PaymentMethod = (typeof PAYMENT_METHODS)[number];
+
+/** Name of the extension by which a payer without gas approves Permit2. */
+export const EIP2612_GAS_SPONSORING = "eip2612GasSponsoring";
+
+/** The payer's EIP-2612 permit that approves Permit2, as the extension carries it. */
+export const gasSponsoringInfoSchema = z.object({
+  from: addressSchema,
+  asset: addressSchema,
+  spender: addressSchema,
+  amount: amountSchema,
+  nonce: amountSchema,
+  deadline: amountSchema,
+  signature: signature65Schema,
+});

@@ -1,0 +1,91 @@
+/** A wallet in a browser page (EIP-1193, announced by EIP-6963) whose key stays in the test. It reads the real chain. */
+import type { Page } from "playwright-core";
+import { type Hex, signDigest, type TypedData, typedDataDigest } from "turnpike/protocol";
+
+export interface PageWallet {
+  /** every message that was signed */
+  readonly signed: TypedData[];
+  /** every method that was called */
+  readonly calls: string[];
+  /** the network that it is on */
+  chainId: number;
+  /** those that it can switch to */
+  readonly known: Set<number>;
+  /** what each request is rejected with, where the test sets one */
+  rejects: (method: string) => { readonly code: number; readonly message: string } | undefined;
+}
+
+export interface PageWalletOptions {
+  readonly address: string;
+  readonly key: string;
+  readonly chainId: number;
+  readonly rpcUrl: string;
+  /** by which names it is announced; none: as `window.ethereum` alone */
+  readonly names?: readonly string[];
+}
+
+/** Adds it to every document that the page loads. */
+export async function addPageWallet(page: Page, options: PageWalletOptions): Promise<PageWallet> {
+  const { address, key, chainId, rpcUrl, names = [] } = options;
+  const wallet: PageWallet = {
+    ...{ signed: [], calls: [], chainId, known: new Set([chainId]) },
+    rejects: () => undefined,
+  };
+  async function answer(method: string, params: readonly unknown[]): Promise<unknown> {
+    switch (method) {
+      case "eth_requestAccounts":
+        return [address.toLowerCase()];
+      case "eth_chainId":
+        return `0x${wallet.chainId.toString(16)}`;
+      case "wallet_switchEthereumChain": {
+        const asked = Number((params[0] as { chainId: string }).chainId);
+        if (!wallet.known.has(asked)) throw Object.assign(new Error("Unrecognized chain"), { code: 4902 });
+        wallet.chainId = asked;
+        return null;
+      }
+      case "eth_signTypedData_v4": {
+        const { types, ...data } = JSON.parse(String(params[1])) as TypedData;
+        const { EIP712Domain: _domain, ...structs } = types;
+        const typed = { ...data, types: structs };
+        wallet.signed.push(typed);
+        return signDigest(typedDataDigest(typed), key as Hex);
+      }
+      default: {
+        const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
+        const response = await fetch(rpcUrl, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+        return ((await response.json()) as { result: unknown }).result;
+      }
+    }
+  }
+  await page.exposeFunction("askTestWallet", async (method: string, params: readonly unknown[]) => {
+    wallet.calls.push(method);
+    const rejection = wallet.rejects(method);
+    if (rejection) return { error: rejection };
+    return answer(method, params).then(
+      (result) => ({ result }),
+      ({ code, message }) => ({ error: { code, message } }),
+    );
+  });
+  await page.addInitScript((announced) => {
+    type Answer = { result?: unknown; error?: { code: number; message: string } };
+    const scope = window as unknown as { askTestWallet(method: string, params: unknown): Promise<Answer> } & {
+      ethereum?: unknown;
+    };
+    const provider = {
+      async request({ method, params = [] }: { method: string; params?: readonly unknown[] }) {
+        const { result, error } = await scope.askTestWallet(method, params);
+        if (error) throw Object.assign(new Error(error.message), { code: error.code });
+        return result;
+      },
+      on: () => undefined,
+    };
+    if (announced.length === 0) scope.ethereum = provider;
+    addEventListener("eip6963:requestProvider", () => {
+      for (const name of announced) {
+        const detail = Object.freeze({ info: { uuid: name, name, icon: "", rdns: "test" }, provider });
+        dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail }));
+      }
+    });
+  }, names);
+  return wallet;
+}
