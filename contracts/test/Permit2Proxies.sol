@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+// A permit that was used already leaves the approval that it made.
+/* solhint-disable no-empty-blocks */
+
 interface ISignatureTransfer {
     struct TokenPermissions {
         address token;
@@ -93,15 +96,17 @@ abstract contract Permit2ProxyDouble {
         address owner
     ) internal {
         if (permit2612.value != permitted.amount) revert Permit2612AmountMismatch();
-        try ITokenPermit(permitted.token).permit(
-            owner,
-            address(PERMIT2),
-            permit2612.value,
-            permit2612.deadline,
-            permit2612.v,
-            permit2612.r,
-            permit2612.s
-        ) {} catch {}
+        try
+            ITokenPermit(permitted.token).permit(
+                owner,
+                address(PERMIT2),
+                permit2612.value,
+                permit2612.deadline,
+                permit2612.v,
+                permit2612.r,
+                permit2612.s
+            )
+        {} catch {}
     }
 }
 
@@ -167,8 +172,7 @@ contract UptoPermit2ProxyDouble is Permit2ProxyDouble {
         uint256 validAfter;
     }
 
-    bytes32 public constant WITNESS_TYPEHASH =
-        keccak256("Witness(address to,address facilitator,uint256 validAfter)");
+    bytes32 public constant WITNESS_TYPEHASH = keccak256("Witness(address to,address facilitator,uint256 validAfter)");
 
     string public constant WITNESS_TYPE_STRING =
         "Witness witness)TokenPermissions(address token,uint256 amount)Witness(address to,address facilitator,uint256 validAfter)";
@@ -209,8 +213,7 @@ contract UptoPermit2ProxyDouble is Permit2ProxyDouble {
     ) private {
         if (msg.sender != witness.facilitator) revert UnauthorizedFacilitator();
         if (amount > permit.permitted.amount) revert AmountExceedsPermitted();
-        bytes32 hash =
-            keccak256(abi.encode(WITNESS_TYPEHASH, witness.to, witness.facilitator, witness.validAfter));
+        bytes32 hash = keccak256(abi.encode(WITNESS_TYPEHASH, witness.to, witness.facilitator, witness.validAfter));
         _transfer(permit, amount, owner, witness.to, witness.validAfter, hash, WITNESS_TYPE_STRING, signature);
     }
 }

@@ -1,6 +1,13 @@
 import { expect } from "chai";
 import { createFacilitatorClient, type FacilitatorClient, refundAccountDigest } from "turnpike/facilitator";
-import { type Address, type Hex, type SignedPayment, signDigest, type TurnpikeError } from "turnpike/protocol";
+import {
+  type Address,
+  type Hex,
+  proofToWire,
+  type SignedPayment,
+  signDigest,
+  type TurnpikeError,
+} from "turnpike/protocol";
 import type { Payer } from "../../support/facilitator";
 import { until } from "../../support/facilitator";
 import { paymentToWire } from "../support/payments";
@@ -80,6 +87,17 @@ describe("refunds from the account that a provider has named", function () {
     if (events.kind !== "found") expect.fail(events.error.code);
     const mine = events.value.events.filter(({ data }) => (data as { refundedId?: string }).refundedId === id);
     expect(mine.map(({ type }) => type)).to.deep.equal(["refund.settled"]);
+  });
+
+  it("T47 the proof of a refunded payment is refused, also to a gate that never saw it", async () => {
+    const signed = await world.signPayment({ payTo: provider.address, amount: PRICE });
+    const settled = await service.client.authorize(paymentToWire(signed));
+    if (settled.kind !== "settled" || !settled.proof) expect.fail(`no proof: ${settled.kind}`);
+    const { proof } = settled;
+    const verify = () => service.client.verifyProof(proofToWire(proof));
+    expect(await verify()).to.deep.equal({ valid: true });
+    expect(await refund(world.idOf(signed))).to.equal("settled");
+    expect(await verify()).to.deep.equal({ valid: false, reason: "refunded" });
   });
 
   it("T48 only a key of the payee with its scope has a payment refunded", async () => {

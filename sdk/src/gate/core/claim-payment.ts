@@ -229,6 +229,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   memo_expired: "The payment settled after its quote had expired.",
   facilitator: "The proof was signed by a Facilitator that this provider does not trust.",
   signer_retired: "The proof's signer is retired: post the same authorization to the Facilitator for a fresh proof.",
+  refunded: "The payment is refunded: it buys nothing. Pay a fresh quote.",
   signature: "The proof's signature is not its Facilitator's.",
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
