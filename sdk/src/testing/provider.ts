@@ -203,6 +203,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
     },
     claims: memoryClaims({ warn: false }),
     meter: books.meter,
+    offerReceipts: undefined,
     reports: undefined,
     meterStarted: async () => undefined,
     isMeterOpen: () => true,

@@ -15,8 +15,8 @@ export interface PaidResponse {
   readonly gate: Pick<Gate, "cors" | "settle" | "answerOfRefusedCharge">;
   readonly response: ServerResponse;
   readonly scope: RequestScope;
-  /** receipts */
-  readonly headers: Readonly<Record<string, string>>;
+  /** its headers report the payment */
+  readonly decision: Pick<Extract<Decision, { kind: "allow" }>, "headers" | "headersOfFailure">;
 }
 
 /** Returns whether the request is over: the client has left, or the application has answered. */
@@ -37,16 +37,17 @@ export function withdraw(decision: Decision): void {
  * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has
  * settled.
  */
-export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
+export function watchPaid({ gate, response, scope, decision }: PaidResponse): void {
   const writeHead = writeHeadOf(response);
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
   if (scope.deferred) {
     withhold({ gate, response, scope, writeHead: writePrivately });
     return;
   }
-  setAbsent(response, headers);
+  setAbsent(response, decision.headers);
+  const { headersOfFailure } = decision;
   new WatchedResponse(
-    { response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
+    { response, scope, headersOfFailure, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
     writePrivately,
   ).watch();
 }
@@ -54,6 +55,8 @@ export function watchPaid({ gate, response, scope, headers }: PaidResponse): voi
 export interface WatchOptions {
   readonly response: ServerResponse;
   readonly scope: RequestScope;
+  /** set where the status is 400 or more */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
   /** the answer instead of a failed one, when a charge was refused */
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
@@ -67,6 +70,7 @@ class WatchedResponse {
   readonly #response: ServerResponse;
   readonly #scope: RequestScope;
   readonly #onRefusedCharge: WatchOptions["onRefusedCharge"];
+  readonly #headersOfFailure: WatchOptions["headersOfFailure"];
   readonly #writeHead: Write;
   readonly #write: (...args: unknown[]) => boolean;
   readonly #end: Write;
@@ -79,10 +83,11 @@ class WatchedResponse {
   #recording: NodeRecording | undefined;
   #streamTimer: NodeJS.Timeout | undefined;
 
-  constructor({ response, scope, onRefusedCharge }: WatchOptions, writeHead: Write) {
+  constructor({ response, scope, headersOfFailure, onRefusedCharge }: WatchOptions, writeHead: Write) {
     this.#response = response;
     this.#scope = scope;
     this.#onRefusedCharge = onRefusedCharge;
+    this.#headersOfFailure = headersOfFailure;
     this.#writeHead = writeHead;
     this.#write = response.write.bind(response) as (...args: unknown[]) => boolean;
     this.#end = response.end.bind(response) as Write;
@@ -101,7 +106,15 @@ class WatchedResponse {
     else scope.onClaim = this.#settleWhenCut.bind(this);
   }
 
+  /** Before the headers are recorded or written. */
+  #markFailure(status: number): void {
+    if (this.#headersOfFailure && status >= 400 && !this.#response.headersSent) {
+      setAbsent(this.#response, this.#headersOfFailure);
+    }
+  }
+
   #onWriteHead(...args: unknown[]): ServerResponse {
+    this.#markFailure(args[0] as number);
     this.#recording?.head(args);
     const status = args[0] as number;
     const { refund } = this.#scope;
@@ -115,6 +128,7 @@ class WatchedResponse {
 
   #onWrite(...args: unknown[]): boolean {
     if (this.#isReplaced) return true;
+    this.#markFailure(this.#response.statusCode);
     this.#hasBegun = true;
     if (this.#heldHead) this.#writeHead(...this.#heldHead);
     this.#heldHead = undefined;
@@ -141,6 +155,7 @@ class WatchedResponse {
       void this.#replaceWith(onRefusedCharge);
       return response;
     }
+    this.#markFailure(response.statusCode);
     const waits = this.#record(args) === "void" ? this.#settleByStatus() : this.#settle("use", this.#recording);
     if (!waits) return this.#end(...args);
     this.#isReplaced = true;
