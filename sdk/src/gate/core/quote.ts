@@ -322,8 +322,10 @@ function headerV2Of(
   const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
   const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
   const isSigned = sellsSingly && signedOffers.length > 0;
+  // A payer without gas can pay without the signed offers, and not without the sponsoring: that is dropped last.
+  const before = sponsorsGas ? 1 : 0;
   const extensionsFor = (count: number) =>
-    isSigned ? [offersExtension(signedOffers.slice(0, count)), ...others] : others;
+    isSigned ? others.toSpliced(before, 0, offersExtension(signedOffers.slice(0, count))) : others;
   const accepts = entries.map(({ offer, memo }) => {
     const { amount, token, payTo, context } = offer;
     return {
