@@ -178,13 +178,17 @@ class WatchedResponse {
   }
 
   /**
-   * Settles a response that is cut off: the request was served as far as it could be, and is used up. Where the client
-   * has left, the handler may go on, and the client comes back for its answer.
+   * Settles a response that is cut off. What has begun was served as far as it could be, and is used up; what the
+   * application cuts before its first byte has failed. Where the client has left, the handler may go on: its end decides,
+   * and the client comes back for its answer.
    */
   #settleWhenCut(): void {
-    this.#response.once("close", () => {
-      if (this.#recording && !this.#settling && hasClientLeft(this.#response)) this.#boundRecording();
-      else void this.#settle("use")?.catch(() => undefined);
+    const response = this.#response;
+    response.once("close", () => {
+      if (this.#settling) return;
+      const hasBegun = this.#hasBegun || response.headersSent;
+      if (hasClientLeft(response) && (this.#recording || !hasBegun)) this.#boundRecording();
+      else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
     });
   }
 
@@ -194,7 +198,7 @@ class WatchedResponse {
       : (this.#recording?.take(args) ?? "void");
   }
 
-  /** A response that takes longer is a stream, or broke off: its payment is used up, and the answer is not kept. */
+  /** A response that takes longer is a stream, or never ends: its payment is used up, and the answer is not kept. */
   #boundRecording(): void {
     this.#streamTimer ??= setTimeout(
       () => void this.#settle("use")?.catch(() => this.#response.destroy()),
