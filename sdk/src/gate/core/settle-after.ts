@@ -76,8 +76,11 @@ export async function deferSettlement({
   return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
 }
 
-const chargeOf = ({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge =>
-  new UptoCharge(purchase.payment.amount, at.context.settings.token ?? {}, recorded);
+function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge {
+  const { settings, permit2 } = at.context;
+  const min = BigInt(permit2.known()?.minAmount ?? 0);
+  return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
+}
 
 /**
  * Returns what an earlier run has charged of an `upto` payment, base units.
