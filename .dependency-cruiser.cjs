@@ -103,9 +103,18 @@ module.exports = {
       { path: "^(sdk/src/(gate|testing|mcp/server)/|facilitator/)" },
     ),
     rule(
+      "mcp-in-its-entries",
+      "No other entry point carries what speaks MCP.",
+      {
+        path: "^sdk/src/(protocol|chain|facilitator|agent|gate|testing|index\\.ts)",
+        pathNot: "^sdk/src/gate/adapters/mcp",
+      },
+      { path: "^sdk/src/(mcp/|gate/adapters/mcp)" },
+    ),
+    rule(
       "mcp-sdk-in-mcp",
       "The MCP SDK is an optional peer: only the entry points of MCP import it.",
-      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/(mcp/(server|client)/|gate/adapters/mcp)" },
+      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/mcp/(server|client)/" },
       { path: "node_modules/@modelcontextprotocol/" },
     ),
     rule(
