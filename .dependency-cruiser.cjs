@@ -118,6 +118,18 @@ module.exports = {
       { path: "node_modules/@modelcontextprotocol/" },
     ),
     rule(
+      "nothing-imports-cli",
+      "Nothing imports the command line: it stands on top of the SDK.",
+      { path: "^(sdk/src/(?!cli/|cli\\.ts$)|facilitator/|scripts/|examples/|bench/)" },
+      { path: "^sdk/src/cli(/|\\.ts$)" },
+    ),
+    rule(
+      "cli-without-gate",
+      "The command line is a client: it imports agent, wire and protocol, not the gate.",
+      { path: "^sdk/src/cli(/|\\.ts$)" },
+      { path: "^sdk/src/(gate|testing)/" },
+    ),
+    rule(
       "ethers-in-chain",
       "In the SDK only sdk/chain knows ethers.",
       { path: "^sdk/src/(?!chain/)" },
