@@ -14,6 +14,7 @@ export * from "./periods";
 export * from "./permit2";
 export * from "./prices";
 export * from "./proof";
+export * from "./public-addresses";
 export * from "./refunds";
 export * from "./resource";
 export * from "./schemas";
