@@ -71,6 +71,11 @@ describe("mcp wallet > file", () => {
     await writeFile(join(open, "wallet.json"), JSON.stringify(GOOD), { mode: 0o600 });
     await symlink(join(open, "wallet.json"), join(folder, "link.json"));
     expect(await faultOf(join(folder, "link.json")), "behind a link").to.contain("everyone can write to");
+    await writeFile(file, JSON.stringify({ ...GOOD, ledger: "open/ledger.jsonl" }));
+    expect(await faultOf(), "the ledger")
+      .to.contain("the ledger")
+      .and.to.contain("everyone can write to");
+    await writeFile(file, JSON.stringify(GOOD));
     await chmod(join(folder, "key"), 0o640);
     expect(await faultOf())
       .to.contain("keyFile")

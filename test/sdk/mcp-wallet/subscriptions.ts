@@ -42,6 +42,9 @@ describe("mcp wallet > subscriptions", () => {
       ids.add(id);
       response.json({ kind: (request.payment as Payment).kind, echo: id, upper: id.toUpperCase() });
     });
+    app.use("/leak", gate, (request, response) => {
+      response.redirect(307, `https://elsewhere.example/?id=${request.header("x-service-sub")}`);
+    });
     const server = createServer(app);
     gateUrl = await listen(server);
     stopGate = () => closeServer(server);
@@ -91,6 +94,9 @@ describe("mcp wallet > subscriptions", () => {
     const served = await call("fetch", { url: `${gateUrl}/echo` });
     expect(served.facts.status, served.whole).to.equal(200);
     expect(served.parts[0]?.text).to.contain('"kind":"subscription","echo":"[secret]"');
+
+    const led = await call("fetch", { url: `${gateUrl}/leak` });
+    expect([led.facts.status, led.facts.location]).to.deep.equal([307, "https://elsewhere.example/?id=[secret]"]);
 
     const above = await call("set_cap", { subscription: name, cap: "$20.01" });
     expect([above.isError, above.facts.reason]).to.deep.equal([true, "limit"]);

@@ -2,6 +2,7 @@
  * Reads the file that holds the wallet's limits. Only its owner may be able to change it: a file that others can write
  * to is refused, and so is every field that is not known.
  */
+import { existsSync } from "node:fs";
 import { type FileHandle, open, realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import * as z from "zod";
@@ -124,6 +125,8 @@ export async function readWalletConfig(
   const config = parsed.data;
   const folder = dirname(path);
   const { tokens, deployments, rpc } = config;
+  const ledgerFile = resolve(folder, config.ledger ?? "wallet-ledger.jsonl");
+  if (existsSync(dirname(ledgerFile))) await requireSafeFolder(dirname(ledgerFile), `the ledger ${ledgerFile}`);
   return {
     agent: {
       wallet: walletFromKey(await readKey(config, folder, env)),
@@ -133,7 +136,7 @@ export async function readWalletConfig(
       ...(tokens && { tokens: tokens as AgentOptions["tokens"] }),
       ...(rpc && { rpc: Object.fromEntries(Object.entries(rpc).map(([id, url]) => [Number(id), url])) }),
     } as WalletConfig["agent"],
-    ledgerFile: resolve(folder, config.ledger ?? "wallet-ledger.jsonl"),
+    ledgerFile,
     reach: {
       allowHttp: config.policy.allowHttp ?? false,
       origins: config.origins && new Set(config.origins),
@@ -183,7 +186,7 @@ async function readOwned(path: string, what: string, check: Check): Promise<stri
     if (process.platform !== "win32") {
       check({ mode: facts.mode, path, what });
       requireOwner(facts.uid, path, what);
-      await requireSafeFolder(path, what);
+      await requireSafeFolder(dirname(await realpath(path)), `${what} ${path}`);
     }
     return await handle.readFile("utf8");
   } finally {
@@ -215,13 +218,11 @@ const WORLD_WRITES = 0o002;
 const STICKY = 0o1000;
 
 /** In a folder that everyone may write to, anyone could put another file in its place. */
-async function requireSafeFolder(path: string, what: string): Promise<void> {
-  const folder = dirname(await realpath(path));
+async function requireSafeFolder(folder: string, what: string): Promise<void> {
   const { mode } = await stat(folder);
-  if ((mode & WORLD_WRITES) === 0 || (mode & STICKY) !== 0) return;
-  throw new ConfigError(
-    `${what} ${path} is in a folder that everyone can write to: move it, or run chmod o-w ${folder}`,
-  );
+  const isOpen = (mode & WORLD_WRITES) !== 0 && (mode & STICKY) === 0;
+  if (process.platform === "win32" || !isOpen) return;
+  throw new ConfigError(`${what} is in a folder that everyone can write to: move it, or run chmod o-w ${folder}`);
 }
 
 function jsonOf(text: string, path: string): unknown {

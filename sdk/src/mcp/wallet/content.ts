@@ -108,7 +108,8 @@ function textOf(bytes: Buffer): string | undefined {
 /** The shortest end of a secret that is removed where the content was cut in it. */
 const MIN_PARTIAL = 16;
 
-function redact(text: string, secrets: Iterable<string>): string {
+/** Removes credentials from text, also one that the end of the text cuts. */
+export function redact(text: string, secrets: Iterable<string>): string {
   let shown = text;
   for (const secret of secrets) {
     for (const form of new Set([secret, secret.toLowerCase(), secret.toUpperCase(), encodeURIComponent(secret)])) {

@@ -2,6 +2,7 @@
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js" with { "resolution-mode": "import" };
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import { ConfigError } from "../../protocol";
+import { redact } from "./content";
 import type { Log } from "./log";
 import type { Answer, Person } from "./person";
 import { notConfigured, TOOLS, type ToolResult, type WalletTool } from "./tools";
@@ -62,20 +63,22 @@ function register(server: McpServer, tool: WalletTool, { available, person, log 
   const { name, title, description, input, readOnly = false, destructive = false } = tool;
   const annotations = { title, readOnlyHint: readOnly, destructiveHint: destructive, openWorldHint: true };
   server.registerTool(name, { title, description, inputSchema: input, annotations }, async (args, { signal }) => {
+    const record = { secrets: new Set<string>(), refusal: undefined };
     try {
       if ("fault" in available) throw notConfigured(available.fault);
-      const record = { secrets: new Set<string>(), refusal: undefined };
-      return resultOf(await tool.run(available.wallet, args, { person, signal, record }));
+      return resultOf(await tool.run(available.wallet, args, { person, signal, record }), record.secrets);
     } catch (error) {
       const facts = errorView(error);
       log("call.failed", { tool: name, ...facts });
-      return resultOf({ facts, isError: true });
+      return resultOf({ facts, isError: true }, record.secrets);
     }
   });
 }
 
-function resultOf({ facts, content = [], isError = false }: ToolResult): CallToolResult {
-  return { content: [{ type: "text", text: JSON.stringify(facts, null, 2) }, ...content], isError };
+/** Builds the result. The facts hold headers and errors of servers, which could repeat a credential. */
+function resultOf({ facts, content = [], isError = false }: ToolResult, secrets: Iterable<string>): CallToolResult {
+  const text = redact(JSON.stringify(facts, null, 2), secrets);
+  return { content: [{ type: "text", text }, ...content], isError };
 }
 
 /** The person at the connected host. */

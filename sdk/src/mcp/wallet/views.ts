@@ -107,10 +107,14 @@ export function budgetView({ perDay, perPayee, spent, remaining }: BudgetView): 
   };
 }
 
+/** What a model does about a refusal of the policy: nothing that it could try would be allowed. */
+const REFUSED_REMEDY = "Report this to the user: only a person can change the limits, in the wallet's file.";
+
 /** Shows an error: what failed and what to do, without its causes. */
 export function errorView(error: unknown): object {
   if (isTurnpikeError(error)) {
-    const { code, message, reason, remedy, retryAfterSec, details } = error;
+    const { code, message, reason, retryAfterSec, details } = error;
+    const remedy = code === "PolicyRefused" ? REFUSED_REMEDY : error.remedy;
     const { idHash, ...shown } = details;
     const subscription = typeof idHash === "string" ? { subscription: handleOf(idHash as Hex) } : {};
     return { error: code, reason, message, remedy, retryAfterSec, ...subscription, details: shown };
