@@ -76,7 +76,13 @@ module.exports = {
       "agent-not-gate",
       "sdk/agent and sdk/gate never import each other.",
       { path: "^sdk/src/agent/" },
-      { path: "^(sdk/src/(gate|testing)/|facilitator/)" },
+      { path: "^(sdk/src/(gate|testing|mcp)/|facilitator/)" },
+    ),
+    rule(
+      "wallet-on-agent",
+      "The wallet is built on the agent, and knows no gate.",
+      { path: "^sdk/src/mcp/wallet/" },
+      { path: "^(sdk/src/(gate|testing|chain|mcp/(?!wallet/))|facilitator/)" },
     ),
     rule(
       "gate-not-agent",

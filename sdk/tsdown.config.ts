@@ -7,6 +7,7 @@ export default defineConfig({
     "src/cli.ts",
     "src/{protocol,chain,facilitator,agent,gate,testing}/index.ts",
     "src/agent/file-ledger/index.ts",
+    "src/mcp/*/index.ts",
     "src/gate/{express,hono,fastify,next,node,fetch,redis,postgres}.ts",
     "src/mcp/server/index.ts",
   ],
