@@ -3,6 +3,7 @@ import type { Command } from "./command";
 import { initCommand } from "./commands/init";
 import { listCommand } from "./commands/list";
 import { listenCommand } from "./commands/listen";
+import { mcpCommand } from "./commands/mcp";
 import { payCommand } from "./commands/pay";
 import { quoteCommand } from "./commands/quote";
 import { subscribeCommand } from "./commands/subscribe";
@@ -17,4 +18,5 @@ export const COMMANDS: readonly Command[] = [
   listCommand,
   validateCommand,
   listenCommand,
+  mcpCommand,
 ];

@@ -4,7 +4,7 @@
  * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, errorAnswer } from "../core/answer";
+import { type Answer, type Decision, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
