@@ -26,6 +26,8 @@ const STOP_TIMEOUT_MS = 5_000;
 
 const MAX_POLL_MS = 250;
 
+const MAX_REPORT_CHARS = 4_000;
+
 export interface ChainOptions {
   /** default 31337 */
   readonly chainId?: number;
@@ -97,6 +99,7 @@ export async function startChain({
   child.once("exit", () => process.off("exit", killAtExit));
   const rpcUrl = `http://127.0.0.1:${port}`;
   await untilListening(child);
+  const stopReporting = reportEnd(child);
   const provider = new JsonRpcProvider(oneShot(rpcUrl), chainId, {
     staticNetwork: true,
     polling: true,
@@ -124,10 +127,25 @@ export async function startChain({
       await provider.send("evm_setIntervalMining", [intervalMs]);
     },
     async stop() {
+      stopReporting();
       provider.destroy();
       await end(child);
     },
   };
+}
+
+/** Prints why a node ended that nobody stopped: its callers only see connections that break. @returns stops doing so */
+function reportEnd(child: ChildProcess): () => void {
+  let lastErrors = "";
+  child.stderr?.on("data", (chunk: Buffer) => {
+    lastErrors = (lastErrors + chunk).slice(-MAX_REPORT_CHARS);
+  });
+  const report = (code: number | null, signal: NodeJS.Signals | null): void => {
+    // Ctrl-C ends the node and its caller together.
+    if (signal !== "SIGINT") console.error(`The local chain ended by itself (${signal ?? code}): ${lastErrors}`);
+  };
+  child.once("exit", report);
+  return () => child.off("exit", report);
 }
 
 /** Returns the private key of a named test role. Worthless except on a local chain. */
