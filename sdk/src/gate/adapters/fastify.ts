@@ -1,11 +1,11 @@
 /** Adapts a gate to a Fastify hook. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
-import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
-import { applyDecision, type Gate } from "../core/gate";
+import { type Allowed, answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
-import { openRequestScope, requestScopes, withdraw } from "../core/request-scope";
+import { type RequestScope, runInScope, withdraw } from "../core/request-scope";
 import { isOver, watchPaid } from "./node-response";
 
 declare module "fastify" {
@@ -55,7 +55,6 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const done = (payloadDone ?? payloadOrDone) as PayloadDone;
     const known = { raw: request, target: request.originalUrl, parsed, payload, remedy: REMEDY };
     const facts = gateRequestOfNode(request.raw, known);
-    const pass = (): void => done(null, payload && facts.drained && refilled(payload, facts.drained));
     const act = (decision: Decision): void => {
       if (isOver(request.raw, reply.raw)) {
         void withdraw(decision);
@@ -69,16 +68,18 @@ export function fastifyGate(gate: Gate): FastifyGate {
           .send(typeof body === "string" ? body : Buffer.from(body));
         return;
       }
-      const scope = openRequestScope(facts, decision);
+      runInScope(facts, decision, serve);
+    };
+    const serve = (scope: RequestScope, decision: Allowed): void => {
       request.payment = scope.payment ?? decision.payment;
       if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, decision });
-      requestScopes.run(scope, pass);
+      done(null, payload && facts.drained && refilled(payload, facts.drained));
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
       done(error as Error);
     };
-    applyDecision({ gate, facts, act, fail });
+    void gate.decide({ facts, act, fail });
   };
   return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
 }

@@ -3,6 +3,7 @@
  * headers before its first byte leaves.
  */
 import {
+  type Allowed,
   type Answer,
   answerOf,
   CORS_HEADERS,
@@ -12,9 +13,9 @@ import {
   varyWith,
 } from "../core/answer";
 import { isFailure } from "../core/deferred-settlement";
-import type { Gate } from "../core/gate";
+import type { DecisionHandlers, Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
-import { gateRequestOfFetch } from "../core/request";
+import { type GateRequest, gateRequestOfFetch } from "../core/request";
 import {
   cancelDeferred,
   hasFailed,
@@ -52,23 +53,25 @@ export interface FetchGate {
   ready(): Promise<void>;
 }
 
+/** The platform answers. */
+const rethrow = (error: unknown): never => {
+  throw error;
+};
+
 /**
  * Creates the wrapper from a provider's gate.
  * @param statusOf the status of a thrown value that is how the platform expresses a response
  */
 export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | undefined = () => undefined): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
-    return async (request: Req, ...rest: Rest): Promise<Response> => {
-      const facts = gateRequestOfFetch(request);
-      const decision = await gate.decide(facts);
-      if (decision.kind !== "allow") return responseOf(answerOf(decision));
+    async function serve(facts: GateRequest, decision: Allowed, request: Req, rest: Rest): Promise<Response> {
       const scope = openRequestScope(facts, decision);
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
       // Taken before the handler runs: a server may abort only a signal that was asked for.
       const signal = scope.deferred && request.signal;
       let response: Response;
       try {
-        response = await requestScopes.run(scope, () => handler(paid, ...rest));
+        response = await requestScopes.run(scope, handler, paid, ...rest);
       } catch (error) {
         const status = statusOf(error);
         if (scope.deferred) {
@@ -83,6 +86,13 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
         throw error;
       }
       return settleResponse({ gate, scope, decision, response, threw: false, signal });
+    }
+
+    return async (request: Req, ...rest: Rest): Promise<Response> => {
+      const facts = gateRequestOfFetch(request);
+      const act = (decision: Decision) =>
+        decision.kind === "allow" ? serve(facts, decision, request, rest) : responseOf(answerOf(decision));
+      return gate.decide<Response | Promise<Response>>({ facts, act, fail: rethrow });
     };
   };
   return Object.assign(wrap, { ready: () => gate.ready() });
@@ -97,7 +107,7 @@ export function responseOf({ status, headers, body }: Answer): Response {
 export interface ServedResponse {
   readonly gate: Gate;
   readonly scope: RequestScope;
-  readonly decision: Extract<Decision, { kind: "allow" }>;
+  readonly decision: Allowed;
   readonly response: Response;
   /** the handler threw; the framework made `response` of it */
   readonly threw: boolean;
@@ -215,7 +225,7 @@ export function lazily(open: () => Gate): Gate {
   };
   return {
     ready: async () => gate().ready(),
-    decide: async (request) => gate().decide(request),
+    decide: async <T>(handlers: DecisionHandlers<T>): Promise<Awaited<T>> => await gate().decide(handlers),
     settle: async (scope, answer) => gate().settle(scope, answer),
     answerOfRefusedCharge: async (scope) => gate().answerOfRefusedCharge(scope),
     get cors() {

@@ -1,9 +1,9 @@
 /** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import type { TurnpikeError } from "../../protocol";
-import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import { type Allowed, answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
 import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../core/body";
-import { applyDecision, type Gate } from "../core/gate";
+import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
@@ -46,14 +46,14 @@ export function honoGate(gate: Gate): HonoGate {
       if (gate.cors) for (const [name, value] of Object.entries(CORS_HEADERS)) c.header(name, value);
       throw error;
     };
-    return applyDecision<Response | Promise<undefined>>({ gate, facts, act, fail }) as Promise<Response | undefined>;
+    return gate.decide<Response | Promise<undefined>>({ facts, act, fail }) as Promise<Response | undefined>;
   };
 
   async function serve(
     c: Context<{ Variables: PaidVariables }>,
     next: Next,
     facts: GateRequest,
-    decision: Extract<Decision, { kind: "allow" }>,
+    decision: Allowed,
   ): Promise<undefined> {
     const scope = openRequestScope(facts, decision);
     scope.onRefused = suppressLog;

@@ -4,7 +4,7 @@
  */
 import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
 import { decodeJsonHeader, EXTENSION, HEADER, type JsonObject, utf8ToBytes } from "../../protocol";
-import { type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
+import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
@@ -41,18 +41,17 @@ export interface PaidCall {
   readonly onFault: (error: unknown) => void;
 }
 
-type Allowed = Extract<Decision, { kind: "allow" }>;
-
 /** @returns the result to send; of a cancelled call nobody receives it. @throws what `passes` lets through */
 export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> {
-  const { request, signal, isStructured } = call;
-  let decision: Decision;
-  try {
-    decision = await gate.decide(request);
-  } catch (error) {
+  const fail = async (error: unknown): Promise<ToolResult> => {
     call.onFault(error);
-    return resultOf(errorAnswer(undefined), isStructured);
-  }
+    return resultOf(errorAnswer(undefined), call.isStructured);
+  };
+  return gate.decide({ facts: call.request, act: (decision) => served(gate, call, decision), fail });
+}
+
+async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<ToolResult> {
+  const { request, signal, isStructured } = call;
   if (decision.kind === "replay") return replayed(decision.answer);
   if (decision.kind !== "allow") return resultOf(answerOf(decision), isStructured);
   if (signal.aborted) {

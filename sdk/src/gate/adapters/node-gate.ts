@@ -1,6 +1,7 @@
 /** Adapts a gate to `(req, res, next)` middleware. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
+  type Allowed,
   type Answer,
   answerOf,
   CORS_HEADERS,
@@ -10,10 +11,10 @@ import {
   PREFLIGHT,
 } from "../core/answer";
 import { bodyDropped } from "../core/body";
-import { applyDecision, type Gate } from "../core/gate";
+import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
-import { openRequestScope, type RequestScope, requestScopes, withdraw } from "../core/request-scope";
+import { type RequestScope, runInScope, withdraw } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
 import { setAbsent } from "./node-headers";
 import { isOver, watchPaid } from "./node-response";
@@ -48,18 +49,27 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
         send(response, answerOf(decision));
         return;
       }
-      const scope = openRequestScope(facts, decision);
-      onAllow?.(scope, request);
-      request.payment = scope.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
-      requestScopes.run(scope, next);
+      runInScope(facts, decision, serve, request, response, next);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !response.headersSent) setAbsent(response, CORS_HEADERS);
       next(error);
     };
-    return applyDecision({ gate, facts, act, fail });
+    return gate.decide({ facts, act, fail });
   };
+
+  function serve(
+    scope: RequestScope,
+    decision: Allowed,
+    request: PaidRequest,
+    response: ServerResponse,
+    next: () => void,
+  ): void {
+    onAllow?.(scope, request);
+    request.payment = scope.payment ?? decision.payment;
+    if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
+    next();
+  }
   return Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) });
 }
 

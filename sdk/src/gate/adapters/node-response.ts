@@ -4,7 +4,7 @@
  * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, type Decision, errorAnswer } from "../core/answer";
+import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
@@ -16,7 +16,7 @@ export interface PaidResponse {
   readonly response: ServerResponse;
   readonly scope: RequestScope;
   /** its headers report the payment */
-  readonly decision: Pick<Extract<Decision, { kind: "allow" }>, "headers" | "headersOfFailure">;
+  readonly decision: Pick<Allowed, "headers" | "headersOfFailure">;
 }
 
 /** Returns whether the request is over: the client has left, or the application has answered. */

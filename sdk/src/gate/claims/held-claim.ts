@@ -37,12 +37,23 @@ export interface ClaimRequest {
 }
 
 export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
-  const { store, paymentId, keepUntilSec, nowSec, nowMs } = request;
-  const owner = randomRef();
-  const act = { act: "claim", owner, nowMs: nowMs(), leaseMs: LEASE_MS, keepUntilSec } as const;
-  const outcome = await store.claim(paymentId, act, nowSec);
+  const act = claimAct(request);
+  const outcome = await request.store.claim(request.paymentId, act, request.nowSec);
   if (outcome.kind !== "acquired") return outcome;
+  return { kind: "held", claim: heldClaim(request, act.owner, outcome.releases) };
+}
 
+/** Returns what claims a payment for one request. */
+export function claimAct({ keepUntilSec, nowMs }: Pick<ClaimRequest, "keepUntilSec" | "nowMs">) {
+  return { act: "claim", owner: randomRef(), nowMs: nowMs(), leaseMs: LEASE_MS, keepUntilSec } as const;
+}
+
+/** Renews a claim that `owner` has acquired, until it is settled. */
+export function heldClaim(
+  { store, paymentId, nowMs }: ClaimRequest,
+  owner: string,
+  releases: number | undefined,
+): HeldClaim {
   let settled: Promise<void> | undefined;
   let renewal: NodeJS.Timeout | undefined;
   const renewIn = (delayMs: number): void => {
@@ -65,14 +76,11 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
   }
 
   return {
-    kind: "held",
-    claim: {
-      paymentId,
-      releases: outcome.releases,
-      settle(how, answer) {
-        settled ??= settle(how, answer);
-        return settled;
-      },
+    paymentId,
+    releases,
+    settle(how, answer) {
+      settled ??= settle(how, answer);
+      return settled;
     },
   };
 }

@@ -46,7 +46,7 @@ export const PREFLIGHT: Answer = {
   body: "",
 };
 
-export function answerOf(decision: Exclude<Decision, { kind: "allow" }>): Answer {
+export function answerOf(decision: Exclude<Decision, Allowed>): Answer {
   switch (decision.kind) {
     case "preflight":
       return PREFLIGHT;
@@ -165,6 +165,9 @@ export type Decision =
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError }
   /** a CORS preflight: free, and answered without the handler */
   | { readonly kind: "preflight" };
+
+/** A decision to run the handler. */
+export type Allowed = Extract<Decision, { kind: "allow" }>;
 
 /** Returns whether a request is a CORS preflight; any other OPTIONS is left to the application. */
 export function isPreflight(method: string | undefined, askedMethod: unknown, origin: unknown): boolean {

@@ -1,6 +1,6 @@
-/** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
+/** Claims a payment that was judged sound for one request, then has it settled, or withdraws the claim. */
 import { caip2Of, encodeJsonHeader, HEADER, type Hex, type SignedReceipt, TurnpikeError } from "../../protocol";
-import { type HeldClaim, holdClaim } from "../claims/held-claim";
+import { claimAct, type HeldClaim, heldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
@@ -49,65 +49,80 @@ export interface PaymentCase {
   readonly bodyHash: string | undefined;
 }
 
-export type Confirmation =
-  | { readonly kind: "settled"; readonly transaction?: OneTimePayment["transaction"] }
-  | { readonly kind: "faulty"; readonly reason: string };
-
-export interface Candidate {
+interface Purchase {
   readonly payment: OneTimePayment;
   /** needed to replay the answer; undefined: the answer is not replayed */
   readonly secret: ReplaySecret | undefined;
-  readonly keepUntilSec: number;
-  readonly nowSec: number;
-  /** Checks that the payment has settled. @throws Unavailable when the outcome is unknown */
-  readonly confirm: () => Promise<Confirmation>;
-  /** Takes the claim to settle after the handler; absent, or resolves with undefined: it is confirmed first. */
-  readonly defer?: (claim: HeldClaim) => Promise<PaymentVerdict | undefined>;
 }
 
-/** Claims first, then confirms: of many equal requests one confirms, and a used proof needs no confirmation. */
-export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
+export interface Candidate extends Purchase {
+  readonly keepUntilSec: number;
+  readonly nowSec: number;
+  /**
+   * Has the claimed payment settled, or reserved. The claim is withdrawn where it throws.
+   * @throws Unavailable when the outcome is unknown
+   */
+  readonly whenHeld: (claim: HeldClaim) => Promise<PaymentVerdict>;
+}
+
+/** Claims first, then settles: of many equal requests one settles, and a used payment needs no settlement. */
+export async function claimPayment(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
   const { context, route, request } = at;
-  const { payment, keepUntilSec, nowSec, confirm } = candidate;
+  const { payment, keepUntilSec, nowSec } = candidate;
   if (route.refundOnFailure) requireRefundable(context.claims);
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
-  const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
-  if (attempt.kind === "used") {
-    if (attempt.isForRefund) return verdictOfRefund(context, paymentId);
+  const claimed = { store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now };
+  const act = claimAct(claimed);
+  const outcome = await context.claims.claim(paymentId, act, nowSec);
+  if (outcome.kind === "used") {
+    if (outcome.isForRefund) return verdictOfRefund(context, paymentId);
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
   }
-  if (attempt.kind === "running") {
-    const { retryAfterSec } = attempt;
+  if (outcome.kind === "running") {
+    const { retryAfterSec } = outcome;
     return { kind: "barred", error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec }) };
   }
-  const { claim } = attempt;
+  const claim = heldClaim(claimed, act.owner, outcome.releases);
   try {
-    const deferred = await candidate.defer?.(claim);
-    if (deferred) return deferred;
-    const confirmed = await confirm();
-    if (confirmed.kind === "faulty") {
-      await claim.settle("withdraw");
-      return invalid(confirmed.reason, messageOf(confirmed.reason));
-    }
-    const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const reported = await reportOf(at, paid);
-    const granted = { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), ...reported } as const;
-    if (!route.refundOnFailure) return granted;
-    if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, paid) };
-    // Every process that ran its handler has died: nothing was served.
-    await claim.settle("refund");
-    return verdictOfRefund(context, paymentId);
+    return await candidate.whenHeld(claim);
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
   }
 }
 
-type Purchase = Pick<Candidate, "payment" | "secret">;
+/** Withdraws the claim of a payment that is refused after all. */
+export async function withdrawClaim(claim: HeldClaim, reason: string): Promise<PaymentVerdict> {
+  await claim.settle("withdraw");
+  return invalid(reason, messageOf(reason));
+}
+
+/** A claimed payment as it has settled. */
+interface SettledPurchase extends Purchase {
+  readonly claim: HeldClaim;
+}
+
+/** Grants a payment that has settled before its handler; a failure is refunded where the route says so. */
+export async function grantRefundable(at: PaymentCase, settled: SettledPurchase): Promise<PaymentVerdict> {
+  const { context, route } = at;
+  const { payment, claim } = settled;
+  const granted = await grantSettled(at, settled);
+  if (!route.refundOnFailure) return granted;
+  if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, payment) };
+  // Every process that ran its handler has died: nothing was served.
+  await claim.settle("refund");
+  return verdictOfRefund(context, payment.paymentId);
+}
+
+/** Grants a payment that has settled before its handler; a failure is not refunded. */
+export async function grantSettled(at: PaymentCase, settled: SettledPurchase): Promise<GrantedPayment> {
+  const { payment, claim } = settled;
+  return { kind: "grants", payment, claim, keeper: keeperFor(at, settled), ...(await reportOf(at, payment)) };
+}
 
 /**
  * Judges a payment whose window is over, and which may have bought its request before.
@@ -192,7 +207,7 @@ export async function receiptHeaders(at: PaymentCase, payment: OneTimePayment): 
 }
 
 /** Returns the headers for a payment that has settled before its handler, which may fail. */
-export async function reportOf(
+async function reportOf(
   at: PaymentCase,
   payment: OneTimePayment,
 ): Promise<Pick<GrantedPayment, "headers" | "headersOfFailure">> {

@@ -2,38 +2,19 @@
  * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does
  * the first two; adapters translate the decision, run the handler and settle the claim.
  */
-import {
-  concatBytes,
-  isTurnpikeError,
-  type JsonObject,
-  type PaymentProof,
-  readPaymentProof,
-  sha256,
-  TurnpikeError,
-  toHex,
-  utf8ToBytes,
-} from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
-import { secretOfProof } from "../replay/seal";
+import { concatBytes, isTurnpikeError, sha256, TurnpikeError, toHex, utf8ToBytes } from "../../protocol";
 import type { Decision } from "./answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body";
-import {
-  claimAndConfirm,
-  invalid,
-  isAuthorized,
-  messageOf,
-  type PaymentCase,
-  type PaymentVerdict,
-} from "./claim-payment";
+import { invalid, isAuthorized, type PaymentCase, type PaymentVerdict } from "./claim-payment";
 import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
-import { faultOfSettlement, judgeProof } from "./judge-proof";
-import { judgeStandard } from "./judge-standard";
+import { judgeNative } from "./judge-proof";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { pageFor } from "./page";
-import { chargesNothing, deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { FREE, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import { type QuoteRequest, type Refusal, soldSingly } from "./quote";
+import { judgeV1, judgeV2 } from "./read-standard";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
 import { askCallback, type Route } from "./route";
@@ -178,7 +159,8 @@ async function decidePaid(
 
   if (credentials.payment) {
     const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-    const verdict = await judgePayment(credentials.payment, { context, route, request, resource, bodyHash });
+    const at = { context: route.contexts[0] ?? context, route, request, resource, bodyHash };
+    const verdict = await judgePayment(credentials.payment, at);
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "replay") return verdict;
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
@@ -187,6 +169,29 @@ async function decidePaid(
   }
   outage ??= await bookkeepingOutage(context, route);
   return outage ? { kind: "unavailable", cause: outage } : quoteFor(context, route, request, refusal);
+}
+
+/** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
+async function judgePayment(credential: PaymentCredential, given: PaymentCase): Promise<PaymentVerdict> {
+  try {
+    const at = given.route.contexts.length > 1 ? await entryCase(credential, given) : given;
+    switch (credential.kind) {
+      case "malformed":
+        return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);
+      case "proof":
+        return await judgeNative(credential.payload, at);
+      case "x402-v1":
+        return await judgeV1(credential.payload, at);
+      case "x402-v2":
+        return await judgeV2(credential.payload, at);
+    }
+  } catch (error) {
+    if (!isTurnpikeError(error)) throw error;
+    if (error.status === 503) return { kind: "unavailable", cause: error };
+    if (error.status === 409) return { kind: "barred", error };
+    if (error.code === "InvalidPaymentProof") return invalid(error.reason ?? "malformed", error.message);
+    throw error;
+  }
 }
 
 /** Judges the secret id, and where that does not grant, the wallet's signature. */
@@ -271,55 +276,4 @@ async function isFree(route: Route, request: GateRequest): Promise<boolean> {
     ask: (raw) => route.free?.(raw),
   });
   return answer === true;
-}
-
-/** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
-export async function judgePayment(credential: PaymentCredential, given: PaymentCase): Promise<PaymentVerdict> {
-  try {
-    const selected = entryCase(credential, given);
-    const at = "then" in selected ? await selected : selected;
-    switch (credential.kind) {
-      case "malformed":
-        return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);
-      case "proof":
-        return await judgeNative(credential.payload, at);
-      case "x402-v1":
-      case "x402-v2":
-        return await judgeStandard(credential, at);
-    }
-  } catch (error) {
-    if (!isTurnpikeError(error)) throw error;
-    if (error.status === 503) return { kind: "unavailable", cause: error };
-    if (error.status === 409) return { kind: "barred", error };
-    if (error.code === "InvalidPaymentProof") return invalid(error.reason ?? "malformed", error.message);
-    throw error;
-  }
-}
-
-async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const { context, request, resource, bodyHash } = at;
-  const proof = readPaymentProof(payload);
-  const nowSec = context.time.nowSec();
-  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
-  if (verdict.kind === "faulty") {
-    if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
-    return invalid(verdict.reason, messageOf(verdict.reason));
-  }
-  const { paymentId, nonce, ref } = verdict;
-  return claimAndConfirm(at, {
-    payment: paymentOf(proof, paymentId),
-    secret: secretOfProof(ref),
-    keepUntilSec: proof.expiresAt + DAY_SEC,
-    nowSec,
-    confirm: async () => {
-      const fault = await faultOfSettlement(context, proof, nonce);
-      return fault === undefined ? { kind: "settled" } : { kind: "faulty", reason: fault };
-    },
-  });
-}
-
-function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
-  const { payer, payTo, amount, token, network, transaction } = proof;
-  const facts = { payer, payTo, amount, token, network, paymentId, transaction };
-  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
 }

@@ -18,8 +18,8 @@ export interface Gate {
    * collected, or payments cannot be recorded; with Unavailable when the chain or a shared store cannot be asked.
    */
   ready(): Promise<void>;
-  /** Judges a request and claims what it pays with. */
-  decide(request: GateRequest): Decision | Promise<Decision>;
+  /** Judges a request, claims what it pays with, and acts on the decision. */
+  decide<T>(handlers: DecisionHandlers<T>): T | Promise<Awaited<T>>;
   /** The 402 of a charge that the handler could not make. */
   answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
   /** Settles a payment whose handler has answered. @param answer whole; undefined for a stream */
@@ -62,9 +62,8 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
       await proveMetering();
       await requireBookkeeping(context, route);
     },
-    decide: reports
-      ? counted(reports, (request) => decide(context, route, request))
-      : (request) => decide(context, route, request),
+    decide: (handlers) =>
+      reports ? decideCounted(reports, context, route, handlers) : decideAndAct(context, route, handlers),
     settle: (scope, answer) => settleDeferred(context, route, scope, answer),
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
@@ -107,24 +106,8 @@ async function requireSettleable(context: GateContext, route: Route): Promise<vo
   }
 }
 
-/** Counts each decision; the adapter calls `onEnd` when the handler has ended. */
-function counted(reports: GateReports, judge: Gate["decide"]): Gate["decide"] {
-  return async (request) => {
-    let decision: Decision;
-    try {
-      decision = await judge(request);
-    } catch (error) {
-      reports.failed(error, request);
-      throw error;
-    }
-    const onEnd = reports.decided(decision, request);
-    return onEnd && decision.kind === "allow" ? { ...decision, onEnd } : decision;
-  };
-}
-
-/** What to do with a gate's decision: synchronously where the gate decides so, otherwise once it has decided. */
+/** What to do with a decision: synchronously where the gate decides so, otherwise once it has decided. */
 export interface DecisionHandlers<T> {
-  readonly gate: Gate;
   readonly facts: GateRequest;
   /** what it throws reaches the caller */
   readonly act: (decision: Decision) => T;
@@ -132,12 +115,34 @@ export interface DecisionHandlers<T> {
   readonly fail: (error: unknown) => T;
 }
 
-export function applyDecision<T>({ gate, facts, act, fail }: DecisionHandlers<T>): T | Promise<Awaited<T>> {
+function decideAndAct<T>(
+  context: GateContext,
+  route: Route,
+  { facts, act, fail }: DecisionHandlers<T>,
+): T | Promise<Awaited<T>> {
   let decided: Decision | Promise<Decision>;
   try {
-    decided = gate.decide(facts);
+    decided = decide(context, route, facts);
   } catch (error) {
     return fail(error);
   }
   return "then" in decided ? (decided.then(act, fail) as Promise<Awaited<T>>) : act(decided);
+}
+
+/** Counts each decision; the adapter calls `onEnd` when the handler has ended. */
+async function decideCounted<T>(
+  reports: GateReports,
+  context: GateContext,
+  route: Route,
+  { facts, act, fail }: DecisionHandlers<T>,
+): Promise<Awaited<T>> {
+  let decision: Decision;
+  try {
+    decision = await decide(context, route, facts);
+  } catch (error) {
+    reports.failed(error, facts);
+    return await fail(error);
+  }
+  const onEnd = reports.decided(decision, facts);
+  return await act(onEnd && decision.kind === "allow" ? { ...decision, onEnd } : decision);
 }

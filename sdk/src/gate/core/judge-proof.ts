@@ -9,6 +9,7 @@ import {
   type Hex,
   isMemoGenuine,
   isProofSignedBy,
+  type JsonObject,
   type ParsedMemo,
   type PaymentProof,
   PROOF_LIFE_SEC,
@@ -16,9 +17,22 @@ import {
   paymentIdOf,
   paymentNonce,
   proofToWire,
+  readPaymentProof,
   Unavailable,
 } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
+import { secretOfProof } from "../replay/seal";
+import {
+  claimPayment,
+  grantRefundable,
+  invalid,
+  messageOf,
+  type PaymentCase,
+  type PaymentVerdict,
+  withdrawClaim,
+} from "./claim-payment";
 import type { GateContext } from "./context";
+import { chargesNothing, deductsNothing, type OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 
@@ -49,6 +63,29 @@ export interface ProofContext {
   readonly bodyHash?: string | undefined;
   /** unix seconds, chain time */
   readonly nowSec: number;
+}
+
+/** Judges a native proof, and claims its payment. @throws InvalidPaymentProof */
+export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
+  const { context, request, resource, bodyHash } = at;
+  const proof = readPaymentProof(payload);
+  const nowSec = context.time.nowSec();
+  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
+  if (verdict.kind === "faulty") {
+    if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
+    return invalid(verdict.reason, messageOf(verdict.reason));
+  }
+  const { paymentId, nonce, ref } = verdict;
+  const purchase = { payment: paymentOf(proof, paymentId), secret: secretOfProof(ref) };
+  return claimPayment(at, {
+    ...purchase,
+    keepUntilSec: proof.expiresAt + DAY_SEC,
+    nowSec,
+    async whenHeld(claim) {
+      const fault = await faultOfSettlement(context, proof, nonce);
+      return fault === undefined ? grantRefundable(at, { ...purchase, claim }) : withdrawClaim(claim, fault);
+    },
+  });
 }
 
 const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });
@@ -124,3 +161,9 @@ export async function faultOfSettlement(
 }
 
 const unconfirmed = (): Unavailable => new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });
+
+function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
+  const { payer, payTo, amount, token, network, transaction } = proof;
+  const facts = { payer, payTo, amount, token, network, paymentId, transaction };
+  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
+}

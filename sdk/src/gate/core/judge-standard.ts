@@ -1,34 +1,93 @@
-/** Judges standard x402 payloads, versions 1 and 2: the gate checks what was signed, and the Facilitator settles it. */
+/** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/rpc";
-import { type Address, keccakText, SIGNATURE_65, TurnpikeError } from "../../protocol";
+import type { X402RequestWire } from "../../facilitator/payments";
+import {
+  type Address,
+  type Hex,
+  keccakText,
+  type Permit2Method,
+  SIGNATURE_65,
+  TurnpikeError,
+  Unavailable,
+} from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
-import { secretOfPayload } from "../replay/seal";
-import {
-  ALREADY_USED,
-  claimAndConfirm,
-  invalid,
-  type PaymentCase,
-  type PaymentVerdict,
-  verdictOfLate,
-} from "./claim-payment";
+import type { ReplaySecret } from "../replay/seal";
+import { claimPayment, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
-import type { PaymentCredential } from "./credentials";
-import { chargesNothing, deductsNothing, type OneTimePayment } from "./payment";
-import { flowOfPayment } from "./payment-flow";
+import { chargesNothing, deductsNothing, type OneTimePayment, type PaymentFlow } from "./payment";
+import { mayReserve, noReservations, type SettleOrder } from "./payment-flow";
 import { MAX_TIMEOUT_SEC, usableKeyOf } from "./quote";
-import {
-  type Authorization,
-  FAULTS,
-  type Fault,
-  type PresentedPayment,
-  purchaseOfV1,
-  purchaseOfV2,
-} from "./read-standard";
 import { recoverSigner } from "./recover-signer";
-import { type DeferRequest, deferSettlement } from "./settle-after";
-import { isUnderWay, settleStandard } from "./settle-standard";
+import { deferSettlement, settleFirst } from "./settle-after";
+import { isUnderWay } from "./settle-standard";
+import type { TokenTerms } from "./terms";
+
+/** The terms that a payer signed. */
+export interface Authorization {
+  readonly from: Address;
+  readonly to: Address;
+  /** base units; of the scheme `upto`: the maximum */
+  readonly value: bigint;
+  /** unix seconds, exclusive */
+  readonly validAfter: bigint;
+  /** unix seconds, exclusive */
+  readonly validBefore: bigint;
+  readonly nonce: Hex;
+}
+
+/** One payment as a payload presents it: its facts and its signature are not checked yet. */
+export interface PresentedPayment {
+  /** the client's own idempotency key, which names this payment and no other */
+  readonly identifier?: string;
+  /** its quote has expired */
+  readonly isLate?: boolean;
+  /** quoted to settle after the handler: its payer did not agree to be charged for a failure */
+  readonly isQuotedAfter?: boolean;
+  readonly authorization: Authorization;
+  /** of the scheme `upto`: the only account that may settle it */
+  readonly settler?: Address | undefined;
+  /** how it moves over Permit2; absent: by the token's EIP-3009 */
+  readonly transfer?: Permit2Method;
+  readonly paymentId: Hex;
+  /** what the payer signed, of an ordinary account */
+  readonly digest: Hex;
+  readonly signature: Hex;
+  readonly token: TokenTerms;
+  readonly settlement: X402RequestWire;
+}
+
+/** Why a payload is refused. */
+export type Fault =
+  | "payment_identifier"
+  | "network"
+  | "transfer_method"
+  | "spender"
+  | "settler"
+  | "resource"
+  | "terms"
+  | "memo"
+  | "memo_expired"
+  | "flow"
+  | "window"
+  | "signature";
+
+const FAULTS: Readonly<Record<Fault, string>> = {
+  payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
+  network: "The x402 payload is of another network.",
+  transfer_method: "The x402 payload moves its money in another way than the quoted option names.",
+  spender: "The x402 payload permits another spender than the proxy of its scheme.",
+  settler: "The x402 payload names a facilitator that is no key of this provider's Facilitator: take a fresh quote.",
+  resource:
+    "The x402 payload names another resource.url than the one requested; leave it out, or repeat the quoted one.",
+  terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
+  memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
+  memo_expired: "The quote has expired. Pay a fresh one unless this payment has moved money.",
+  flow: "The quoted option settles after the request is served, and this resource now settles before: take a fresh quote.",
+  window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
+  signature: "The authorization's signature is not its payer's.",
+};
 
 /** How much clocks may differ. */
 const SLACK_SEC = 60;
@@ -36,13 +95,10 @@ const SLACK_SEC = 60;
 /** An authorization that ends sooner cannot settle in time. */
 const MARGIN_SEC = 6;
 
-export async function judgeStandard(
-  credential: Extract<PaymentCredential, { kind: "x402-v1" | "x402-v2" }>,
-  at: PaymentCase,
-): Promise<PaymentVerdict> {
-  const { payload } = credential;
-  const found = credential.kind === "x402-v1" ? await purchaseOfV1(payload, at) : purchaseOfV2(payload, at);
-  if (typeof found === "string") return invalid(found, FAULTS[found]);
+export const verdictOfFault = (fault: Fault): PaymentVerdict => invalid(fault, FAULTS[fault]);
+
+/** Judges a payment that was read, and claims it. */
+export async function judgePresented(found: PresentedPayment, at: PaymentCase): Promise<PaymentVerdict> {
   const { authorization, paymentId, transfer, token, settlement, identifier } = found;
   const { settings, time } = at.context;
   const nowSec = time.nowSec();
@@ -60,49 +116,51 @@ export async function judgeStandard(
     deduct: deductsNothing,
     charge: chargesNothing,
   };
-  const secret = secretOfPayload(identifier, usableKeyOf(at.request));
+  const key = usableKeyOf(at.request);
+  // Of a request with neither the answer is not replayed.
+  const secret: ReplaySecret | undefined =
+    identifier !== undefined ? ["identifier", identifier] : key !== undefined ? ["key", key] : undefined;
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
   // Too late to pay with, but it may have paid already: then a fresh quote would be paid in addition.
   const used = late && (await verdictOfLate(at, { payment, secret }));
   if (used) return used;
   const fault = await faultOfSigned(found, at.context);
-  if (fault) return invalid(fault, FAULTS[fault]);
+  if (fault) return verdictOfFault(fault);
   // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
-  if (late && !(await isUnderWay(at.context, paymentId))) return invalid(late, FAULTS[late]);
+  if (late && !(await isUnderWay(at.context, paymentId))) return verdictOfFault(late);
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   const purchase = { payment, nonce, transfer, settlement, signature: found.signature, secret, keepUntilSec, nowSec };
-  return claimAndConfirm(at, {
+  return claimPayment(at, {
     payment,
     secret,
     keepUntilSec,
     nowSec,
-    async defer(claim) {
+    async whenHeld(claim) {
       const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      if (transfer === "upto") return deferUpto({ at, purchase, claim, isLate: late !== undefined });
-      const flow = await flowOfPayment(at.context, at.route.settle);
-      if (flow === "authorization") return deferSettlement({ at, purchase, claim, isLate: late !== undefined });
-      if (!found.isQuotedAfter || late) return undefined;
+      const run = { at, purchase, claim };
+      // An `upto` payment settles after its handler alone: before, nobody knows its amount.
+      const flow = transfer === "upto" ? "authorization" : await flowOfPayment(at.context, at.route.settle);
+      if (flow === "authorization") return deferSettlement({ ...run, isLate: late !== undefined });
+      if (!found.isQuotedAfter || late) return settleFirst(run);
       await claim.settle("withdraw");
-      return invalid("flow", FAULTS.flow);
+      return verdictOfFault("flow");
     },
-    confirm: () => settleStandard(at, purchase),
   });
+}
+
+/** Returns the flow of a payment. @throws Unavailable when it cannot be found out, or `settle: "after"` not be done */
+async function flowOfPayment(context: GateContext, settle: SettleOrder): Promise<PaymentFlow> {
+  if (settle === "before" || (settle === undefined && !mayReserve(context.settings))) return "upfront";
+  if (mayReserve(context.settings) && (await context.facilitator.reserves())) return "authorization";
+  if (settle === undefined) return "upfront";
+  throw new Unavailable(noReservations(context), { retryAfterSec: 60 });
 }
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {
   const now = BigInt(nowSec);
   const isOpen = validAfter < now + BigInt(SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
   return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + SLACK_SEC) ? undefined : "window";
-}
-
-/** An `upto` payment settles after its handler alone: before, nobody knows its amount. */
-async function deferUpto(request: DeferRequest): Promise<PaymentVerdict> {
-  const deferred = await deferSettlement(request);
-  if (deferred) return deferred;
-  // Accepted by the Facilitator before, for an amount that is not known here any more.
-  await request.claim.settle("withdraw");
-  return ALREADY_USED;
 }
 
 /** @throws Unavailable */

@@ -2,7 +2,7 @@
  * Decides by which flow of x402 a route takes standard payloads: `authorization` runs the handler and settles
  * afterwards; `upfront` settles first. The first needs a Facilitator that reserves the amount meanwhile.
  */
-import { ConfigError, Unavailable } from "../../protocol";
+import { ConfigError } from "../../protocol";
 import type { GateContext } from "./context";
 import type { PaymentFlow } from "./payment";
 
@@ -27,14 +27,6 @@ export function quotedFlow(contexts: readonly GateContext[], settle: SettleOrder
   return "authorization";
 }
 
-/** Returns the flow of a payment. @throws Unavailable when it cannot be found out, or `settle: "after"` not be done */
-export async function flowOfPayment(context: GateContext, settle: SettleOrder): Promise<PaymentFlow> {
-  if (settle === "before" || (settle === undefined && !mayReserve(context.settings))) return "upfront";
-  if (mayReserve(context.settings) && (await context.facilitator.reserves())) return "authorization";
-  if (settle === undefined) return "upfront";
-  throw new Unavailable(noReservations(context), { retryAfterSec: 60 });
-}
-
 /**
  * Checks at start-up that `settle: "after"` can be done.
  * @throws ConfigError when the Facilitator reserves nothing, Unavailable when it does not answer
@@ -52,8 +44,8 @@ export function askAhead(context: GateContext, settle: SettleOrder): void {
 }
 
 /** Another project's Facilitator reserves nothing. */
-const mayReserve = ({ facilitator }: GateContext["settings"]): boolean =>
+export const mayReserve = ({ facilitator }: GateContext["settings"]): boolean =>
   facilitator !== undefined && !facilitator.trustUnsigned;
 
-const noReservations = ({ settings }: GateContext): string =>
+export const noReservations = ({ settings }: GateContext): string =>
   `settle is "after", but the Facilitator${settings.facilitator ? ` at ${settings.facilitator.url}` : ""} reserves no payments: use one that does, or settle: "before"`;

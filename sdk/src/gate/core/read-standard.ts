@@ -1,4 +1,7 @@
-/** Reads standard x402 payloads, versions 1 and 2: what they pay, by which option, and how its money moves. */
+/**
+ * Reads standard x402 payloads, versions 1 and 2: what they pay, by which option, and how its money moves. What was read
+ * is judged in `judge-standard`.
+ */
 import type * as z from "zod";
 import {
   payloadPermit2Schema,
@@ -34,74 +37,16 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../../protocol";
-import type { PaymentCase } from "./claim-payment";
+import type { PaymentCase, PaymentVerdict } from "./claim-payment";
+import {
+  type Authorization,
+  type Fault,
+  judgePresented,
+  type PresentedPayment,
+  verdictOfFault,
+} from "./judge-standard";
 import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./quote";
 import type { TokenTerms } from "./terms";
-
-/** The terms that a payer signed. */
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  /** base units; of the scheme `upto`: the maximum */
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
-
-/** One payment as a payload presents it: its facts and its signature are not checked yet. */
-export interface PresentedPayment {
-  /** the client's own idempotency key, which names this payment and no other */
-  readonly identifier?: string;
-  /** its quote has expired */
-  readonly isLate?: boolean;
-  /** quoted to settle after the handler: its payer did not agree to be charged for a failure */
-  readonly isQuotedAfter?: boolean;
-  readonly authorization: Authorization;
-  /** of the scheme `upto`: the only account that may settle it */
-  readonly settler?: Address | undefined;
-  /** how it moves over Permit2; absent: by the token's EIP-3009 */
-  readonly transfer?: Permit2Method;
-  readonly paymentId: Hex;
-  /** what the payer signed, of an ordinary account */
-  readonly digest: Hex;
-  readonly signature: Hex;
-  readonly token: TokenTerms;
-  readonly settlement: X402RequestWire;
-}
-
-/** Why a payload is refused. */
-export type Fault =
-  | "payment_identifier"
-  | "network"
-  | "transfer_method"
-  | "spender"
-  | "settler"
-  | "resource"
-  | "terms"
-  | "memo"
-  | "memo_expired"
-  | "flow"
-  | "window"
-  | "signature";
-
-export const FAULTS: Readonly<Record<Fault, string>> = {
-  payment_identifier: "A payment-identifier has 16 to 128 letters, digits, hyphens or underscores.",
-  network: "The x402 payload is of another network.",
-  transfer_method: "The x402 payload moves its money in another way than the quoted option names.",
-  spender: "The x402 payload permits another spender than the proxy of its scheme.",
-  settler: "The x402 payload names a facilitator that is no key of this provider's Facilitator: take a fresh quote.",
-  resource:
-    "The x402 payload names another resource.url than the one requested; leave it out, or repeat the quoted one.",
-  terms: "The x402 payload pays none of the current options: amount and payee must be exactly as quoted.",
-  memo: "The x402 payload must repeat a quoted option with its extra.memo, made for this method and resource.",
-  memo_expired: "The quote has expired. Pay a fresh one unless this payment has moved money.",
-  flow: "The quoted option settles after the request is served, and this resource now settles before: take a fresh quote.",
-  window: `The authorization must be valid now and end within ${MAX_TIMEOUT_SEC} s.`,
-  signature: "The authorization's signature is not its payer's.",
-};
 
 /** @throws InvalidPaymentProof that names the first wrong field */
 function parsed<T>(schema: z.ZodType<T>, payload: JsonObject): T {
@@ -143,11 +88,12 @@ function permit2Facts(signed: Permit2Authorization, { context }: PaymentCase): S
   };
 }
 
-/** Reads a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-export async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promise<PresentedPayment | Fault> {
+/** Judges a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
+export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
   const { network, payload: signed } = parsed(x402V1PayloadSchema, payload);
   const { settings } = at.context;
-  if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId) return "network";
+  if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
+    return verdictOfFault("network");
   const { authorization, signature } = signed;
   const now = await at.route.offers(at.request);
   if (now.outage) throw now.outage;
@@ -157,7 +103,7 @@ export async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promis
     // What it pays may be left out of the options now: that is no reason to refuse it.
     const outage = now.outages.get(at.context);
     if (outage) throw outage;
-    return "terms";
+    return verdictOfFault("terms");
   }
   const { token, payTo, amount } = offer;
   const paymentPayload = payload as unknown as Extract<
@@ -177,21 +123,21 @@ export async function purchaseOfV1(payload: JsonObject, at: PaymentCase): Promis
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return { ...eip3009Facts(authorization, token, at), signature, token, settlement };
+  return judgePresented({ ...eip3009Facts(authorization, token, at), signature, token, settlement }, at);
 }
 
 /**
- * Reads a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
+ * Judges a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-export function purchaseOfV2(payload: JsonObject, at: PaymentCase): PresentedPayment | Fault {
+export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
   const option = optionIn(payload);
-  if (typeof option === "string") return option;
+  if (typeof option === "string") return verdictOfFault(option);
   const { accepted, resource, signature, payTo, max, permit2 } = option;
   const { settings, terms, time } = at.context;
   const { amount, extra } = accepted;
-  if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
-  if (resource && resource.url !== at.resource) return "resource";
-  if (payTo !== accepted.payTo || max !== amount) return "terms";
+  if (accepted.network !== caip2Of(settings.network.chainId)) return verdictOfFault("network");
+  if (resource && resource.url !== at.resource) return verdictOfFault("resource");
+  if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
   const memo = parseMemo(extra?.memo);
   const facts = {
     ...{ method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo },
@@ -199,7 +145,7 @@ export function purchaseOfV2(payload: JsonObject, at: PaymentCase): PresentedPay
     ...(at.bodyHash !== undefined && { bodyHash: at.bodyHash }),
     ...(permit2 && { transfer: transferOf(permit2) }),
   };
-  if (!memo || !isMemoGenuine(memo, facts, settings.memoKeys)) return "memo";
+  if (!memo || !isMemoGenuine(memo, facts, settings.memoKeys)) return verdictOfFault("memo");
   const token = terms.token(checksum(accepted.asset));
   if (!token) {
     // Read for the next attempt: payloads alone must end the outage too. The terms log what fails.
@@ -208,12 +154,12 @@ export function purchaseOfV2(payload: JsonObject, at: PaymentCase): PresentedPay
   }
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
-  if (identifier.kind === "malformed") return "payment_identifier";
+  if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.nowSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
   const signed = permit2 ? permit2Facts(permit2, at) : eip3009Facts(option.authorization, token, at);
-  return { ...signed, signature, token, settlement, isLate, isQuotedAfter, ...named };
+  return judgePresented({ ...signed, signature, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }
 
 type Option = {

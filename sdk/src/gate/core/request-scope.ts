@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
-import { type Answer, answerOf, type Decision, errorAnswer } from "./answer";
+import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "./answer";
 import type { GateContext } from "./context";
 import { quoteFor } from "./decide";
 import type { DeferredSettlement } from "./deferred-settlement";
@@ -40,7 +40,21 @@ export interface RequestScope {
 
 export const requestScopes = new AsyncLocalStorage<RequestScope>();
 
-export function openRequestScope(request: GateRequest, decision?: Extract<Decision, { kind: "allow" }>): RequestScope {
+/**
+ * Runs `body` in a new scope of an allowed request.
+ * @param args passed on: a closure for each request costs more
+ */
+export function runInScope<T, Args extends unknown[]>(
+  request: GateRequest,
+  decision: Allowed,
+  body: (scope: RequestScope, decision: Allowed, ...args: Args) => T,
+  ...args: Args
+): T {
+  const scope = openRequestScope(request, decision);
+  return requestScopes.run(scope, body, scope, decision, ...args);
+}
+
+export function openRequestScope(request: GateRequest, decision?: Allowed): RequestScope {
   const scope: RequestScope = {
     request,
     payment: decision?.payment,

@@ -21,14 +21,11 @@ import { recoverSigner } from "./recover-signer";
 /**
  * Returns the case in the context of the entry that a credential names. One that names none of them is judged in the
  * first of its network, or of the route, and refused there.
+ * @param at in the context of the route's first entry
  * @throws Unavailable where a price that it may pay cannot be read now
  */
 export function entryCase(credential: PaymentCredential, at: PaymentCase): PaymentCase | Promise<PaymentCase> {
-  const { contexts } = at.route;
-  const [first] = contexts;
-  if (contexts.length === 1 || first === undefined || credential.kind === "malformed") {
-    return first === undefined || first === at.context ? at : { ...at, context: first };
-  }
+  if (credential.kind === "malformed") return at;
   const { payload } = credential;
   if (credential.kind === "x402-v1") return entryCaseOfV1(payload, at);
   const named = (credential.kind === "proof" ? payload : (payload.accepted ?? {})) as JsonObject;
@@ -37,7 +34,7 @@ export function entryCase(credential: PaymentCredential, at: PaymentCase): Payme
   const paid = onNetwork.find(
     ({ settings }) => isAddress(token, settings.token?.address) && isAddress(named.payTo, settings.payTo),
   );
-  return { ...at, context: paid ?? onNetwork[0] ?? first };
+  return { ...at, context: paid ?? onNetwork[0] ?? at.context };
 }
 
 const isAddress = (value: unknown, expected: Address | undefined): boolean =>
@@ -55,7 +52,7 @@ function contextsOn(network: unknown, { route, context }: PaymentCase): readonly
  */
 async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
   const onNetwork = contextsOn(payload.network, at);
-  const fallback = { ...at, context: onNetwork[0] ?? at.route.contexts[0] ?? at.context };
+  const fallback = { ...at, context: onNetwork[0] ?? at.context };
   const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;
   if (!parsed?.success) return fallback;
   const { authorization, signature } = parsed.data.payload;

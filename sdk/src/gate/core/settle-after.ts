@@ -10,17 +10,25 @@ import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
 import { findCharge, storeCharge } from "./charge-record";
 import {
-  type Confirmation,
-  invalid,
+  ALREADY_USED,
+  grantRefundable,
+  grantSettled,
   keeperFor,
   messageOf,
   type PaymentCase,
   type PaymentVerdict,
   receiptHeaders,
-  reportOf,
+  withdrawClaim,
 } from "./claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
-import { grantIdsOf, isUnderWay, purchaseCharged, type StandardPurchase, settleStandard } from "./settle-standard";
+import {
+  grantIdsOf,
+  isUnderWay,
+  purchaseCharged,
+  type Settlement,
+  type StandardPurchase,
+  settleStandard,
+} from "./settle-standard";
 import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
 import { chargeable, UptoCharge } from "./upto-charge";
 
@@ -31,45 +39,37 @@ interface Run {
   readonly claim: HeldClaim;
 }
 
-export interface DeferRequest extends Run {
+interface DeferRequest extends Run {
   /** its window is over, but the Facilitator has accepted it in time: it may only be settled now */
   readonly isLate: boolean;
 }
 
 /**
- * Begins the flow for a payment that was just claimed. Settles at once where an earlier run's answer is stored.
- * @returns undefined where the payment has to settle first: it is under way already
+ * Begins the flow for a payment that was just claimed. Settles at once where an earlier run's answer is stored, or where
+ * the payment is under way already.
  * @throws Unavailable
  */
-export async function deferSettlement({
-  at,
-  purchase,
-  claim,
-  isLate,
-}: DeferRequest): Promise<PaymentVerdict | undefined> {
+export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
   const run = { at, purchase, claim };
   const recorded = claim.releases === 0 ? undefined : await recordedCharge(run);
-  if (recorded === "lost") return undefined;
+  if (recorded === "lost") return settleUnderWay(run);
   if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
     const stored = await storedAnswer(charged);
     if (stored) return settleStored(charged, stored);
     const mayHaveSettled = recorded !== undefined && (await isUnderWay(at.context, purchase.payment.paymentId));
-    if (mayHaveSettled) return settleBefore(charged);
+    // That run's answer was not stored: the handler runs again.
+    if (mayHaveSettled) return settleFirst(charged, grantSettled);
   }
-  if (isLate) return undefined;
+  if (isLate) return settleUnderWay(run);
   if ((claim.releases ?? 0) >= MAX_RELEASES) {
     // An outcome that was unknown may have become a settlement since: what was paid for is served.
-    if (await isUnderWay(at.context, purchase.payment.paymentId)) return undefined;
-    await claim.settle("withdraw");
-    return invalid("handler_failed", messageOf("handler_failed"));
+    if (await isUnderWay(at.context, purchase.payment.paymentId)) return settleUnderWay(run);
+    return withdrawClaim(claim, "handler_failed");
   }
   const reserved = await reserve(run);
-  if (reserved.kind === "under_way") return undefined;
-  if (reserved.kind === "refused") {
-    await claim.settle("withdraw");
-    return invalid(reserved.reason, messageOf(reserved.reason));
-  }
+  if (reserved.kind === "under_way") return settleUnderWay(run);
+  if (reserved.kind === "refused") return withdrawClaim(claim, reserved.reason);
   const charge = purchase.transfer === "upto" ? chargeOf(run, recorded) : undefined;
   const deferred = new ReservedPayment(run, reserved.grantId, charge);
   const payment = charge ? chargeable(purchase.payment, charge) : purchase.payment;
@@ -98,16 +98,20 @@ async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | 
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
 
-/** Settles the charge of an earlier run that may have settled, and whose answer was not stored; the handler runs again. */
-async function settleBefore(run: Run): Promise<PaymentVerdict> {
+/** Settles what the Facilitator has accepted before. */
+async function settleUnderWay(run: Run): Promise<PaymentVerdict> {
+  if (run.purchase.transfer !== "upto") return settleFirst(run);
+  // For an amount that is not known here any more.
+  await run.claim.settle("withdraw");
+  return ALREADY_USED;
+}
+
+/** Settles before the handler runs. @param grant what the settled payment gets */
+export async function settleFirst(run: Run, grant: typeof grantRefundable = grantRefundable): Promise<PaymentVerdict> {
   const { at, purchase, claim } = run;
   const settled = await settleStandard(at, purchase);
-  if (settled.kind === "faulty") {
-    await claim.settle("withdraw");
-    return invalid(settled.reason, messageOf(settled.reason));
-  }
-  const payment = paidBy(run, settled);
-  return { kind: "grants", payment, claim, keeper: keeperFor(at, purchase), ...(await reportOf(at, payment)) };
+  if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
+  return grant(at, { payment: paidBy(run, settled), secret: purchase.secret, claim });
 }
 
 type Reservation =
@@ -160,17 +164,14 @@ async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
 async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdict> {
   const { at, purchase, claim } = run;
   const settled = await settleStandard(at, purchase);
-  if (settled.kind === "faulty") {
-    await claim.settle("withdraw");
-    return invalid(settled.reason, messageOf(settled.reason));
-  }
+  if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
   const complete = withReceipts(answer, await receiptHeaders(at, paid));
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
   return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
 }
 
-const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Confirmation, { kind: "settled" }>) =>
+const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
   transaction === undefined ? payment : { ...payment, transaction };
 
 function withReceipts(answer: KeptAnswer, receipts: Readonly<Record<string, string>>): KeptAnswer {

@@ -28,7 +28,7 @@ import {
 } from "../../protocol";
 import { holdClaim } from "../claims/held-claim";
 import type { ReplaySecret } from "../replay/seal";
-import type { Confirmation, PaymentCase } from "./claim-payment";
+import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
@@ -59,6 +59,10 @@ export function purchaseCharged(purchase: StandardPurchase, amount: bigint): Sta
   };
 }
 
+export type Settlement =
+  | { readonly kind: "settled"; readonly transaction?: OneTimePayment["transaction"] }
+  | { readonly kind: "faulty"; readonly reason: string };
+
 const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
@@ -74,7 +78,7 @@ export async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): 
 }
 
 /** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
-export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Confirmation> {
+export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Settlement> {
   const { context, resource } = at;
   const { payment, settlement } = purchase;
   const [ownGrantId, bareGrantId] = await grantIdsOf(at, purchase);

@@ -7,7 +7,8 @@ import { type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
 
 /**
  * Names the secret that a client must repeat to read its answer again. A payment alone proves nothing, since calldata
- * shows every authorization; the secret is a part of the first request that no chain shows.
+ * shows every authorization; the secret is a part of the first request that no chain shows. Of a standard payload:
+ * "identifier", its payment-identifier; "key", else the request's Idempotency-Key; "payload", else its signature.
  */
 export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key" | "payload", value: string];
 
@@ -17,18 +18,6 @@ export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key" | "pay
  * has checked the signed proof before.
  */
 export const secretOfProof = (ref: string): ReplaySecret => ["proof", ref];
-
-/**
- * Returns the secret of a standard payload: its payment-identifier, else the request's usable Idempotency-Key.
- * @returns undefined when the request has neither: its answer is not replayed
- */
-export function secretOfPayload(
-  identifier: string | undefined,
-  idempotencyKey: string | undefined,
-): ReplaySecret | undefined {
-  if (identifier !== undefined) return ["identifier", identifier];
-  return idempotencyKey === undefined ? undefined : ["key", idempotencyKey];
-}
 
 /**
  * Names a standard payload by its own signature, where the request has no secret. It opens an answer only until the
