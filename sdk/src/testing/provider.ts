@@ -152,8 +152,14 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
 }
 
 /** The test's Facilitator settles both schemes over Permit2. */
-function supports(uptoSigner: Address): GateContext["permit2"] {
-  const support = { exact: true, uptoSigner, minAmount: undefined, sponsorsGas: false, senders: [uptoSigner] };
+function supportFrom(uptoSigner: Address): GateContext["support"] {
+  const support = {
+    exactOverPermit2: true,
+    uptoSigner,
+    minAmount: undefined,
+    sponsorsGas: false,
+    senders: [uptoSigner],
+  };
   return { known: () => support, read: async () => support, isSender: async (key) => key === uptoSigner };
 }
 
@@ -195,7 +201,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
       },
     },
     refunds: { ask: async () => (books.isDown ? "pending" : "settled"), close: () => undefined },
-    permit2: supports(addressOfKey(keyOf("facilitator"))),
+    support: supportFrom(addressOfKey(keyOf("facilitator"))),
     facilitatorCheck: { check: async () => undefined, checkOnce: () => undefined, refusedSigner: () => undefined },
     async ownedBy(wallet) {
       mayAnswer();

@@ -25,9 +25,9 @@ import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
+import { createSupportSource, type SupportSource } from "./facilitator-support";
 import { createOfferReceiptIssuer, type OfferReceiptIssuer } from "./offer-receipts";
 import type { PaymentTarget, ProviderOptions } from "./options";
-import { createPermit2Supports, type Permit2Supports } from "./permit2-support";
 import { createRefundRequests, type RefundRequests } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
@@ -65,8 +65,8 @@ export interface GateContext {
   readonly refunds: RefundRequests;
   /** compares the pinned signers with the Facilitator's own */
   readonly facilitatorCheck: FacilitatorCheck;
-  /** what the Facilitator supports of payments over Permit2 */
-  readonly permit2: Permit2Supports;
+  /** what the Facilitator supports */
+  readonly support: SupportSource;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -147,7 +147,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     facilitator,
     refunds,
     facilitatorCheck,
-    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
+    support: createSupportSource({ settings, rpc, supported: () => facilitator.supported() }),
     async ownedBy(wallet) {
       const listed = await facilitator.subscriptionsOf(wallet);
       if (listed.kind === "found") return listed.value.subscriptions;
@@ -255,7 +255,7 @@ function targetContext(
     facilitator,
     refunds: createRefundRequests((paymentId) => facilitator.refundPayment(paymentId)),
     facilitatorCheck: createFacilitatorCheck({ settings, proofSigners, nowSec: () => time.nowSec() }),
-    permit2: createPermit2Supports({ settings, rpc, supported: () => facilitator.supported() }),
+    support: createSupportSource({ settings, rpc, supported: () => facilitator.supported() }),
     ownedBy: base.ownedBy,
     get claims() {
       return base.claims;

@@ -94,7 +94,7 @@ async function requireSettleable(context: GateContext, route: Route): Promise<vo
   const { facilitator } = context.settings;
   const fixed = (route.cachedOffers() ?? []).filter((offer) => offer.kind === "one-time" && offer.context === context);
   if (!facilitator || facilitator.trustUnsigned || fixed.length === 0) return;
-  const { minAmount } = await context.permit2.read().catch((error: unknown) => {
+  const { minAmount } = await context.support.read().catch((error: unknown) => {
     if (isTurnpikeError(error)) return { minAmount: undefined };
     throw error;
   });

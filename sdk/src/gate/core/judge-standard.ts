@@ -165,7 +165,7 @@ function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: numbe
 
 /** @throws Unavailable */
 async function faultOfSigned(found: PresentedPayment, context: GateContext): Promise<Fault | undefined> {
-  if (found.settler && !(await context.permit2.isSender(found.settler))) return "settler";
+  if (found.settler && !(await context.support.isSender(found.settler))) return "settler";
   return faultOfSignature(found, context);
 }
 

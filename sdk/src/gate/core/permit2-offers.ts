@@ -10,16 +10,16 @@ const WAIT_MS = 1_000;
 
 /** Returns what an entry says of Permit2; "unsupported" while its Facilitator is not known to settle it. */
 export function permit2TermsOf({ scheme, context }: Price): Permit2Terms | "unsupported" {
-  const { exact, uptoSigner: facilitatorAddress, sponsorsGas = false } = context.permit2.known() ?? {};
+  const { exactOverPermit2, uptoSigner: facilitatorAddress, sponsorsGas = false } = context.support.known() ?? {};
   if (scheme === "upto")
     return facilitatorAddress ? { transfer: "upto", facilitatorAddress, sponsorsGas } : "unsupported";
-  return exact ? { transfer: "permit2", sponsorsGas } : "unsupported";
+  return exactOverPermit2 ? { transfer: "permit2", sponsorsGas } : "unsupported";
 }
 
 /** Asks the Facilitators that have not answered yet. @returns why prices over Permit2 may be missing */
 export async function supportOutage(contexts: readonly GateContext[]): Promise<Unavailable | undefined> {
-  const unknown = contexts.filter(({ permit2 }) => permit2.known() === undefined);
-  await atMost(WAIT_MS, Promise.allSettled(unknown.map(({ permit2 }) => permit2.read())), () => undefined);
+  const unknown = contexts.filter(({ support }) => support.known() === undefined);
+  await atMost(WAIT_MS, Promise.allSettled(unknown.map(({ support }) => support.read())), () => undefined);
   if (contexts.length === 0) return undefined;
   return new Unavailable("The Facilitator states no support of payments over Permit2 now; nothing was charged.", {
     retryAfterSec: 2,
@@ -33,7 +33,7 @@ export async function supportOutage(contexts: readonly GateContext[]): Promise<U
 export async function requireSupport(price: Price): Promise<void> {
   const { context, scheme } = price;
   try {
-    await context.permit2.read();
+    await context.support.read();
   } catch (error) {
     if (isTurnpikeError(error) && error.code === "Unavailable") return;
     throw error;

@@ -200,7 +200,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
 
   function cachedOffers(): readonly Offer[] | undefined {
     if (!isFixed || loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured)) return undefined;
-    const supports = overPermit2.map(({ permit2 }) => permit2.known());
+    const supports = overPermit2.map(({ support }) => support.known());
     if (supports.includes(undefined)) return undefined;
     const read = [...contexts.map(tokenOf), ...supports];
     const isHeld = held?.read.every((each, i) => each === read[i]);

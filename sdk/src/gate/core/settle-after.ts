@@ -77,8 +77,8 @@ export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequ
 }
 
 function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge {
-  const { settings, permit2 } = at.context;
-  const min = BigInt(permit2.known()?.minAmount ?? 0);
+  const { settings, support } = at.context;
+  const min = BigInt(support.known()?.minAmount ?? 0);
   return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
 }
 

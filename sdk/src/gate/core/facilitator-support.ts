@@ -1,6 +1,6 @@
 /**
- * Keeps what a Facilitator supports of payments over Permit2, as `GET /supported` states it: quotes of such payments name
- * its key. Known answers are used at once and renewed behind the requests that read them.
+ * Keeps what a Facilitator supports, as `GET /supported` states it: its least amount, and the key that quotes of payments
+ * over Permit2 name. Known answers are used at once and renewed behind the requests that read them.
  */
 import { tokenInterface } from "../../chain/abi";
 import { callView, NO_ANSWER, type Rpc } from "../../chain/rpc";
@@ -17,9 +17,9 @@ import {
 import type { Settings } from "./settings";
 
 /** One answer; a new object where anything changed. */
-export interface Permit2Support {
+export interface FacilitatorSupport {
   /** whether it settles `exact` payments over Permit2 */
-  readonly exact: boolean;
+  readonly exactOverPermit2: boolean;
   /** the key that `upto` payments name; undefined: it settles none */
   readonly uptoSigner: Address | undefined;
   /** whether payers without gas may send the token's permit along */
@@ -30,16 +30,16 @@ export interface Permit2Support {
   readonly senders: readonly Address[];
 }
 
-export interface Permit2Supports {
+export interface SupportSource {
   /** Returns the last answer, and renews it in the background; undefined before the first. */
-  known(): Permit2Support | undefined;
+  known(): FacilitatorSupport | undefined;
   /** @throws Unavailable when the Facilitator does not answer, and never did */
-  read(): Promise<Permit2Support>;
+  read(): Promise<FacilitatorSupport>;
   /** Returns whether a payment that names this key can settle; asks again for a key that is new. @throws Unavailable */
   isSender(address: Address): Promise<boolean>;
 }
 
-export interface Permit2SupportsParts {
+export interface SupportSourceParts {
   readonly settings: Pick<Settings, "facilitator" | "network" | "token">;
   readonly rpc: Rpc | undefined;
   readonly supported: () => Promise<Supported>;
@@ -52,22 +52,22 @@ const RENEW_MS = 60_000;
 const ASK_AGAIN_MS = 5_000;
 
 /** Another project's Facilitator states nothing that this gate relies on; it refuses what it does not settle. */
-const UNSTATED: Permit2Support = {
-  exact: true,
+const UNSTATED: FacilitatorSupport = {
+  exactOverPermit2: true,
   uptoSigner: undefined,
   sponsorsGas: false,
   minAmount: undefined,
   senders: [],
 };
 
-export function createPermit2Supports({ settings, rpc, supported }: Permit2SupportsParts): Permit2Supports {
+export function createSupportSource({ settings, rpc, supported }: SupportSourceParts): SupportSource {
   const isForeign = settings.facilitator?.trustUnsigned === true;
   let current = isForeign ? UNSTATED : undefined;
   let askedAtMs = isForeign ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
-  let asking: Promise<Permit2Support> | undefined;
+  let asking: Promise<FacilitatorSupport> | undefined;
   let hasPermits: boolean | undefined = settings.token?.permits;
 
-  async function ask(): Promise<Permit2Support> {
+  async function ask(): Promise<FacilitatorSupport> {
     const answer = await supported();
     const isAdvertised = answer.extensions.includes(EIP2612_GAS_SPONSORING);
     if (isAdvertised && hasPermits === undefined && settings.token) {
@@ -78,7 +78,7 @@ export function createPermit2Supports({ settings, rpc, supported }: Permit2Suppo
     return current ?? next;
   }
 
-  function renew(): Promise<Permit2Support> {
+  function renew(): Promise<FacilitatorSupport> {
     askedAtMs = performance.now();
     asking ??= ask().finally(() => {
       asking = undefined;
@@ -113,12 +113,12 @@ function supportIn(
   { kinds, transferMethods, relayers, tokens }: Supported,
   { network: { chainId }, token }: Pick<Settings, "network" | "token">,
   sponsorsGas: boolean,
-): Permit2Support {
+): FacilitatorSupport {
   const upto = kinds.find(({ scheme, network }) => scheme === "upto" && network === caip2Of(chainId));
   const named = upto?.extra?.facilitatorAddress;
   const uptoSigner = typeof named === "string" && isAddress(named) ? checksum(named) : undefined;
   return {
-    exact: transferMethods?.includes("permit2") === true,
+    exactOverPermit2: transferMethods?.includes("permit2") === true,
     uptoSigner,
     sponsorsGas,
     minAmount: tokens.find(({ address }) => address === token?.address)?.minAmount,
