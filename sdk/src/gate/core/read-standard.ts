@@ -29,6 +29,7 @@ import {
   permit2PaymentIdOf,
   permit2TypedData,
   proxyOf,
+  type TransferAuthorization,
   transferTypedData,
   typedDataDigest,
   Unavailable,
@@ -38,18 +39,8 @@ import type { PaymentCase } from "./claim-payment";
 import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./quote";
 import type { TokenTerms } from "./terms";
 
-/** The terms that a payer signed. */
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  /** base units; of the scheme `upto`: the maximum */
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
+/** The terms that a payer signed, in either way of moving money. Of the scheme `upto`, `value` is the maximum. */
+export type Authorization = TransferAuthorization;
 
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
 export interface PresentedPayment {
