@@ -2,6 +2,7 @@
  * A wallet for any assistant: an MCP server on standard input and output. Its limits come from a file that the model
  * cannot change. It needs the package `@modelcontextprotocol/sdk`.
  */
+import { deferred } from "../../protocol/waiting";
 import { CONFIG_VARIABLE, configFault, readWalletConfig } from "./config";
 import { logToStderr } from "./log";
 import { type Availability, serveWallet } from "./server";
@@ -30,23 +31,20 @@ export interface RunningWallet {
 export async function runWallet(options: WalletOptions): Promise<RunningWallet> {
   const available = await openWallet(options);
   const server = await serveWallet(available, logToStderr);
-  let ended = () => {};
-  const closed = new Promise<void>((resolve) => {
-    ended = resolve;
-  });
+  const closed = deferred();
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= (async () => {
       if ("wallet" in available) await available.wallet.close();
       await server.close();
-      ended();
+      closed.resolve();
     })();
     return closing;
   };
   // The host ends the server by closing its input.
   process.stdin.once("end", close);
   process.stdin.once("close", close);
-  return { closed, close };
+  return { closed: closed.promise, close };
 }
 
 async function openWallet({ configFile, env = process.env }: WalletOptions): Promise<Availability> {
