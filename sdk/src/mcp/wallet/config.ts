@@ -6,9 +6,10 @@ import { existsSync } from "node:fs";
 import { type FileHandle, open, realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import * as z from "zod";
+import { policyFields } from "../../agent/core/policy-fields";
 import type { AgentOptions } from "../../agent/create-agent";
 import { walletFromKey } from "../../agent/signing/wallet";
-import { ConfigError, type Hex, isTurnpikeError, PAYMENT_METHODS, parseMoney } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, parseMoney } from "../../protocol";
 
 /** Names the file, where no argument does. */
 export const CONFIG_VARIABLE = "TURNPIKE_WALLET_CONFIG";
@@ -55,31 +56,12 @@ const origin = httpUrl.refine((text) => new URL(text).origin === text, {
 
 const chainId = z.number().int().positive();
 
-const policySchema = z.strictObject({
-  perPayment: money,
-  perDay: money,
-  perPayee: money.optional(),
-  perSubscription: money.optional(),
-  perFirstCharge: money.optional(),
-  askAbove: money.optional(),
-  askNewPayees: z.boolean().optional(),
-  requireUntil: z.boolean().optional(),
-  onPayeeChange: z.enum(["cancel", "notify"]).optional(),
-  networks: z.array(z.string()).optional(),
-  tokens: z.array(z.string()).optional(),
-  payees: z.array(z.string()).optional(),
-  methods: z.array(z.enum(PAYMENT_METHODS)).optional(),
-  uptoFacilitators: z.array(z.string()).optional(),
-  maxWindowSec: z.number().int().optional(),
-  allowHttp: z.boolean().optional(),
-});
-
 const configSchema = z.strictObject({
   /** file with the private key, 0x and 64 hex digits; relative to this file's folder */
   keyFile: z.string().min(1).optional(),
   /** the ledger that every host shares; default `wallet-ledger.jsonl` beside this file */
   ledger: z.string().min(1).optional(),
-  policy: policySchema,
+  policy: z.strictObject(policyFields(money)),
   facilitators: z
     .array(z.union([httpUrl, z.strictObject({ url: httpUrl, signers: z.array(z.string()).min(1).optional() })]))
     .min(1),
