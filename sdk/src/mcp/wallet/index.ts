@@ -60,24 +60,17 @@ async function openWallet({ configFile, env = process.env }: WalletOptions): Pro
   }
 }
 
-const USAGE = `Usage: turnpike mcp [--config FILE]; without FILE, ${CONFIG_VARIABLE} names it.`;
-
 /**
  * Runs `turnpike mcp` until the host disconnects.
- * @param argv the arguments after `mcp`
- * @returns the exit code: 0 when the host disconnected, 2 for arguments that cannot be used
+ * @param configFile the file of its limits; default: the one that the environment names
+ * @returns the exit code: 0 when the host disconnected, 2 when the wallet cannot start
  */
 export async function main(
-  argv: readonly string[],
+  configFile: string | undefined,
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<number> {
-  const [first, value, ...rest] = argv;
-  if (argv.length > 0 && (first !== "--config" || !value || rest.length > 0)) {
-    process.stderr.write(`turnpike mcp: unknown arguments: ${argv.join(" ")}. ${USAGE}\n`);
-    return 2;
-  }
   try {
-    const wallet = await runWallet({ configFile: value ?? env[CONFIG_VARIABLE], env });
+    const wallet = await runWallet({ configFile: configFile ?? env[CONFIG_VARIABLE], env });
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => void wallet.close());
     await wallet.closed;
     return 0;
