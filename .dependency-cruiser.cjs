@@ -1,7 +1,7 @@
-// Imports flow one way; each rule names the wall it keeps.
+// Imports flow one way; each rule names the boundary that it enforces.
 const rule = (name, comment, from, to) => ({ name, comment, severity: "error", from, to });
 
-/** A folder imports only folders that stand before it in its list. */
+/** A folder imports only folders that precede it in its list. */
 function layers(base, names) {
   return names
     .slice(0, -1)
@@ -55,7 +55,7 @@ module.exports = {
       { circular: true },
     ),
     rule(
-      "protocol-stands-alone",
+      "protocol-alone",
       "sdk/protocol imports nothing of ours.",
       { path: "^sdk/src/protocol/" },
       { path: "^(sdk/src/(?!protocol/)|facilitator/|contracts/|scripts/)" },
@@ -125,7 +125,7 @@ module.exports = {
     ),
     rule(
       "nothing-imports-cli",
-      "Nothing imports the command line: it stands on top of the SDK.",
+      "Nothing imports the command line: it is the top layer of the SDK.",
       { path: "^(sdk/src/(?!cli/|cli\\.ts$)|facilitator/|scripts/|examples/|bench/)" },
       { path: "^sdk/src/cli(/|\\.ts$)" },
     ),
@@ -142,7 +142,7 @@ module.exports = {
       { path: "node_modules/ethers/" },
     ),
     rule(
-      "service-on-public-doors",
+      "service-on-public-entries",
       "The service uses protocol, chain and the wire schemas, not gate or agent.",
       { path: "^facilitator/src/" },
       { path: "^(sdk/src/(agent|gate|testing)/|scripts/|test/)" },

@@ -3,7 +3,7 @@ import { defineConfig } from "tsdown";
 const shared = { tsconfig: "../tsconfig.json", deps: { neverBundle: [/^node:/] }, logLevel: "warn" } as const;
 
 export default defineConfig([
-  // Every door of the package, as ESM and CommonJS with types.
+  // Every entry point of the package, as ESM and CommonJS with types.
   {
     ...shared,
     entry: [

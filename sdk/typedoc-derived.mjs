@@ -1,6 +1,6 @@
 /**
  * Documents what is derived, so that it is not written twice: a wire type says which schema it comes from, an error
- * class which row of the table it is. Everything else has to be documented where it stands.
+ * class which row of the table it is. Everything else is documented at its declaration.
  */
 import { Comment, Converter, ReflectionKind } from "typedoc";
 
@@ -11,7 +11,7 @@ function textOf(reflection) {
   if (reflection.kind === ReflectionKind.TypeAlias && derived) {
     const [, direction, schema] = derived;
     return direction === "input"
-      ? `As it stands on the wire, before \`${schema}\` has read it: amounts are decimal strings.`
+      ? `As sent on the wire, before \`${schema}\` has read it: amounts are decimal strings.`
       : `As \`${schema}\` reads it: amounts are \`bigint\`.`;
   }
   if (reflection.kind === ReflectionKind.Variable && /Schema$/.test(reflection.name)) {
@@ -19,7 +19,7 @@ function textOf(reflection) {
   }
   const isError = reflection.children?.some(({ name }) => name === "remedy");
   if (reflection.kind === ReflectionKind.Class && isError) {
-    return `Thrown with \`code\` "${reflection.name}"; cause and remedy stand in \`ERRORS\`.`;
+    return `Thrown with \`code\` "${reflection.name}"; \`ERRORS\` has its cause and remedy.`;
   }
   return undefined;
 }

@@ -2,16 +2,10 @@
  * Encodes calldata for one transfer directly to its token, and for many through the BatchSettler. Hand-written because
  * every payment runs through it; a test compares it with ethers.
  */
-import type { Address, Hex } from "turnpike/protocol";
+import type { Address, Hex, TransferAuthorization } from "turnpike/protocol";
 
-export interface SignedTransfer {
+export interface SignedTransfer extends TransferAuthorization {
   readonly token: Address;
-  readonly from: Address;
-  readonly to: Address;
-  readonly value: bigint;
-  readonly validAfter: bigint;
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
   readonly signature: Hex;
 }
 

@@ -102,7 +102,7 @@ export class Sender {
     }
   }
 
-  /** While payments gather, waits for the pace; otherwise for a notification. */
+  /** Waits for the pace while payments are queued, and otherwise for the next poll; a notification ends both. */
   #pause(): Promise<unknown> {
     const { config, store } = this.#options;
     const restMs = this.#queue.backlog.queued > 0 ? paceMsOf(config) : config.pollMs;

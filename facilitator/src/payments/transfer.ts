@@ -10,20 +10,12 @@ import {
   paymentIdOf,
   permit2PaymentIdOf,
   proxyOf,
+  type TransferAuthorization,
 } from "turnpike/protocol";
 import type { PaymentMethod, PaymentRow } from "../db/tables/payments";
 
 /** What a payer authorized: an EIP-3009 transfer, or the terms of one over Permit2. */
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
+export type Authorization = TransferAuthorization;
 
 /** An EIP-2612 permit of the payer that approves Permit2. */
 export interface TokenPermit {

@@ -1,6 +1,6 @@
 /** Lists the environment variables that commands read, and reads them. */
-import { readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { type OpenedFile, readOpened } from "../mcp/wallet/opened-file";
 import { UsageError } from "./command-errors";
 import type { CliIo } from "./io";
 import type { Output } from "./output";
@@ -73,11 +73,9 @@ export async function readSecretFile(
   output: Output,
   { what, pattern, form }: SecretForm,
 ): Promise<string> {
-  let text: string;
-  let mode: number;
+  let opened: OpenedFile;
   try {
-    mode = (await stat(file)).mode;
-    text = (await readFile(file, "utf8")).trim();
+    opened = await readOpened(file);
   } catch (error) {
     const why = (error as { code?: string }).code === "ENOENT" ? "does not exist" : "cannot be read";
     // A key in the place of a path is not printed.
@@ -87,8 +85,9 @@ export async function readSecretFile(
       `Write the ${what} to a file that only you can read, and name it.`,
     );
   }
+  const text = opened.text.trim();
   output.hide(text);
-  if (process.platform !== "win32" && (mode & 0o077) !== 0) {
+  if (process.platform !== "win32" && (opened.mode & 0o077) !== 0) {
     throw new UsageError(`Other users can read the file ${file}, which holds a secret.`, `Run: chmod 600 ${file}`);
   }
   if (pattern.test(text)) return text;

@@ -1,43 +1,19 @@
-/**
- * Reads the file that limits what commands may spend. A misspelled limit would be no limit, so unknown fields are
- * errors.
- */
+/** Reads the file that limits what commands may spend. Unknown fields are errors. */
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import * as z from "zod";
 import type { AgentPolicy } from "../agent";
-import { PAYMENT_METHODS, parseStrictJson } from "../protocol";
+import { paidWithFields, policyFields } from "../agent/core/policy-fields";
+import { parseStrictJson } from "../protocol";
 import { UsageError } from "./command-errors";
 import { homeFolder } from "./environment";
 import type { CliIo } from "./io";
 
 const amount = z.union([z.number().int().nonnegative(), z.string().regex(/^(0|[1-9][0-9]{0,77})$/)]);
 
-const texts = z.array(z.string());
-
-const methods = z.array(z.enum(PAYMENT_METHODS));
-
-/** The fields of a policy file: those of `AgentPolicy` that are data, under the same names. */
 const policySchema = z.strictObject({
-  perPayment: amount,
-  perDay: amount,
-  perPayee: amount.optional(),
-  perSubscription: amount.optional(),
-  perFirstCharge: amount.optional(),
-  requireUntil: z.boolean().optional(),
-  onPayeeChange: z.enum(["cancel", "notify"]).optional(),
-  networks: texts.optional(),
-  tokens: texts.optional(),
-  methods: methods.optional(),
-  uptoFacilitators: texts.optional(),
-  prefer: z
-    .strictObject({ networks: texts.optional(), tokens: texts.optional(), methods: methods.optional() })
-    .optional(),
-  payees: texts.optional(),
-  askAbove: amount.optional(),
-  askNewPayees: z.boolean().optional(),
-  maxWindowSec: z.number().int().optional(),
-  allowHttp: z.boolean().optional(),
+  ...policyFields(amount),
+  prefer: z.strictObject(paidWithFields).optional(),
 });
 
 /**

@@ -54,7 +54,7 @@ describe("questions that are asked together", function () {
     });
     await ask(1);
     const two = [ask(2), ask(3)];
-    // These two gather, until a third one comes.
+    // These two wait until a third one arrives.
     expect(await Promise.all([...two, ask(4)])).to.deep.equal([2, 3, 4]);
     expect(batches).to.deep.equal([[1], [2, 3, 4]]);
   });

@@ -10,7 +10,6 @@ export const mcpCommand: Command = {
   flags: { config: { value: "FILE", about: "the file of its limits; default: $TURNPIKE_WALLET_CONFIG" } },
   examples: ["npx turnpike mcp --config wallet.json"],
   async run({ args, io }) {
-    const file = args.value("config");
-    return main(file === undefined ? [] : ["--config", file], io.env);
+    return main(args.value("config"), io.env);
   },
 };

@@ -7,6 +7,7 @@ import {
   keccakText,
   type Permit2Method,
   SIGNATURE_65,
+  type TransferAuthorization,
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
@@ -24,18 +25,8 @@ import { deferSettlement, settleFirst } from "./settle-after";
 import { isUnderWay } from "./settle-standard";
 import type { TokenTerms } from "./terms";
 
-/** The terms that a payer signed. */
-export interface Authorization {
-  readonly from: Address;
-  readonly to: Address;
-  /** base units; of the scheme `upto`: the maximum */
-  readonly value: bigint;
-  /** unix seconds, exclusive */
-  readonly validAfter: bigint;
-  /** unix seconds, exclusive */
-  readonly validBefore: bigint;
-  readonly nonce: Hex;
-}
+/** The terms that a payer signed, in either way of moving money. Of the scheme `upto`, `value` is the maximum. */
+export type Authorization = TransferAuthorization;
 
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
 export interface PresentedPayment {

@@ -127,9 +127,8 @@ export function paidTool<
   };
   const { title, description, annotations, _meta } = options;
   const listed = { title, description, annotations, _meta };
-  const given = Object.fromEntries(Object.entries(listed).filter(([, value]) => value !== undefined));
   // Without a schema the SDK would pass no arguments.
-  const config = { ...given, inputSchema: inputSchema ?? {}, ...(outputSchema && { outputSchema }) };
+  const config = { ...withoutUndefined(listed), inputSchema: inputSchema ?? {}, ...(outputSchema && { outputSchema }) };
   const registered = server.registerTool(name, config as { inputSchema: ZodRawShapeCompat }, call as never);
   return {
     ready: () => gate.ready(),
@@ -156,16 +155,19 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   const known = made.get(name);
   if (known) return known;
   const sold = { free, metered, authorize, replay, settle, refundOnFailure, description, sellSingleAtPlanPrice };
-  const given = Object.fromEntries(Object.entries({ ...sold, provider }).filter(([, value]) => value !== undefined));
   const gate = gateOf<ToolCallRequest<never>>({
     pricing,
-    ...given,
+    ...withoutUndefined({ ...sold, provider }),
     bind: "body",
     ...(maxArgumentBytes !== undefined && { maxBodyBytes: maxArgumentBytes }),
   });
   made.set(name, gate);
   return gate;
 }
+
+/** Drops fields that are undefined: the SDK and the gate treat them as given. */
+const withoutUndefined = (fields: object) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 
 const MAX_ID_CHARS = 255;
 

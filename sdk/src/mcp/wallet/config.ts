@@ -3,12 +3,14 @@
  * to is refused, and so is every field that is not known.
  */
 import { existsSync } from "node:fs";
-import { type FileHandle, open, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import * as z from "zod";
+import { policyFields } from "../../agent/core/policy-fields";
 import type { AgentOptions } from "../../agent/create-agent";
 import { walletFromKey } from "../../agent/signing/wallet";
-import { ConfigError, type Hex, isTurnpikeError, PAYMENT_METHODS, parseMoney } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, parseMoney } from "../../protocol";
+import { readOpened } from "./opened-file";
 
 /** Names the file, where no argument does. */
 export const CONFIG_VARIABLE = "TURNPIKE_WALLET_CONFIG";
@@ -55,31 +57,12 @@ const origin = httpUrl.refine((text) => new URL(text).origin === text, {
 
 const chainId = z.number().int().positive();
 
-const policySchema = z.strictObject({
-  perPayment: money,
-  perDay: money,
-  perPayee: money.optional(),
-  perSubscription: money.optional(),
-  perFirstCharge: money.optional(),
-  askAbove: money.optional(),
-  askNewPayees: z.boolean().optional(),
-  requireUntil: z.boolean().optional(),
-  onPayeeChange: z.enum(["cancel", "notify"]).optional(),
-  networks: z.array(z.string()).optional(),
-  tokens: z.array(z.string()).optional(),
-  payees: z.array(z.string()).optional(),
-  methods: z.array(z.enum(PAYMENT_METHODS)).optional(),
-  uptoFacilitators: z.array(z.string()).optional(),
-  maxWindowSec: z.number().int().optional(),
-  allowHttp: z.boolean().optional(),
-});
-
 const configSchema = z.strictObject({
   /** file with the private key, 0x and 64 hex digits; relative to this file's folder */
   keyFile: z.string().min(1).optional(),
   /** the ledger that every host shares; default `wallet-ledger.jsonl` beside this file */
   ledger: z.string().min(1).optional(),
-  policy: policySchema,
+  policy: z.strictObject(policyFields(money)),
   facilitators: z
     .array(z.union([httpUrl, z.strictObject({ url: httpUrl, signers: z.array(z.string()).min(1).optional() })]))
     .min(1),
@@ -171,26 +154,21 @@ type Check = (file: { readonly mode: number; readonly path: string; readonly wha
 
 /** Reads a small file after checking the very file that was opened, and its folder. */
 async function readOwned(path: string, what: string, check: Check): Promise<string> {
-  let handle: FileHandle;
   try {
-    handle = await open(path, "r");
-  } catch (cause) {
-    const { code } = cause as { readonly code?: string };
-    throw new ConfigError(`${what} ${path} cannot be read (${code ?? "unknown error"})`, { cause });
-  }
-  try {
-    const facts = await handle.stat();
-    if (!facts.isFile()) throw new ConfigError(`${what} ${path} is no regular file`);
-    if (facts.size > MAX_FILE_BYTES) throw new ConfigError(`${what} ${path} is larger than ${MAX_FILE_BYTES} bytes`);
-    // Windows has no such modes; its access lists are the owner's to set.
-    if (process.platform !== "win32") {
+    const { text } = await readOpened(path, async (facts) => {
+      if (!facts.isFile()) throw new ConfigError(`${what} ${path} is no regular file`);
+      if (facts.size > MAX_FILE_BYTES) throw new ConfigError(`${what} ${path} is larger than ${MAX_FILE_BYTES} bytes`);
+      // Windows has no such modes; its access lists are the owner's to set.
+      if (process.platform === "win32") return;
       check({ mode: facts.mode, path, what });
       requireOwner(facts.uid, path, what);
       await requireSafeFolder(dirname(await realpath(path)), `${what} ${path}`);
-    }
-    return await handle.readFile("utf8");
-  } finally {
-    await handle.close();
+    });
+    return text;
+  } catch (cause) {
+    if (isTurnpikeError(cause)) throw cause;
+    const { code } = cause as { readonly code?: string };
+    throw new ConfigError(`${what} ${path} cannot be read (${code ?? "unknown error"})`, { cause });
   }
 }
 

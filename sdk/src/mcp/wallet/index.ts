@@ -2,6 +2,7 @@
  * A wallet for any assistant: an MCP server on standard input and output. Its limits come from a file that the model
  * cannot change. It needs the package `@modelcontextprotocol/sdk`.
  */
+import { deferred } from "../../protocol/waiting";
 import { CONFIG_VARIABLE, configFault, readWalletConfig } from "./config";
 import { logToStderr } from "./log";
 import { type Availability, serveWallet } from "./server";
@@ -30,23 +31,20 @@ export interface RunningWallet {
 export async function runWallet(options: WalletOptions): Promise<RunningWallet> {
   const available = await openWallet(options);
   const server = await serveWallet(available, logToStderr);
-  let ended = () => {};
-  const closed = new Promise<void>((resolve) => {
-    ended = resolve;
-  });
+  const closed = deferred();
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= (async () => {
       if ("wallet" in available) await available.wallet.close();
       await server.close();
-      ended();
+      closed.resolve();
     })();
     return closing;
   };
   // The host ends the server by closing its input.
   process.stdin.once("end", close);
   process.stdin.once("close", close);
-  return { closed, close };
+  return { closed: closed.promise, close };
 }
 
 async function openWallet({ configFile, env = process.env }: WalletOptions): Promise<Availability> {
@@ -62,24 +60,17 @@ async function openWallet({ configFile, env = process.env }: WalletOptions): Pro
   }
 }
 
-const USAGE = `Usage: turnpike mcp [--config FILE]; without FILE, ${CONFIG_VARIABLE} names it.`;
-
 /**
  * Runs `turnpike mcp` until the host disconnects.
- * @param argv the arguments after `mcp`
- * @returns the exit code: 0 when the host disconnected, 2 for arguments that cannot be used
+ * @param configFile the file of its limits; default: the one that the environment names
+ * @returns the exit code: 0 when the host disconnected, 2 when the wallet cannot start
  */
 export async function main(
-  argv: readonly string[],
+  configFile: string | undefined,
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Promise<number> {
-  const [first, value, ...rest] = argv;
-  if (argv.length > 0 && (first !== "--config" || !value || rest.length > 0)) {
-    process.stderr.write(`turnpike mcp: unknown arguments: ${argv.join(" ")}. ${USAGE}\n`);
-    return 2;
-  }
   try {
-    const wallet = await runWallet({ configFile: value ?? env[CONFIG_VARIABLE], env });
+    const wallet = await runWallet({ configFile: configFile ?? env[CONFIG_VARIABLE], env });
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => void wallet.close());
     await wallet.closed;
     return 0;

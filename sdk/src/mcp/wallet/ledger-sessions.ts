@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileLedger } from "../../agent/file-ledger";
 import { type AgentLedger, openLedger } from "../../agent/ledger/ledger";
 import type { Ledger } from "../../agent/ledger/ledger-store";
+import { type Deferred, deferred } from "../../protocol/waiting";
 
 /** How long another host may hold the ledger before a call gives up: longer than one payment takes. */
 const WAIT_MS = 45_000;
@@ -21,8 +22,7 @@ interface Session {
   readonly view: Promise<AgentLedger>;
   readonly startedMs: number;
   users: number;
-  readonly ended: Promise<void>;
-  readonly end: () => void;
+  readonly ended: Deferred<void>;
 }
 
 export class LedgerSessions {
@@ -53,18 +53,14 @@ export class LedgerSessions {
         current.users++;
         return current;
       }
-      await current.ended;
+      await current.ended.promise;
       if (isOld) await sleep(FREE_MS);
     }
     const store = fileLedger(this.#file, { waitMs: WAIT_MS });
-    let end = () => {};
-    const ended = new Promise<void>((resolve) => {
-      end = resolve;
-    });
     const view = openLedger(store);
     // Each user awaits it; without this a session that nobody awaits yet would be an unhandled rejection.
     view.catch(() => undefined);
-    this.#current = { store, view, startedMs: performance.now(), users: 1, ended, end };
+    this.#current = { store, view, startedMs: performance.now(), users: 1, ended: deferred() };
     return this.#current;
   }
 
@@ -76,7 +72,7 @@ export class LedgerSessions {
       await view?.close();
     } finally {
       this.#current = undefined;
-      session.end();
+      session.ended.resolve();
     }
   }
 }

@@ -5,6 +5,7 @@ import { gated, type Provider } from "turnpike/gate";
 import { fetchGate } from "turnpike/gate/fetch";
 import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
 import { MAX_WITHHELD_MS } from "../../../../sdk/src/gate/core/deferred-settlement";
+import { type Deferred, deferred } from "../../../../sdk/src/protocol/waiting";
 import {
   closeServer,
   listen,
@@ -21,8 +22,13 @@ import { v1Headers } from "../support/standard";
 describe("an answer that is withheld, and comes in parts", () => {
   let facilitator: SmallFacilitator;
   let provider: Provider;
+  let passTime: (() => void) | undefined;
+  /** ends the answer by its last part */
+  let last: Deferred<void>;
 
   beforeEach(async () => {
+    passTime = undefined;
+    last = deferred();
     facilitator = await startSmallFacilitator();
     facilitator.supported = RESERVING;
     provider = testProvider(facilitator, { publicUrl: "https://api.example" });
@@ -50,9 +56,19 @@ describe("an answer that is withheld, and comes in parts", () => {
     return { taken, restore };
   }
 
+  async function expectSettledWhenLate(answering: Promise<Response>): Promise<void> {
+    await until(async () => passTime !== undefined);
+    expect(settles()).to.equal(0);
+    passTime?.();
+    const answer = await answering;
+    expect([answer.status, settles()]).to.deep.equal([200, 1]);
+    expect(answer.headers.get("payment-response"), "the receipt").not.to.equal(null);
+    last.resolve();
+    expect(await answer.text()).to.equal("the first part, the second part, the last part");
+    expect(settles()).to.equal(1);
+  }
+
   it("HA23 is settled by node:http once it has taken too long, and not before", async () => {
-    let passTime: (() => void) | undefined;
-    let finish = (): void => undefined;
     const server = createServer(
       gated(provider.paymentGate({ pricing: ONE_TIME }), (_request, response) => {
         const timers = takeTimers();
@@ -61,33 +77,19 @@ describe("an answer that is withheld, and comes in parts", () => {
         timers.restore();
         expect(timers.taken, "one timer, from the first part on").to.have.length(1);
         [passTime] = timers.taken;
-        finish = () => void response.end("the last part");
+        void last.promise.then(() => response.end("the last part"));
       }),
     );
     const url = `${await listen(server)}/paid`;
     try {
       const headers = await v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
-      const answering = fetch(url, { headers });
-      await until(async () => passTime !== undefined);
-      expect(settles()).to.equal(0);
-      passTime?.();
-      const answer = await answering;
-      expect([answer.status, settles()]).to.deep.equal([200, 1]);
-      expect(answer.headers.get("payment-response"), "the receipt").not.to.equal(null);
-      finish();
-      expect(await answer.text()).to.equal("the first part, the second part, the last part");
-      expect(settles()).to.equal(1);
+      await expectSettledWhenLate(fetch(url, { headers }));
     } finally {
       await closeServer(server);
     }
   });
 
   it("HA23 is settled by fetch once it has taken too long, and not before", async () => {
-    let passTime: (() => void) | undefined;
-    let finish = (): void => undefined;
-    const last = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
     const handle = fetchGate(provider.gate({ pricing: ONE_TIME }))(() => {
       const timers = takeTimers();
       const parts = ["the first part, ", "the second part, "];
@@ -98,7 +100,7 @@ describe("an answer that is withheld, and comes in parts", () => {
             [passTime] = timers.taken;
             const part = parts.shift();
             if (part !== undefined) return controller.enqueue(new TextEncoder().encode(part));
-            await last;
+            await last.promise;
             controller.enqueue(new TextEncoder().encode("the last part"));
             controller.close();
           },
@@ -109,15 +111,7 @@ describe("an answer that is withheld, and comes in parts", () => {
     });
     const url = "https://api.example/paid";
     const { accepts } = (await (await handle(new Request(url))).json()) as PaymentRequiredWire;
-    const answering = handle(new Request(url, { headers: await v1Headers(accepts[0] as AcceptEntryWire) }));
-    await until(async () => passTime !== undefined);
-    expect(settles()).to.equal(0);
-    passTime?.();
-    const answer = await answering;
-    expect([answer.status, settles()]).to.deep.equal([200, 1]);
-    expect(answer.headers.get("payment-response"), "the receipt").not.to.equal(null);
-    finish();
-    expect(await answer.text()).to.equal("the first part, the second part, the last part");
-    expect(settles()).to.equal(1);
+    const headers = await v1Headers(accepts[0] as AcceptEntryWire);
+    await expectSettledWhenLate(handle(new Request(url, { headers })));
   });
 });

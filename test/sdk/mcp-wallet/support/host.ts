@@ -93,7 +93,7 @@ export class Desk {
     if (person) {
       client.setRequestHandler(ElicitRequestSchema, async ({ params }) => ({ ...(await person(params.message)) }));
     }
-    const args = [walletProgram(), ...(config === "" ? [] : ["--config", config])];
+    const args = [walletProgram(), ...(config === "" ? [] : [config])];
     const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: "pipe" });
     const log = text(transport.stderr as Readable);
     await client.connect(transport);
