@@ -106,12 +106,13 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
     offers,
     plans,
     refusals,
-    error: shortText(body.error),
-    reason: shortText(body.reason),
+    error: codeIn(body.error),
+    reason: codeIn(body.reason),
   };
 }
 
-const shortText = (value: unknown): string | undefined =>
+/** Returns a stable code; undefined for anything else, such as prose. */
+export const codeIn = (value: unknown): string | undefined =>
   typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
 
 /** Parses a list of plans; malformed ones are left out. */

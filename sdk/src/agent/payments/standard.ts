@@ -166,9 +166,8 @@ export interface SettlementReport {
 }
 
 /** Reads what a standard server reports of the settlement; fields that are absent or malformed are undefined. */
-export function settlementReportOf(response: Response): SettlementReport {
-  const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
-  const { transaction, amount, payer, network } = (value === null ? undefined : decodeJsonHeader(value)) ?? {};
+export function readReport(report: Readonly<Record<string, unknown>> | undefined): SettlementReport {
+  const { transaction, amount, payer, network } = report ?? {};
   const isHash = typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction);
   return {
     transaction: isHash ? (transaction as Hex) : undefined,
