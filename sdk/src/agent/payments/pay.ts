@@ -1,5 +1,5 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
-import { HEADER, InvalidRequest, PolicyRefused, toAmount } from "../../protocol";
+import { HEADER, InvalidRequest, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy";
 import {
@@ -16,7 +16,7 @@ import {
 import type { PayJob } from "./channel";
 import { overHttp } from "./http-channel";
 import { emitRefusal, finishEarlier, payQuote, purchaseKeyOf, serializeByKey } from "./purchase";
-import { compareOptions, type ParsedQuote, readQuote } from "./quote";
+import { type ParsedQuote, readQuote, requestedUrl, withPermit2Options } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { readQuoteHeader } from "./standard";
 
@@ -100,10 +100,10 @@ export async function quoteOf(
   { response, template }: Arrival,
 ): Promise<ParsedQuote | undefined> {
   const text = await readBounded(context.effects, response);
-  const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
-  const inHeader = readQuoteHeader(response, template.url, context.networks);
-  // The body of a gate names what version 1 can pay: payments over Permit2 are in the header alone.
-  const more = inHeader?.options.filter(({ method }) => method !== "eip3009") ?? [];
-  if (!inBody || more.length === 0) return inBody ?? inHeader;
-  return { ...inBody, options: [...inBody.options, ...more].sort(compareOptions) };
+  const requested = requestedUrl(template.url);
+  const body = text === undefined ? undefined : parseStrictJson(text);
+  return withPermit2Options(
+    readQuote(body, requested, context.networks),
+    readQuoteHeader(response, requested, context.networks),
+  );
 }

@@ -178,7 +178,9 @@ export async function recover(context: AgentContext, options: RecoverOptions): P
   return Promise.all(adopted.map(({ entry, state }) => viewOf(context, entry, state, { existing: true })));
 }
 
-/** Returns the origins of the caller's URLs. */
+/** Returns the origins of the caller's URLs; `stdio:<name>` is the origin of a server without a URL. */
 export function originsOf(origins: readonly string[] | undefined): readonly string[] {
-  return [...new Set((origins ?? []).map((origin) => new URL(origin).origin))];
+  return [...new Set((origins ?? []).map((origin) => (isLocalOrigin(origin) ? origin : new URL(origin).origin)))];
 }
+
+const isLocalOrigin = (origin: string): boolean => /^stdio:[\w.-]{1,64}$/.test(origin);
