@@ -85,6 +85,30 @@ module.exports = {
       { path: "^(sdk/src/(agent|testing)/|facilitator/)" },
     ),
     rule(
+      "mcp-wire-on-protocol",
+      "sdk/mcp/wire imports protocol only.",
+      { path: "^sdk/src/mcp/wire/" },
+      { path: "^(sdk/src/(?!protocol/|mcp/wire/)|facilitator/)" },
+    ),
+    rule(
+      "mcp-server-on-gate",
+      "sdk/mcp/server sells by the gate, and knows nothing of buyers.",
+      { path: "^sdk/src/mcp/server/" },
+      { path: "^(sdk/src/(agent|testing|mcp/client)/|facilitator/)" },
+    ),
+    rule(
+      "mcp-client-on-agent",
+      "sdk/mcp/client buys by the agent, and knows nothing of sellers.",
+      { path: "^sdk/src/mcp/client/" },
+      { path: "^(sdk/src/(gate|testing|mcp/server)/|facilitator/)" },
+    ),
+    rule(
+      "mcp-sdk-in-mcp",
+      "The MCP SDK is an optional peer: only the entry points of MCP import it.",
+      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/(mcp/(server|client)/|gate/adapters/mcp)" },
+      { path: "node_modules/@modelcontextprotocol/" },
+    ),
+    rule(
       "ethers-in-chain",
       "In the SDK only sdk/chain knows ethers.",
       { path: "^sdk/src/(?!chain/)" },
