@@ -78,14 +78,14 @@ export function wrapMcpClientWithPayment<C extends Client>(
     const { name: tool, arguments: args, _meta: meta } = message.params;
     const send = (ours: Meta): Promise<CallResult> =>
       untilClosed(context.effects, signal, (ending) => {
-        requireServer(purchases.server, client.transport);
         const params = { ...message.params, _meta: { ...meta, ...ours } };
         return client.request({ ...message, params }, schema, { ...sdkOptions, signal: ending });
       });
     const most = lower(limit, amountOf(maxAmount));
-    return run(signal, () =>
-      buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send }),
-    );
+    return run(signal, async () => {
+      requireServer(purchases.server, client.transport);
+      return buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send });
+    });
   }
 
   // The client's own `callTool` checks results against the tool's output schema: it gets what was paid for, never an ask.
