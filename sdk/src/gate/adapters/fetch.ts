@@ -222,5 +222,8 @@ export function lazily(open: () => Gate): Gate {
     get bindsBody() {
       return gate().bindsBody;
     },
+    get origin() {
+      return gate().origin;
+    },
   };
 }

@@ -4,7 +4,7 @@
  * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Answer, type Decision, errorAnswer } from "../core/answer";
+import { type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
@@ -22,15 +22,6 @@ export interface PaidResponse {
 /** Returns whether the request is over: the client has left, or the application has answered. */
 export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
-}
-
-/** Withdraws a decision that came too late: no handler ran, and the payment stays unused. */
-export function withdraw(decision: Decision): void {
-  if (decision.kind !== "allow") return;
-  decision.onEnd?.("release");
-  // Where it cannot be written, the lease expires.
-  decision.claim?.settle("withdraw").catch(() => undefined);
-  decision.deferred?.withdraw().catch(() => undefined);
 }
 
 /**

@@ -7,7 +7,7 @@ import { decide } from "./decide";
 import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
-import type { GateRequest } from "./request";
+import type { GateRequest, Origin } from "./request";
 import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
 import { createRoute, type GateOptions } from "./route";
 
@@ -28,6 +28,8 @@ export interface Gate {
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
   readonly bindsBody: boolean;
+  /** what the provider has set of its public address */
+  readonly origin: Origin;
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
@@ -66,6 +68,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,
+    origin: context.settings,
   };
 }
 

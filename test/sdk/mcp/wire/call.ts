@@ -40,7 +40,7 @@ describe("mcp > wire > call", () => {
     expect(canonicalJson({ a: undefined, b: null })).to.equal('{"b":null}');
   });
 
-  it("MC2 tells two calls apart by their server, their tool and every argument", () => {
+  it("MC2 separates two calls by their server, their tool and every argument", () => {
     const call = { server: "https://a.example", tool: "quote", args: { symbol: "ABC", days: 1 } };
     const texts = [
       call,
