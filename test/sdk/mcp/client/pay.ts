@@ -1,6 +1,6 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { CallToolRequest } from "@modelcontextprotocol/sdk/types.js";
+import { type CallToolRequest, ErrorCode, McpError } from "@modelcontextprotocol/sdk/types.js";
 import { expect } from "chai";
 import { memoryLedger } from "turnpike/agent";
 import { type McpPaymentOptions, receiptOf, wrapMcpClientWithPayment } from "turnpike/mcp/client";
@@ -88,6 +88,15 @@ describe("an agent's MCP client", () => {
     expect(await paying.callTool(weather)).to.deep.equal(free);
     expect((await paying.listTools()).tools.map(({ name }) => name)).to.deep.equal(["weather"]);
     expect([paying instanceof Client, subject.signed]).to.deep.equal([true, []]);
+  });
+
+  it("passes on what the protocol itself answers, such as another scheme's challenges, and signs nothing", async () => {
+    const answer = () => {
+      throw new McpError(ErrorCode.UrlElicitationRequired, "Payment Required", { challenges: [] });
+    };
+    const { paying, subject } = await shop({ answer });
+    const error = await paying.callTool(weather).catch((thrown: unknown) => thrown);
+    expect([(error as McpError).code, subject.signed]).to.deep.equal([ErrorCode.UrlElicitationRequired, []]);
   });
 
   it("checks paid results, and no asks, against the output schema of a tool that was listed", async () => {
