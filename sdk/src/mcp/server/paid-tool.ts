@@ -1,25 +1,17 @@
-/** Registers a paid tool at a server of the official SDK. */
-import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+/** Registers a paid tool at a server of the official SDK. Imports types of the SDK alone: any copy of it will do. */
 import type { McpServer, RegisteredTool } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
-import {
-  type AnySchema,
-  getParseErrorMessage,
-  normalizeObjectSchema,
-  type SchemaOutput,
-  type ShapeOutput,
-  safeParseAsync,
-  type ZodRawShapeCompat,
+import type {
+  AnySchema,
+  SchemaOutput,
+  ShapeOutput,
+  ZodRawShapeCompat,
 } from "@modelcontextprotocol/sdk/server/zod-compat.js";
 import type { RequestHandlerExtra } from "@modelcontextprotocol/sdk/shared/protocol.js";
-import {
-  type CallToolResult,
-  CallToolResultSchema,
-  ErrorCode,
-  McpError,
-  type ServerNotification,
-  type ServerRequest,
-  type ToolAnnotations,
+import type {
+  CallToolResult,
+  ServerNotification,
+  ServerRequest,
+  ToolAnnotations,
 } from "@modelcontextprotocol/sdk/types.js";
 import { callPaid, type ToolResult } from "../../gate/adapters/mcp";
 import { type CallConnection, gateRequestOfTool, requireConfidential } from "../../gate/adapters/mcp-request";
@@ -30,6 +22,7 @@ import type { GateOptions } from "../../gate/core/route";
 import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, type JsonObject } from "../../protocol";
 import { refusalResult, toolResource, withoutCredentials } from "../wire";
+import { resultChecker } from "./check-result";
 
 /** A schema of the SDK: a raw shape such as `{ symbol: z.string() }`, or a schema. */
 export type ToolSchema = ZodRawShapeCompat | AnySchema;
@@ -108,7 +101,7 @@ export function paidTool<
 >(server: McpServer, name: string, options: PaidToolOptions<Input, Output>, handler: PaidToolHandler<Input>): PaidTool {
   const gate = gateFor(name, options as PaidToolOptions<never, never>);
   const { serverId, inputSchema, outputSchema } = options;
-  const check = checkerOf(name, outputSchema);
+  const check = resultChecker(name, outputSchema);
   const call = async (args: unknown, extra: SdkExtra): Promise<ToolResult> => {
     const { _meta: meta, ...rest } = extra;
     const bare = { ...rest, ...(meta && { _meta: withoutCredentials(meta) }) } as SdkExtra;
@@ -176,26 +169,16 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
 
 const MAX_ID_CHARS = 255;
 
+/** Whose other end is a pipe's, or in this process. A subclass is not: it may do anything with what it is sent. */
+const LOCAL_TRANSPORTS: ReadonlySet<string> = new Set(["StdioServerTransport", "InMemoryTransport"]);
+
 function connectionOf(server: McpServer, { requestInfo }: SdkExtra): CallConnection {
   const { transport } = server.server;
-  const isLocal = transport instanceof StdioServerTransport || transport instanceof InMemoryTransport;
-  return { isLocal, http: requestInfo };
+  return { isLocal: LOCAL_TRANSPORTS.has(transport?.constructor.name ?? ""), http: requestInfo };
 }
 
-/** The SDK answers this error itself, with the address that the person has to open. */
+/** UrlElicitationRequired: the SDK answers this error itself, with the address that the person has to open. */
+const URL_ELICITATION_REQUIRED = -32_042;
+
 const passes = (error: unknown): boolean =>
-  error instanceof McpError && (error.code as ErrorCode) === ErrorCode.UrlElicitationRequired;
-
-/** Checks a result as the SDK does after the handler: what it would refuse must not be charged. */
-function checkerOf(name: string, outputSchema: ToolSchema | undefined): (result: unknown) => Promise<ToolResult> {
-  const schema = normalizeObjectSchema(outputSchema);
-  return async (given) => {
-    const result = CallToolResultSchema.safeParse(given);
-    if (!result.success) throw new TypeError(`The tool ${name} returned no result of a tool: ${result.error.message}`);
-    if (!schema || result.data.isError) return given as ToolResult;
-    const output = await safeParseAsync(schema, result.data.structuredContent);
-    if (output.success) return given as ToolResult;
-    const why = getParseErrorMessage(output.error);
-    throw new TypeError(`The tool ${name} returned structured content that its outputSchema refuses: ${why}`);
-  };
-}
+  error instanceof Error && (error as Error & { readonly code?: unknown }).code === URL_ELICITATION_REQUIRED;

@@ -38,6 +38,8 @@ export async function serveTools(register: (server: McpServer) => void): Promise
     const transport = await sessionOf(request);
     await transport.handleRequest(request, response, request.method === "POST" ? await json(request) : undefined);
   });
+  // A client reuses its connection after any pause.
+  http.keepAliveTimeout = 0;
   const url = await listen(http);
   const clients: Client[] = [];
   return {
