@@ -1,9 +1,13 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { type CallToolRequest, ErrorCode, McpError } from "@modelcontextprotocol/sdk/types.js";
 import { expect } from "chai";
 import { memoryLedger } from "turnpike/agent";
 import { type McpPaymentOptions, receiptOf, wrapMcpClientWithPayment } from "turnpike/mcp/client";
+import { bundled } from "../../../support/bundled";
 import { rejection } from "../../agent/support/rejection";
 import {
   type AgentUnderTest,
@@ -115,6 +119,19 @@ describe("an agent's MCP client", () => {
     const paying = wrapMcpClientWithPayment(client, subject.agent, { server: http.url });
     expect(receiptOf(await paying.callTool(weather))?.resumed).to.equal(false);
     expect([server.payments.size, transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1, 1]);
+  });
+
+  it("pays over stdio, as a server with a name", async () => {
+    // Below the workspace, so that its packages are found.
+    const folder = mkdtempSync(join("cache", "mcp-"));
+    const program = bundled("test/sdk/mcp/support/spec-server-process.ts", folder);
+    const client = new Client({ name: "test", version: "1" });
+    open.push(client, { close: async () => rmSync(folder, { recursive: true }) });
+    await client.connect(new StdioClientTransport({ command: process.execPath, args: [program] }));
+    const paying = wrapMcpClientWithPayment(client, agentOn().agent, { server: "weather" });
+    const result = await paying.callTool(weather);
+    expect(result.structuredContent).to.deep.equal({ sky: "fine" });
+    expect(receiptOf(result)).to.include({ amount: 10_000n, resource: "stdio:weather#weather" });
   });
 
   it("returns what the tool itself answers when it fails, and keeps the payment for the next call", async () => {
