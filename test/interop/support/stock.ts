@@ -4,6 +4,7 @@
  */
 import { createRequire } from "node:module";
 import path from "node:path";
+import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 
 export type Hex = `0x${string}`;
 
@@ -37,6 +38,14 @@ export interface Viem {
 
 const from = createRequire(path.resolve(__dirname, "../package.json"));
 const load = <T>(name: string): T => from(name) as T;
+
+/** A client of the MCP SDK that pays; `confirm` null: it asks nobody. */
+interface PayingMcpClient {
+  listTools(): Promise<{ tools: unknown[] }>;
+  callTool(confirm: null, params: object): Promise<CallToolResult>;
+}
+
+export const agents = () => load<{ withX402Client(client: object, config: object): PayingMcpClient }>("agents/x402");
 
 export const viem = () => load<Viem>("viem");
 export const accounts = () =>
