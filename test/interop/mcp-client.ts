@@ -1,13 +1,10 @@
 import { serve } from "@hono/node-server";
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
-import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { expect } from "chai";
 import type { Agent } from "turnpike/agent";
 import { receiptOf, wrapMcpClientWithPayment } from "turnpike/mcp/client";
 import { paidTool } from "turnpike/mcp/server";
 import { isTurnpikeError } from "turnpike/protocol";
+import { Client, InMemoryTransport, McpServer, StreamableHTTPClientTransport } from "../sdk/mcp/support/sdk";
 import { closeServer } from "../support/gate";
 import { agentOf } from "./support/clients";
 import { mcpServers } from "./support/stock";

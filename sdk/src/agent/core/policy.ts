@@ -96,7 +96,7 @@ export interface SpendIntent {
   readonly network: string;
   readonly token: Address;
   readonly payTo: Address;
-  /** origin and path of what is bought; absent for subscriptions */
+  /** origin and path of what is bought, or server and tool; absent for subscriptions */
   readonly resource?: string;
   /** of a payment; with `upto`, `amount` is the most that may be charged */
   readonly method?: PaymentMethod;

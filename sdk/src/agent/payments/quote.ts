@@ -212,7 +212,7 @@ export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   return byToken !== 0 ? byToken : a.payTo.toLowerCase().localeCompare(b.payTo.toLowerCase(), "en");
 }
 
-/** Adds to a gate's own quote what only version 2 can pay: it names what version 1 can pay, as over HTTP. */
+/** Adds the payments over Permit2 to a gate's own quote, which names what version 1 can pay. */
 export function withPermit2Options(
   own: ParsedQuote | undefined,
   standard: ParsedQuote | undefined,
