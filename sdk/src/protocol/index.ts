@@ -10,6 +10,7 @@ export * from "./hex";
 export * from "./ids";
 export * from "./memo";
 export * from "./networks";
+export * from "./offer-receipt";
 export * from "./periods";
 export * from "./permit2";
 export * from "./prices";

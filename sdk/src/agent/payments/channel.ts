@@ -2,6 +2,7 @@
  * Defines a purchase and the channel on which it reaches its provider, HTTP or MCP: what is bought, how one payment is
  * presented, and how the provider's answer reads. Knows no budget and no key.
  */
+import type { SignedReceipt } from "../../protocol";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PaymentReceipt } from "./receipt";
@@ -13,6 +14,8 @@ export interface PurchaseTarget {
   readonly resource: string;
   /** the part of `resource` that may be shown */
   readonly place: string;
+  /** how a statement that the provider signs may name `resource` */
+  readonly names: readonly string[];
   /** SHA-256 of the request's body, where it has one */
   readonly bodyHash: string | undefined;
   /** whether nothing on the way can read or change what is sent */
@@ -57,10 +60,14 @@ export interface Answer<R> {
   readonly reading: Reading;
   /** what the provider says about the settlement */
   readonly report: SettlementReport;
+  /** as it came, unverified; undefined where none came */
+  readonly signedReceipt: SignedReceipt | "malformed" | undefined;
   /** how long the provider asks to wait, ms */
   waitMs(fallbackMs: number): number;
   /** Drops what was not read of it. */
   discard(): Promise<void>;
   /** Returns what the caller gets. @throws what the provider answered, where that is an error */
   result(receipt: PaymentReceipt): Promise<R>;
+  /** Returns whether the request has succeeded: a provider confirms no failure. */
+  isSuccess(result: R): boolean;
 }

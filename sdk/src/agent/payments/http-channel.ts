@@ -3,6 +3,8 @@ import {
   decodeJsonHeader,
   encodeJsonHeader,
   HEADER,
+  type JsonObject,
+  MAX_ANSWER_DEPTH,
   MAX_CREDENTIAL_BYTES,
   parsePaymentProof,
   parseStrictJson,
@@ -24,6 +26,7 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Reading } from "./channel";
 import { codeIn } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
+import { signedReceiptIn } from "./signed-statements";
 import { readReport } from "./standard";
 
 /** Returns what a request buys, and the channel on which it is paid for. @param headers what every attempt bears */
@@ -33,9 +36,11 @@ export function overHttp(
   headers: Readonly<Record<string, string>>,
 ): { readonly target: PurchaseTarget; readonly channel: Channel<PaidResponse> } {
   const { url, method, signal } = template;
-  const bodyHash = bodyHashOf(template);
+  const place = originAndPath(url);
+  const facts = { place, bodyHash: bodyHashOf(template), isPrivate: isPrivateChannel(url) };
   return {
-    target: { method, resource: url, place: originAndPath(url), bodyHash, isPrivate: isPrivateChannel(url), signal },
+    // Stock servers may leave the query out.
+    target: { method, resource: url, names: [url, place], signal, ...facts },
     channel: {
       async present(entry) {
         const paying = { ...headers, ...paymentHeader(entry) };
@@ -51,9 +56,13 @@ function answerOf(
   template: RequestTemplate,
   { response, reading }: { readonly response: Response; readonly reading: Reading },
 ): Answer<PaidResponse> {
+  const { headers } = response;
+  const first = HEADER.paymentResponse;
+  const second = HEADER.paymentResponseV2;
   return {
     reading,
-    report: reportOf(response),
+    report: readReport(objectIn(headers, headers.has(first) ? first : second)),
+    signedReceipt: signedReceiptIn(objectIn(headers, second)) ?? signedReceiptIn(objectIn(headers, first)),
     waitMs: (fallbackMs) => retryAfterMs(response, Date.now(), fallbackMs),
     discard: async () => response.body?.cancel(),
     async result(receipt) {
@@ -61,12 +70,14 @@ function answerOf(
       const final = isFollowed ? await followWithoutCredential(effects, template, response) : response;
       return withReceipt(final, receipt);
     },
+    isSuccess: ({ ok }) => ok,
   };
 }
 
-function reportOf({ headers }: Response) {
-  const value = headers.get(HEADER.paymentResponse) ?? headers.get(HEADER.paymentResponseV2);
-  return readReport(value === null ? undefined : decodeJsonHeader(value));
+/** Returns the object in a header of a response; undefined where there is none, or it is malformed. */
+export function objectIn(headers: Headers, name: string): JsonObject | undefined {
+  const value = headers.get(name);
+  return value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
 }
 
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
@@ -81,7 +92,7 @@ function paymentHeader(entry: PaymentEntry): Record<string, string> {
 
 async function readResponse(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
   const { status } = response;
-  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response) === ALLOWANCE_REQUIRED) {
+  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response.headers) === ALLOWANCE_REQUIRED) {
     await response.body?.cancel();
     return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
   }
@@ -103,8 +114,7 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   return { kind: "served" };
 }
 
-const errorInHeader = (response: Response): unknown =>
-  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES)?.error;
+const errorInHeader = (headers: Headers): unknown => objectIn(headers, HEADER.paymentRequiredV2)?.error;
 
 function codesOf(text: string | undefined): {
   readonly error: string | undefined;

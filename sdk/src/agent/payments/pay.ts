@@ -1,5 +1,5 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
-import { HEADER, InvalidRequest, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
+import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy";
 import {
@@ -14,11 +14,12 @@ import {
   templateOf,
 } from "../core/request";
 import type { PayJob } from "./channel";
-import { overHttp } from "./http-channel";
+import { objectIn, overHttp } from "./http-channel";
 import { emitRefusal, finishEarlier, payQuote, purchaseKeyOf, serializeByKey } from "./purchase";
 import { type ParsedQuote, readQuote, requestedUrl, withPermit2Options } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
-import { readQuoteHeader } from "./standard";
+import { signedOffersIn } from "./signed-statements";
+import { readQuoteV2 } from "./standard";
 
 /** As `fetch` takes it, and what may be paid. */
 export interface PayInit extends RequestInit {
@@ -96,14 +97,14 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
 
 /** Reads what a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
 export async function quoteOf(
-  context: AgentContext,
+  { effects, networks }: AgentContext,
   { response, template }: Arrival,
 ): Promise<ParsedQuote | undefined> {
-  const text = await readBounded(context.effects, response);
+  const text = await readBounded(effects, response);
   const requested = requestedUrl(template.url);
-  const body = text === undefined ? undefined : parseStrictJson(text);
-  return withPermit2Options(
-    readQuote(body, requested, context.networks),
-    readQuoteHeader(response, requested, context.networks),
-  );
+  const body = text === undefined ? undefined : parseStrictJson(text, MAX_ANSWER_DEPTH);
+  const header = objectIn(response.headers, HEADER.paymentRequiredV2);
+  const own = readQuote(body, requested, networks);
+  const quote = withPermit2Options(own, readQuoteV2(header, requested, networks));
+  return quote && { ...quote, signedOffers: await signedOffersIn(header) };
 }

@@ -9,6 +9,7 @@ import {
   isTurnpikeError,
   PaymentAlreadyUsed,
   PROOF_LIFE_SEC,
+  ReceiptRejected,
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
@@ -20,6 +21,7 @@ import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, typ
 import { confirmCharge, misreportedField } from "./charge";
 import { insufficientApproval } from "./permit2";
 import { receiptFor } from "./receipt";
+import { gapOf, judgeReceipt } from "./signed-statements";
 
 export interface PresentJob<R> {
   readonly ledger: AgentLedger;
@@ -126,10 +128,17 @@ async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Ans
   const { report } = answer;
   const transaction = report.transaction ?? job.entry.transaction;
   const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
+  const signedReceipt = await judgeReceipt(context, answer.signedReceipt, {
+    entry: job.entry,
+    target: job.target,
+    transaction: job.entry.proof?.transaction ?? transaction,
+    payments: ledger.payments(),
+  });
   const presented: PaymentEntry = {
     ...job.entry,
     ...(transaction === undefined ? {} : { transaction }),
     ...(reported === undefined ? {} : { reported }),
+    ...(signedReceipt === undefined ? {} : { signedReceipt }),
   };
   const served = servedEntry(presented);
   await ledger.put(served);
@@ -138,7 +147,37 @@ async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Ans
   emitPayment(context.effects, "payment.served", { entry, resumed });
   const field = misreportedField(context, entry, report);
   if (field) context.effects.emit({ type: "payment.misreported", field, ...eventFacts({ entry, resumed }) });
-  return answer.result(receiptFor(entry, resumed));
+  const result = await answer.result(receiptFor(entry, resumed));
+  requireReceipt(context, { entry, answer, result, resumed });
+  return result;
+}
+
+/**
+ * Emits why a receipt is no evidence.
+ * @throws ReceiptRejected where the policy requires one that is
+ */
+function requireReceipt<R>(
+  { effects, policy }: AgentContext,
+  {
+    entry,
+    answer,
+    result,
+    resumed,
+  }: {
+    readonly entry: PaymentEntry;
+    readonly answer: Answer<R>;
+    readonly result: R;
+    readonly resumed: boolean;
+  },
+): void {
+  const fault = entry.signedReceipt?.fault;
+  if (fault !== undefined) effects.emit({ type: "receipt.faulty", fault, ...eventFacts({ entry, resumed }) });
+  const gap = policy.requireReceipt && answer.isSuccess(result) ? gapOf(entry.signedReceipt) : undefined;
+  if (gap === undefined) return;
+  throw new ReceiptRejected(
+    `The provider's receipt ${gap}. The payment was made and served: \`response\` of this error has the answer. Do not pay again.`,
+    { response: result, ...(fault ? { reason: fault } : {}), details: factsOf(entry) },
+  );
 }
 
 /** Returns the entry once it is served, without its evidence unless the caller's key may request it again. */

@@ -16,7 +16,8 @@ import { freshProofs } from "./proofs";
 import type { ParsedQuote } from "./quote";
 import { receiptFor } from "./receipt";
 import { settle } from "./settle";
-import { signPayment } from "./sign-payment";
+import { type Quoted, signPayment } from "./sign-payment";
+import { offerFor } from "./signed-statements";
 
 /** Returns the key under which a purchase of the caller's `idempotencyKey` is recorded and sent. */
 export async function purchaseKeyOf({ roots }: AgentContext, ledger: AgentLedger, key: string): Promise<string> {
@@ -153,7 +154,8 @@ async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQu
   } catch (error) {
     return unsigned(context, target.place, error);
   }
-  const work = () => payChosen(context, job, chosen, quotedAtSec);
+  const signedOffer = offerFor(context, quote.signedOffers, { option: chosen.option, target });
+  const work = () => payChosen(context, job, chosen, { quotedAtSec, signedOffer });
   return queue === undefined ? work() : ledger.serialize(queue, work);
 }
 
@@ -173,11 +175,11 @@ async function payChosen<R>(
   context: AgentContext,
   job: PayJob<R>,
   chosen: ChosenOption,
-  quotedAtSec: number,
+  quoted: Quoted,
 ): Promise<QuoteOutcome<R>> {
   let entry: PaymentEntry;
   try {
-    entry = await signPayment(context, job, chosen, quotedAtSec);
+    entry = await signPayment(context, job, chosen, quoted);
   } catch (error) {
     return unsigned(context, job.target.place, error);
   }

@@ -20,6 +20,7 @@ import {
   sameAddress,
 } from "../../protocol";
 import { originAndPath } from "../core/request";
+import type { JudgedOffer } from "../ledger/signed-statements";
 
 interface OptionBase {
   readonly network: string;
@@ -74,6 +75,8 @@ export interface ParsedQuote {
   /** stable code of a refused credential, e.g. "InvalidPaymentProof" */
   readonly error: string | undefined;
   readonly reason: string | undefined;
+  /** as the provider has signed what it offers; judged by their signatures alone */
+  readonly signedOffers?: readonly JudgedOffer[];
 }
 
 const MAX_ENTRIES = 64;

@@ -19,7 +19,6 @@ import {
   isPermit2,
   isPlanEntry,
   type JsonObject,
-  MAX_CREDENTIAL_BYTES,
   type Network,
   type PaymentMethod,
 } from "../../protocol";
@@ -57,21 +56,7 @@ export function nonceInHeader(value: string): Hex | undefined {
   return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
 }
 
-/** Reads the quote of a version 2 server from its header. */
-export function readQuoteHeader(
-  response: Response,
-  requested: Requested,
-  networks: readonly Network[],
-): ParsedQuote | undefined {
-  const value = response.headers.get(HEADER.paymentRequiredV2);
-  return readQuoteV2(
-    value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES),
-    requested,
-    networks,
-  );
-}
-
-/** @returns undefined when `body` is no PaymentRequired object of version 2 */
+/** Reads the quote of a version 2 server. @returns undefined when `body` is no PaymentRequired object of version 2 */
 export function readQuoteV2(
   body: JsonObject | undefined,
   requested: Requested,

@@ -71,7 +71,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
       }
       const scope = openRequestScope(facts, decision);
       request.payment = scope.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, headers: decision.headers });
+      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, decision });
       requestScopes.run(scope, pass);
     };
     const fail = (error: unknown): void => {

@@ -51,7 +51,7 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
       const scope = openRequestScope(facts, decision);
       onAllow?.(scope, request);
       request.payment = scope.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, headers: decision.headers });
+      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
       requestScopes.run(scope, next);
     };
     const fail = (error: unknown): void => {

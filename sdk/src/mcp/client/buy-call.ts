@@ -18,7 +18,7 @@ import {
 import { AbortError, type Hex, InvalidRequest, isTurnpikeError, PolicyRefused } from "../../protocol";
 import { type CallResult, callHash, MCP_META, type Meta, subscriptionMeta } from "../wire";
 import { callChannel, type SendCall } from "./call-channel";
-import { quoteOf, readAsk } from "./read-ask";
+import { namesOfTool, quoteOf, readAsk } from "./read-ask";
 import type { ServerIdentity } from "./server-identity";
 
 /** Plans that may be subscribed to where a tool offers them, and on what terms; amounts in base units. */
@@ -86,7 +86,7 @@ async function payIfAsked<R extends CallResult>(
 ): Promise<R> {
   const result = await call.send({});
   if (!readAsk(result)) return result;
-  const quote = askedQuote(context, call, result);
+  const quote = await askedQuote(context, call, result);
   if (!quote) {
     throw refusal(context, job, "The tool asks for payment without terms that can be understood.", "quote");
   }
@@ -111,6 +111,7 @@ async function payJobOf<R extends CallResult>(context: AgentContext, call: ToolC
     method: "tools/call",
     resource: `${id}${name}`,
     place: `${place}${name}`,
+    names: namesOfTool(tool),
     bodyHash,
     isPrivate,
     signal,
@@ -132,23 +133,23 @@ async function bySubscription<R extends CallResult>(
   const send = async (credential: string): Promise<SubscribedAnswer<R>> => {
     const response = await call.send(subscriptionMeta(credential));
     const isAsk = readAsk(response) !== undefined;
-    const quote = askedQuote(context, call, response);
+    const quote = await askedQuote(context, call, response);
     return { isAsk, quote, response, job, waitMs: (fallbackMs) => fallbackMs, discard: async () => {} };
   };
   const result = await withSubscription(context, mine, { signal: call.signal, send });
   if (!readAsk(result)) return result;
-  const { error, reason } = askedQuote(context, call, result) ?? {};
+  const { error, reason } = (await askedQuote(context, call, result)) ?? {};
   const why = error === undefined ? "" : ` (${error}${reason === undefined ? "" : `: ${reason}`})`;
   const message = `The server does not serve the subscription${why}, and the policy allows no payment for the call.`;
   throw refusal(context, job, message, error ?? "subscription");
 }
 
 /** Returns what a result asks to be paid; undefined where it asks for nothing, or in terms that cannot be understood. */
-function askedQuote<R extends CallResult>(
+async function askedQuote<R extends CallResult>(
   { networks }: AgentContext,
   { tool, idempotencyKey }: ToolCallJob<R>,
   result: R,
-): ParsedQuote | undefined {
+): Promise<ParsedQuote | undefined> {
   const ask = readAsk(result);
   return ask && quoteOf(result, ask, { tool, networks, isKeyed: idempotencyKey !== undefined });
 }

@@ -7,6 +7,7 @@ import type { PaymentEntry } from "../../agent/ledger/ledger-store";
 import type { Answer, Channel, Reading } from "../../agent/payments/channel";
 import { codeIn } from "../../agent/payments/quote";
 import { recordReceipt } from "../../agent/payments/receipt";
+import { signedReceiptIn } from "../../agent/payments/signed-statements";
 import { readReport } from "../../agent/payments/standard";
 import { decodeJsonHeader, ERRORS, isErrorCode, type JsonObject, PaymentPending } from "../../protocol";
 import { type CallResult, MCP_META, type Meta, objectOf, paymentMeta, receiptIn } from "../wire";
@@ -55,9 +56,11 @@ function answerOf<R extends CallResult>(
   result: R | undefined,
   { reading, result: read }: { readonly reading: Reading; readonly result: () => Promise<R> },
 ): Answer<R> {
+  const report = receiptIn(result?._meta);
   return {
     reading,
-    report: readReport(receiptIn(result?._meta)),
+    report: readReport(report),
+    signedReceipt: signedReceiptIn(report),
     waitMs: (fallbackMs) => fallbackMs,
     discard: async () => {},
     async result(receipt) {
@@ -65,6 +68,7 @@ function answerOf<R extends CallResult>(
       recordReceipt(answer, receipt);
       return answer;
     },
+    isSuccess: ({ isError }) => isError !== true,
   };
 }
 

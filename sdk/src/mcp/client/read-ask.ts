@@ -1,5 +1,6 @@
 /** Reads what a tool's result asks to be paid, in the forms that servers send. Knows no budget and no key. */
 import { type ParsedQuote, type Requested, readQuote, withPermit2Options } from "../../agent/payments/quote";
+import { signedOffersIn } from "../../agent/payments/signed-statements";
 import { readQuoteV2 } from "../../agent/payments/standard";
 import type { JsonObject, Network } from "../../protocol";
 import { type Ask, askIn, type CallResult, MCP_META } from "../wire";
@@ -23,7 +24,7 @@ export function readAsk({ isError, structuredContent, _meta }: CallResult): Ask 
  * Returns what may be paid for a call of `tool`; undefined where the terms cannot be understood.
  * @param isKeyed whether the agent has to choose the nonce, so that the token refuses a second payment
  */
-export function quoteOf(
+export async function quoteOf(
   result: CallResult,
   ask: Ask,
   {
@@ -31,15 +32,16 @@ export function quoteOf(
     networks,
     isKeyed,
   }: { readonly tool: string; readonly networks: readonly Network[]; readonly isKeyed: boolean },
-): ParsedQuote | undefined {
+): Promise<ParsedQuote | undefined> {
   const { required, quote } = ask;
   const own = quote && readQuote(quote, requestedTool(tool, quote), networks);
   const requested = requestedTool(tool, required);
   const isFirst = required.x402Version === 1;
   const read = isFirst ? readQuote(required, requested, networks) : readQuoteV2(required, requested, networks);
   const standard = read && carriedBy(isFirst ? CARRIER.v1 : carrierOf(result, ask), read);
-  if (isKeyed && own && standard && standard.options.length > 0) return { ...own, options: standard.options };
-  return withPermit2Options(own, standard);
+  const isStandard = isKeyed && own && standard && standard.options.length > 0;
+  const all = isStandard ? { ...own, options: standard.options } : withPermit2Options(own, standard);
+  return all && { ...all, signedOffers: await signedOffersIn(required) };
 }
 
 /** A server that asks in `_meta` alone reads base64 alone. */
@@ -52,9 +54,13 @@ function carriedBy(carrier: string, quote: ParsedQuote): ParsedQuote {
   const options = quote.options.map((option) => (option.dialect === "turnpike" ? option : { ...option, carrier }));
   return { ...quote, options };
 }
+
 /** The names of one tool: the specification's, with or without escapes, and `x402://<name>`. */
+export const namesOfTool = (tool: string) =>
+  [`mcp://tool/${encodeURIComponent(tool)}`, `mcp://tool/${tool}`, `x402://${tool}`] as const;
+
 function requestedTool(tool: string, { resource }: JsonObject): Requested {
-  const names = [`mcp://tool/${encodeURIComponent(tool)}`, `mcp://tool/${tool}`, `x402://${tool}`] as const;
+  const names = namesOfTool(tool);
   const { url } = (typeof resource === "object" && resource !== null ? resource : {}) as { readonly url?: unknown };
   // A payload repeats the name that the server has given.
   return { resource: names.find((name) => name === url) ?? names[0], aliases: names };

@@ -8,4 +8,4 @@ const world = createTestProvider();
 const { planId } = world.addPlan({});
 process.env.PLAN = planId;
 process.stderr.write(`${world.subscribe({ planId }).id}\n`);
-void world.install().then(() => import("../../../../examples/mcp-server"));
+void world.install().then(() => import("../../../../examples/mcp-server.js"));
