@@ -3,7 +3,8 @@ import { expect } from "chai";
 import type { Agent } from "turnpike/agent";
 import { receiptOf, wrapMcpClientWithPayment } from "turnpike/mcp/client";
 import { paidTool } from "turnpike/mcp/server";
-import { isTurnpikeError } from "turnpike/protocol";
+import { addressOfKey, type Hex, isTurnpikeError } from "turnpike/protocol";
+import { testKey } from "../../scripts/sandbox/chain";
 import { Client, InMemoryTransport, McpServer, StreamableHTTPClientTransport } from "../sdk/mcp/support/sdk";
 import { closeServer } from "../support/gate";
 import { agentOf } from "./support/clients";
@@ -122,7 +123,8 @@ describe("interop > MCP: paid tools bought by the agent", function () {
 
   it("this project's server: by a proof of the Facilitator, and by subscription", async () => {
     const { usdc, planId } = world;
-    const provider = world.provider({ token: { ...usdc, currency: "USD" } });
+    const key = testKey("interop statements") as Hex;
+    const provider = world.provider({ token: { ...usdc, currency: "USD" }, offerReceipt: { key } });
     open.push(() => provider.close());
     const server = new McpServer({ name: "tools", version: "1.0.0" });
     const shared = { provider, serverId: "stdio:own" };
@@ -136,6 +138,18 @@ describe("interop > MCP: paid tools bought by the agent", function () {
     const paying = wrapMcpClientWithPayment(client, agent, { server: "own", subscribe: { plans: [planId] } });
     const once = await paying.callTool({ name: "once", arguments: {} });
     expect(receiptOf(once)).to.include({ amount: 20_000n, dialect: "turnpike", resource: "stdio:own#once" });
+    const by = { signer: addressOfKey(key), fault: undefined };
+    expect(receiptOf(once)?.signedOffer).to.include(by);
+    expect(receiptOf(once)?.signedReceipt).to.include(by);
+    isFailing = true;
+    expect((await paying.callTool({ name: "once", arguments: {} })).isError).to.equal(true);
+    isFailing = false;
+    const again = await paying.callTool({ name: "once", arguments: {} });
+    expect([again.isError, receiptOf(again)?.resumed], "the payment of the failed run").to.deep.equal([
+      undefined,
+      true,
+    ]);
+    expect(await settledIn(payer)).to.deep.equal([20_000n, 20_000n]);
     const planned = await paying.callTool({ name: "planned", arguments: {} });
     expect([planned.content, receiptOf(planned)]).to.deep.equal([REPLY.content, undefined]);
     const [subscription, ...others] = await agent.list();

@@ -38,7 +38,8 @@ export interface Statements {
 /** Nested as deeply as the stock schema of offers. */
 const DEEP_SCHEMA = JSON.parse(`${'{"properties":'.repeat(10)}{}${"}".repeat(10)}`);
 
-const extensionOf = (info: object) => ({ "offer-receipt": { info, schema: DEEP_SCHEMA } });
+/** The extension offer-receipt with these statements. */
+export const extensionOf = (info: object) => ({ "offer-receipt": { info, schema: DEEP_SCHEMA } });
 
 export interface StandardServer extends StandIn {
   readonly steps: StandardStep[];

@@ -10,7 +10,12 @@ import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/
 import { CallToolRequestSchema, ListToolsRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import { caip2Of } from "turnpike/protocol";
 import { closeServer, listen } from "../../../support/gate";
-import { type StandardPayload, settleStandard } from "../../agent/support/standard-server";
+import {
+  extensionOf,
+  type StandardPayload,
+  type Statements,
+  settleStandard,
+} from "../../agent/support/standard-server";
 import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from "../../agent/support/world";
 
 /**
@@ -32,6 +37,8 @@ export interface SpecServerOptions {
   readonly steps?: ToolStep[];
   /** serves a settled payment every time it is presented */
   readonly redeems?: boolean;
+  /** what it signs, of version 2 */
+  readonly signs?: Statements;
 }
 
 export interface SpecServer {
@@ -49,7 +56,7 @@ export interface SpecServer {
 export const PRICE = "10000";
 
 export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecServer {
-  const { form = "spec", tamper, answer, steps = [], redeems = true } = options;
+  const { form = "spec", tamper, answer, steps = [], redeems = true, signs } = options;
   const metas: Meta[] = [];
   const payments = new Set<string>();
   let asks = 0;
@@ -62,9 +69,13 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
       ? { ...common, network: NETWORK, maxAmountRequired: PRICE, resource, description: "", mimeType: "" }
       : { ...common, network: caip2Of(CHAIN_ID), amount: PRICE };
     const accepts = [{ ...entry, extra: TOKEN_DOMAIN }];
+    const { maxTimeoutSeconds: _, ...terms } = { ...common, network: caip2Of(CHAIN_ID), amount: PRICE };
+    const offered = { version: 1 as const, resourceUrl: resource, ...terms, validUntil: chain.nowSec + 300 };
+    const offers = signs?.offers?.(offered);
+    const extensions = offers && { extensions: extensionOf({ offers }) };
     const plain = isFirst
       ? { x402Version: 1, error, accepts }
-      : { x402Version: 2, error, resource: { url: resource }, accepts };
+      : { x402Version: 2, error, resource: { url: resource }, accepts, ...extensions };
     const required = tamper?.(plain, asks++) ?? plain;
     const content = [{ type: "text", text: JSON.stringify(required) }];
     if (form === "meta") return { isError: true, content, _meta: { "x402/error": required } };
@@ -96,7 +107,10 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
       return new Promise(() => {});
     }
     if (step === "settle_then_lose") await lose();
-    const receipt = { success: true, transaction, network: caip2Of(CHAIN_ID), payer: addressOf("payer") };
+    const settled = { transaction, network: caip2Of(CHAIN_ID), payer: addressOf("payer") };
+    const facts = { ...settled, version: 1 as const, resourceUrl: `mcp://tool/${tool}`, issuedAt: chain.nowSec };
+    const signed = signs?.receipt?.(facts);
+    const receipt = { success: true, ...settled, ...(signed ? { extensions: extensionOf({ receipt: signed }) } : {}) };
     const key = form === "v1" ? "x402.payment-response" : "x402/payment-response";
     return { content: [{ type: "text", text: "fine" }], structuredContent: { sky: "fine" }, _meta: { [key]: receipt } };
   }
