@@ -76,7 +76,13 @@ module.exports = {
       "agent-not-gate",
       "sdk/agent and sdk/gate never import each other.",
       { path: "^sdk/src/agent/" },
-      { path: "^(sdk/src/(gate|testing)/|facilitator/)" },
+      { path: "^(sdk/src/(gate|testing|mcp)/|facilitator/)" },
+    ),
+    rule(
+      "wallet-on-agent",
+      "The wallet is built on the agent, and knows no gate.",
+      { path: "^sdk/src/mcp/wallet/" },
+      { path: "^(sdk/src/(gate|testing|chain|mcp/(?!wallet/))|facilitator/)" },
     ),
     rule(
       "gate-not-agent",
@@ -103,10 +109,31 @@ module.exports = {
       { path: "^(sdk/src/(gate|testing|mcp/server)/|facilitator/)" },
     ),
     rule(
+      "mcp-in-its-entries",
+      "No other entry point carries what speaks MCP.",
+      {
+        path: "^sdk/src/(protocol|chain|facilitator|agent|gate|testing|index\\.ts)",
+        pathNot: "^sdk/src/gate/adapters/mcp",
+      },
+      { path: "^sdk/src/(mcp/|gate/adapters/mcp)" },
+    ),
+    rule(
       "mcp-sdk-in-mcp",
       "The MCP SDK is an optional peer: only the entry points of MCP import it.",
-      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/(mcp/(server|client)/|gate/adapters/mcp)" },
+      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/mcp/(server|client)/" },
       { path: "node_modules/@modelcontextprotocol/" },
+    ),
+    rule(
+      "nothing-imports-cli",
+      "Nothing imports the command line: it stands on top of the SDK.",
+      { path: "^(sdk/src/(?!cli/|cli\\.ts$)|facilitator/|scripts/|examples/|bench/)" },
+      { path: "^sdk/src/cli(/|\\.ts$)" },
+    ),
+    rule(
+      "cli-without-gate",
+      "The command line is a client: it imports agent, wire and protocol, not the gate.",
+      { path: "^sdk/src/cli(/|\\.ts$)" },
+      { path: "^sdk/src/(gate|testing)/" },
     ),
     rule(
       "ethers-in-chain",

@@ -15,6 +15,7 @@ export * from "./periods";
 export * from "./permit2";
 export * from "./prices";
 export * from "./proof";
+export * from "./public-addresses";
 export * from "./refunds";
 export * from "./resource";
 export * from "./schemas";

@@ -28,6 +28,8 @@ class ToolRequest implements GateRequest {
   readonly isBodyLost = false;
   readonly raw: unknown;
   readonly #call: ToolCall;
+  /** as it came: a handler may change its arguments */
+  #body: Uint8Array | undefined;
   readonly #headers: ReadonlyMap<string, string>;
 
   constructor({ call, meta, raw }: ToolRequestFacts) {
@@ -43,9 +45,9 @@ class ToolRequest implements GateRequest {
   }
 
   async body(maxBytes: number): Promise<Uint8Array> {
-    const bytes = utf8ToBytes(callText(this.#call));
-    if (bytes.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
-    return bytes;
+    this.#body ??= utf8ToBytes(callText(this.#call));
+    if (this.#body.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+    return this.#body;
   }
 }
 

@@ -265,6 +265,7 @@ describe("mcp > server > one-time", () => {
     for (let i = 0; i < 200 && result._meta?.["turnpike/error"] !== undefined; i++) {
       result = await call(client, { tool: "gated", meta });
     }
+    expect(result._meta, "run by this call, not by the cancelled one").to.not.have.property("turnpike/replayed");
     expect(result._meta?.["x402/payment-response"]).to.include({ success: true });
     expect(runs).to.deep.equal(["gated"]);
   });
