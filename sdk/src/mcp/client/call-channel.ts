@@ -41,7 +41,7 @@ export function callChannel<R extends CallResult>(send: SendCall<R>): Channel<R>
     async present(entry) {
       try {
         const result = await send(paymentMetaOf(entry));
-        return answerOf(result, { reading: readResult(result, entry), result: async () => result });
+        return answerOf(result, { reading: readResult(result), result: async () => result });
       } catch (error) {
         if (isTimeout(error)) throw timedOut(entry, error);
         if (!isServerError(error)) throw error;
@@ -82,7 +82,7 @@ function paymentMetaOf({ header, proof }: PaymentEntry): Meta {
   return name === CARRIER.v1 ? { ...paymentMeta(payload), [MCP_META.paymentV1]: value } : paymentMeta(payload);
 }
 
-function readResult(result: CallResult, { dialect }: PaymentEntry): Reading {
+function readResult(result: CallResult): Reading {
   const ask = readAsk(result);
   if (ask) {
     const { error, reason } = ask.quote ?? ask.required;
@@ -93,10 +93,8 @@ function readResult(result: CallResult, { dialect }: PaymentEntry): Reading {
   const code = refusalIn(result)?.error;
   if (code === "ProofInFlight") return { kind: "in_flight" };
   if (TRY_LATER.has(isErrorCode(code) ? ERRORS[code].status : 0)) return { kind: "later" };
-  if (result.isError !== true) return { kind: "served" };
-  // A proof stays good for another attempt. Of other payments, servers say so where a failed one has settled.
-  const isSpent = dialect !== "turnpike" && receiptIn(result._meta)?.success === true;
-  return { kind: isSpent ? "served" : "unserved" };
+  // Also where the server reports that a failed call's payment has settled: presented again, it cannot be paid twice.
+  return { kind: result.isError === true ? "unserved" : "served" };
 }
 
 const TRY_LATER: ReadonlySet<number> = new Set([429, 502, 503, 504]);

@@ -142,6 +142,18 @@ describe("an agent's MCP client", () => {
     expect([server.payments.size, transfersSigned(subject)]).to.deep.equal([1, 1]);
   });
 
+  it("MB1 a failed call whose payment the server reports as settled: the next call presents it, and signs no other", async () => {
+    for (const redeems of [true, false]) {
+      const { paying, subject, server } = await shop({ steps: ["settle_then_fail"], redeems });
+      expect((await paying.callTool(weather)).isError).to.equal(true);
+      const again = paying.callTool(weather);
+      if (redeems) expect(receiptOf(await again)?.resumed).to.equal(true);
+      else expect((await rejection(again)).code).to.equal("InvalidPaymentProof");
+      expect([server.payments.size, transfersSigned(subject)]).to.deep.equal([1, 1]);
+    }
+    expect(chain.transfers).to.have.length(2);
+  });
+
   it("MB2 a cancelled call is held, says that it signed, and is finished by the next one", async () => {
     const { paying, subject, server } = await shop({ steps: ["settle_then_wait"] });
     const cancel = new AbortController();

@@ -20,9 +20,10 @@ import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from ".
 
 /**
  * `settle_then_lose`: the connection breaks before the answer. `settle_then_wait`: the answer never comes. `ask`: it
- * asks again for what was presented. `fail`: the tool fails, and nothing settles.
+ * asks again for what was presented. `fail`: the tool fails, and nothing settles. `settle_then_fail`: it fails, and the
+ * server reports that its payment has settled.
  */
-export type ToolStep = "settle_then_lose" | "settle_then_wait" | "ask" | "fail";
+export type ToolStep = "settle_then_lose" | "settle_then_wait" | "ask" | "fail" | "settle_then_fail";
 
 type Result = Record<string, unknown>;
 type Meta = Readonly<Record<string, unknown>>;
@@ -91,6 +92,8 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
     return (isText ? JSON.parse(atob(value as string)) : value) as StandardPayload;
   }
 
+  const broken = { isError: true, content: [{ type: "text", text: "The tool is broken." }] };
+
   async function call(tool: string, meta: Meta, lose: () => Promise<void>): Promise<Result> {
     metas.push(meta);
     const own = answer?.(meta);
@@ -98,7 +101,7 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
     const paid = presented(meta);
     if (!paid) return ask(tool);
     const step = steps.shift();
-    if (step === "fail") return { isError: true, content: [{ type: "text", text: "The tool is broken." }] };
+    if (step === "fail") return broken;
     if (step === "ask") return ask(tool, "invalid_payload");
     const transaction = settleStandard(chain, paid.payload, { amount: PRICE, redeems });
     if (!transaction) return ask(tool, "invalid_payload");
@@ -112,7 +115,8 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
     const signed = signs?.receipt?.(facts);
     const receipt = { success: true, ...settled, ...(signed ? { extensions: extensionOf({ receipt: signed }) } : {}) };
     const key = form === "v1" ? "x402.payment-response" : "x402/payment-response";
-    return { content: [{ type: "text", text: "fine" }], structuredContent: { sky: "fine" }, _meta: { [key]: receipt } };
+    const result = { content: [{ type: "text", text: "fine" }], structuredContent: { sky: "fine" } };
+    return { ...(step === "settle_then_fail" ? broken : result), _meta: { [key]: receipt } };
   }
 
   const outputSchema = { type: "object", properties: { sky: { type: "string" } }, required: ["sky"] } as const;
