@@ -5,7 +5,7 @@ import { internalsOf } from "../../agent/core/internals";
 import type { Amount } from "../../agent/core/policy";
 import type { Agent } from "../../agent/create-agent";
 import { ConfigError, isHash32, toAmount } from "../../protocol";
-import type { CallResult, Meta } from "../wire";
+import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";
 import { requireServer, serverIdentity } from "./server-identity";
@@ -90,7 +90,8 @@ export function wrapMcpClientWithPayment<C extends Client>(
 
   // The client's own `callTool` checks results against the tool's output schema: it gets what was paid for, never an ask.
   const calls = Object.create(client, { request: { value: request } }) as C;
-  const callTool: PayingMcpClient<C>["callTool"] = (params, schema, given) => calls.callTool(params, schema, given);
+  const callTool: PayingMcpClient<C>["callTool"] = async (params, schema, given) =>
+    calls.callTool(copyOf(params), schema, given);
   return new Proxy(client, {
     get(target, property) {
       if (property === "callTool") return callTool;
@@ -98,6 +99,15 @@ export function wrapMcpClientWithPayment<C extends Client>(
       return typeof value === "function" && property !== "constructor" ? value.bind(target) : value;
     },
   }) as unknown as PayingMcpClient<C>;
+}
+
+/** Copies a call, so that what is bought is what is sent, whatever the caller does with its objects meanwhile. */
+function copyOf({ arguments: args, _meta: meta, ...params }: ToolCallMessage["params"]): ToolCallMessage["params"] {
+  return {
+    ...params,
+    ...(args !== undefined && { arguments: JSON.parse(canonicalJson(args)) as typeof args }),
+    ...(meta !== undefined && { _meta: { ...meta } }),
+  };
 }
 
 function purchasesOf({ server, tools, subscribe }: McpPaymentOptions): ToolPurchases {

@@ -107,6 +107,15 @@ describe("an agent's MCP client", () => {
     const { paying } = await shop();
     await paying.listTools();
     expect((await paying.callTool(weather)).structuredContent).to.deep.equal({ sky: "fine" });
+    const answer = (meta: object) =>
+      "x402/payment" in meta ? { content: [], structuredContent: { sky: 1 } } : undefined;
+    const wrong = await shop({ answer });
+    await wrong.paying.listTools();
+    const error = await wrong.paying.callTool(weather).catch((thrown: unknown) => thrown);
+    expect([(error as McpError).code, await payments(wrong.subject)]).to.deep.equal([
+      ErrorCode.InvalidParams,
+      ["served"],
+    ]);
   });
 
   it("pays over streamable HTTP, where the same call presents the payment again after a lost answer", async () => {
@@ -282,6 +291,27 @@ describe("an agent's MCP client", () => {
     // The same arguments in another order are the same call.
     const { arguments: args } = weather;
     expect(receiptOf(await first.paying.callTool({ ...weather, arguments: { ...args } }))?.resumed).to.equal(true);
+  });
+
+  it("MB7 a call whose arguments are changed while it runs buys and sends those that it began with", async () => {
+    const changed = { name: "weather", arguments: { city: "Oslo" } };
+    const tamper: SpecServerOptions["tamper"] = (required) => {
+      Object.assign(changed, { name: "forecast" });
+      changed.arguments.city = "Rome";
+      return required;
+    };
+    const { paying, server } = await shop({ tamper, steps: ["fail"] });
+    await paying.callTool(changed);
+    expect(server.args).to.deep.equal([{ city: "Oslo" }, { city: "Oslo" }]);
+    expect(receiptOf(await paying.callTool(weather))?.resumed).to.equal(true);
+    expect(server.payments.size).to.equal(1);
+  });
+
+  it("refuses arguments that are no JSON, before anything is sent", async () => {
+    const { paying, server } = await shop();
+    const error = await rejection(paying.callTool({ name: "weather", arguments: { since: new Date(0) } }));
+    expect([error.code, server.metas]).to.deep.equal(["InvalidRequest", []]);
+    expect(error.message).to.include("arguments.since: must be JSON, and is a Date");
   });
 
   it("MB8 parallel calls, at several servers, share one budget that is reserved before they sign", async () => {

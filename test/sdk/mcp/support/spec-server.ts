@@ -45,6 +45,8 @@ export interface SpecServerOptions {
 export interface SpecServer {
   /** `_meta` of every call of a tool */
   readonly metas: Meta[];
+  /** arguments of every call of a tool */
+  readonly args: unknown[];
   /** every distinct payment that was presented */
   readonly payments: Set<string>;
   readonly steps: ToolStep[];
@@ -59,6 +61,7 @@ export const PRICE = "10000";
 export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecServer {
   const { form = "spec", tamper, answer, steps = [], redeems = true, signs } = options;
   const metas: Meta[] = [];
+  const args: unknown[] = [];
   const payments = new Set<string>();
   let asks = 0;
 
@@ -122,6 +125,7 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
   const outputSchema = { type: "object", properties: { sky: { type: "string" } }, required: ["sky"] } as const;
   const specified: SpecServer = {
     metas,
+    args,
     payments,
     steps,
     onWaiting: () => {},
@@ -130,9 +134,10 @@ export function specServer(chain: Chain, options: SpecServerOptions = {}): SpecS
       server.setRequestHandler(ListToolsRequestSchema, () => ({
         tools: [{ name: "weather", inputSchema: { type: "object" }, outputSchema }],
       }));
-      server.setRequestHandler(CallToolRequestSchema, ({ params }) =>
-        call(params.name, params._meta ?? {}, () => server.close()),
-      );
+      server.setRequestHandler(CallToolRequestSchema, ({ params }) => {
+        args.push(params.arguments);
+        return call(params.name, params._meta ?? {}, () => server.close());
+      });
       return server;
     },
   };
