@@ -75,7 +75,10 @@ export interface AgentPolicy {
    * ReceiptRejected. The signer must be the payee, or in `receiptSigners`; default false
    */
   readonly requireReceipt?: boolean;
-  /** by origin, "https://api.example" or "stdio:my-tools": the addresses, and DIDs of keys (`did:key`, `did:jwk`), that sign for it */
+  /**
+   * by origin, "https://api.example" or "stdio:my-tools": the addresses, and DIDs of keys (`did:key`, `did:jwk`), that
+   * sign for it
+   */
   readonly receiptSigners?: Readonly<Record<string, readonly string[]>>;
   /** the longest time an authorization may stay usable, seconds; default 600 */
   readonly maxWindowSec?: number;

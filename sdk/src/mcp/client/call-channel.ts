@@ -117,9 +117,9 @@ const isServerError = (error: unknown): boolean => {
   return code !== undefined && code !== CONNECTION_CLOSED;
 };
 
-function timedOut({ id, validBeforeSec }: PaymentEntry, cause: unknown): PaymentPending {
+function timedOut({ id }: PaymentEntry, cause: unknown): PaymentPending {
   return new PaymentPending(
-    `The tool call timed out, and payment ${id} was signed: it may still settle until ${validBeforeSec} (unix seconds). Repeat the call with the same arguments: it presents this payment and signs no other. A longer \`timeout\` waits longer.`,
+    `The tool call timed out after payment ${id} was presented, and may still use it. Repeat the call with the same arguments: it presents this payment and signs no other. A longer \`timeout\` waits longer.`,
     { reason: "timeout", details: { paymentId: id }, cause },
   );
 }

@@ -77,12 +77,15 @@ export function wrapMcpClientWithPayment<C extends Client>(
     const { signal } = sdkOptions;
     const { name: tool, arguments: args, _meta: meta } = message.params;
     const send = (ours: Meta): Promise<CallResult> =>
-      untilClosed(context.effects, signal, (ending) => {
+      untilClosed(context.effects, signal, async (ending) => {
+        // Each time: a client that has lost its connection may be connected elsewhere.
+        requireServer(purchases.server, client.transport);
         const params = { ...message.params, _meta: { ...meta, ...ours } };
         return client.request({ ...message, params }, schema, { ...sdkOptions, signal: ending });
       });
     const most = lower(limit, amountOf(maxAmount));
     return run(signal, async () => {
+      // Here too: what is thrown while a payment is presented counts as a lost connection.
       requireServer(purchases.server, client.transport);
       return buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send });
     });

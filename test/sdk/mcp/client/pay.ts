@@ -130,6 +130,24 @@ describe("an agent's MCP client", () => {
     expect([server.payments.size, transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1, 1]);
   });
 
+  it("MB7 a client that is connected to another URL while a call retries presents no payment there", async () => {
+    const [server, other] = [specServer(chain, { steps: ["settle_then_lose"] }), specServer(chain)];
+    const [http, elsewhere] = [await serveOverHttp(server), await serveOverHttp(other)];
+    const client = new Client({ name: "test", version: "1" });
+    open.push(client, http, elsewhere);
+    const connect = (url: string) =>
+      client.connect(new StreamableHTTPClientTransport(new URL(url)) as Parameters<Client["connect"]>[0]);
+    await connect(http.url);
+    const moved = async () => {
+      await client.close();
+      await connect(elsewhere.url);
+    };
+    const { agent } = agentOn({ sleep: moved });
+    const paying = wrapMcpClientWithPayment(client, agent, { server: http.url });
+    expect((await rejection(paying.callTool(weather))).code).to.equal("Unavailable");
+    expect([server.payments.size, other.metas]).to.deep.equal([1, []]);
+  });
+
   it("pays over stdio, as a server with a name", async () => {
     // Below the workspace, so that its packages are found.
     const folder = mkdtempSync(join("cache", "mcp-"));
