@@ -16,7 +16,7 @@ import {
   withSubscription,
 } from "../../agent/subscriptions/use-subscription";
 import { AbortError, type Hex, InvalidRequest, isTurnpikeError, PolicyRefused } from "../../protocol";
-import { type CallResult, callHash, MCP_META, type Meta, subscriptionMeta } from "../wire";
+import { type CallResult, callHash, credentialKeyIn, type Meta, subscriptionMeta } from "../wire";
 import { callChannel, type SendCall } from "./call-channel";
 import { namesOfTool, quoteOf, readAsk } from "./read-ask";
 import type { ServerIdentity } from "./server-identity";
@@ -48,14 +48,12 @@ export interface ToolCallJob<R extends CallResult> {
   readonly send: SendCall<R>;
 }
 
-const CREDENTIALS = [MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription] as const;
-
 /**
  * @returns the result of the tool, never one that asks for payment
  * @throws PolicyRefused when nothing that the server asks for may be paid; nothing was signed
  */
 export async function buyCall<R extends CallResult>(context: AgentContext, call: ToolCallJob<R>): Promise<R> {
-  const borne = CREDENTIALS.find((key) => call.meta?.[key] !== undefined);
+  const borne = credentialKeyIn(call.meta);
   if (borne !== undefined) throw new InvalidRequest(`_meta["${borne}"]: leave it out; the agent pays for the call.`);
   const job = await payJobOf(context, call);
   const { tools } = call.purchases;

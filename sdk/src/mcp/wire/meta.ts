@@ -28,11 +28,15 @@ export const MCP_META = {
 /** `_meta` of a request or a result. */
 export type Meta = Readonly<Record<string, unknown>>;
 
-const CREDENTIALS: ReadonlySet<string> = new Set([MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription]);
+const CREDENTIALS: readonly string[] = [MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription];
+
+/** Returns the first key of `_meta` that pays; undefined where none does. */
+export const credentialKeyIn = (meta: Meta | undefined): string | undefined =>
+  CREDENTIALS.find((key) => meta?.[key] !== undefined);
 
 /** Returns `_meta` without what pays: for handlers, logs and everything else that has no use for a secret. */
 export function withoutCredentials<T extends Meta>(meta: T): T {
-  return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.has(key))) as T;
+  return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.includes(key))) as T;
 }
 
 /** A payment of a tool call in header form, base64 of JSON; not read any further. */
