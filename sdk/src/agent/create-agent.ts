@@ -17,6 +17,7 @@ import { type ChainReader, createChainReader } from "./core/chain-reader";
 import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
 import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
+import { registerAgent } from "./core/internals";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
@@ -204,10 +205,12 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
   const lifetime = new Lifetime();
   const context = createContext(options, environment, lifetime);
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);
+  const runUntil = <T>(signal: AbortSignal | undefined, work: () => Promise<T>) =>
+    run(() => orNothingSigned(signal, work));
   const abortable = <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) =>
-    run(() => orNothingSigned(signalOf(input, init), work));
+    runUntil(signalOf(input, init), work);
   let closed: Promise<void> | undefined;
-  return {
+  const agent: Agent = {
     address: () => context.signer.address(),
     pay: (input, init) => abortable(input, init, async () => pay(context, input, init)),
     fetch: (input, init) => abortable(input, init, async () => agentFetch(context, input, init)),
@@ -240,6 +243,7 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
       return closed;
     },
   };
+  return registerAgent(agent, { context, run: runUntil });
 }
 
 async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void> {

@@ -388,14 +388,11 @@ export class PaymentPending extends classOf("PaymentPending") {}
 export class PolicyRefused extends classOf("PolicyRefused") {}
 
 /** Thrown after a payment that was served. */
-export class ReceiptRejected extends classOf("ReceiptRejected") {
-  /** the answer that was paid for */
-  readonly response: Response | undefined;
+export class ReceiptRejected<R = Response> extends classOf("ReceiptRejected") {
+  /** the answer that was paid for; over MCP the tool's result */
+  readonly response: R | undefined;
 
-  constructor(
-    message?: string,
-    { response, ...options }: TurnpikeErrorOptions & { readonly response?: Response } = {},
-  ) {
+  constructor(message?: string, { response, ...options }: TurnpikeErrorOptions & { readonly response?: R } = {}) {
     super(message, options);
     this.response = response;
   }

@@ -7,6 +7,9 @@ import { NodeBuffer } from "./hex";
 
 const MAX_DEPTH = 8;
 
+/** How deep a server's JSON may nest. Deeper than any credential: servers send the schemas of their extensions. */
+export const MAX_ANSWER_DEPTH = 32;
+
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 
 /** text whose bytes are its characters */

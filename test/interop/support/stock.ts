@@ -255,3 +255,27 @@ export function reasonsOf(...packages: string[]): ReadonlySet<string> {
 
 export const axios = () => load<{ create(): Axios }>("axios");
 export const stockExpress = () => load<unknown>("express");
+
+/** An MCP server whose stock package adds tools that are paid for. */
+interface PaidTools<Price> {
+  paidTool(
+    name: string,
+    description: string,
+    price: Price,
+    parameters: object,
+    annotations: object,
+    run: () => Promise<object>,
+  ): unknown;
+}
+
+export const mcpServers = {
+  agents: () => load<{ withX402(server: object, config: object): PaidTools<number> }>("agents/x402"),
+  x402: () =>
+    load<{
+      createPaidMcpHandler(
+        register: (server: PaidTools<{ readonly price: number }>) => void,
+        options: object,
+        config: object,
+      ): (request: Request) => Promise<Response>;
+    }>("x402-mcp/server"),
+};

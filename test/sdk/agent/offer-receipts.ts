@@ -3,37 +3,14 @@ import { ed25519 } from "@noble/curves/ed25519";
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type AgentPolicy, type JudgedReceipt, memoryLedger } from "turnpike/agent";
-import {
-  type OfferPayload,
-  offerTypedData,
-  type ReceiptPayload,
-  ReceiptRejected,
-  receiptTypedData,
-  sha256,
-  signDigest,
-  toBase64Url,
-  typedDataDigest,
-  utf8ToBytes,
-} from "turnpike/protocol";
+import { ReceiptRejected, sha256, toBase64Url, utf8ToBytes } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";
 import { type Statements, startStandardServer } from "./support/standard-server";
-import { addressOf, agentFor, Chain, TOKEN, testKey, transfersSigned } from "./support/world";
+import { signedOffer, signedReceipt } from "./support/statements";
+import { addressOf, agentFor, Chain, TOKEN, transfersSigned } from "./support/world";
 
 const HEX_32 = (byte: string) => `0x${byte.repeat(32)}` as const;
-
-const signedOffer = (payload: OfferPayload, role = "provider") => ({
-  format: "eip712",
-  acceptIndex: 0,
-  payload,
-  signature: signDigest(typedDataDigest(offerTypedData(payload)), testKey(role)),
-});
-
-const signedReceipt = (payload: ReceiptPayload, role = "provider") => ({
-  format: "eip712",
-  payload,
-  signature: signDigest(typedDataDigest(receiptTypedData(payload)), testKey(role)),
-});
 
 const base64Of = (value: object) => toBase64Url(utf8ToBytes(JSON.stringify(value)));
 

@@ -130,7 +130,7 @@ type Act = "subscribe" | "pause" | "resume" | "cancel" | "max-overage" | "next" 
 
 /** One step of a payment, a subscription or an approval. Amounts are base units; nothing in it is secret. */
 export type AgentEvent =
-  /** A 402 was read: how many one-time options and plans it offers. `resource` is origin and path. */
+  /** A quote was read: how many one-time options and plans it has. `resource`: origin and path, or server and tool. */
   | {
       readonly type: "payment.quoted";
       readonly resource: string;

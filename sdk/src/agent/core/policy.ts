@@ -17,6 +17,7 @@ import {
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { BudgetLimits } from "../ledger/ledger";
+import { originOf } from "./request";
 
 /** Base units of a token with 6 decimals. */
 export type Amount = bigint | number | string;
@@ -74,7 +75,10 @@ export interface AgentPolicy {
    * ReceiptRejected. The signer must be the payee, or in `receiptSigners`; default false
    */
   readonly requireReceipt?: boolean;
-  /** by origin, "https://api.example": the addresses, and DIDs of keys (`did:key`, `did:jwk`), that sign for it */
+  /**
+   * by origin, "https://api.example" or "stdio:my-tools": the addresses, and DIDs of keys (`did:key`, `did:jwk`), that
+   * sign for it
+   */
   readonly receiptSigners?: Readonly<Record<string, readonly string[]>>;
   /** the longest time an authorization may stay usable, seconds; default 600 */
   readonly maxWindowSec?: number;
@@ -103,7 +107,7 @@ export interface SpendIntent {
   readonly network: string;
   readonly token: Address;
   readonly payTo: Address;
-  /** origin and path of what is bought; absent for subscriptions */
+  /** origin and path of what is bought, or server and tool; absent for subscriptions */
   readonly resource?: string;
   /** of a payment; with `upto`, `amount` is the most that may be charged */
   readonly method?: PaymentMethod;
@@ -253,7 +257,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     requireUntil: settings.requireUntil ?? false,
     onPayeeChange,
     requireReceipt: settings.requireReceipt ?? false,
-    receiptSigners: (resource) => receiptSigners.get(new URL(resource).origin) ?? [],
+    receiptSigners: (resource) => receiptSigners.get(originOf(resource)) ?? [],
     judge,
     async require(facts, known) {
       const verdict = judge(facts, known);
@@ -282,7 +286,7 @@ function receiptSignersOf(named: NonNullable<AgentPolicy["receiptSigners"]>): Re
   const field = "policy.receiptSigners";
   return new Map(
     Object.entries(named).map(([origin, signers]) => {
-      if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
+      if (!URL.canParse(origin) || originOf(origin) !== origin) {
         throw new ConfigError(`${field} has "${origin}": name an origin, such as https://api.example`);
       }
       return [origin, signers.map((signer) => (DID_OF_KEY.test(signer) ? signer : requireAddress(signer, field)))];

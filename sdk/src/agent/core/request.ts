@@ -21,10 +21,13 @@ export type RequestInput = string | URL | Request;
 
 const MAX_HOPS = 5;
 
-/** How deep a provider's JSON may nest. Deeper than any credential: servers send the schemas of their extensions. */
-export const MAX_ANSWER_DEPTH = 32;
-
 const CREDENTIAL_HEADERS = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription];
+
+/** Returns the origin of a URL; of a server without one it is `stdio:<name>`, which a fragment may follow. */
+export function originOf(place: string): string {
+  const [local] = /^stdio:[\w.-]{1,64}(?=#|$)/.exec(place) ?? [];
+  return local ?? new URL(place).origin;
+}
 
 /** @throws InvalidRequest when the URL is relative, or not http(s) */
 export async function templateOf(input: RequestInput, init: RequestInit = {}): Promise<RequestTemplate> {

@@ -6,8 +6,8 @@ import { type Address, isTurnpikeError, PolicyRefused } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
-import { originAndPath, type RequestTemplate } from "../core/request";
-import type { AgentLedger } from "../ledger/ledger";
+import { originAndPath } from "../core/request";
+import type { PayJob } from "./channel";
 import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
@@ -17,14 +17,18 @@ export type ChosenOption =
   | { readonly kind: "standard"; readonly option: StandardOption };
 
 /** @throws PolicyRefused with the reason of the first option that was refused */
-export async function chooseOption(context: AgentContext, job: PayJob, quote: ParsedQuote): Promise<ChosenOption> {
+export async function chooseOption(
+  context: AgentContext,
+  job: PayJob<unknown>,
+  quote: ParsedQuote,
+): Promise<ChosenOption> {
   const { policy } = context;
   const hasPaid = (payee: Address) => job.ledger.hasPaid(payee);
   const allowed: ChosenOption[] = [];
   const toAsk: { chosen: ChosenOption; facts: SpendFacts }[] = [];
   let refused: PolicyRefused | undefined;
   for (const option of [...quote.options].sort(policy.compare)) {
-    const facts = spendFactsOf(option);
+    const facts = spendFactsOf(option, job.target.place);
     const found = admit(context, job, option, quote);
     const verdict: Verdict =
       "error" in found ? { kind: "refuse", error: found.error } : policy.judge(facts, { hasPaid });
@@ -56,10 +60,9 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   });
 }
 
-/** Returns the facts by which the policy judges an option. */
-export function spendFactsOf(option: PaymentOption): SpendFacts {
+/** Returns the facts by which the policy judges an option. @param resource the part of it that may be shown */
+export function spendFactsOf(option: PaymentOption, resource: string): SpendFacts {
   const { amount, chainId, token, payTo, method, facilitatorAddress } = option;
-  const resource = originAndPath(option.resource);
   const settler = facilitatorAddress && { facilitatorAddress };
   return { kind: "payment", amount, chainId, token, payTo, resource, method, ...settler };
 }
@@ -89,7 +92,7 @@ async function firstFunded(
 /** Checks an option against the call and the configuration, before the policy. */
 function admit(
   context: AgentContext,
-  job: PayJob,
+  job: PayJob<unknown>,
   option: PaymentOption,
   { signedOffers }: ParsedQuote,
 ): ChosenOption | { error: PolicyRefused } {
@@ -101,7 +104,7 @@ function admit(
     return no("price_raised", `The price is ${option.amount}, above the ${quoted} that was quoted first.`);
   }
   if (context.policy.requireReceipt) {
-    const gap = gapOf(offerFor(context, signedOffers, option));
+    const gap = gapOf(offerFor(context, signedOffers, { option, target: job.target }));
     if (gap) return no("receipt", `policy.requireReceipt is set, and the provider's signed offer ${gap}.`);
   }
   if (option.dialect !== "turnpike") return { kind: "standard", option };
@@ -120,22 +123,12 @@ function admit(
 }
 
 /** Returns the price at which this purchase, by its key, was first attempted. */
-function firstQuoteOf({ ledger, key, template }: PayJob, option: PaymentOption): bigint | undefined {
+function firstQuoteOf({ ledger, key, target }: PayJob<unknown>, option: PaymentOption): bigint | undefined {
   if (key === undefined) return undefined;
   const earlier = ledger
     .payments()
-    .find((entry) => entry.key === key && entry.resource === template.url && entry.chainId === option.chainId);
+    .find((entry) => entry.key === key && entry.resource === target.resource && entry.chainId === option.chainId);
   return earlier && BigInt(earlier.amount);
 }
 
 const no = (reason: string, message: string) => ({ error: new PolicyRefused(message, { reason }) });
-
-/** A request that may be paid for. */
-export interface PayJob {
-  readonly ledger: AgentLedger;
-  readonly template: RequestTemplate;
-  /** what every attempt bears besides the caller's own headers */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly key: string | undefined;
-  readonly maxAmount: bigint | undefined;
-}

@@ -20,7 +20,7 @@ export interface Unserved {
   readonly ledger: AgentLedger;
   /** as an earlier call has left it */
   readonly entry: PaymentEntry;
-  readonly presented: Exclude<Presented, { readonly kind: "answered" }>;
+  readonly presented: Exclude<Presented<unknown>, { readonly kind: "answered" }>;
   readonly isLate: boolean;
 }
 
@@ -37,7 +37,7 @@ export async function isReplaceable(context: AgentContext, unserved: Unserved): 
   if (presented.kind === "rejected" && isSpent(presented.reason)) return false;
   const outcome = await releaseUnused(context, ledger, entry);
   const isHeld = isLate && outcome === "unknown";
-  if (presented.kind === "postponed" && (isHeld || outcome === "unused")) await presented.response.body?.cancel();
+  if (presented.kind === "postponed" && (isHeld || outcome === "unused")) await presented.answer.discard();
   if (!isHeld) return outcome === "unused";
   emitPayment(context.effects, "payment.held", { entry, resumed: true });
   throw held(entry, context.chainOf(entry.chainId) !== undefined);

@@ -1,66 +1,45 @@
 /**
- * Presents one payment to the provider until it is served: the same header every time, never another signature.
- * Interprets each answer. Knows neither quotes nor budgets.
+ * Presents one payment to the provider until it is served: the same bytes every time, never another signature. Knows
+ * neither quotes nor budgets.
  */
 import {
-  decodeJsonHeader,
   ERRORS,
-  encodeJsonHeader,
-  HEADER,
   type Hex,
   InvalidPaymentProof,
-  MAX_CREDENTIAL_BYTES,
+  isTurnpikeError,
   PaymentAlreadyUsed,
   PROOF_LIFE_SEC,
-  parsePaymentProof,
-  parseStrictJson,
   ReceiptRejected,
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { backoffMs, type Effects, emitPayment, eventFacts, RetryBudget } from "../core/effects";
-import {
-  followWithoutCredential,
-  isRedirect,
-  MAX_ANSWER_DEPTH,
-  type RequestTemplate,
-  readBounded,
-  retryAfterMs,
-  sendOnce,
-} from "../core/request";
+import { backoffMs, emitPayment, eventFacts, RetryBudget } from "../core/effects";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Rejected } from "./channel";
 import { confirmCharge, misreportedField } from "./charge";
 import { insufficientApproval } from "./permit2";
-import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
-import { gapOf, receiptIn } from "./signed-statements";
-import { settlementReportOf } from "./standard";
+import { receiptFor } from "./receipt";
+import { gapOf, judgeReceipt } from "./signed-statements";
 
-export interface PresentJob {
+export interface PresentJob<R> {
   readonly ledger: AgentLedger;
   readonly entry: PaymentEntry;
-  readonly template: RequestTemplate;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly target: PurchaseTarget;
+  readonly channel: Channel<R>;
   readonly resumed: boolean;
   /** the authorization's window is over: a rejection is not retried, since nothing can settle any more */
   readonly isLate: boolean;
 }
 
-export type Presented =
-  | { readonly kind: "answered"; readonly response: PaidResponse }
+export type Presented<R> =
+  | { readonly kind: "answered"; readonly response: R }
   /** the provider keeps asking to retry later, and says nothing about the payment */
-  | { readonly kind: "postponed"; readonly response: PaidResponse }
+  | { readonly kind: "postponed"; readonly answer: Answer<R> }
   /** the chain gave up the block that held the payment: the same authorization has to settle again */
   | { readonly kind: "reversed" }
   | Rejected;
-
-/** The provider does not accept the payment as it was presented. */
-export interface Rejected {
-  readonly kind: "rejected";
-  readonly error: string | undefined;
-  readonly reason: string | undefined;
-}
 
 /** The payment has bought its response: no other proof of it buys another. */
 const ALREADY_USED = "already_used";
@@ -70,8 +49,6 @@ const ALREADY_GRANTED = "payment_already_granted";
 
 /** Its handler failed, and the provider has it refunded: it buys nothing more. */
 const REFUNDED: ReadonlySet<string | undefined> = new Set(["refunded", "refund_pending"]);
-/** The payer has not approved Permit2: presenting the payment again changes nothing. */
-const ALLOWANCE_REQUIRED = "permit2_allowance_required";
 
 /** Reasons that are final for the payment, whatever proves it. */
 export const isSpent = (reason: string | undefined): boolean =>
@@ -87,36 +64,28 @@ const OF_PROOF: ReadonlySet<string> = new Set([
   "memo_expired",
 ]);
 
-type Reading =
-  /** the provider answered, and the payment is spent on this answer */
-  | { readonly kind: "served" }
-  /** the provider answered, and the payment is still good for another attempt */
-  | { readonly kind: "unserved" }
-  | Rejected
-  | { readonly kind: "in_flight" }
-  | { readonly kind: "later" };
-
-const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
-
 /**
  * @throws ProofInFlight when the payment stays in use elsewhere; Unavailable when no answer arrives. The payment stays
  * in the ledger, and the next call presents it again.
  */
-export async function present(context: AgentContext, job: PresentJob): Promise<Presented> {
+export async function present<R>(context: AgentContext, job: PresentJob<R>): Promise<Presented<R>> {
   const { effects } = context;
-  const { template, entry } = job;
+  const { channel, entry } = job;
   const { limits } = effects;
-  const headers = { ...job.headers, ...paymentHeader(entry) };
-  const { signal } = template;
+  const { signal } = job.target;
   const tries = new RetryBudget({ budgetMs: limits.settleMs, turns: limits.presentations - 1, effects, signal });
   const inFlight = new RetryBudget({ budgetMs: limits.inFlightMs, turns: 30, effects, signal });
   emitPayment(context.effects, "payment.presented", job);
   for (let turn = 0; ; turn++) {
-    let response: Response;
+    let answer: Answer<R>;
     try {
-      response = await sendOnce(effects, template, { headers, redirect: "manual" });
+      answer = await channel.present(entry);
     } catch (cause) {
       signal?.throwIfAborted();
+      if (isTurnpikeError(cause) && cause.code === "PaymentPending") {
+        emitPayment(context.effects, "payment.held", job);
+        throw cause;
+      }
       if (await tries.wait(backoffMs(turn))) continue;
       throw new Unavailable(
         "The payment was made, but the provider does not answer; the next call presents it again.",
@@ -126,24 +95,24 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
         },
       );
     }
-    const reading = await readAnswer(effects, response, entry);
+    const { reading } = answer;
     switch (reading.kind) {
       case "served":
-        return answered(await deliver(context, job, response));
+        return { kind: "answered", response: await deliver(context, job, answer) };
       case "unserved":
-        return answered(withReceipt(response, receiptFor(entry, job.resumed)));
+        return { kind: "answered", response: await answer.result(receiptFor(entry, job.resumed)) };
       case "in_flight": {
-        const waitMs = retryAfterMs(response, Date.now(), 1_000);
-        await response.body?.cancel();
+        const waitMs = answer.waitMs(1_000);
+        await answer.discard();
         if (await inFlight.wait(Math.max(waitMs, 100))) continue;
         throw new TurnpikeError("ProofInFlight", undefined, { details: factsOf(entry) });
       }
       case "later":
-        if (await tries.wait(retryAfterMs(response, Date.now(), backoffMs(turn)))) {
-          await response.body?.cancel();
+        if (await tries.wait(answer.waitMs(backoffMs(turn)))) {
+          await answer.discard();
           continue;
         }
-        return { kind: "postponed", response: withReceipt(response, receiptFor(entry, job.resumed)) };
+        return { kind: "postponed", answer };
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
         if (job.isLate || isSpent(reading.reason) || reading.error === ALLOWANCE_REQUIRED) return reading;
@@ -154,60 +123,14 @@ export async function present(context: AgentContext, job: PresentJob): Promise<P
   }
 }
 
-const answered = (response: PaidResponse): Presented => ({ kind: "answered", response });
-
-/** The header that pays, the same bytes every time. */
-function paymentHeader(entry: PaymentEntry): Record<string, string> {
-  if (entry.header) return { [entry.header.name]: entry.header.value };
-  const value = encodeJsonHeader(entry.proof);
-  parsePaymentProof(value);
-  return { [HEADER.payment]: value };
-}
-
-async function readAnswer(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
-  const { status } = response;
-  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response) === ALLOWANCE_REQUIRED) {
-    await response.body?.cancel();
-    return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
-  }
-  if (status === 402) {
-    const { error, reason } = codesOf(await readBounded(effects, response));
-    return { kind: "rejected", error, reason };
-  }
-  if (status === 409) {
-    // A handler may answer 409 for its own reasons; the gate names the code.
-    const { error } = codesOf(await readBounded(effects, response.clone()));
-    return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
-  }
-  // Whatever the status is, the payment is spent on it: it is refunded, and buys nothing more.
-  if (response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
-  if (TRY_LATER.has(status)) return { kind: "later" };
-  if (status >= 500 || status === 400) return { kind: "unserved" };
-  // Stock servers settle only behind an answer below 400.
-  if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };
-  return { kind: "served" };
-}
-
-const errorInHeader = (response: Response): unknown =>
-  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH)
-    ?.error;
-
-function codesOf(text: string | undefined): {
-  readonly error: string | undefined;
-  readonly reason: string | undefined;
-} {
-  const body = text === undefined ? undefined : parseStrictJson(text);
-  const code = (value: unknown) => (typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined);
-  return { error: code(body?.error), reason: code(body?.reason) };
-}
-
-async function deliver(context: AgentContext, job: PresentJob, response: Response): Promise<PaidResponse> {
-  const { ledger, template, resumed } = job;
-  const report = settlementReportOf(response);
+async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Answer<R>): Promise<R> {
+  const { ledger, resumed } = job;
+  const { report } = answer;
   const transaction = report.transaction ?? job.entry.transaction;
   const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
-  const signedReceipt = await receiptIn(context, response, {
+  const signedReceipt = await judgeReceipt(context, answer.signedReceipt, {
     entry: job.entry,
+    target: job.target,
     transaction: job.entry.proof?.transaction ?? transaction,
     payments: ledger.payments(),
   });
@@ -224,35 +147,36 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
   emitPayment(context.effects, "payment.served", { entry, resumed });
   const field = misreportedField(context, entry, report);
   if (field) context.effects.emit({ type: "payment.misreported", field, ...eventFacts({ entry, resumed }) });
-  const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
-  const answer = withReceipt(final, receiptFor(entry, resumed));
-  requireReceipt(context, { entry, answer, resumed });
-  return answer;
+  const result = await answer.result(receiptFor(entry, resumed));
+  requireReceipt(context, { entry, answer, result, resumed });
+  return result;
 }
 
 /**
  * Emits why a receipt is no evidence.
  * @throws ReceiptRejected where the policy requires one that is
  */
-function requireReceipt(
+function requireReceipt<R>(
   { effects, policy }: AgentContext,
   {
     entry,
     answer,
+    result,
     resumed,
-  }: { readonly entry: PaymentEntry; readonly answer: PaidResponse; readonly resumed: boolean },
+  }: {
+    readonly entry: PaymentEntry;
+    readonly answer: Answer<R>;
+    readonly result: R;
+    readonly resumed: boolean;
+  },
 ): void {
   const fault = entry.signedReceipt?.fault;
-  if (fault !== undefined) {
-    const { id: paymentId, payTo } = entry;
-    effects.emit({ type: "receipt.faulty", fault, paymentId, amount: BigInt(entry.amount), payTo, resumed });
-  }
-  // A provider confirms no failure.
-  const gap = policy.requireReceipt && answer.ok ? gapOf(entry.signedReceipt) : undefined;
+  if (fault !== undefined) effects.emit({ type: "receipt.faulty", fault, ...eventFacts({ entry, resumed }) });
+  const gap = policy.requireReceipt && answer.isSuccess(result) ? gapOf(entry.signedReceipt) : undefined;
   if (gap === undefined) return;
   throw new ReceiptRejected(
     `The provider's receipt ${gap}. The payment was made and served: \`response\` of this error has the answer. Do not pay again.`,
-    { response: answer, ...(fault ? { reason: fault } : {}), details: factsOf(entry) },
+    { response: result, ...(fault ? { reason: fault } : {}), details: factsOf(entry) },
   );
 }
 
@@ -273,7 +197,7 @@ function servedEntry(entry: PaymentEntry): PaymentEntry {
 /** The error for a payment that the provider rejects, with every configured Facilitator asked for another proof. */
 export async function rejection(
   context: AgentContext,
-  { ledger, entry, resumed }: Pick<PresentJob, "ledger" | "entry" | "resumed">,
+  { ledger, entry, resumed }: Pick<PresentJob<unknown>, "ledger" | "entry" | "resumed">,
   { error, reason }: Rejected,
 ): Promise<TurnpikeError> {
   const end = endOf(context, entry, reason);

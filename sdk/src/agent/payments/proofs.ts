@@ -111,7 +111,8 @@ function faultOfProof({ networks }: AgentContext, entry: PaymentEntry, proof: Pa
     amount: proof.amount === BigInt(entry.amount),
     // A served payment keeps its proof longer than its authorization.
     memo: signed === undefined || proof.memo === signed.memo,
-    resource: proof.resource === entry.resource,
+    // Over MCP the payment names the tool, and the ledger its server too.
+    resource: proof.resource === (signed?.resource ?? entry.resource),
   };
   const wrong = Object.keys(matches).find((field) => !matches[field]);
   if (wrong !== undefined) return `of another payment: its ${wrong} differs`;

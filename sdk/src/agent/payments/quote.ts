@@ -10,16 +10,16 @@ import {
   type Hex,
   isEip3009,
   isPlanEntry,
+  type JsonObject,
   type Network,
   PAYMENT_METHODS,
   type PaymentMethod,
   type PlanTerms,
   parseMemo,
-  parseStrictJson,
   planTermsSchema,
   sameAddress,
 } from "../../protocol";
-import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
+import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/signed-statements";
 
 interface OptionBase {
@@ -52,6 +52,8 @@ export interface StandardOption extends OptionBase {
   readonly maxTimeoutSec: number;
   /** of version 2: the entry as it came, which the payload has to echo */
   readonly accepted?: Readonly<Record<string, unknown>>;
+  /** what bears the payload, where that is not the header of its version */
+  readonly carrier?: string;
   /** over Permit2: the extension object by which the server pays for the approval of Permit2 */
   readonly sponsoring?: Readonly<Record<string, unknown>>;
 }
@@ -79,9 +81,26 @@ export interface ParsedQuote {
 
 const MAX_ENTRIES = 64;
 
-/** @returns undefined when `text` is no payment-required body of a known version */
-export function readQuote(text: string, requested: string, networks: readonly Network[]): ParsedQuote | undefined {
-  const body = parseStrictJson(text, MAX_ANSWER_DEPTH);
+/** What was requested. */
+export interface Requested {
+  readonly resource: string;
+  /** other names that a stock server's quote may have for it */
+  readonly aliases: readonly string[];
+}
+
+/** Stock servers leave the query out; their signature does not cover the resource anyway. */
+export const requestedUrl = (url: string): Requested => ({ resource: url, aliases: [originAndPath(url)] });
+
+/** Returns whether a quote names what was requested. */
+export const isRequested = (named: unknown, { resource, aliases }: Requested): boolean =>
+  named === resource || aliases.some((alias) => named === alias);
+
+/** @returns undefined when `body` is no payment-required object of a known version */
+export function readQuote(
+  body: JsonObject | undefined,
+  requested: Requested,
+  networks: readonly Network[],
+): ParsedQuote | undefined {
   if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
   if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
 
@@ -109,12 +128,13 @@ export function readQuote(text: string, requested: string, networks: readonly Ne
     offers,
     plans,
     refusals,
-    error: shortText(body.error),
-    reason: shortText(body.reason),
+    error: codeIn(body.error),
+    reason: codeIn(body.reason),
   };
 }
 
-const shortText = (value: unknown): string | undefined =>
+/** Returns a stable code; undefined for anything else, such as prose. */
+export const codeIn = (value: unknown): string | undefined =>
   typeof value === "string" && /^[\w.-]{1,64}$/.test(value) ? value : undefined;
 
 /** Parses a list of plans; malformed ones are left out. */
@@ -139,7 +159,7 @@ function isForPlan(entry: AcceptEntry, plans: readonly PlanTerms[]): boolean {
 }
 
 /** @returns the option, or why it is none */
-function optionOf(entry: AcceptEntry, requested: string, networks: readonly Network[]): PaymentOption | string {
+function optionOf(entry: AcceptEntry, requested: Requested, networks: readonly Network[]): PaymentOption | string {
   if (entry.scheme !== "exact") return "scheme";
   const network = findNetwork(entry.network, networks);
   if (!network) return "network";
@@ -161,11 +181,11 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
     amount,
     payTo: entry.payTo,
     method: "eip3009" as const,
-    resource: requested,
+    resource: requested.resource,
     tokenDomain: name !== undefined && version !== undefined ? { name, version } : undefined,
   };
   if (entry.memo !== undefined) {
-    if (entry.resource !== undefined && entry.resource !== requested) return "resource";
+    if (entry.resource !== undefined && entry.resource !== requested.resource) return "resource";
     const memo = parseMemo(entry.memo);
     if (!memo) return "memo";
     const facilitator = entry.hoodlayer?.facilitator;
@@ -178,8 +198,7 @@ function optionOf(entry: AcceptEntry, requested: string, networks: readonly Netw
       facilitator,
     };
   }
-  // Stock servers leave the query out; their signature does not cover the resource anyway.
-  if (entry.resource !== requested && entry.resource !== originAndPath(requested)) return "resource";
+  if (!isRequested(entry.resource, requested)) return "resource";
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 
@@ -194,4 +213,14 @@ export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (byMethod !== 0) return byMethod;
   const byToken = a.token.toLowerCase().localeCompare(b.token.toLowerCase(), "en");
   return byToken !== 0 ? byToken : a.payTo.toLowerCase().localeCompare(b.payTo.toLowerCase(), "en");
+}
+
+/** Adds the payments over Permit2 to a gate's own quote, which names what version 1 can pay. */
+export function withPermit2Options(
+  own: ParsedQuote | undefined,
+  standard: ParsedQuote | undefined,
+): ParsedQuote | undefined {
+  const more = standard?.options.filter(({ method }) => method !== "eip3009") ?? [];
+  if (!own || more.length === 0) return own ?? standard;
+  return { ...own, options: [...own.options, ...more].sort(compareOptions) };
 }

@@ -37,15 +37,23 @@ export interface PaymentReceipt {
 /** `receipt` is undefined when nothing was paid for this response. */
 export type PaidResponse = Response & { readonly receipt: PaymentReceipt | undefined };
 
-const receipts = new WeakMap<Response, PaymentReceipt>();
+const receipts = new WeakMap<object, PaymentReceipt>();
 
-/** Returns the receipt of a response of `agent.pay` or `agent.fetch`; undefined when nothing was paid for it. */
-export function receiptOf(response: Response): PaymentReceipt | undefined {
+/**
+ * Returns the receipt of a response of `agent.pay` or `agent.fetch`, or of the result of a tool call that was paid for;
+ * undefined when nothing was paid for it.
+ */
+export function receiptOf(response: object): PaymentReceipt | undefined {
   return receipts.get(response);
 }
 
+/** Keeps the receipt of an answer, for `receiptOf`. */
+export function recordReceipt(answer: object, receipt: PaymentReceipt): void {
+  receipts.set(answer, receipt);
+}
+
 export function withReceipt(response: Response, receipt: PaymentReceipt | undefined): PaidResponse {
-  if (receipt) receipts.set(response, receipt);
+  if (receipt) recordReceipt(response, receipt);
   return Object.defineProperty(response, "receipt", { value: receipt, configurable: true }) as PaidResponse;
 }
 

@@ -25,12 +25,12 @@ import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
-import { bodyHashOf } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
+import type { PayJob } from "./channel";
 import { confirmCharges } from "./charge";
-import type { ChosenOption, PayJob } from "./choose";
+import type { ChosenOption } from "./choose";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
 import { payloadHeader } from "./standard";
@@ -55,15 +55,15 @@ export interface Quoted {
  */
 export async function signPayment(
   context: AgentContext,
-  job: PayJob,
+  job: PayJob<unknown>,
   chosen: ChosenOption,
   { quotedAtSec, signedOffer }: Quoted,
 ): Promise<PaymentEntry> {
-  const { ledger, template, key } = job;
+  const { ledger, target, key } = job;
   const { option } = chosen;
   const payer = await context.signer.address();
-  const reading = factsBefore(context, payer, chosen, template.signal);
-  const facts = await whilePayable(context, { option, signal: template.signal }, reading);
+  const reading = factsBefore(context, payer, chosen, target.signal);
+  const facts = await whilePayable(context, { option, signal: target.signal }, reading);
   if (facts.balance !== undefined && facts.balance < option.amount) {
     const lacks = `The wallet ${payer} has ${facts.balance} base units of ${option.token}, and the price is ${option.amount}.`;
     throw new InsufficientFunds(lacks, {
@@ -84,7 +84,7 @@ export async function signPayment(
   if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
   }
-  const bodyHash = bodyHashOf(template);
+  const { bodyHash } = target;
   const reserved: PaymentEntry = {
     type: "payment",
     id,
@@ -97,8 +97,8 @@ export async function signPayment(
     payer,
     payTo: option.payTo,
     amount: option.amount.toString(),
-    method: template.method,
-    resource: template.url,
+    method: target.method,
+    resource: target.resource,
     validBeforeSec,
     ...(bodyHash === undefined ? {} : { bodyHash }),
     ...(key === undefined ? {} : { key }),
@@ -107,12 +107,12 @@ export async function signPayment(
     ...(method === "eip3009" ? {} : { permit2: { method, nonce } }),
   };
   try {
-    template.signal?.throwIfAborted();
+    target.signal?.throwIfAborted();
     await reserve(context, ledger, reserved);
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, ...facts });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
-    template.signal?.throwIfAborted();
+    target.signal?.throwIfAborted();
     await ledger.put(signed);
     emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
@@ -217,9 +217,9 @@ async function whilePayable<T>(
 }
 
 /** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
-function standardNonce({ key, template }: PayJob, option: PaymentOption): Hex {
+function standardNonce({ key, target }: PayJob<unknown>, option: PaymentOption): Hex {
   if (key === undefined) return toHex(randomBytes(32));
-  const purchase = JSON.stringify(["x402", template.method, template.url, option.payTo.toLowerCase()]);
+  const purchase = JSON.stringify(["x402", target.method, target.resource, option.payTo.toLowerCase()]);
   return keccak256(concatBytes(hmacSha256(utf8ToBytes(key), utf8ToBytes(purchase))));
 }
 

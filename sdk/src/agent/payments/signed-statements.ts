@@ -4,10 +4,8 @@
  */
 import {
   caip2Of,
-  decodeJsonHeader,
   EXTENSION,
-  HEADER,
-  MAX_CREDENTIAL_BYTES,
+  type JsonObject,
   offerPayloadSchema,
   offerTypedData,
   receiptPayloadSchema,
@@ -20,9 +18,9 @@ import {
   typedDataDigest,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer, JudgedReceipt, StatementFault } from "../ledger/signed-statements";
+import type { PurchaseTarget } from "./channel";
 import { verifyJws } from "./json-web-signature";
 import type { PaymentOption } from "./quote";
 
@@ -31,10 +29,9 @@ const SLACK_SEC = 60;
 
 const MAX_OFFERS = 16;
 
-/** Reads the signed offers of a 402, and verifies their signatures alone; malformed ones are left out. */
-export async function signedOffersOf({ headers }: Response): Promise<readonly JudgedOffer[]> {
-  const body = decoded(headers.get(HEADER.paymentRequiredV2));
-  const offers = infoOf(body)?.offers;
+/** Reads the signed offers of a PaymentRequired object, and verifies their signatures alone; malformed ones are left out. */
+export async function signedOffersIn(required: JsonObject | undefined): Promise<readonly JudgedOffer[]> {
+  const offers = infoOf(required)?.offers;
   const read: JudgedOffer[] = [];
   for (const raw of Array.isArray(offers) ? offers.slice(0, MAX_OFFERS) : []) {
     const parsed = signedOfferSchema.safeParse(raw);
@@ -49,21 +46,15 @@ export async function signedOffersOf({ headers }: Response): Promise<readonly Ju
   return read;
 }
 
-/** Reads the signed receipt of a paid answer; undefined where none came. */
-function signedReceiptOf({ headers }: Response): SignedReceipt | "malformed" | undefined {
-  for (const name of [HEADER.paymentResponseV2, HEADER.paymentResponse]) {
-    const raw = infoOf(decoded(headers.get(name)))?.receipt;
-    if (raw === undefined) continue;
-    const receipt = signedReceiptSchema.safeParse(raw);
-    return receipt.success ? receipt.data : "malformed";
-  }
-  return undefined;
+/** Reads the signed receipt of a settlement report, unverified; undefined where none came. */
+export function signedReceiptIn(report: JsonObject | undefined): SignedReceipt | "malformed" | undefined {
+  const raw = infoOf(report)?.receipt;
+  if (raw === undefined) return undefined;
+  const receipt = signedReceiptSchema.safeParse(raw);
+  return receipt.success ? receipt.data : "malformed";
 }
 
-const decoded = (header: string | null) =>
-  header === null ? undefined : decodeJsonHeader(header, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
-
-function infoOf(body: Readonly<Record<string, unknown>> | undefined): Readonly<Record<string, unknown>> | undefined {
+function infoOf(body: JsonObject | undefined): Readonly<Record<string, unknown>> | undefined {
   const extension = (body?.extensions as Record<string, { info?: unknown } | undefined> | undefined)?.[
     EXTENSION.offerReceipt
   ];
@@ -71,28 +62,31 @@ function infoOf(body: Readonly<Record<string, unknown>> | undefined): Readonly<R
   return typeof info === "object" && info !== null ? (info as Record<string, unknown>) : undefined;
 }
 
-/**
- * Returns the signed offer of an option: one without a fault and by a signer that counts, where there is one.
- * @param offers of the 402
- */
+/** What an offer is compared with. */
+export interface OfferCase {
+  readonly option: PaymentOption;
+  readonly target: PurchaseTarget;
+}
+
+/** Returns the signed offer of an option: one without a fault and by a signer that counts, where there is one. */
 export function offerFor(
   context: AgentContext,
   offers: readonly JudgedOffer[] | undefined,
-  option: PaymentOption,
+  at: OfferCase,
 ): JudgedOffer | undefined {
-  const judged = (offers ?? []).map((offer) => judgeOffer(context, option, offer));
+  const judged = (offers ?? []).map((offer) => judgeOffer(context, at, offer));
   const sound = judged.filter(({ fault }) => fault === undefined);
   return sound.find(({ trustedBy }) => trustedBy !== undefined) ?? sound[0] ?? judged[0];
 }
 
-function judgeOffer(context: AgentContext, option: PaymentOption, read: JudgedOffer): JudgedOffer {
+function judgeOffer(context: AgentContext, { option, target }: OfferCase, read: JudgedOffer): JudgedOffer {
   const { signed, payload, signer, fault } = read;
-  const { chainId, token, payTo, amount, resource, method } = option;
+  const { chainId, token, payTo, amount, method } = option;
   const nowSec = context.effects.clock.nowSec();
   const contradiction =
     payload &&
     firstOf<StatementFault>([
-      ["resource", !isResource(payload.resourceUrl, resource)],
+      ["resource", !target.names.includes(payload.resourceUrl)],
       ["scheme", payload.scheme !== (method === "upto" ? "upto" : "exact")],
       ["network", payload.network !== caip2Of(chainId)],
       ["token", !isSame(payload.asset, token)],
@@ -100,12 +94,13 @@ function judgeOffer(context: AgentContext, option: PaymentOption, read: JudgedOf
       ["amount", payload.amount !== amount.toString()],
       ["time", Boolean(payload.validUntil) && (payload.validUntil ?? 0) + SLACK_SEC < nowSec],
     ]);
-  return { signed, ...judgementOf(context, { payload, signer, fault }, { payTo, resource }, contradiction) };
+  return { signed, ...judgementOf(context, { payload, signer, fault }, { payTo, target }, contradiction) };
 }
 
 /** What a receipt is compared with. */
 export interface ReceiptCase {
   readonly entry: PaymentEntry;
+  readonly target: PurchaseTarget;
   /** that the agent knows to have paid, where it does */
   readonly transaction: string | undefined;
   /** the ledger's */
@@ -113,12 +108,11 @@ export interface ReceiptCase {
 }
 
 /** Judges the receipt of a paid answer; undefined where none came. */
-export async function receiptIn(
+export async function judgeReceipt(
   context: AgentContext,
-  response: Response,
+  signed: SignedReceipt | "malformed" | undefined,
   at: ReceiptCase,
 ): Promise<JudgedReceipt | undefined> {
-  const signed = signedReceiptOf(response);
   if (signed === undefined) return undefined;
   if (signed === "malformed") return { fault: "malformed" };
   const found =
@@ -126,23 +120,23 @@ export async function receiptIn(
       ? await readJws(signed.signature, receiptPayloadSchema)
       : ofTypedData(signed, receiptTypedData);
   const { payload } = found;
-  const { chainId, payer, payTo, resource, atSec, id } = at.entry;
+  const { chainId, payer, payTo, atSec, id } = at.entry;
   const nowSec = context.effects.clock.nowSec();
-  const { transaction } = at;
+  const { target, transaction } = at;
   const isOfAnother = at.payments.some(
     (other) => other.id !== id && other.signedReceipt?.signed?.signature === signed.signature,
   );
   const contradiction =
     payload &&
     firstOf<StatementFault>([
-      ["resource", !isResource(payload.resourceUrl, resource)],
+      ["resource", !target.names.includes(payload.resourceUrl)],
       ["network", payload.network !== caip2Of(chainId)],
       ["payer", !isSame(payload.payer, payer)],
       ["transaction", Boolean(payload.transaction) && !!transaction && !isSame(payload.transaction ?? "", transaction)],
       ["replayed", isOfAnother],
       ["time", payload.issuedAt + SLACK_SEC < atSec || payload.issuedAt > nowSec + SLACK_SEC],
     ]);
-  return { signed, ...judgementOf(context, found, { payTo, resource }, contradiction) };
+  return { signed, ...judgementOf(context, found, { payTo, target }, contradiction) };
 }
 
 /** Returns why a statement is not the evidence that `policy.requireReceipt` asks for; undefined where it is. */
@@ -182,10 +176,10 @@ async function readJws<P>(
 function judgementOf<P>(
   { policy }: AgentContext,
   { payload, signer, fault }: Found<P>,
-  { payTo, resource }: { readonly payTo: string; readonly resource: string },
+  { payTo, target }: { readonly payTo: string; readonly target: PurchaseTarget },
   contradiction: StatementFault | undefined,
 ): Pick<JudgedOffer, "signer" | "trustedBy" | "fault"> & Pick<Found<P>, "payload"> {
-  const isNamed = signer !== undefined && policy.receiptSigners(resource).some((named) => isSame(named, signer));
+  const isNamed = signer !== undefined && policy.receiptSigners(target.resource).some((named) => isSame(named, signer));
   const isPayee = signer !== undefined && isSame(signer, payTo);
   return {
     payload,
@@ -200,7 +194,3 @@ const firstOf = <T>(checks: readonly (readonly [fault: T, isFaulty: boolean])[])
 
 /** Addresses are compared without their checksum; a DID of a key has no other form. */
 const isSame = (a: string, b: string): boolean => a === b || (/^0x/i.test(a) && a.toLowerCase() === b.toLowerCase());
-
-/** Stock servers may leave the query out. */
-const isResource = (named: string, requested: string): boolean =>
-  named === requested || named === originAndPath(requested);

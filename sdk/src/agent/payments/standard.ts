@@ -18,12 +18,11 @@ import {
   isEip3009,
   isPermit2,
   isPlanEntry,
-  MAX_CREDENTIAL_BYTES,
+  type JsonObject,
   type Network,
   type PaymentMethod,
 } from "../../protocol";
-import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
-import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
+import { compareOptions, isRequested, type ParsedQuote, type Requested, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
   readonly signature: Hex;
@@ -36,7 +35,7 @@ export interface Permit2Payload {
   readonly permit2Authorization: Readonly<Record<string, unknown>>;
 }
 
-/** Builds the header that pays a standard server. @param extensions of version 2, by name */
+/** Builds the header that pays a standard server, or what bears the payload instead of one. @param extensions of version 2, by name */
 export function payloadHeader(
   option: StandardOption,
   payload: ExactPayload | Permit2Payload,
@@ -44,11 +43,11 @@ export function payloadHeader(
 ): { name: string; value: string } {
   if (option.dialect === "x402-v1") {
     const body = { x402Version: 1, scheme: "exact", network: option.network, payload };
-    return { name: HEADER.payment, value: encodeJsonHeader(body) };
+    return { name: option.carrier ?? HEADER.payment, value: encodeJsonHeader(body) };
   }
   const { accepted, resource } = option;
   const body = { x402Version: 2, resource: { url: resource }, accepted, payload, ...(extensions && { extensions }) };
-  return { name: HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
+  return { name: option.carrier ?? HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
 }
 
 /** Reads the nonce from the header that pays, in both versions; undefined when the header is damaged. */
@@ -57,14 +56,12 @@ export function nonceInHeader(value: string): Hex | undefined {
   return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
 }
 
-/** Reads the quote of a version 2 server from its header. */
-export function readQuoteHeader(
-  response: Response,
-  requested: string,
+/** Reads the quote of a version 2 server. @returns undefined when `body` is no PaymentRequired object of version 2 */
+export function readQuoteV2(
+  body: JsonObject | undefined,
+  requested: Requested,
   networks: readonly Network[],
 ): ParsedQuote | undefined {
-  const value = response.headers.get(HEADER.paymentRequiredV2);
-  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
@@ -74,7 +71,7 @@ export function readQuoteHeader(
     const entry = acceptEntrySchema.safeParse(raw);
     if (entry.success && isPlanEntry(entry.data)) return [];
     const option =
-      named === undefined || isSameResource(named, requested) ? optionOf(raw, requested, networks) : "resource";
+      named === undefined || isRequested(named, requested) ? optionOf(raw, requested, networks) : "resource";
     if (typeof option !== "string") return [option.method === "eip3009" ? option : { ...option, ...sponsoring }];
     refusals.push(option);
     return [];
@@ -112,10 +109,7 @@ function memberOf(value: unknown, key: string): unknown {
   return isObject ? (value as Record<string, unknown>)[key] : undefined;
 }
 
-const isSameResource = (named: unknown, requested: string): boolean =>
-  named === requested || named === originAndPath(requested);
-
-function optionOf(raw: unknown, requested: string, networks: readonly Network[]): StandardOption | string {
+function optionOf(raw: unknown, { resource }: Requested, networks: readonly Network[]): StandardOption | string {
   const parsed = acceptEntrySchema.safeParse(raw);
   if (!parsed.success) return "malformed";
   const { scheme, network: name, asset, amount, payTo, extra, maxTimeoutSeconds } = parsed.data;
@@ -137,7 +131,7 @@ function optionOf(raw: unknown, requested: string, networks: readonly Network[])
     token: asset,
     amount,
     payTo,
-    resource: requested,
+    resource,
     tokenDomain: extra?.name && extra.version ? { name: extra.name, version: extra.version } : undefined,
     maxTimeoutSec: maxTimeoutSeconds ?? 60,
     accepted: raw as Readonly<Record<string, unknown>>,
@@ -166,9 +160,7 @@ export interface SettlementReport {
 }
 
 /** Reads what a standard server reports of the settlement; fields that are absent or malformed are undefined. */
-export function settlementReportOf(response: Response): SettlementReport {
-  const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
-  const report = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
+export function readReport(report: Readonly<Record<string, unknown>> | undefined): SettlementReport {
   const { transaction, amount, payer, network } = report ?? {};
   const isHash = typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction);
   return {

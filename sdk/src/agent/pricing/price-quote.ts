@@ -196,7 +196,7 @@ function priceAll(job: ToPrice): Priced[] {
   const single = oneTime.map((option): Priced => {
     const line = { base: fraction(0n), perCall: fraction(option.amount) };
     const { network, chainId, token, amount, payTo, dialect, method } = option;
-    const verdict = verdictOf(job, spendFactsOf(option), refusalOf(context, option, url));
+    const verdict = verdictOf(job, spendFactsOf(option, originAndPath(url)), refusalOf(context, option, url));
     const perCall = fraction(amount);
     const price = { ...costs(line, use), perCall, ...verdict };
     return { line, option: { kind: "one-time", network, chainId, token, amount, payTo, dialect, method, ...price } };

@@ -37,7 +37,7 @@ export interface SubscribeOptions {
   readonly until?: number | Date;
   /** Asks the provider for another first period, such as a trial; without an answer the plan's price is paid. */
   readonly voucher?: (request: VoucherRequest) => Promise<VoucherWire | undefined>;
-  /** where `agent.fetch` may use the subscription */
+  /** where the subscription may be used: URLs, and `stdio:<name>` for an MCP server without a URL */
   readonly origins?: readonly string[];
   /** base URL of one of the agent's Facilitators; default: the one that the 402 names, or the first */
   readonly facilitator?: string;

@@ -3,6 +3,7 @@ import type { Subscription as SubscriptionState } from "../../facilitator/subscr
 import { type Address, type Hex, isTurnpikeError, sameAddress } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
+import { originOf } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/wallet";
@@ -178,7 +179,7 @@ export async function recover(context: AgentContext, options: RecoverOptions): P
   return Promise.all(adopted.map(({ entry, state }) => viewOf(context, entry, state, { existing: true })));
 }
 
-/** Returns the origins of the caller's URLs. */
+/** Returns the origins of the caller's URLs; `stdio:<name>` is the origin of a server without a URL. */
 export function originsOf(origins: readonly string[] | undefined): readonly string[] {
-  return [...new Set((origins ?? []).map((origin) => new URL(origin).origin))];
+  return [...new Set((origins ?? []).map(originOf))];
 }

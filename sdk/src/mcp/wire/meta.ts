@@ -1,5 +1,5 @@
 /** Names the keys of `_meta`, and reads and writes what a tool call carries to pay. */
-import { decodeJsonHeader, encodeJsonHeader, type JsonObject } from "../../protocol";
+import { decodeJsonHeader, encodeJsonHeader, type JsonObject, MAX_ANSWER_DEPTH } from "../../protocol";
 
 /** The keys of `_meta` in tool calls and their results. */
 export const MCP_META = {
@@ -28,11 +28,15 @@ export const MCP_META = {
 /** `_meta` of a request or a result. */
 export type Meta = Readonly<Record<string, unknown>>;
 
-const CREDENTIALS: ReadonlySet<string> = new Set([MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription]);
+const CREDENTIALS: readonly string[] = [MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription];
+
+/** Returns the first key of `_meta` that pays; undefined where none does. */
+export const credentialKeyIn = (meta: Meta | undefined): string | undefined =>
+  CREDENTIALS.find((key) => meta?.[key] !== undefined);
 
 /** Returns `_meta` without what pays: for handlers, logs and everything else that has no use for a secret. */
 export function withoutCredentials<T extends Meta>(meta: T): T {
-  return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.has(key))) as T;
+  return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.includes(key))) as T;
 }
 
 /** A payment of a tool call in header form, base64 of JSON; not read any further. */
@@ -78,8 +82,8 @@ export function receiptIn(meta: Meta | undefined): JsonObject | undefined {
   return objectOf(meta?.[MCP_META.receipt]) ?? objectOf(meta?.[MCP_META.receiptV1]);
 }
 
-/** Returns an object, also where it is base64 of JSON. */
+/** Returns an object of a result, also where it is base64 of JSON. */
 export function objectOf(value: unknown): JsonObject | undefined {
-  if (typeof value === "string") return decodeJsonHeader(value, value.length);
+  if (typeof value === "string") return decodeJsonHeader(value, value.length, MAX_ANSWER_DEPTH);
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
 }

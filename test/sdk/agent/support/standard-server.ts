@@ -38,7 +38,8 @@ export interface Statements {
 /** Nested as deeply as the stock schema of offers. */
 const DEEP_SCHEMA = JSON.parse(`${'{"properties":'.repeat(10)}{}${"}".repeat(10)}`);
 
-const extensionOf = (info: object) => ({ "offer-receipt": { info, schema: DEEP_SCHEMA } });
+/** The extension offer-receipt with these statements. */
+export const extensionOf = (info: object) => ({ "offer-receipt": { info, schema: DEEP_SCHEMA } });
 
 export interface StandardServer extends StandIn {
   readonly steps: StandardStep[];
@@ -48,6 +49,34 @@ export interface StandardServer extends StandIn {
 }
 
 type Authorization = Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>;
+
+export interface StandardPayload {
+  readonly x402Version: number;
+  readonly payload: { readonly signature: Hex; readonly authorization: Authorization };
+}
+
+/** Verifies and settles what a client signed. @returns the transaction; undefined where it is refused */
+export function settleStandard(
+  chain: Chain,
+  { signature, authorization: a }: StandardPayload["payload"],
+  { amount, redeems }: { readonly amount: string; readonly redeems: boolean },
+): Hex | undefined {
+  const transfer = {
+    from: a.from as Address,
+    to: a.to as Address,
+    value: BigInt(a.value),
+    validAfter: BigInt(a.validAfter),
+    validBefore: BigInt(a.validBefore),
+    nonce: a.nonce as Hex,
+  };
+  const digest = typedDataDigest(transferTypedData({ chainId: CHAIN_ID, token: TOKEN, ...TOKEN_DOMAIN }, transfer));
+  if (recoverSigner(digest, signature) !== transfer.from || a.value !== amount) return undefined;
+  const id = paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer: transfer.from, nonce: transfer.nonce });
+  if (chain.find(id)) return redeems ? keccakText(id) : undefined;
+  if (Number(a.validBefore) <= chain.nowSec) return undefined;
+  chain.move({ id, from: transfer.from, to: transfer.to, value: transfer.value });
+  return keccakText(id);
+}
 
 export async function startStandardServer(chain: Chain, options: StandardOptions): Promise<StandardServer> {
   const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {}, signs } = options;
@@ -80,28 +109,10 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
   }
 
   function settle(header: string): Hex | undefined {
-    const decoded = decodeJsonHeader(header) as {
-      x402Version: number;
-      payload: { signature: Hex; authorization: Authorization };
-    };
-    if (decoded.x402Version !== version) return undefined;
-    const { signature, authorization: a } = decoded.payload;
-    const transfer = {
-      from: a.from as Address,
-      to: a.to as Address,
-      value: BigInt(a.value),
-      validAfter: BigInt(a.validAfter),
-      validBefore: BigInt(a.validBefore),
-      nonce: a.nonce as Hex,
-    };
-    windows.push(Number(a.validBefore) - chain.nowSec);
-    const digest = typedDataDigest(transferTypedData({ chainId: CHAIN_ID, token: TOKEN, ...TOKEN_DOMAIN }, transfer));
-    if (recoverSigner(digest, signature) !== transfer.from || a.value !== "10000") return undefined;
-    const id = paymentIdOf({ chainId: CHAIN_ID, token: TOKEN, payer: transfer.from, nonce: transfer.nonce });
-    if (chain.find(id)) return redeems ? keccakText(id) : undefined;
-    if (Number(a.validBefore) <= chain.nowSec) return undefined;
-    chain.move({ id, from: transfer.from, to: transfer.to, value: transfer.value });
-    return keccakText(id);
+    const decoded = decodeJsonHeader(header) as StandardPayload | undefined;
+    if (decoded?.x402Version !== version) return undefined;
+    windows.push(Number(decoded.payload.authorization.validBefore) - chain.nowSec);
+    return settleStandard(chain, decoded.payload, { amount: "10000", redeems });
   }
 
   const server = await serve((request) => {

@@ -71,6 +71,9 @@ describe("mcp > wire > forms", () => {
     ]) {
       expect(receiptIn(meta)).to.deep.equal(receipt);
     }
+    // As deep as the schemas that stock servers send with their extensions.
+    const deep = JSON.parse(`${'{"properties":'.repeat(20)}{}${"}".repeat(20)}`) as object;
+    expect(receiptIn({ "x402/payment-response": encodeJsonHeader(deep) })).to.deep.equal(deep);
     expect(receiptIn({ "x402/payment-response": "none" })).to.equal(undefined);
     expect(receiptIn(undefined)).to.equal(undefined);
   });

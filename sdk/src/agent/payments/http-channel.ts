@@ -1,0 +1,125 @@
+/** Presents a payment over HTTP, in the header that pays, and reads each response. Knows neither quotes nor budgets. */
+import {
+  decodeJsonHeader,
+  encodeJsonHeader,
+  HEADER,
+  type JsonObject,
+  MAX_ANSWER_DEPTH,
+  MAX_CREDENTIAL_BYTES,
+  parsePaymentProof,
+  parseStrictJson,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import type { Effects } from "../core/effects";
+import {
+  bodyHashOf,
+  followWithoutCredential,
+  isPrivateChannel,
+  isRedirect,
+  originAndPath,
+  type RequestTemplate,
+  readBounded,
+  retryAfterMs,
+  sendOnce,
+} from "../core/request";
+import type { PaymentEntry } from "../ledger/ledger-store";
+import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Reading } from "./channel";
+import { codeIn } from "./quote";
+import { type PaidResponse, withReceipt } from "./receipt";
+import { signedReceiptIn } from "./signed-statements";
+import { readReport } from "./standard";
+
+/** Returns what a request buys, and the channel on which it is paid for. @param headers what every attempt bears */
+export function overHttp(
+  { effects }: AgentContext,
+  template: RequestTemplate,
+  headers: Readonly<Record<string, string>>,
+): { readonly target: PurchaseTarget; readonly channel: Channel<PaidResponse> } {
+  const { url, method, signal } = template;
+  const place = originAndPath(url);
+  const facts = { place, bodyHash: bodyHashOf(template), isPrivate: isPrivateChannel(url) };
+  return {
+    // Stock servers may leave the query out.
+    target: { method, resource: url, names: [url, place], signal, ...facts },
+    channel: {
+      async present(entry) {
+        const paying = { ...headers, ...paymentHeader(entry) };
+        const response = await sendOnce(effects, template, { headers: paying, redirect: "manual" });
+        return answerOf(effects, template, { response, reading: await readResponse(effects, response, entry) });
+      },
+    },
+  };
+}
+
+function answerOf(
+  effects: Effects,
+  template: RequestTemplate,
+  { response, reading }: { readonly response: Response; readonly reading: Reading },
+): Answer<PaidResponse> {
+  const { headers } = response;
+  const first = HEADER.paymentResponse;
+  const second = HEADER.paymentResponseV2;
+  return {
+    reading,
+    report: readReport(objectIn(headers, headers.has(first) ? first : second)),
+    signedReceipt: signedReceiptIn(objectIn(headers, second)) ?? signedReceiptIn(objectIn(headers, first)),
+    waitMs: (fallbackMs) => retryAfterMs(response, Date.now(), fallbackMs),
+    discard: async () => response.body?.cancel(),
+    async result(receipt) {
+      const isFollowed = reading.kind === "served" && isRedirect(response);
+      const final = isFollowed ? await followWithoutCredential(effects, template, response) : response;
+      return withReceipt(final, receipt);
+    },
+    isSuccess: ({ ok }) => ok,
+  };
+}
+
+/** Returns the object in a header of a response; undefined where there is none, or it is malformed. */
+export function objectIn(headers: Headers, name: string): JsonObject | undefined {
+  const value = headers.get(name);
+  return value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
+}
+
+const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
+
+/** The header that pays, the same bytes every time. */
+function paymentHeader(entry: PaymentEntry): Record<string, string> {
+  if (entry.header) return { [entry.header.name]: entry.header.value };
+  const value = encodeJsonHeader(entry.proof);
+  parsePaymentProof(value);
+  return { [HEADER.payment]: value };
+}
+
+async function readResponse(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
+  const { status } = response;
+  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response.headers) === ALLOWANCE_REQUIRED) {
+    await response.body?.cancel();
+    return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
+  }
+  if (status === 402) {
+    const { error, reason } = codesOf(await readBounded(effects, response));
+    return { kind: "rejected", error, reason };
+  }
+  if (status === 409) {
+    // A handler may answer 409 for its own reasons; the gate names the code.
+    const { error } = codesOf(await readBounded(effects, response.clone()));
+    return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
+  }
+  // Whatever the status is, the payment is spent on it: it is refunded, and buys nothing more.
+  if (response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
+  if (TRY_LATER.has(status)) return { kind: "later" };
+  if (status >= 500 || status === 400) return { kind: "unserved" };
+  // Stock servers settle only behind an answer below 400.
+  if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };
+  return { kind: "served" };
+}
+
+const errorInHeader = (headers: Headers): unknown => objectIn(headers, HEADER.paymentRequiredV2)?.error;
+
+function codesOf(text: string | undefined): {
+  readonly error: string | undefined;
+  readonly reason: string | undefined;
+} {
+  const body = text === undefined ? undefined : parseStrictJson(text);
+  return { error: codeIn(body?.error), reason: codeIn(body?.reason) };
+}

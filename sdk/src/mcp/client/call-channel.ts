@@ -1,0 +1,125 @@
+/**
+ * Sends one tool call, presents its payment in `_meta`, and reads each result. Knows neither quotes nor budgets. What
+ * the server writes as text is never read.
+ */
+import type { Effects } from "../../agent/core/effects";
+import type { PaymentEntry } from "../../agent/ledger/ledger-store";
+import type { Answer, Channel, Reading } from "../../agent/payments/channel";
+import { codeIn } from "../../agent/payments/quote";
+import { recordReceipt } from "../../agent/payments/receipt";
+import { signedReceiptIn } from "../../agent/payments/signed-statements";
+import { readReport } from "../../agent/payments/standard";
+import { decodeJsonHeader, ERRORS, isErrorCode, type JsonObject, PaymentPending } from "../../protocol";
+import { type CallResult, MCP_META, type Meta, objectOf, paymentMeta, receiptIn } from "../wire";
+import { CARRIER, readAsk } from "./read-ask";
+
+/** Sends the call once. @param meta what it bears besides the caller's own `_meta` */
+export type SendCall<R> = (meta: Meta) => Promise<R>;
+
+/** Ends a call with its agent: its answer may then still arrive, and nobody waits for it. */
+export async function untilClosed<R>(
+  { closing, onClose }: Pick<Effects, "closing" | "onClose">,
+  signal: AbortSignal | undefined,
+  send: (signal: AbortSignal) => Promise<R>,
+): Promise<R> {
+  closing.throwIfAborted();
+  const stop = new AbortController();
+  const forget = onClose(() => stop.abort(closing.reason));
+  try {
+    return await send(signal ? AbortSignal.any([signal, stop.signal]) : stop.signal);
+  } catch (error) {
+    closing.throwIfAborted();
+    throw error;
+  } finally {
+    forget();
+  }
+}
+
+/** Returns the channel on which a call is paid for. */
+export function callChannel<R extends CallResult>(send: SendCall<R>): Channel<R> {
+  return {
+    async present(entry) {
+      try {
+        const result = await send(paymentMetaOf(entry));
+        return answerOf(result, { reading: readResult(result), result: async () => result });
+      } catch (error) {
+        if (isTimeout(error)) throw timedOut(entry, error);
+        if (!isServerError(error)) throw error;
+        const rejects = () => Promise.reject<R>(error);
+        return answerOf(undefined, { reading: { kind: "unserved" }, result: rejects });
+      }
+    },
+  };
+}
+
+function answerOf<R extends CallResult>(
+  result: R | undefined,
+  { reading, result: read }: { readonly reading: Reading; readonly result: () => Promise<R> },
+): Answer<R> {
+  const report = receiptIn(result?._meta);
+  return {
+    reading,
+    report: readReport(report),
+    signedReceipt: signedReceiptIn(report),
+    waitMs: (fallbackMs) => fallbackMs,
+    discard: async () => {},
+    async result(receipt) {
+      const answer = await read();
+      recordReceipt(answer, receipt);
+      return answer;
+    },
+    isSuccess: ({ isError }) => isError !== true,
+  };
+}
+
+/** Returns `_meta` that pays, in the form that the server has asked for; the same every time. */
+function paymentMetaOf({ header, proof }: PaymentEntry): Meta {
+  if (!header) return paymentMeta(proof as unknown as JsonObject);
+  const { name, value } = header;
+  if (name === CARRIER.base64) return { [MCP_META.payment]: value };
+  const payload = decodeJsonHeader(value, value.length) ?? {};
+  // Stock servers of version 1 read base64 under a key of their own.
+  return name === CARRIER.v1 ? { ...paymentMeta(payload), [MCP_META.paymentV1]: value } : paymentMeta(payload);
+}
+
+function readResult(result: CallResult): Reading {
+  const ask = readAsk(result);
+  if (ask) {
+    const { error, reason } = ask.quote ?? ask.required;
+    return { kind: "rejected", error: codeIn(error), reason: codeIn(reason) };
+  }
+  // It is refunded, and buys nothing more.
+  if (objectOf(result._meta?.[MCP_META.refund])) return { kind: "served" };
+  const code = refusalIn(result)?.error;
+  if (code === "ProofInFlight") return { kind: "in_flight" };
+  if (TRY_LATER.has(isErrorCode(code) ? ERRORS[code].status : 0)) return { kind: "later" };
+  // Also where the server reports that a failed call's payment has settled: presented again, it cannot be paid twice.
+  return { kind: result.isError === true ? "unserved" : "served" };
+}
+
+const TRY_LATER: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
+const refusalIn = (result: CallResult | undefined): JsonObject | undefined =>
+  objectOf(result?._meta?.[MCP_META.refusal]);
+
+/** The codes by which the MCP SDK reports what no server has answered. */
+const CONNECTION_CLOSED = -32_000;
+const REQUEST_TIMEOUT = -32_001;
+
+const codeOf = (error: unknown): unknown =>
+  error instanceof Error && error.name === "McpError" ? (error as { readonly code?: unknown }).code : undefined;
+
+const isTimeout = (error: unknown): boolean => codeOf(error) === REQUEST_TIMEOUT;
+
+/** Returns whether the server has answered, with an error of the protocol. */
+const isServerError = (error: unknown): boolean => {
+  const code = codeOf(error);
+  return code !== undefined && code !== CONNECTION_CLOSED;
+};
+
+function timedOut({ id }: PaymentEntry, cause: unknown): PaymentPending {
+  return new PaymentPending(
+    `The tool call timed out after payment ${id} was presented, and may still use it. Repeat the call with the same arguments: it presents this payment and signs no other. A longer \`timeout\` waits longer.`,
+    { reason: "timeout", details: { paymentId: id }, cause },
+  );
+}

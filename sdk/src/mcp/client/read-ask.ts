@@ -1,0 +1,67 @@
+/** Reads what a tool's result asks to be paid, in the forms that servers send. Knows no budget and no key. */
+import { type ParsedQuote, type Requested, readQuote, withPermit2Options } from "../../agent/payments/quote";
+import { signedOffersIn } from "../../agent/payments/signed-statements";
+import { readQuoteV2 } from "../../agent/payments/standard";
+import type { JsonObject, Network } from "../../protocol";
+import { type Ask, askIn, type CallResult, MCP_META } from "../wire";
+
+/** The key of `_meta` that bears a payload, and for servers that take no object the encoding of its value. */
+export const CARRIER = {
+  object: MCP_META.payment,
+  base64: `${MCP_META.payment};base64`,
+  v1: MCP_META.paymentV1,
+} as const;
+
+/**
+ * Returns what a result asks to be paid. Text is not read: a tool's error may repeat what a stranger wrote.
+ * @returns undefined for a result that asks for nothing
+ */
+export function readAsk({ isError, structuredContent, _meta }: CallResult): Ask | undefined {
+  return askIn({ isError, structuredContent, _meta });
+}
+
+/**
+ * Returns what may be paid for a call of `tool`; undefined where the terms cannot be understood.
+ * @param isKeyed whether the agent has to choose the nonce, so that the token refuses a second payment
+ */
+export async function quoteOf(
+  result: CallResult,
+  ask: Ask,
+  {
+    tool,
+    networks,
+    isKeyed,
+  }: { readonly tool: string; readonly networks: readonly Network[]; readonly isKeyed: boolean },
+): Promise<ParsedQuote | undefined> {
+  const { required, quote } = ask;
+  const own = quote && readQuote(quote, requestedTool(tool, quote), networks);
+  const requested = requestedTool(tool, required);
+  const isFirst = required.x402Version === 1;
+  const read = isFirst ? readQuote(required, requested, networks) : readQuoteV2(required, requested, networks);
+  const standard = read && carriedBy(isFirst ? CARRIER.v1 : carrierOf(result, ask), read);
+  const isStandard = isKeyed && own && standard && standard.options.length > 0;
+  const all = isStandard ? { ...own, options: standard.options } : withPermit2Options(own, standard);
+  return all && { ...all, signedOffers: await signedOffersIn(required) };
+}
+
+/** A server that asks in `_meta` alone reads base64 alone. */
+function carrierOf({ structuredContent, _meta }: CallResult, { quote }: Ask): string {
+  const isInMeta = structuredContent === undefined && quote === undefined && _meta?.[MCP_META.error] !== undefined;
+  return isInMeta ? CARRIER.base64 : CARRIER.object;
+}
+
+function carriedBy(carrier: string, quote: ParsedQuote): ParsedQuote {
+  const options = quote.options.map((option) => (option.dialect === "turnpike" ? option : { ...option, carrier }));
+  return { ...quote, options };
+}
+
+/** The names of one tool: the specification's, with or without escapes, and `x402://<name>`. */
+export const namesOfTool = (tool: string) =>
+  [`mcp://tool/${encodeURIComponent(tool)}`, `mcp://tool/${tool}`, `x402://${tool}`] as const;
+
+function requestedTool(tool: string, { resource }: JsonObject): Requested {
+  const names = namesOfTool(tool);
+  const { url } = (typeof resource === "object" && resource !== null ? resource : {}) as { readonly url?: unknown };
+  // A payload repeats the name that the server has given.
+  return { resource: names.find((name) => name === url) ?? names[0], aliases: names };
+}
