@@ -31,7 +31,7 @@ import { faultOfSettlement, judgeProof } from "./judge-proof";
 import { judgeStandard } from "./judge-standard";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { pageFor } from "./page";
-import { chargesNothing, deductsNothing, FREE, type OneTimePayment, type Payment } from "./payment";
+import { chargesNothing, countsOnly, deductsNothing, freePayment, type OneTimePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
@@ -84,7 +84,7 @@ function decideUnbound(context: GateContext, route: Route, request: GateRequest)
 
 async function decideFree(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
   try {
-    if (await isFree(route, request)) return allow(FREE);
+    if (await isFree(route, request)) return allow(freePayment(context.settings.token ?? {}));
     return await decidePaid(context, route, request, readCredentials(request));
   } catch (error) {
     return refusalOfRequest(route, error);
@@ -293,7 +293,7 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
   }
   const { paymentId, nonce, ref } = verdict;
   return claimAndConfirm(at, {
-    payment: paymentOf(proof, paymentId),
+    payment: paymentOf(proof, paymentId, context),
     secret: secretOfProof(ref),
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
@@ -304,8 +304,15 @@ async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<Paymen
   });
 }
 
-function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
+function paymentOf(
+  proof: PaymentProof,
+  paymentId: OneTimePayment["paymentId"],
+  { settings }: GateContext,
+): OneTimePayment {
   const { payer, payTo, amount, token, network, transaction } = proof;
   const facts = { payer, payTo, amount, token, network, paymentId, transaction };
-  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
+  return {
+    ...{ kind: "one-time", dialect: "turnpike", ...facts },
+    ...{ deduct: deductsNothing, charge: chargesNothing, meter: countsOnly(settings.token ?? {}) },
+  };
 }

@@ -15,7 +15,7 @@ import {
 } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
-import { chargesNothing, deductsNothing, type OneTimePayment } from "./payment";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "./payment";
 import { flowOfPayment } from "./payment-flow";
 import { MAX_TIMEOUT_SEC, usableKeyOf } from "./quote";
 import {
@@ -59,6 +59,7 @@ export async function judgeStandard(
     paymentId,
     deduct: deductsNothing,
     charge: chargesNothing,
+    meter: countsOnly(settings.token ?? {}),
   };
   const secret = secretOfPayload(identifier, usableKeyOf(at.request));
   const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);

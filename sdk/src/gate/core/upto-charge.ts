@@ -1,5 +1,7 @@
 /** What one run of a handler charges of an `upto` payment. Nothing settles by a charge that was faulty. */
 import { isTurnpikeError, type Money, type PricedToken, parseMoney, TurnpikeError } from "../../protocol";
+import { CountedMeter, type UsageBudget } from "../metering/counted-meter";
+import { usageTermsOf } from "../metering/usage-meter";
 import type { OneTimePayment } from "./payment";
 
 export class UptoCharge {
@@ -15,7 +17,22 @@ export class UptoCharge {
     this.#max = max;
     this.#token = token;
     this.#recorded = recorded;
+    const remaining = (): bigint => max - this.#metered;
+    this.budget = {
+      get remaining() {
+        return remaining();
+      },
+      take: (amount) => this.#take(amount, remaining()),
+    };
   }
+
+  get token(): PricedToken {
+    return this.#token;
+  }
+
+  /** What the answer's meters have taken together, and may take; each `take` names the sum. */
+  readonly budget: UsageBudget;
+  #metered = 0n;
 
   /** base units */
   get amount(): bigint {
@@ -32,6 +49,13 @@ export class UptoCharge {
       if (isTurnpikeError(error)) this.#fault ??= error;
       throw error;
     }
+  }
+
+  #take(wanted: bigint, remaining: bigint): bigint {
+    const amount = wanted > remaining ? remaining : wanted;
+    this.name(this.#metered + amount);
+    this.#metered += amount;
+    return amount;
   }
 
   #read(actual: Money): bigint {
@@ -66,6 +90,7 @@ export function chargeable(payment: OneTimePayment, charge: UptoCharge): OneTime
   return {
     ...payment,
     charge: (actual) => charge.name(actual),
+    meter: (options) => new CountedMeter(usageTermsOf(options, charge.token), charge.budget),
     get amount() {
       return charge.amount;
     },

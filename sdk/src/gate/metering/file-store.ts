@@ -11,7 +11,8 @@ import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
 import { Journal } from "./journal";
-import { decideReservation, localBooks, type MeterStore } from "./store";
+import { decideReservation } from "./reservation";
+import { chargeLocalHold, localBooks, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;
@@ -58,8 +59,10 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     const read = new Books();
     const snapshot = () => snapshotOf(books);
     journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => apply(read, line));
-    // Calls of this process that wait for debits of their own are in no file.
-    for (const { idHash, held } of before.accounts.values()) if (held > 0n) read.account(idHash).held = held;
+    // What is set aside for calls and meters of this process is in no file.
+    for (const { idHash, held, holds } of before.accounts.values()) {
+      if (held > 0n || holds.length > 0) Object.assign(read.account(idHash), { held, holds });
+    }
     books = read;
   }
 
@@ -97,6 +100,19 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       opened();
       return local.hold(request);
     },
+    async holdAhead(request) {
+      opened();
+      return local.holdAhead(request);
+    },
+    async chargeHold(request) {
+      const open = opened();
+      const { entry, charged } = chargeLocalHold(books, request);
+      if (entry) {
+        books.apply(entry);
+        await open.reserved(entry.idHash, entry.amount, entry.block);
+      }
+      return charged;
+    },
     async record(entry) {
       const open = opened();
       books.apply(entry);
@@ -115,7 +131,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
 function snapshotOf(books: Books): SnapshotEntry {
   return {
     kind: "snapshot",
-    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n })),
+    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n, holds: [] })),
     batches: [...books.batches.values()],
     recent: books.recent,
     successors: [...books.successors],
