@@ -36,3 +36,11 @@ export {
 } from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
 export type { ReplayOptions } from "./replay/keeper";
+export {
+  type MeterStreamOptions,
+  meterStream,
+  type PartStreamOptions,
+  type TokenStreamOptions,
+} from "./usage/meter-stream";
+export type { TokenMeterOptions, TokenPrices } from "./usage/token-meter";
+export { anthropicUsage, openAiUsage, type TokenUsage, type UsageReader } from "./usage/token-usage";

@@ -1,7 +1,6 @@
 /** Meters an answer whose payment has no allowance: an `upto` payment is charged the sum, any other one nothing. */
 import { AllowanceExhausted } from "../../protocol/errors";
-import type { UnitPrice } from "./unit-price";
-import { costOf } from "./unit-price";
+import { costOf, type UnitPrice } from "./unit-price";
 import { endedMeter, type Usage, type UsageMeter, type UsageTerms, unitsOf } from "./usage-meter";
 
 /** What the meters of one answer may charge together, base units. */
@@ -14,8 +13,8 @@ export interface UsageBudget {
 export class CountedMeter implements UsageMeter {
   readonly unit: string;
   readonly unitPrice: UnitPrice;
+  readonly atCap: "stop" | "finish";
   readonly #budget: UsageBudget | undefined;
-  readonly #atCap: UsageTerms["atCap"];
   #units = 0n;
   #amount = 0n;
   #isClipped = false;
@@ -25,7 +24,7 @@ export class CountedMeter implements UsageMeter {
   constructor({ unit, unitPrice, atCap }: UsageTerms, budget?: UsageBudget) {
     this.unit = unit;
     this.unitPrice = unitPrice;
-    this.#atCap = atCap;
+    this.atCap = atCap;
     this.#budget = budget;
     // A meter that counts nothing charges nothing, rather than the maximum.
     budget?.take(0n);
@@ -39,14 +38,14 @@ export class CountedMeter implements UsageMeter {
   async add(units: bigint | number): Promise<Usage> {
     const added = unitsOf(units);
     if (this.#isEnded) throw endedMeter();
-    if (this.#isClipped && this.#atCap === "stop") throw usedUp();
+    if (this.#isClipped && this.atCap === "stop") throw usedUp();
     const budget = this.#budget;
     const total = costOf(this.unitPrice, this.#units + added);
     if (budget !== undefined && !this.#isClipped && total > this.#amount) {
       const need = total - this.#amount;
       const granted = budget.take(need);
       this.#isClipped = granted < need;
-      if (granted === 0n && this.#atCap === "stop") throw usedUp();
+      if (granted === 0n && this.atCap === "stop") throw usedUp();
       this.#amount += granted;
     }
     this.#units += added;

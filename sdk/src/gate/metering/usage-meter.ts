@@ -36,6 +36,7 @@ export interface Usage {
 export interface UsageMeter {
   readonly unit: string;
   readonly unitPrice: UnitPrice;
+  readonly atCap: "stop" | "finish";
   /** what was counted so far */
   readonly usage: Usage;
   /**
@@ -159,7 +160,8 @@ interface Hold {
 export class HeldMeter implements UsageMeter {
   readonly unit: string;
   readonly unitPrice: UnitPrice;
-  readonly #terms: UsageTerms;
+  readonly atCap: "stop" | "finish";
+  readonly #step: bigint;
   readonly #account: UsageAccount;
   readonly #monotonicMs: () => number;
   readonly #every: (periodMs: number, work: () => void) => () => void;
@@ -185,7 +187,8 @@ export class HeldMeter implements UsageMeter {
   constructor(terms: UsageTerms, { account, monotonicMs = () => performance.now(), every = repeat }: HeldMeterParts) {
     this.unit = terms.unit;
     this.unitPrice = terms.unitPrice;
-    this.#terms = terms;
+    this.atCap = terms.atCap;
+    this.#step = terms.step;
     this.#account = account;
     this.#monotonicMs = monotonicMs;
     this.#every = every;
@@ -246,7 +249,7 @@ export class HeldMeter implements UsageMeter {
   #count(added: bigint): Usage {
     this.#amount += this.#needOf(added);
     this.#units += added;
-    this.#isBusy = true;
+    this.#isBusy ||= added > 0n;
     return this.usage;
   }
 
@@ -257,7 +260,7 @@ export class HeldMeter implements UsageMeter {
     await this.#record(true);
     this.#emit("step");
     const need = this.#needOf(added);
-    const { step } = this.#terms;
+    const step = this.#step;
     const name = toHex(randomBytes(16));
     try {
       const request = { hold: name, need, ahead: step > need ? step - need : 0n };
@@ -272,13 +275,13 @@ export class HeldMeter implements UsageMeter {
       if (!isTurnpikeError(error) || error.code !== "AllowanceExhausted") throw error;
       this.#isClipped = true;
       this.#besides = 0n;
-      if (this.#terms.atCap === "stop") throw error;
+      if (this.atCap === "stop") throw error;
       return this.#addBeyondCap(added);
     }
   }
 
   #addBeyondCap(added: bigint): Usage {
-    if (this.#terms.atCap === "stop") throw new AllowanceExhausted();
+    if (this.atCap === "stop") throw new AllowanceExhausted();
     this.#forgone += this.#needOf(added);
     return this.#count(added);
   }

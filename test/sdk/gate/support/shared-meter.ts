@@ -10,6 +10,8 @@ import { until } from "../../../support/subscriptions";
 
 const CAP = 1_000n;
 
+const codeOf = ({ code }: { readonly code: string }): string => code;
+
 /** @param make creates the cells of one new, empty space; called once per gate, with the same space until `next` */
 export function testSharedMeter(make: (space: string) => AtomicStore): void {
   let spaces = 0;
@@ -28,9 +30,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     for (const meter of meters) await meter.stop();
   });
 
-  async function gate(cells: AtomicStore = make(space), limits = {}): Promise<Meter> {
+  async function gate(cells: AtomicStore = make(space), limits = {}, holdMs = 60_000): Promise<Meter> {
     const meter = createMeter({
-      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40 }),
+      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, holdMs }),
       sender: chain.sender,
       states: chain.states,
       clock: { nowSec: () => 1_000 },
@@ -71,6 +73,54 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await until(() => one.unsettled().unsettled === 30n);
     expect(other.unsettled().subscriptions[0]).to.include({ idHash, pending: 30n });
     expect(one.remaining(idHash, chain.facts(idHash))).to.equal(CAP - 30n);
+  });
+
+  const nameOf = (n: number): Hex => `0x${n.toString(16).padStart(32, "0")}`;
+
+  it("SM2 C13 never let the streams of several gates together reserve above the cap", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const gates = await Promise.all([gate(), gate()]);
+    const facts = chain.facts(idHash);
+    const holds = Array.from({ length: 20 }, async (_, i) => {
+      const meter = gates[i % 2];
+      const held = await meter?.holdAhead({ idHash, facts, hold: nameOf(i), need: 10n, ahead: 60n }).catch(codeOf);
+      if (held === undefined || typeof held === "string") return held;
+      // Half of it is delivered.
+      return meter?.chargeHold({ idHash, facts, hold: nameOf(i), total: held.held / 2n, release: true });
+    });
+    const charged = (await Promise.all(holds)).flatMap((one) => (typeof one === "bigint" ? [one] : []));
+    const sum = charged.reduce((total, one) => total + one, 0n);
+    await gates[0]?.flush();
+    expect(chain.sumDebited(), "what was delivered, and no more").to.equal(sum);
+    expect(sum > 0n && sum <= CAP).to.equal(true);
+    expect(gates[0]?.remaining(idHash, chain.facts(idHash))).to.equal(CAP - sum);
+  });
+
+  it("SM3 charge a hold once, though the answer of the store is lost", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const [one, facts] = [await gate(), chain.facts(idHash)];
+    await one.holdAhead({ idHash, facts, hold: nameOf(1), need: 100n, ahead: 0n });
+    const charge = { idHash, facts, hold: nameOf(1), total: 40n, release: false };
+    expect(await one.chargeHold(charge)).to.equal(40n);
+    expect(await one.chargeHold(charge)).to.equal(40n);
+    expect(await one.chargeHold({ ...charge, total: 55n, release: true })).to.equal(55n);
+    expect(await one.chargeHold(charge), "a hold that is gone").to.equal(0n);
+    await one.flush();
+    expect(chain.sumDebited()).to.equal(55n);
+  });
+
+  it("SM3 release what a gate had reserved that is silent for too long, and charge it no more", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const facts = chain.facts(idHash);
+    const [silent, other] = [await gate(make(space), {}, 100), await gate()];
+    await silent.holdAhead({ idHash, facts, hold: nameOf(1), need: CAP, ahead: 0n });
+    await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 300n, release: false });
+    expect(await other.reserve(idHash, 1n, facts).catch(codeOf)).to.equal("AllowanceExhausted");
+    await until(() => other.remaining(idHash, facts) === CAP - 300n);
+    await other.reserve(idHash, 700n, facts);
+    expect(await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).to.equal(0n);
+    await other.flush();
+    expect(chain.sumDebited()).to.equal(CAP);
   });
 
   it("A28 pass the lane on when its owner dies: nothing is lost, and nothing is debited twice", async () => {
