@@ -13,7 +13,7 @@ import {
 } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { atMost, type Deferred, deferred } from "../../protocol/waiting";
-import { unsettledOf } from "./books";
+import { heldOf, type MeteredAccount, unsettledOf } from "./books";
 import type { HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
 import type { Reserved, ReserveRequest } from "./reservation";
@@ -199,7 +199,7 @@ export class Charges {
     for (;;) {
       // What another gate has reserved is owed too, and shows here only after a reload.
       await store.reload();
-      const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
+      const owing = [...store.everyAccount()].filter((account) => isOwing(account) && !account.blocked);
       if (owing.length === 0) return;
       if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
@@ -212,6 +212,9 @@ export class Charges {
 }
 
 const nothing = (): undefined => undefined;
+
+/** Returns whether it owes what can be debited now: what running meters have reserved ahead may never be owed. */
+const isOwing = (account: Readonly<MeteredAccount>): boolean => unsettledOf(account) > heldOf(account);
 
 const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
 

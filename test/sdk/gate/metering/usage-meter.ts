@@ -242,6 +242,20 @@ describe("Metering an answer in units", () => {
     await world.meter.start();
   });
 
+  it("follows a subscription that gets a new idHash while the answer runs", async () => {
+    const { world, idHash } = await subscribed(1_000n);
+    const to: Hex = `0x${"77".repeat(32)}`;
+    const { meter } = meterOf(world, idHash, { step: 50n });
+    await meter.add(40);
+    await meter.add(40);
+    world.chain.rekey(idHash, to);
+    await world.meter.flush();
+    await meter.add(40);
+    await meter.end();
+    await world.meter.flush();
+    expect([world.chain.sumDebited(idHash), world.chain.sumDebited(to)]).to.deep.equal([0n, 120n]);
+  });
+
   it("waits for debits where its step does not fit under maxUnsettled", async () => {
     const world = worldOf();
     await world.start({ limits: { maxUnsettled: 150n, settleAmount: 10n ** 9n, waitMs: 10_000 } });

@@ -103,6 +103,8 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     const charge = { idHash, facts, hold: nameOf(1), total: 40n, release: false };
     expect(await one.chargeHold(charge)).to.equal(40n);
     expect(await one.chargeHold(charge)).to.equal(40n);
+    await one.flush();
+    expect(chain.sumDebited(), "a flush waits for no running stream").to.equal(40n);
     expect(await one.chargeHold({ ...charge, total: 55n, release: true })).to.equal(55n);
     expect(await one.chargeHold(charge), "a hold that is gone").to.equal(0n);
     await one.flush();
