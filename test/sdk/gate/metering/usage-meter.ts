@@ -65,7 +65,7 @@ describe("Metering an answer in units", () => {
   describe("the unit price", () => {
     it("SM1 rounds the running total once, whatever it is made of", async () => {
       const { world, idHash } = await subscribed(10n ** 12n);
-      const unitPrice = { amount: "$3", per: 1_000_000 };
+      const unitPrice = { amount: "$0.15", per: 1_000_000 };
       const parts = fc.array(fc.integer({ min: 0, max: 5_000 }), { minLength: 1, maxLength: 30 });
       await fc.assert(
         fc.asyncProperty(parts, async (units) => {
@@ -73,7 +73,7 @@ describe("Metering an answer in units", () => {
           for (const one of units) await meter.add(one);
           const total = BigInt(units.reduce((sum, one) => sum + one, 0));
           const { amount } = await meter.end();
-          expect(amount).to.equal((total * 3_000_000n + 999_999n) / 1_000_000n);
+          expect(amount).to.equal((total * 150_000n + 999_999n) / 1_000_000n);
         }),
         { numRuns: 40 },
       );
