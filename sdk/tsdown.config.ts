@@ -4,9 +4,12 @@ import { defineConfig } from "tsdown";
 export default defineConfig({
   entry: [
     "src/index.ts",
+    "src/cli.ts",
     "src/{protocol,chain,facilitator,agent,gate,testing}/index.ts",
     "src/agent/file-ledger/index.ts",
+    "src/mcp/*/index.ts",
     "src/gate/{express,hono,fastify,next,node,fetch,redis,postgres}.ts",
+    "src/mcp/server/index.ts",
   ],
   format: ["esm", "cjs"],
   platform: "neutral",

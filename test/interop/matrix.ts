@@ -2,7 +2,8 @@ import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
 import { type Client, clientsOf } from "./support/clients";
 import { ADAPTERS, type Routes, type Served } from "./support/gates";
-import { type Cell, expectedCells, type Offer, type Result, tryCell, writePage } from "./support/matrix";
+import { type Cell, expectedCells, type Offer, type Result, rowOf, tryCell } from "./support/matrix";
+import { recordRow, writePage } from "./support/matrix-page";
 import { STOCK_FACILITATORS, type StockFacilitator } from "./support/stock-facilitators";
 import { STOCK_SERVERS, type StockPrice, type StockServer } from "./support/stock-servers";
 import { type InteropWorld, startInteropWorld } from "./support/world";
@@ -12,7 +13,7 @@ const WIDE = 10n ** 17n;
 /** Each offer is a route of the same name on every server that can make it. */
 const OFFERS: Readonly<Record<string, Offer>> = {
   "0.10": { name: "/price-0-10", amount: 100_000n, token: "usdc" },
-  "0.10, settled before the handler": { name: "/first", amount: 100_000n, token: "usdc" },
+  "0.10, settled before the handler": { name: "/first", amount: 100_000n, token: "usdc", flow: "upfront" },
   "0.100001": { name: "/price-0-100001", amount: 100_001n, token: "usdc" },
   "1.00": { name: "/price-1", amount: 1_000_000n, token: "usdc" },
   "1.000001": { name: "/price-1-000001", amount: 1_000_001n, token: "usdc" },
@@ -24,6 +25,7 @@ const OFFERS: Readonly<Record<string, Offer>> = {
 };
 
 const DOLLARS: Readonly<Record<string, StockPrice>> = {
+  "/first": "$0.10",
   "/price-0-10": "$0.10",
   "/price-0-100001": "$0.100001",
   "/price-1": "$1.00",
@@ -31,11 +33,13 @@ const DOLLARS: Readonly<Record<string, StockPrice>> = {
   "/wide": { amount: WIDE.toString(), token: "wide" },
 };
 
+// After every file of the run, whose rows are on the same page.
+after(writePage);
+
 describe("interop > matrix", function () {
   // Many real blocks, on machines that may be slow.
   this.timeout(240_000);
   const cells = expectedCells();
-  const results: (Cell & { result: Result | "failed" })[] = [];
   const servers = new Map<string, Served>();
   const facilitators = new Map<string, StockFacilitator>();
   const providers: Provider[] = [];
@@ -47,7 +51,6 @@ describe("interop > matrix", function () {
     clients = clientsOf(world);
   });
   after(async () => {
-    writePage(results);
     for (const server of servers.values()) await server.stop();
     for (const facilitator of facilitators.values()) await facilitator.stop();
     for (const provider of providers) await provider.close();
@@ -70,7 +73,7 @@ describe("interop > matrix", function () {
     const trustUnsigned = facilitator !== "turnpike";
     const started = await (server.startsWith("turnpike ")
       ? startGate(server.slice("turnpike ".length), { url, trustUnsigned })
-      : STOCK_SERVERS[server as StockServer](world, url, { prices: DOLLARS }));
+      : STOCK_SERVERS[server as StockServer](world, url, { prices: DOLLARS, upfront: ["/first"] }));
     servers.set(key, started);
     return started;
   }
@@ -109,17 +112,17 @@ describe("interop > matrix", function () {
   for (const cell of cells) {
     const { client: name, server: serverName, facilitator, payer: kind, offer: offerName, expected } = cell;
     it(`${name} -> ${serverName} (${facilitator}), ${kind}, ${offerName}: ${expected}`, async () => {
+      const offer = OFFERS[offerName];
+      const client = clients[name];
+      if (!offer || !client) throw new TypeError("the cell names an unknown offer or client");
       let result: Result | "failed" = "failed";
       try {
         const server = await serverOf(cell);
-        const offer = OFFERS[offerName];
-        const client = clients[name];
-        if (!offer || !client) throw new TypeError("the cell names an unknown offer or client");
         const payer = await world.payer(kind);
         const url = `${server.at?.(offer.name) ?? server.url}${offer.name}`;
         result = await tryCell({ world, client, server, url, offer, payer });
       } finally {
-        results.push({ ...cell, result });
+        recordRow("matrix", rowOf(cell, offer, result));
       }
       expect(result).to.equal(expected);
     });

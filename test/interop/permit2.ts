@@ -6,6 +6,7 @@ import { createAgent } from "turnpike/agent";
 import { isTurnpikeError, PERMIT2 } from "turnpike/protocol";
 import { closeServer, listen } from "../support/gate";
 import { counter, onFetch, type Served } from "./support/gates";
+import { type Permit2Cell, recordPaid } from "./support/matrix";
 import { baseSepolia, type StockReceipt, stockExpress, v2, viem } from "./support/stock";
 import { CAIP2, CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
@@ -45,6 +46,13 @@ for (const framework of ["express", "hono"] as const) {
       await world?.stop();
     });
 
+    /** Another charge of the same price is no cell of its own. */
+    function cell(at: Omit<Permit2Cell, "server" | "offer">, path: string, work: () => Promise<void>): Promise<void> {
+      if (path === "/percent") return work();
+      const offer = path === "/exact" ? "0.05" : "up to 0.05";
+      return recordPaid("permit2", { ...at, server: `@x402/${framework}`, offer }, work);
+    }
+
     async function pay(
       path: string,
       payer: Payer,
@@ -69,11 +77,13 @@ for (const framework of ["express", "hono"] as const) {
         ["/upto", 12_345n],
         ["/percent", 25_000n],
       ] as const) {
-        const { status, receipt } = await pay(path, payer);
-        expect([status, receipt.success], path).to.deep.equal([200, true]);
-        if (path !== "/exact") expect(receipt.amount).to.equal(`${charged}`);
         paid.push(charged);
-        expect(await world.transfers(payer.address), path).to.deep.equal(paid);
+        await cell({ client: "@x402/fetch" }, path, async () => {
+          const { status, receipt } = await pay(path, payer);
+          expect([status, receipt.success], path).to.deep.equal([200, true]);
+          if (path !== "/exact") expect(receipt.amount).to.equal(`${charged}`);
+          expect(await world.transfers(payer.address), path).to.deep.equal(paid);
+        });
       }
     });
 
@@ -83,8 +93,10 @@ for (const framework of ["express", "hono"] as const) {
         ["/upto", 12_345n],
       ] as const) {
         const payer = await world.payer();
-        expect((await pay(path, payer)).status, path).to.equal(200);
-        expect(await world.transfers(payer.address), path).to.deep.equal([charged]);
+        await cell({ client: "@x402/fetch", method: "Permit2, permit" }, path, async () => {
+          expect((await pay(path, payer)).status, path).to.equal(200);
+          expect(await world.transfers(payer.address), path).to.deep.equal([charged]);
+        });
       }
     });
 
@@ -108,12 +120,11 @@ for (const framework of ["express", "hono"] as const) {
             ["/upto", 12_345n],
             ["/percent", 25_000n],
           ] as const) {
-            const { status, receipt } = await agent.pay(`${server.url}${path}`);
-            expect([status, receipt?.amount, receipt?.charged], `${kind} ${path}`).to.deep.equal([
-              200,
-              50_000n,
-              charged,
-            ]);
+            await cell({ client: "turnpike agent", payer: kind }, path, async () => {
+              const { status, receipt } = await agent.pay(`${server.url}${path}`);
+              const paid = [status, receipt?.amount, receipt?.charged];
+              expect(paid, `${kind} ${path}`).to.deep.equal([200, 50_000n, charged]);
+            });
           }
           const moved = await world.transfers(payer.address);
           expect(moved).to.deep.equal([50_000n, 12_345n, 25_000n]);
@@ -127,7 +138,11 @@ for (const framework of ["express", "hono"] as const) {
       const payer = await world.payer();
       const agent = buyer(payer);
       try {
-        for (const path of ["/exact", "/upto"]) expect((await agent.pay(`${server.url}${path}`)).status).to.equal(200);
+        for (const path of ["/exact", "/upto"]) {
+          await cell({ client: "turnpike agent", method: "Permit2, permit" }, path, async () => {
+            expect((await agent.pay(`${server.url}${path}`)).status).to.equal(200);
+          });
+        }
         expect(await world.transfers(payer.address)).to.deep.equal([50_000n, 12_345n]);
         expect(await allowance(world, payer)).to.equal(50_000n - 12_345n);
       } finally {

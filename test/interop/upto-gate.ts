@@ -1,14 +1,26 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { expect } from "chai";
 import { Contract, Wallet } from "ethers";
+import { type AgentPolicy, createAgent, type PaidResponse, walletFromKey } from "turnpike/agent";
 import { uptoProxyInterface } from "turnpike/chain";
 import { gated, type PaidRequest, type Provider } from "turnpike/gate";
-import { PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
+import { addressOfKey, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
+import { testKey } from "../../scripts/sandbox/chain";
 import { closeServer, listen, send } from "../support/gate";
+import { recordPaid } from "./support/matrix";
 import { baseSepolia, type StockReceipt, v2, viem } from "./support/stock";
-import { type InteropWorld, type Payer, startInteropWorld } from "./support/world";
+import { CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
 const MAX = 50_000n;
+const STATEMENT_KEY = testKey("interop statements of upto gates") as Hex;
+
+/** What each route moves where the handler charges 12345. */
+const ROUTES = [
+  { path: "/upto", offer: "up to 0.05", scheme: "upto", moved: 12_345n },
+  { path: "/exact", offer: "0.05", scheme: "exact", moved: MAX },
+] as const;
+
+const AT_GATE = { server: "turnpike node:http" } as const;
 
 interface Paid {
   readonly status: number;
@@ -18,8 +30,8 @@ interface Paid {
   readonly headers: Record<string, string>;
 }
 
-/** Stock clients at gates that charge what a request cost, with this project's Facilitator and Permit2's real code. */
-describe("interop > Permit2: @x402/fetch at this project's gates", function () {
+/** Stock clients and this project's agent at gates that charge what a request cost, with this project's Facilitator and Permit2's real code. */
+describe("interop > Permit2: @x402/fetch and the agent at this project's gates", function () {
   // Many real blocks, on machines that may be slow.
   this.timeout(240_000);
   let world: InteropWorld;
@@ -33,12 +45,19 @@ describe("interop > Permit2: @x402/fetch at this project's gates", function () {
   async function open(): Promise<string> {
     const { usdc } = world;
     const verify = "onchain" as const;
-    const provider = world.provider({ token: { ...usdc, currency: "USD" }, verify });
-    const over = world.provider({ token: { ...usdc, transferMethod: "permit2" }, verify });
+    const offerReceipt = { key: STATEMENT_KEY };
+    const provider = world.provider({ token: { ...usdc, currency: "USD" }, verify, offerReceipt });
+    const over = world.provider({ token: { ...usdc, transferMethod: "permit2" }, verify, offerReceipt });
     providers.push(provider, over);
     const gates = {
       "/upto": provider.paymentGate({ pricing: [{ type: "upto", max: "$0.05" }] }),
       "/exact": over.paymentGate({ pricing: [{ type: "one-time", amount: MAX }] }),
+      "/choice": provider.paymentGate({
+        pricing: [
+          { type: "upto", max: "$0.05" },
+          { type: "one-time", price: "$0.06" },
+        ],
+      }),
     };
     const listeners = Object.entries(gates).map(
       ([path, gate]) =>
@@ -106,24 +125,76 @@ describe("interop > Permit2: @x402/fetch at this project's gates", function () {
 
   it("HU1 a stock client pays what the handler charges, and exact over Permit2", async () => {
     const payer = await approved();
-    const upto = await pay("/upto", payer);
-    expect([upto.status, upto.text, upto.receipt?.amount]).to.deep.equal([200, "the content", "12345"]);
-    expect(await world.transfers(payer.address)).to.deep.equal([12_345n]);
-    const exact = await pay("/exact", payer);
-    expect([exact.status, exact.receipt?.success]).to.deep.equal([200, true]);
-    expect(await world.transfers(payer.address)).to.deep.equal([12_345n, MAX]);
+    await recordPaid("upto-gate", { ...AT_GATE, client: "@x402/fetch", offer: "up to 0.05" }, async () => {
+      const upto = await pay("/upto", payer);
+      expect([upto.status, upto.text, upto.receipt?.amount]).to.deep.equal([200, "the content", "12345"]);
+      expect(await world.transfers(payer.address)).to.deep.equal([12_345n]);
+    });
+    await recordPaid("upto-gate", { ...AT_GATE, client: "@x402/fetch", offer: "0.05" }, async () => {
+      const exact = await pay("/exact", payer);
+      expect([exact.status, exact.receipt?.success]).to.deep.equal([200, true]);
+      expect(await world.transfers(payer.address)).to.deep.equal([12_345n, MAX]);
+    });
   });
 
   it("a stock client without gas and without an allowance pays by its permit", async () => {
-    for (const [path, charged] of [
-      ["/upto", 12_345n],
-      ["/exact", MAX],
-    ] as const) {
+    for (const { path, offer, moved } of ROUTES) {
       const payer = await world.payer();
-      expect((await pay(path, payer)).status, path).to.equal(200);
-      expect(await world.transfers(payer.address), path).to.deep.equal([charged]);
+      const at = { ...AT_GATE, client: "@x402/fetch", offer, method: "Permit2, permit" } as const;
+      await recordPaid("upto-gate", at, async () => {
+        expect((await pay(path, payer)).status, path).to.equal(200);
+        expect(await world.transfers(payer.address), path).to.deep.equal([moved]);
+      });
     }
   });
+
+  for (const method of ["Permit2", "Permit2, permit"] as const) {
+    it(`the agent pays what the handler charges, and exact, against signed receipts (${method})`, async () => {
+      for (const { path, offer, scheme, moved } of ROUTES) {
+        const payer = method === "Permit2" ? await approved() : await world.payer();
+        await recordPaid("upto-gate", { ...AT_GATE, client: "turnpike agent", offer, method }, async () => {
+          const { status, receipt } = await payByAgent(path, payer, { methods: ["permit2", "upto"] });
+          const charged = scheme === "upto" ? moved : undefined;
+          expect([status, receipt?.amount, receipt?.charged], path).to.deep.equal([200, MAX, charged]);
+          expect(receipt?.signedOffer?.payload, path).to.include({ scheme, amount: `${MAX}` });
+          const { transaction, payer: named } = receipt?.signedReceipt?.payload ?? {};
+          expect([transaction, named], path).to.deep.equal([receipt?.transaction, payer.address]);
+          expect(await world.transfers(payer.address), path).to.deep.equal([moved]);
+        });
+      }
+    });
+  }
+
+  it("the agent chooses between upto and a transfer by its policy", async () => {
+    const payer = await approved();
+    const methods = ["eip3009", "upto"] as const;
+    await payByAgent("/choice", payer, { methods });
+    await payByAgent("/choice", payer, { methods, prefer: { methods: ["upto"] } });
+    expect(await world.transfers(payer.address)).to.deep.equal([60_000n, 12_345n]);
+  });
+
+  /** Rejects where offer or receipt are not signed as the policy requires. */
+  async function payByAgent(
+    path: string,
+    payer: Payer,
+    policy: Pick<AgentPolicy, "methods" | "prefer">,
+  ): Promise<PaidResponse> {
+    const [origin = ""] = urls;
+    const receiptSigners = { [origin]: [addressOfKey(STATEMENT_KEY)] };
+    const limits = { perPayment: 60_000n, perDay: 600_000n, tokens: [world.usdc.address] };
+    const agent = createAgent({
+      wallet: walletFromKey(payer.key),
+      policy: { ...limits, requireReceipt: true, receiptSigners, ...policy },
+      facilitators: [world.facilitatorUrl],
+      deployments: [{ chainId: CHAIN_ID, turnpike: world.contracts.turnpike }],
+      rpc: world.chain.rpcUrl,
+    });
+    try {
+      return await agent.pay(`${origin}${path}`);
+    } finally {
+      await agent.close();
+    }
+  }
 
   it("HU9 one payload buys at one of two gates, whichever charges first, and once", async () => {
     const payer = await approved();

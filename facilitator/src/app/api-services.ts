@@ -110,7 +110,10 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
       get relayers() {
         return [...relayer.addresses];
       },
-      tokens: config.tokens.map(({ address, name, version, decimals }) => ({ address, name, version, decimals })),
+      tokens: config.tokens.map(({ minAmount, largeAmount: _, ...token }) => ({
+        ...token,
+        minAmount: minAmount.toString(),
+      })),
     },
     readiness: () => readinessOf(core),
     system: () => systemOf(core, costs),

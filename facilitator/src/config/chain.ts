@@ -55,7 +55,7 @@ export const CHAIN = {
   tokens: setting({
     env: "TOKENS",
     about:
-      'Tokens that are settled: JSON [{"address","name","version","decimals","minAmount","largeAmount"}], name and version of the EIP-712 domain, amounts as decimal strings of base units.',
+      'Tokens that are settled: JSON [{"address","name","version","decimals","minAmount","largeAmount"}], name and version of the EIP-712 domain, amounts as decimal strings of base units. Smaller payments than `minAmount` (default 100) are refused.',
     danger: "A token that is not a well-behaved EIP-3009 stablecoin can burn the relayer's gas.",
     schema: tokens,
   }),

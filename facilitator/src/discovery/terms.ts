@@ -27,7 +27,7 @@ export interface OwnChain {
 }
 
 /** Plans have entries that stock clients parse and do not pay. */
-const SCHEMES = { 1: ["exact"], 2: ["exact", "subscription"] } as const;
+const SCHEMES = { 1: ["exact"], 2: ["exact", "upto", "subscription"] } as const;
 
 const MAX_ENTRIES = 32;
 
@@ -55,6 +55,7 @@ const entrySchema = z.object({
     .object({
       paymentFlow: z.enum(["authorization", "upfront", "escrow"]).optional().catch(undefined),
       assetTransferMethod: z.enum(["eip3009", "permit2"]).optional().catch(undefined),
+      facilitatorAddress: addressSchema.optional().catch(undefined),
     })
     .optional()
     .catch(undefined),

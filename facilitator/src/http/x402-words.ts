@@ -2,8 +2,12 @@
 import type { X402Reason } from "../payments/exact";
 import type { Transfer } from "../payments/transfer";
 
-/** Version 2 of the reference names these differently; all other reasons are the same. */
-const VERSION_2: Readonly<Partial<Record<X402Reason, string>>> = {
+type Words = Readonly<Partial<Record<X402Reason, string>>>;
+
+/** The list of version 1 is closed, and has one word for every used nonce. */
+const VERSION_1: Words = { invalid_exact_evm_nonce_already_used: "invalid_transaction_state" };
+
+const VERSION_2: Words = {
   insufficient_funds: "invalid_exact_evm_insufficient_balance",
   invalid_exact_evm_payload_authorization_value: "invalid_exact_evm_payload_authorization_value_mismatch",
   invalid_exact_evm_payload_recipient_mismatch: "invalid_exact_evm_recipient_mismatch",
@@ -13,13 +17,16 @@ const VERSION_2: Readonly<Partial<Record<X402Reason, string>>> = {
 };
 
 /** The scheme `upto` has words of its own. Payments over Permit2 have most of them in {@link X402Reason}. */
-const UPTO: Readonly<Partial<Record<X402Reason, string>>> = {
+const UPTO: Words = {
   invalid_network: "invalid_upto_evm_network_mismatch",
   unexpected_settle_error: "invalid_upto_evm_transaction_failed",
 };
 
-/** Returns the word for a refused payload of this protocol version; `upto` has version 2 alone. */
+/**
+ * Returns the word for a refused payload of this protocol version; `upto` has version 2 alone. Reasons that are not
+ * listed have one word in all.
+ */
 export function wordOf(version: 1 | 2, reason: X402Reason, transfer?: Transfer): string {
-  const words = transfer?.method === "upto" ? UPTO : VERSION_2;
-  return (version === 2 ? words[reason] : undefined) ?? reason;
+  const words = version === 1 ? VERSION_1 : transfer?.method === "upto" ? UPTO : VERSION_2;
+  return words[reason] ?? reason;
 }

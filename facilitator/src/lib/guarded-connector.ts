@@ -1,8 +1,9 @@
 /** Connects to hosts that a provider named: only to public addresses, within a bounded time. */
 import { isIP } from "node:net";
 import type { DELIVERY_ERRORS } from "turnpike/facilitator";
+import { isPublicAddress } from "turnpike/protocol";
 import { buildConnector } from "undici";
-import { bareHost, isPublicAddress, type Lookup, publicLookup, RefusedAddress } from "./public-addresses";
+import { bareHost, type Lookup, publicLookup, RefusedAddress } from "./public-addresses";
 
 export interface ConnectorOptions {
   /** for local development: any address */

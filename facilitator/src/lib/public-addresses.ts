@@ -1,26 +1,9 @@
 /**
- * Decides which addresses this service connects to for a provider: public unicast only. A host name is checked when the
- * socket connects.
+ * Keeps this service's connections for a provider to public addresses. A host name is checked when the socket connects.
  */
 import { type LookupAddress, type LookupOptions, lookup as systemLookup } from "node:dns";
 import { isIP } from "node:net";
-import ipaddr from "ipaddr.js";
-import { InvalidRequest } from "turnpike/protocol";
-
-/** 169.254.169.254 and similar addresses are link-local; Azure's is a public one. */
-const METADATA = new Set(["168.63.129.16"]);
-
-/** The only IPv6 block assigned for global unicast. Mapped, translated and compatible forms of IPv4 are outside it. */
-const GLOBAL_UNICAST = ipaddr.IPv6.parseCIDR("2000::/3");
-
-/** @param address an IP address as text; anything else is not public */
-export function isPublicAddress(address: string): boolean {
-  // The library also accepts 1.2.3 and 0x7f.1, which a socket would resolve as names.
-  if (!isIP(address)) return false;
-  const parsed = ipaddr.parse(address);
-  if (parsed.range() !== "unicast") return false;
-  return parsed instanceof ipaddr.IPv6 ? parsed.match(GLOBAL_UNICAST) : !METADATA.has(parsed.toString());
-}
+import { InvalidRequest, isPublicAddress } from "turnpike/protocol";
 
 export interface AddressPolicy {
   /** for local development: any address, and plain http */

@@ -28,8 +28,12 @@ export function createAdmissionLimiter({
 
   function closed(): TurnpikeError | undefined {
     const [oldestMs] = waiting.values();
-    if (waiting.size < maxWaiting && (oldestMs === undefined || monotonicMs() - oldestMs <= maxAgeMs)) return undefined;
-    return refusal("Unavailable", "busy", "too many payments wait to be judged", { retryAfterSec: RETRY_AFTER_SEC });
+    const isSlow = oldestMs !== undefined && monotonicMs() - oldestMs > maxAgeMs;
+    if (waiting.size < maxWaiting && !isSlow) return undefined;
+    const message = isSlow
+      ? "judging a payment takes too long: a node of RPC_URLS or the database is slow"
+      : "too many payments wait to be judged";
+    return refusal("Unavailable", "busy", message, { retryAfterSec: RETRY_AFTER_SEC });
   }
 
   return {

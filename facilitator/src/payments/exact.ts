@@ -36,6 +36,7 @@ export interface ExactRequest {
 export type X402Reason =
   | "eip6492_factory_not_allowed"
   | "insufficient_funds"
+  | "invalid_exact_evm_nonce_already_used"
   | "invalid_exact_evm_payload_authorization_valid_after"
   | "invalid_exact_evm_payload_authorization_valid_before"
   | "invalid_exact_evm_payload_authorization_value"
@@ -119,9 +120,9 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
   wallet_factory: "eip6492_factory_not_allowed",
   wallet_deployment: "smart_wallet_deployment_failed",
   funds: "insufficient_funds",
-  nonce_used: "invalid_transaction_state",
-  nonce_spent_elsewhere: "invalid_transaction_state",
-  cancelled: "invalid_transaction_state",
+  nonce_used: "invalid_exact_evm_nonce_already_used",
+  nonce_spent_elsewhere: "invalid_exact_evm_nonce_already_used",
+  cancelled: "invalid_exact_evm_nonce_already_used",
   other_contents: "invalid_transaction_state",
   other_door: "invalid_transaction_state",
   granted: "payment_already_granted",

@@ -182,7 +182,7 @@ class PaymentService implements Payments {
     this.#depth = depth;
     this.#processor = processor;
     this.#earlyProofs = earlyProofs;
-    this.#proofVerifier = new ProofVerifier({ config, relayer, indexer, intake, depth });
+    this.#proofVerifier = new ProofVerifier({ config, db: store.db, relayer, indexer, intake, depth });
     this.#exact = new ExactPayments({
       ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
     });

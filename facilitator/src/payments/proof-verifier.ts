@@ -10,10 +10,12 @@ import {
 } from "turnpike/protocol";
 import { signerOf } from "../chain/signer-of";
 import type { FacilitatorConfig } from "../config";
+import type { Db } from "../db/open";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import { findEvidence } from "./evidence";
 import type { Intake } from "./intake";
+import { isWhollyRefunded } from "./refunds";
 import type { SettlementDepth } from "./settlement-depth";
 
 export type ProofVerdict =
@@ -27,12 +29,14 @@ export type ProofVerdict =
         | "unknown"
         | "pending"
         | "reversed"
+        | "refunded"
         | "mismatch"
         | "signer_retired";
     };
 
 export interface ProofVerifierOptions {
   readonly config: FacilitatorConfig;
+  readonly db: Db;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly intake: Pick<Intake, "find">;
@@ -50,7 +54,7 @@ export class ProofVerifier {
 
   /** @throws Unavailable when the chain is needed and does not answer */
   async verify(proof: PaymentProof): Promise<ProofVerdict> {
-    const { config, relayer, indexer, intake, depth } = this.#options;
+    const { config, db, relayer, indexer, intake, depth } = this.#options;
     const { chainId } = config;
     if (findNetwork(proof.network)?.chainId !== chainId) return invalid("network");
     if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
@@ -68,6 +72,8 @@ export class ProofVerifier {
     const isSame =
       row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
     if (!isSame) return invalid("mismatch");
+    // A gate with claims of its own does not know that another one has closed the purchase.
+    if (await isWhollyRefunded(db, chainId, paymentId)) return invalid("refunded");
     return this.#isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
   }
 

@@ -138,6 +138,17 @@ async function siblingsOf(tx: Tx, chainId: number, id: Hex): Promise<Sibling[]> 
     .execute();
 }
 
+/** Returns whether the refunds of an id that have moved or may still move money are all that was paid. */
+export async function isWhollyRefunded(db: Db, chainId: number, id: Hex): Promise<boolean> {
+  const { rows } = await sql`
+    select d.refunded_id from refunded d
+    join refunds r on r.chain_id = d.chain_id and r.refunded_id = d.refunded_id
+    join payments p on p.chain_id = r.chain_id and p.payment_id = r.payment_id
+    where d.chain_id = ${chainId}::bigint and d.refunded_id = ${id} and p.state <> 'failed'
+    group by d.refunded_id, d.amount having sum(p.amount) >= d.amount`.execute(db);
+  return rows.length > 0;
+}
+
 /** Returns what is refunded of each of these ids, base units; an id without a settled refund is absent. */
 export async function refundedSums(db: Db, chainId: number, ids: Iterable<string>): Promise<Map<string, bigint>> {
   const sums = new Map<string, bigint>();

@@ -22,11 +22,12 @@ import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
-import { giveUp, payments, settleHeld } from "./payments/held";
+import { type BudgetView, budget } from "./payments/budget";
+import { charges, giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
 import { type Credited, creditRefunds } from "./payments/refunds";
-import type { PaymentView } from "./payments/view";
+import type { ChargeView, PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
@@ -155,6 +156,10 @@ export interface Agent {
   topUp(options?: TopUpOptions): Promise<TopUp[]>;
   /** Lists the ledger's payments, oldest first. */
   payments(): Promise<PaymentView[]>;
+  /** Lists the charges of subscriptions that this agent signed for, oldest first. Renewals and debits are not among them. */
+  charges(): Promise<ChargeView[]>;
+  /** Returns how much of the last 24 hours' budget is taken, by this agent and all that share its ledger. */
+  budget(): Promise<BudgetView>;
   /** Asks for the outcome of payments that are not known to have settled, as after a restart. */
   settleHeld(): Promise<PaymentView[]>;
   /**
@@ -173,8 +178,31 @@ export interface Agent {
 
 /** @throws ConfigError that names the option */
 export function createAgent(options: AgentOptions): Agent {
+  return createAgentWith(options, {});
+}
+
+/** What one program's agents of one wallet share, and how they reach providers that the program does not trust. */
+export interface AgentEnvironment {
+  /** what an agent remembers beside its ledger, for programs that create an agent for each call */
+  readonly memory?: AgentMemory;
+  /** what requests to the configured Facilitators and RPCs go through; default: the options' fetch */
+  readonly serviceFetch?: typeof fetch;
+  /** never send a request to another origin than the caller named, redirects included; default false */
+  readonly withinOrigin?: boolean;
+}
+
+/** What an agent remembers of recent changes. */
+export type AgentMemory = Pick<AgentContext, "recentChanges" | "payeeLooks">;
+
+/** Returns a memory for agents with these limits. */
+export function createAgentMemory({ freshMs }: Pick<AgentLimits, "freshMs">): AgentMemory {
+  return { recentChanges: new RecentChanges(freshMs), payeeLooks: new Map() };
+}
+
+/** Creates an agent as part of a larger program of this package. @throws ConfigError that names the option */
+export function createAgentWith(options: AgentOptions, environment: AgentEnvironment): Agent {
   const lifetime = new Lifetime();
-  const context = createContext(options, lifetime);
+  const context = createContext(options, environment, lifetime);
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);
   const abortable = <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) =>
     run(() => orNothingSigned(signalOf(input, init), work));
@@ -202,6 +230,8 @@ export function createAgent(options: AgentOptions): Agent {
     rekey: (ref) => run(async () => rekey(context, ref)),
     topUp: (how) => run(async () => topUp(context, how)),
     payments: () => run(async () => payments(context)),
+    charges: () => run(async () => charges(context)),
+    budget: () => run(async () => budget(context)),
     settleHeld: () => run(async () => settleHeld(context)),
     creditRefunds: () => run(async () => creditRefunds(context)),
     giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
@@ -217,7 +247,7 @@ async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void
   await context.closeLedger();
 }
 
-function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext {
+function createContext(options: AgentOptions, environment: AgentEnvironment, lifetime: Lifetime): AgentContext {
   const networks = options.networks ?? [];
   const { ask } = options.policy ?? {};
   const cancellableAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
@@ -234,10 +264,14 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     // In a microtask of its own: what an observer throws never affects a payment.
     emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
+  const { serviceFetch } = environment;
+  const serviceEffects: Effects = serviceFetch
+    ? { ...effects, fetch: lifetime.fetch((input, init) => serviceFetch(input, init)) }
+    : effects;
   const wallet = createSigner(options.wallet);
   const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
   const deployments = (options.deployments ?? []).map(checkDeployment);
-  const chains = chainReaders(options, deployments, effects);
+  const chains = chainReaders(options, deployments, serviceEffects);
   const store = options.ledger ?? memoryLedger();
   let ledger: Promise<AgentLedger> | undefined;
   return {
@@ -245,14 +279,14 @@ function createContext(options: AgentOptions, lifetime: Lifetime): AgentContext 
     policy,
     signer,
     roots: createRoots(signer),
-    facilitators: createFacilitators(options.facilitators, effects, policy.allowHttp),
+    facilitators: createFacilitators(options.facilitators, serviceEffects, policy.allowHttp),
     networks,
     tokens: options.tokens ?? [],
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
     chainOf: (chainId) => chains.get(chainId),
     chainClock: options.clock,
-    recentChanges: new RecentChanges(effects.limits.freshMs),
-    payeeLooks: new Map(),
+    withinOrigin: environment.withinOrigin ?? false,
+    ...(environment.memory ?? createAgentMemory(effects.limits)),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

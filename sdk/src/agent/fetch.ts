@@ -58,12 +58,12 @@ function usableAt(context: AgentContext, { ledger, template }: PayJob): Subscrip
 }
 
 /**
- * Sends the request without a credential of the agent: fetch follows redirects as usual; with an idempotency key only
- * within the origin.
+ * Sends the request without a credential of the agent: fetch follows redirects as usual; with an idempotency key, or
+ * where the agent is set up so, only within the origin.
  */
 async function firstAnswer(context: AgentContext, job: PayJob): Promise<Arrival> {
   const { template } = job;
-  if (job.key !== undefined) return sendWithinOrigin(context.effects, template, job.headers);
+  if (job.key !== undefined || context.withinOrigin) return sendWithinOrigin(context.effects, template, job.headers);
   const response = await sendOnce(context.effects, template);
   if (!response.redirected) return { response, template };
   return { response, template: { ...template, url: response.url } };

@@ -9,6 +9,8 @@ export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
+export type { JudgedOffer, JudgedReceipt, StatementFault } from "./ledger/signed-statements";
+export type { BudgetView } from "./payments/budget";
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";

@@ -145,7 +145,7 @@ const paymentCalls = (calls: Calls) => ({
    */
   async x402Verify(request: X402RequestWire, call: CallOptions = {}): Promise<X402Verdict> {
     const answer = await calls.exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
-    if (answer.status === 200) return read(x402VerifyResponseSchema, answer);
+    if (answer.status === 200) return read(x402VerifyResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);
     return { isValid: false, invalidReason: error.code, invalidMessage: error.message };
   },
@@ -161,12 +161,19 @@ const paymentCalls = (calls: Calls) => ({
   /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */
   async x402Settle(request: X402RequestWire, call: CallOptions = {}): Promise<X402Settlement> {
     const answer = await calls.exchange({ method: "POST", path: "/settle", body: withVersion(request), ...call });
-    if (answer.status === 200) return read(x402SettleResponseSchema, answer);
+    if (answer.status === 200) return read(x402SettleResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);
     const { network } = request.paymentRequirements;
     return { success: false, errorReason: error.code, errorMessage: error.message, transaction: "", network };
   },
 });
+
+/** Facilitators of another make write null for a field that is absent. */
+function withoutNulls<A extends { readonly json: unknown }>(answer: A): A {
+  const { json } = answer;
+  if (typeof json !== "object" || json === null) return answer;
+  return { ...answer, json: Object.fromEntries(Object.entries(json).filter(([, value]) => value !== null)) };
+}
 
 const withVersion = (request: X402RequestWire) => ({ x402Version: request.paymentPayload.x402Version, ...request });
 

@@ -102,7 +102,7 @@ export const payloadV2Schema = z.object({
   resource: z
     .object({ url: z.string().max(MAX_RESOURCE_BYTES) })
     .loose()
-    .optional(),
+    .nullish(),
 });
 
 /** Requirements of the scheme `upto`: `amount` is the maximum, and what is charged when they are settled. */
@@ -161,13 +161,15 @@ export type X402RequestWire = z.input<typeof x402RequestSchema>;
 export const x402VerifyResponseSchema = z.discriminatedUnion("isValid", [
   z.object({
     isValid: z.literal(true),
-    payer: addressSchema,
+    /** absent from some Facilitators of another make */
+    payer: addressSchema.optional(),
     /** the amount is held for the `grant.id` of the request; only where one was sent */
     reserved: z.literal(true).optional(),
   }),
   z.object({
     isValid: z.literal(false),
-    invalidReason: z.string().max(128),
+    /** the default where a Facilitator of another make names none */
+    invalidReason: z.string().max(128).default("unexpected_verify_error"),
     invalidMessage: textSchema.optional(),
     payer: addressSchema.optional(),
   }),
@@ -186,7 +188,8 @@ export const releaseResponseSchema = z.object({ released: z.boolean() });
 export const x402SettleResponseSchema = z.discriminatedUnion("success", [
   z.object({
     success: z.literal(true),
-    payer: addressSchema,
+    /** absent from some Facilitators of another make */
+    payer: addressSchema.optional(),
     /** "" when an `upto` payment was settled at 0 */
     transaction: z.string().max(66),
     network: networkSchema,
@@ -197,12 +200,14 @@ export const x402SettleResponseSchema = z.discriminatedUnion("success", [
   }),
   z.object({
     success: z.literal(false),
-    errorReason: z.string().max(128),
+    /** the default where a Facilitator of another make names none */
+    errorReason: z.string().max(128).default("unexpected_settle_error"),
     errorMessage: textSchema.optional(),
     payer: addressSchema.optional(),
     /** "" when nothing was sent: stock clients demand the field */
     transaction: z.string().max(66),
-    network: networkSchema,
+    /** "" from some Facilitators of another make */
+    network: z.string().max(64),
   }),
 ]);
 

@@ -38,6 +38,11 @@ export const supportedSchema = z.object({
       name: z.string().max(128),
       version: z.string().max(32),
       decimals: z.number().int().min(0).max(77),
+      /** base units; a smaller payment is refused, but for the charge 0 of an `upto` payment */
+      minAmount: z
+        .string()
+        .regex(/^[0-9]{1,78}$/)
+        .optional(),
     }),
   ),
 });

@@ -2,7 +2,7 @@
  * Verifies a webhook by Standard Webhooks: `HMAC-SHA256(secret, id.timestamp.body)`. Works on the bytes as received;
  * parsing and serialising the body again changes them.
  */
-import { ConfigError, equalConstantTime, hmacSha256, InvalidWebhook, utf8ToBytes } from "../protocol";
+import { equalConstantTime, InvalidWebhook, utf8ToBytes } from "../protocol";
 import {
   isWebhookEventType,
   TEST_EVENT_TYPE,
@@ -10,6 +10,7 @@ import {
   webhookEnvelopeSchema,
   webhookEventSchemaOf,
 } from "./webhook-events";
+import { type SignedWebhook, webhookKeyOf, webhookSignature } from "./webhook-signature";
 
 /** Node's, fetch's, or any record with the names in whatever case. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -23,8 +24,6 @@ export interface VerifyWebhookOptions {
 }
 
 const DEFAULT_TOLERANCE_SEC = 300;
-
-const SECRET_PREFIX = "whsec_";
 
 /** More than this is an attack: two are enough for a rotation. */
 const MAX_SIGNATURES = 16;
@@ -51,34 +50,26 @@ export function verifyWebhook(
   if (!(Math.abs(nowSec - sentSec) <= toleranceSec)) throw refused("timestamp", "it is too old, or from the future");
 
   const text = typeof body === "string" ? body : decode(body);
-  const signed = utf8ToBytes(`${id}.${timestamp}.${text}`);
-  const keys = (typeof secrets === "string" ? [secrets] : secrets).map(keyOf);
-  if (!isSignedByOne(signed, signatures, keys)) throw refused("signature", "no known secret made its signature");
+  const keys = (typeof secrets === "string" ? [secrets] : secrets).map(webhookKeyOf);
+  if (!isSignedByOne({ id, timestamp, body: text }, signatures, keys))
+    throw refused("signature", "no known secret made its signature");
   const event = readEvent(text);
   // The header is signed and so is the body: that they differ cannot happen to an honest sender.
   if (event.id !== id) throw refused("body", "the body is about another event than the header");
   return event;
 }
 
-function isSignedByOne(signed: Uint8Array, signatures: string, keys: readonly Uint8Array[]): boolean {
+function isSignedByOne(signed: SignedWebhook, signatures: string, keys: readonly Uint8Array[]): boolean {
   const given = signatures
     .split(" ", MAX_SIGNATURES)
     .filter((one) => one.startsWith("v1,"))
     .map((one) => utf8ToBytes(one.slice(3)));
   let isSigned = false;
   for (const key of keys) {
-    const expected = utf8ToBytes(toBase64(hmacSha256(key, signed)));
+    const expected = utf8ToBytes(webhookSignature(key, signed));
     for (const one of given) isSigned = equalConstantTime(one, expected) || isSigned;
   }
   return isSigned;
-}
-
-/** @throws ConfigError for a secret that is no secret: nothing may be accepted under an empty key */
-function keyOf(secret: string): Uint8Array {
-  const encoded = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : secret;
-  const key = fromBase64(encoded);
-  if (!key || key.length < 16) throw new ConfigError("A webhook secret is `whsec_` and base64 of 16 bytes or more.");
-  return key;
 }
 
 function readEvent(text: string): WebhookEvent {
@@ -112,15 +103,6 @@ function decode(bytes: Uint8Array): string {
   } catch (cause) {
     throw refused("body", "the body is not UTF-8", cause);
   }
-}
-
-function toBase64(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes));
-}
-
-function fromBase64(text: string): Uint8Array | undefined {
-  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(text) || text.length % 4 !== 0) return undefined;
-  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 }
 
 const refused = (reason: string, message: string, cause?: unknown) =>

@@ -7,6 +7,8 @@ export type { Decision } from "./core/answer";
 export type { Gate } from "./core/gate";
 export type {
   FacilitatorSetting,
+  OfferReceiptOptions,
+  OfferReceiptSigner,
   PaymentTarget,
   PinnedSigner,
   ProviderOptions,

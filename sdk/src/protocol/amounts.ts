@@ -37,7 +37,7 @@ export function toAmount(value: bigint | number | string, field: string): bigint
         : parseAmount(value);
   if (amount === undefined || amount < 0n || amount > UINT256_MAX) {
     throw new ConfigError(
-      `${field} is ${String(value)}: an amount is a whole number of the token's base units (1000000 is 1.00 of a 6-decimal token), as a bigint, a safe integer or a decimal string`,
+      `${field} is ${String(value)}: an amount is a whole number of the token's base units (1000000 is 1.00 of a 6-decimal token), as a bigint${typeof value === "string" ? ", a safe integer or a decimal string" : " or a safe integer"}`,
     );
   }
   return amount;

@@ -173,6 +173,12 @@ export const ERRORS = {
     "The agent's own policy does not allow this payment.",
     "Widen the policy, or do without.",
   ),
+  ReceiptRejected: entry(
+    "sdk",
+    502,
+    "The provider served a paid request without the signed receipt that the agent's policy requires.",
+    "Do not pay again: `response` of the error has the answer. Ask the provider for its receipt.",
+  ),
   AbortError: entry(
     "sdk",
     408,
@@ -381,6 +387,20 @@ export class PaymentPending extends classOf("PaymentPending") {}
 
 export class PolicyRefused extends classOf("PolicyRefused") {}
 
+/** Thrown after a payment that was served. */
+export class ReceiptRejected extends classOf("ReceiptRejected") {
+  /** the answer that was paid for */
+  readonly response: Response | undefined;
+
+  constructor(
+    message?: string,
+    { response, ...options }: TurnpikeErrorOptions & { readonly response?: Response } = {},
+  ) {
+    super(message, options);
+    this.response = response;
+  }
+}
+
 export class AbortError extends classOf("AbortError") {}
 
 export class Unavailable extends classOf("Unavailable") {}
@@ -400,6 +420,7 @@ export const ERROR_CLASSES = {
   InvalidRequest,
   PaymentPending,
   PolicyRefused,
+  ReceiptRejected,
   AbortError,
   Unavailable,
   InvalidWebhook,

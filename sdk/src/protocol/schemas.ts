@@ -141,8 +141,8 @@ export const acceptEntrySchema = z.object({
   maxAmountRequired: amountSchema.optional(),
   asset: addressSchema.optional(),
   resource: z.string().max(MAX_RESOURCE_BYTES).optional(),
-  description: z.string().max(2_048).optional(),
-  mimeType: z.string().max(256).optional(),
+  description: z.string().nullish(),
+  mimeType: z.string().nullish(),
   maxTimeoutSeconds: z.number().int().positive().optional(),
   extra: z
     .object({

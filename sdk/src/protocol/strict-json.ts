@@ -18,7 +18,11 @@ const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 export type JsonObject = Record<string, unknown>;
 
 /** @returns undefined for anything but a well-formed header of at most `maxBytes`; never throws */
-export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES): JsonObject | undefined {
+export function decodeJsonHeader(
+  value: string,
+  maxBytes = MAX_CREDENTIAL_BYTES,
+  maxDepth = MAX_DEPTH,
+): JsonObject | undefined {
   if (value.length > maxBytes || !BASE64.test(value)) return undefined;
   const standard = value.replaceAll("-", "+").replaceAll("_", "/");
   const unpadded = standard.replace(/=+$/, "");
@@ -27,9 +31,9 @@ export function decodeJsonHeader(value: string, maxBytes = MAX_CREDENTIAL_BYTES)
   try {
     const binary = atob(padded);
     if (btoa(binary) !== padded) return undefined;
-    if (PRINTABLE.test(binary)) return parseStrictJson(binary);
+    if (PRINTABLE.test(binary)) return parseStrictJson(binary, maxDepth);
     const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
-    return parseStrictJson(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
+    return parseStrictJson(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), maxDepth);
   } catch {
     // Not UTF-8, or not JSON: the caller gives the same refusal for both, never a parser's message.
     return undefined;

@@ -15,6 +15,8 @@ export const EXTENSION = {
   signIn: "sign-in-with-x",
   /** what crawlers list: how to call the resource */
   discovery: "bazaar",
+  /** the provider's signatures of what it offers and of what was paid and served */
+  offerReceipt: "offer-receipt",
   /** this project's own: the plans, under the name of the service extension object */
   service: "hoodlayer",
 } as const;

@@ -153,7 +153,7 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
 
 /** The test's Facilitator settles both schemes over Permit2. */
 function supports(uptoSigner: Address): GateContext["permit2"] {
-  const support = { exact: true, uptoSigner, sponsorsGas: false, senders: [uptoSigner] };
+  const support = { exact: true, uptoSigner, minAmount: undefined, sponsorsGas: false, senders: [uptoSigner] };
   return { known: () => support, read: async () => support, isSender: async (key) => key === uptoSigner };
 }
 
@@ -203,6 +203,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
     },
     claims: memoryClaims({ warn: false }),
     meter: books.meter,
+    offerReceipts: undefined,
     reports: undefined,
     meterStarted: async () => undefined,
     isMeterOpen: () => true,

@@ -92,6 +92,18 @@ describe("Facilitator: checks of listings", function () {
     expect(await catalogue.search("100% _")).to.deep.equal([]);
   });
 
+  it("shows the maximum of upto, with what a payer must name in its permit", async () => {
+    const extra = { assetTransferMethod: "permit2", facilitatorAddress: STRANGER };
+    seller.answer(answerOf([entry(SELLER, { scheme: "upto", extra })], {}, [firstEntry(SELLER, { scheme: "upto" })]));
+    const { id } = await catalogue.list(SELLER, { url: `${base}/x` });
+    await catalogue.check(SELLER, id);
+    const { name, version } = TOKEN;
+    const shown = await catalogue.shown({ scheme: "upto" });
+    expect(shown.map(({ accepts }) => accepts)).to.deep.equal([
+      [entry(SELLER, { scheme: "upto", extra: { name, version, ...extra } })],
+    ]);
+  });
+
   it("filters by version, network, payee, scheme and extension", async () => {
     seller.answer(answerOf([entry(SELLER)], {}, [firstEntry(SELLER)]));
     const { id } = await catalogue.list(SELLER, { url: `${base}/x` });

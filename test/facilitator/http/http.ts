@@ -119,7 +119,7 @@ describe("Facilitator: HTTP", function () {
       expect(supported).to.include({ chainId: 31_337, turnpike: http.world.contracts.turnpike });
       expect(supported.signers["eip155:31337"]).to.deep.equal(supported.relayers);
       expect(supported.tokens).to.deep.equal([
-        { address: http.world.contracts.token, name: "Test USD", version: "1", decimals: 6 },
+        { address: http.world.contracts.token, name: "Test USD", version: "1", decimals: 6, minAmount: "100" },
       ]);
     });
   });

@@ -1,6 +1,13 @@
 import { expect } from "chai";
 import { createFacilitatorClient, type FacilitatorClient, refundAccountDigest } from "turnpike/facilitator";
-import { type Address, type Hex, type SignedPayment, signDigest, type TurnpikeError } from "turnpike/protocol";
+import {
+  type Address,
+  type Hex,
+  proofToWire,
+  type SignedPayment,
+  signDigest,
+  type TurnpikeError,
+} from "turnpike/protocol";
 import type { Payer } from "../../support/facilitator";
 import { until } from "../../support/facilitator";
 import { paymentToWire } from "../support/payments";
@@ -82,6 +89,17 @@ describe("refunds from the account that a provider has named", function () {
     expect(mine.map(({ type }) => type)).to.deep.equal(["refund.settled"]);
   });
 
+  it("T47 the proof of a refunded payment is refused, also to a gate that never saw it", async () => {
+    const signed = await world.signPayment({ payTo: provider.address, amount: PRICE });
+    const settled = await service.client.authorize(paymentToWire(signed));
+    if (settled.kind !== "settled" || !settled.proof) expect.fail(`no proof: ${settled.kind}`);
+    const { proof } = settled;
+    const verify = () => service.client.verifyProof(proofToWire(proof));
+    expect(await verify()).to.deep.equal({ valid: true });
+    expect(await refund(world.idOf(signed))).to.equal("settled");
+    expect(await verify()).to.deep.equal({ valid: false, reason: "refunded" });
+  });
+
   it("T48 only a key of the payee with its scope has a payment refunded", async () => {
     const { id, payer } = await paid();
     const stranger = await world.payer();
@@ -157,7 +175,9 @@ describe("refunds from the account that a provider has named", function () {
     await world.chain.provider.send("evm_increaseTime", [3]);
     const over = (await world.nowSec()) + 2;
     await until(async () => (await world.nowSec()) >= over, "the statement is over");
-    await until(async () => (await refund(id)) === "PaymentNotAllowed refund_account", "it is over for the service");
+    // Settles in a later block, so that the service has indexed the statement's end.
+    await paid(await world.payer().then(({ address }) => address));
+    expect(await refund(id)).to.equal("PaymentNotAllowed refund_account");
     expect(await received(payer)).to.deep.equal([]);
     await name({ dailyCap: 1_000_000_000n });
     expect(await refund(id)).to.equal("settled");

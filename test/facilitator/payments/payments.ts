@@ -110,7 +110,7 @@ describe("payments", function () {
     await submitAsStranger(request);
     const outcome = await core.payments.settleExact(request);
     expect(outcome.kind).to.be.oneOf(["refused", "failed"]);
-    expect(outcome).to.include({ reason: "invalid_transaction_state" });
+    expect(outcome).to.include({ reason: "invalid_exact_evm_nonce_already_used" });
   });
 
   it("C1b a native payment is refused by the standard channel, and the other way round", async () => {

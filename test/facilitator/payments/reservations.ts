@@ -181,7 +181,10 @@ describe("Facilitator: reservations, by two processes on one PostgreSQL", functi
     await (await submit(from, to, value, validAfter, validBefore, nonce, native.signature)).wait();
     const refused = await two.client.authorize(paymentToWire(native));
     expect(refused.kind === "refused" && refused.error.code).to.equal("PayloadConflict");
-    expect(await settle(one, purchase)).to.include({ success: false, errorReason: "invalid_transaction_state" });
+    expect(await settle(one, purchase)).to.include({
+      success: false,
+      errorReason: "invalid_exact_evm_nonce_already_used",
+    });
     expect(await release(one, purchase)).to.equal(true);
     expect((await two.client.authorize(paymentToWire(native))).kind).to.equal("settled");
     expect(await transfersOf(payer)).to.have.length(1);

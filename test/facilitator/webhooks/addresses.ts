@@ -1,6 +1,7 @@
 import type { LookupAddress } from "node:dns";
 import { expect } from "chai";
-import { checkPublicUrl, isPublicAddress, type Lookup } from "../../../facilitator/src/lib/public-addresses";
+import { isPublicAddress } from "turnpike/protocol";
+import { checkPublicUrl, type Lookup } from "../../../facilitator/src/lib/public-addresses";
 import { createSender } from "../../../facilitator/src/webhooks/send";
 import { type Receiver, startReceiver } from "./support/receiver";
 

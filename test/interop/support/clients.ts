@@ -133,7 +133,13 @@ export function clientsOf(world: InteropWorld): Readonly<Record<string, Client>>
 
 const textOf = (data: unknown): string => (typeof data === "string" ? data : JSON.stringify(data));
 
-export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n, ledger = memoryLedger()) {
+export function agentOf(
+  world: InteropWorld,
+  payer: Payer,
+  perPayment = 100_000n,
+  ledger = memoryLedger(),
+  send: typeof fetch = fetch,
+) {
   const wallet =
     payer.kind === "ERC-1271" || payer.kind === "ERC-6492" ? contractWallet(payer) : walletFromKey(payer.key);
   return createAgent({
@@ -143,6 +149,7 @@ export function agentOf(world: InteropWorld, payer: Payer, perPayment = 100_000n
     deployments: [{ chainId: CHAIN_ID, turnpike: world.contracts.turnpike }],
     rpc: world.chain.rpcUrl,
     ledger,
+    fetch: send,
   });
 }
 

@@ -1,12 +1,12 @@
-/** The conformance matrix: what a cell is, how it is tried, and the page that a run writes. */
-import { readFileSync, writeFileSync } from "node:fs";
+/** The conformance matrix: what a cell is, how it is tried, and where it is on the page. */
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Client } from "./clients";
 import type { Served } from "./gates";
+import { type MatrixRow, type Result, recordRow, type Suite } from "./matrix-page";
 import type { InteropWorld, Payer, PayerKind, TokenFacts } from "./world";
 
-export const RESULTS = ["paid", "not paid"] as const;
-export type Result = (typeof RESULTS)[number];
+export type { Result } from "./matrix-page";
 
 /** What is sold: a price, the token it is in, and what else the route offers. */
 export interface Offer {
@@ -15,7 +15,13 @@ export interface Offer {
   readonly token: "usdc" | "wide";
   /** the client's own limits are lifted */
   readonly unlimited?: boolean;
+  /** default: authorization */
+  readonly flow?: "authorization" | "upfront";
+  /** how the token is moved; default: EIP-3009 */
+  readonly method?: string;
 }
+
+type Way = Pick<Offer, "flow" | "method">;
 
 export interface Cell {
   readonly client: string;
@@ -24,22 +30,79 @@ export interface Cell {
   readonly payer: PayerKind;
   readonly offer: string;
   readonly expected: Result;
+  /** one line, for what is not paid */
+  readonly why?: string | undefined;
 }
 
 const EXPECTED = path.resolve(__dirname, "../expected-cells.json");
-const PAGE = path.resolve(__dirname, "../../../docs/engineering/interop-matrix.md");
 
-/** One line a cell: client, server, facilitator, payer, offer, result. */
+type CellLine = [string, string, string, PayerKind, string, Result, why?: string];
+
+/**
+ * One line a cell: client, server, facilitator, payer, offer, result, and why where it is not paid.
+ * @throws TypeError for a cell that is not paid and not explained
+ */
 export function expectedCells(): Cell[] {
-  const rows = JSON.parse(readFileSync(EXPECTED, "utf8")) as [string, string, string, PayerKind, string, Result][];
-  return rows.map(([client, server, facilitator, payer, offer, expected]) => ({
-    client,
-    server,
-    facilitator,
-    payer,
-    offer,
-    expected,
-  }));
+  const lines = JSON.parse(readFileSync(EXPECTED, "utf8")) as CellLine[];
+  return lines.map(([client, server, facilitator, payer, offer, expected, why]) => {
+    if (expected !== "paid" && !why)
+      throw new TypeError(`${client} -> ${server}, ${offer}: not paid, and not explained`);
+    return { client, server, facilitator, payer, offer, expected, why };
+  });
+}
+
+const VERSION: Readonly<Record<string, string>> = {
+  "x402-fetch": "1",
+  "x402-axios": "1",
+  "@x402/fetch": "2",
+  "@x402/axios": "2",
+  "turnpike agent": "as offered",
+};
+
+/** Returns the row of a cell on the page. */
+export function rowOf(cell: Cell, offer: Way, result: Result | "failed"): MatrixRow {
+  const { client, server, facilitator, payer, expected, why } = cell;
+  return {
+    at: {
+      ...{ client, server, payer, Facilitator: facilitator, offer: cell.offer },
+      "x402 version": VERSION[client] ?? "?",
+      flow: flowOf(cell, offer),
+      "token method": offer.method ?? "EIP-3009",
+    },
+    ...{ expected, result, why },
+  };
+}
+
+/**
+ * A native proof has settled before it is presented; a Facilitator of another make reserves nothing. Over Permit2 there
+ * are no native payments.
+ */
+function flowOf({ client, server, facilitator }: Cell, { flow = "authorization", method }: Way): string {
+  if (!server.startsWith("turnpike ")) return flow;
+  if (facilitator !== "turnpike") return "upfront";
+  return client === "turnpike agent" && method === undefined ? "proof" : flow;
+}
+
+/** A cell over Permit2, which is to be paid. */
+export interface Permit2Cell extends Pick<Cell, "client" | "server"> {
+  /** default: key */
+  readonly payer?: PayerKind;
+  readonly offer: "0.05" | "up to 0.05";
+  /** default: Permit2 */
+  readonly method?: "Permit2" | "Permit2, permit";
+}
+
+/** Records a cell of a suite of its own: paid where `pay` resolves, failed where it rejects. */
+export async function recordPaid(suite: Suite, at: Permit2Cell, pay: () => Promise<void>): Promise<void> {
+  const { client, server, payer = "key", offer, method = "Permit2" } = at;
+  const cell: Cell = { client, server, payer, offer, facilitator: "turnpike", expected: "paid" };
+  let result: Result | "failed" = "failed";
+  try {
+    await pay();
+    result = "paid";
+  } finally {
+    recordRow(suite, rowOf(cell, { method }, result));
+  }
 }
 
 export interface Trial {
@@ -82,48 +145,3 @@ export async function tryCell({ world, client, server, url, offer, payer }: Tria
     `neither paid nor unpaid: ${JSON.stringify(facts, (_key, v) => (typeof v === "bigint" ? `${v}` : v))}`,
   );
 }
-
-const VERSION: Readonly<Record<string, string>> = {
-  "x402-fetch": "1",
-  "x402-axios": "1",
-  "@x402/fetch": "2",
-  "@x402/axios": "2",
-  "turnpike agent": "as offered",
-};
-
-/** The page is a function of the results alone, so that an unchanged run changes nothing. */
-export function writePage(results: readonly (Cell & { readonly result: Result | "failed" })[]): void {
-  const groups = new Map<string, typeof results>();
-  for (const cell of results) {
-    const key = cell.server;
-    groups.set(key, [...(groups.get(key) ?? []), cell]);
-  }
-  const sections = [...groups].map(([server, cells]) => {
-    const rows = cells.map(({ client, facilitator, payer, offer, expected, result }) => {
-      const shown = result === expected ? result : `**${result}** (expected: ${expected})`;
-      return `| ${client} | ${VERSION[client] ?? "?"} | ${facilitator} | ${payer} | ${offer} | ${shown} |`;
-    });
-    return [
-      `## ${server}`,
-      "",
-      "| client | x402 version | Facilitator | payer | offer | result |",
-      "|---|---|---|---|---|---|",
-      ...rows,
-    ].join("\n");
-  });
-  writeFileSync(PAGE, `${HEAD}\n${sections.join("\n\n")}\n`);
-}
-
-const HEAD = `# Which client pays which server through which Facilitator
-
-Written by \`npm run test:interop\`; do not edit. Every cell was tried with real HTTP, a real chain (Base Sepolia's id) and
-the stock packages in \`test/interop/package-lock.json\`. The results are listed beforehand in
-\`test/interop/expected-cells.json\`; any other result fails the run.
-
-- **paid**: one transfer of exactly the price, one run of the handler, status 200, and a receipt that the client's own
-  helper reads and that names the transfer on the chain.
-- **not paid**: no transfer, and the handler did not run: the client or the server refused, as it should here.
-- Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`ERC-6492\` such a wallet that is not
-  deployed yet, \`EIP-7702\` an account that has delegated itself to such a wallet's code.
-- "Facilitator: turnpike" is this project's; the others are made of the stock packages' own verify and settle.
-`;

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { Hono } from "hono";
 import { closeServer, listen } from "../../support/gate";
 import { counter, onFetch, type Served } from "./gates";
-import { stockExpress, v1, v2 } from "./stock";
+import { stockExpress, type V2ResourceServer, v1, v2 } from "./stock";
 import { CAIP2, type InteropWorld, V1_NETWORK } from "./world";
 
 export type StockServer = "x402-express" | "x402-hono" | "@x402/express" | "@x402/hono";
@@ -14,8 +14,12 @@ export type StockPrice = string | { readonly amount: string; readonly token: "wi
 export interface StockRoutes {
   /** path -> price */
   readonly prices: Readonly<Record<string, StockPrice>>;
+  /** version 2: paths that settle before their handler */
+  readonly upfront?: readonly string[];
   /** what the handlers do before they answer */
   readonly before?: (path: string) => Promise<void> | void;
+  /** version 2: signs offers and receipts by this issuer of the stock extension */
+  readonly offerReceipt?: object;
   /** status of the handlers' answers; 200 unless given */
   readonly status?: (path: string) => number;
 }
@@ -43,21 +47,24 @@ export const STOCK_SERVERS: Readonly<
   async "@x402/express"(world, facilitator, routes) {
     const { x402ResourceServer, paymentMiddleware } = v2.express();
     return onExpress(
-      paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)),
+      paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator, routes)),
       routes,
     );
   },
   async "@x402/hono"(world, facilitator, routes) {
     const { x402ResourceServer, paymentMiddleware } = v2.hono();
-    return onHono(paymentMiddleware(v2Routes(world, routes), resourceServer(x402ResourceServer, facilitator)), routes);
+    const server = resourceServer(x402ResourceServer, facilitator, routes);
+    return onHono(paymentMiddleware(v2Routes(world, routes), server), routes);
   },
 };
 
-type ResourceServer = new (facilitator: object) => { register(network: string, scheme: object): object };
+type ResourceServer = new (facilitator: object) => V2ResourceServer;
 
-function resourceServer(Server: ResourceServer, url: string): object {
+function resourceServer(Server: ResourceServer, url: string, { offerReceipt }: StockRoutes): object {
   const { HTTPFacilitatorClient } = v2.server();
-  return new Server(new HTTPFacilitatorClient({ url })).register(CAIP2, new (v2.serverScheme().ExactEvmScheme)());
+  const server = new Server(new HTTPFacilitatorClient({ url }));
+  if (offerReceipt) server.registerExtension(v2.offerReceipt().createOfferReceiptExtension(offerReceipt));
+  return server.register(CAIP2, new (v2.serverScheme().ExactEvmScheme)());
 }
 
 function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
@@ -72,13 +79,19 @@ function v1Routes({ wide }: InteropWorld, { prices }: StockRoutes): object {
   return Object.fromEntries(routes);
 }
 
-function v2Routes({ wide, payTo }: InteropWorld, { prices }: StockRoutes): object {
+function v2Routes({ wide, payTo }: InteropWorld, { prices, upfront = [], offerReceipt }: StockRoutes): object {
+  const extensions = offerReceipt && { extensions: v2.offerReceipt().declareOfferReceiptExtension() };
   const routes = Object.entries(prices).map(([path, price]) => {
     const { address: asset, name, version } = wide;
     const asked = typeof price === "string" ? price : { amount: price.amount, asset, extra: { name, version } };
+    const flow = upfront.includes(path) && { extra: { paymentFlow: "upfront" } };
     return [
       `GET ${path}`,
-      { accepts: { scheme: "exact", network: CAIP2, payTo, price: asked }, description: "A route" },
+      {
+        accepts: { scheme: "exact", network: CAIP2, payTo, price: asked, ...flow },
+        description: "A route",
+        ...extensions,
+      },
     ];
   });
   return Object.fromEntries(routes);

@@ -2,8 +2,10 @@
  * The stock packages, from this folder's own lock file. They are loaded by name, so that the project's checks need not
  * have them; of their types only what the suite uses is written down here.
  */
+import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
+import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 
 export type Hex = `0x${string}`;
 
@@ -37,6 +39,14 @@ export interface Viem {
 
 const from = createRequire(path.resolve(__dirname, "../package.json"));
 const load = <T>(name: string): T => from(name) as T;
+
+/** A client of the MCP SDK that pays; `confirm` null: it asks nobody. */
+interface PayingMcpClient {
+  listTools(): Promise<{ tools: unknown[] }>;
+  callTool(confirm: null, params: object): Promise<CallToolResult>;
+}
+
+export const agents = () => load<{ withX402Client(client: object, config: object): PayingMcpClient }>("agents/x402");
 
 export const viem = () => load<Viem>("viem");
 export const accounts = () =>
@@ -78,6 +88,7 @@ export const v1 = {
   types: () =>
     load<{
       PaymentRequirementsSchema: { parse(value: unknown): unknown };
+      PaymentPayloadSchema: { parse(value: unknown): unknown };
       VerifyResponseSchema: { parse(value: unknown): unknown };
       SettleResponseSchema: { parse(value: unknown): unknown };
       SupportedPaymentKindsResponseSchema: { parse(value: unknown): unknown };
@@ -116,9 +127,29 @@ interface V2ClientPackage {
   decodePaymentResponseHeader(header: string): StockReceipt;
 }
 
-interface V2ResourceServer {
+export interface V2ResourceServer {
   register(network: string, scheme: object): V2ResourceServer;
+  registerExtension(extension: object): V2ResourceServer;
   initialize(): Promise<void>;
+}
+
+interface Verified {
+  readonly signer: Hex;
+  readonly payload: Record<string, unknown>;
+}
+
+interface V2OfferReceipt {
+  createOfferReceiptExtension(issuer: object): object;
+  declareOfferReceiptExtension(): object;
+  createEIP712OfferReceiptIssuer(kid: string, signTypedData: (data: never) => Promise<Hex>): object;
+  createJWSOfferReceiptIssuer(kid: string, signer: object): object;
+  extractOffersFromPaymentRequired(required: object): object[];
+  decodeSignedOffers(offers: object[]): (Record<string, unknown> & { signedOffer: object })[];
+  findAcceptsObjectFromSignedOffer(offer: object, accepts: object[]): object | undefined;
+  extractReceiptFromResponse(response: Response): object | undefined;
+  verifyOfferSignatureEIP712(offer: object): Promise<Verified>;
+  verifyReceiptSignatureEIP712(receipt: object): Promise<Verified>;
+  verifyReceiptMatchesOffer(receipt: object, offer: object, payers: string[]): boolean;
 }
 
 export const v2 = {
@@ -169,6 +200,7 @@ export const v2 = {
   schemas: () =>
     load<{
       validatePaymentRequired(value: unknown): object;
+      validatePaymentPayload(value: unknown): object;
       PaymentRequirementsV2Schema: { parse(value: unknown): unknown };
     }>("@x402/core/schemas"),
   facilitator: () =>
@@ -192,6 +224,7 @@ export const v2 = {
       createSIWxPayload(info: object, signer: StockAccount, url: string): Promise<Record<string, unknown>>;
       encodeSIWxHeader(payload: object): string;
     }>("@x402/extensions/sign-in-with-x"),
+  offerReceipt: () => load<V2OfferReceipt>("@x402/extensions/offer-receipt"),
   bazaar: () =>
     load<{
       validateDiscoveryExtension(extension: unknown): { valid: boolean; errors?: string[] };
@@ -206,6 +239,19 @@ export const v2 = {
       };
     }>("@x402/extensions/bazaar"),
 };
+
+/** Every word of the installed packages' code that is a reason of a refusal. */
+export function reasonsOf(...packages: string[]): ReadonlySet<string> {
+  const words = packages.flatMap((name) => {
+    const folder = path.dirname(from.resolve(name));
+    const files = readdirSync(folder, { recursive: true }).map(String);
+    const texts = files
+      .filter((file) => /\.m?js$/.test(file))
+      .map((file) => readFileSync(path.join(folder, file), "utf8"));
+    return texts.flatMap((text) => [...text.matchAll(/"([a-z0-9]+(?:_[a-z0-9]+)+)"/g)].map(([, word = ""]) => word));
+  });
+  return new Set(words);
+}
 
 export const axios = () => load<{ create(): Axios }>("axios");
 export const stockExpress = () => load<unknown>("express");

@@ -125,6 +125,21 @@ describe("Facilitator client", () => {
     expect(await verify(await answeringError("Unavailable", 503))).to.equal("Unavailable");
   });
 
+  it("reads standard answers of other makes, whose optional fields are absent or null", async () => {
+    const asked = { paymentPayload: { x402Version: 2 }, paymentRequirements: { network: "eip155:1" } } as never;
+    const settled = { success: true, transaction: ID, network: "eip155:1" };
+    const clientOf = async (answer: object) =>
+      createFacilitatorClient({ url: await answering(200, JSON.stringify(answer)) });
+    for (const more of [{}, { payer: null, errorReason: null, extensions: null, amount: null }]) {
+      expect(await (await clientOf({ ...settled, ...more })).x402Settle(asked)).to.deep.equal(settled);
+      expect(await (await clientOf({ isValid: true, ...more })).x402Verify(asked)).to.deep.equal({ isValid: true });
+    }
+    const refused = await (await clientOf({ success: false, transaction: "", network: "" })).x402Settle(asked);
+    expect(refused).to.include({ success: false, errorReason: "unexpected_settle_error" });
+    const invalid = await (await clientOf({ isValid: false })).x402Verify(asked);
+    expect(invalid).to.include({ isValid: false, invalidReason: "unexpected_verify_error" });
+  });
+
   it("stops when its caller aborts", async () => {
     const url = await serve(() => undefined);
     const abort = new AbortController();

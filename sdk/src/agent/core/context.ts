@@ -30,6 +30,8 @@ export interface AgentContext {
   chainOf(chainId: number): ChainReader | undefined;
   /** chain time where the caller provides it; otherwise it is read */
   readonly chainClock: Clock | undefined;
+  /** whether requests follow redirects only within the origin that the caller named */
+  readonly withinOrigin: boolean;
   readonly recentChanges: RecentChanges;
   /** when `fetch` last looked for another payee of a subscription's plan, unix seconds, by id hash */
   readonly payeeLooks: Map<Hex, number>;

@@ -1,6 +1,7 @@
 /** Defines the agent's injected effects (fetch, time, waiting, events) and the limits of its retries. */
 import type { Address, Clock, Hex } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import type { StatementFault } from "../ledger/signed-statements";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
 
@@ -153,6 +154,8 @@ export type AgentEvent =
   | ({ readonly type: "payment.settled" | "payment.served" | "payment.released" } & OfPayment)
   /** What the provider reports of an `upto` or Permit2 settlement contradicts what was signed, or the chain. */
   | ({ readonly type: "payment.misreported"; readonly field: "amount" | "payer" | "network" } & OfPayment)
+  /** The provider's signed receipt is no evidence of the payment, and why. */
+  | ({ readonly type: "receipt.faulty"; readonly fault: StatementFault } & OfPayment)
   | ({
       readonly type: "subscription.signing" | "subscription.submitted" | "subscription.pending";
       readonly act: Act;
@@ -188,8 +191,8 @@ export type AgentEvent =
       readonly transaction: Hex | undefined;
     };
 
-/** The types of events about one payment. */
-type PaymentEventType = Exclude<Extract<AgentEvent, OfPayment>["type"], "payment.misreported">;
+/** The types of events that name nothing but a payment. */
+type PaymentEventType = Exclude<Extract<AgentEvent, OfPayment>["type"], "receipt.faulty" | "payment.misreported">;
 
 /** Emits one event of a payment, from its ledger entry. */
 export function emitPayment(

@@ -69,6 +69,13 @@ export interface AgentPolicy {
   readonly askNewPayees?: boolean;
   /** Returns whether to go on, where the policy says to ask. Without it the answer is no. */
   readonly ask?: (intent: SpendIntent) => boolean | Promise<boolean>;
+  /**
+   * pay only where the provider signs its offer, and report an answer without a signed receipt of the payment as
+   * ReceiptRejected. The signer must be the payee, or in `receiptSigners`; default false
+   */
+  readonly requireReceipt?: boolean;
+  /** by origin, "https://api.example": the addresses, and DIDs of keys (`did:key`, `did:jwk`), that sign for it */
+  readonly receiptSigners?: Readonly<Record<string, readonly string[]>>;
   /** the longest time an authorization may stay usable, seconds; default 600 */
   readonly maxWindowSec?: number;
   /** also pay and subscribe over plain http to other machines; default false */
@@ -125,6 +132,9 @@ export interface Policy {
   readonly allowHttp: boolean;
   readonly requireUntil: boolean;
   readonly onPayeeChange: AgentPolicy["onPayeeChange"];
+  readonly requireReceipt: boolean;
+  /** Returns who signs offers and receipts for the origin of a resource. */
+  receiptSigners(resource: string): readonly string[];
   /** Orders by preference: below zero where `a` is preferred, zero where the price decides. */
   compare(a: PaidWith, b: PaidWith): number;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
@@ -173,6 +183,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   const methods = requireMethods(settings.methods ?? DEFAULT_METHODS, "policy.methods");
   const settlers = settings.uptoFacilitators?.map((account) => requireAddress(account, "policy.uptoFacilitators"));
   const tokens = settings.tokens?.map((token) => requireAddress(token, "policy.tokens"));
+  const receiptSigners = receiptSignersOf(settings.receiptSigners ?? {});
   const payees = settings.payees?.map((payee) => requireAddress(payee, "policy.payees"));
 
   function nameOfLimit(kind: SpendIntent["kind"]): string {
@@ -241,6 +252,8 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     allowHttp: settings.allowHttp ?? false,
     requireUntil: settings.requireUntil ?? false,
     onPayeeChange,
+    requireReceipt: settings.requireReceipt ?? false,
+    receiptSigners: (resource) => receiptSigners.get(new URL(resource).origin) ?? [],
     judge,
     async require(facts, known) {
       const verdict = judge(facts, known);
@@ -263,6 +276,21 @@ const refuse = (reason: string, message: string): Verdict => ({
   kind: "refuse",
   error: new PolicyRefused(message, { reason }),
 });
+
+/** @throws ConfigError: a signer that is misspelt would never be found */
+function receiptSignersOf(named: NonNullable<AgentPolicy["receiptSigners"]>): ReadonlyMap<string, readonly string[]> {
+  const field = "policy.receiptSigners";
+  return new Map(
+    Object.entries(named).map(([origin, signers]) => {
+      if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
+        throw new ConfigError(`${field} has "${origin}": name an origin, such as https://api.example`);
+      }
+      return [origin, signers.map((signer) => (DID_OF_KEY.test(signer) ? signer : requireAddress(signer, field)))];
+    }),
+  );
+}
+
+const DID_OF_KEY = /^did:(?:key:z|jwk:)[A-Za-z0-9_-]+$/;
 
 function requireMethods(given: readonly PaymentMethod[], field: string): readonly PaymentMethod[] {
   const unknown = given.find((method) => !PAYMENT_METHODS.includes(method));

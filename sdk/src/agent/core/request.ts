@@ -21,6 +21,9 @@ export type RequestInput = string | URL | Request;
 
 const MAX_HOPS = 5;
 
+/** How deep a provider's JSON may nest. Deeper than any credential: servers send the schemas of their extensions. */
+export const MAX_ANSWER_DEPTH = 32;
+
 const CREDENTIAL_HEADERS = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription];
 
 /** @throws InvalidRequest when the URL is relative, or not http(s) */

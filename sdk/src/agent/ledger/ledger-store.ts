@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { subscribeRequestSchema } from "../../facilitator/subscriptions";
 import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../../protocol";
+import { judgedOfferSchema, judgedReceiptSchema } from "./signed-statements";
 
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
 
@@ -53,6 +54,9 @@ export const paymentEntrySchema = z.object({
   /** of an `upto` payment: what the agent's own RPC proves to have been charged, and what the provider reported */
   charged: decimal.optional(),
   reported: decimal.optional(),
+  /** what the provider signed before the payment, and after it */
+  signedOffer: judgedOfferSchema.optional().catch(undefined),
+  signedReceipt: judgedReceiptSchema.optional().catch(undefined),
   /** proven refunds by index, base units */
   refunds: z.record(z.string(), decimal).optional(),
 });

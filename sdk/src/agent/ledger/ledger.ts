@@ -55,17 +55,18 @@ export class AgentLedger {
     const isLarger = before?.state === "held" && BigInt(before.amount) > BigInt(wanted.amount);
     const entry = isLarger ? { ...wanted, amount: before.amount } : wanted;
     const amount = BigInt(entry.amount);
-    const spent = this.#spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id });
+    const spent = this.spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id });
     if (spent + amount > limits.perDay) throw overBudget("per_day", spent, amount, limits.perDay);
     if (limits.perPayee !== undefined) {
-      const toPayee = this.#spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id, payee: entry.payTo });
+      const toPayee = this.spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id, payee: entry.payTo });
       if (toPayee + amount > limits.perPayee) throw overBudget("per_payee", toPayee, amount, limits.perPayee);
     }
     await this.put(entry);
     return entry;
   }
 
-  #spentSince(counted: { readonly sinceSec: number; readonly except: string; readonly payee?: Address }): bigint {
+  /** Returns what counts against the budget since a time, base units. */
+  spentSince(counted: { readonly sinceSec: number; readonly except?: string; readonly payee?: Address }): bigint {
     const { sinceSec, except, payee } = counted;
     let sum = 0n;
     for (const entry of [...this.#payments.values(), ...this.#spends.values()]) {

@@ -10,6 +10,7 @@ import { originAndPath, type RequestTemplate } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
+import { gapOf, offerFor } from "./signed-statements";
 
 export type ChosenOption =
   | { readonly kind: "native"; readonly option: NativeOption; readonly facilitator: Facilitator }
@@ -24,7 +25,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   let refused: PolicyRefused | undefined;
   for (const option of [...quote.options].sort(policy.compare)) {
     const facts = spendFactsOf(option);
-    const found = admit(context, job, option);
+    const found = admit(context, job, option, quote);
     const verdict: Verdict =
       "error" in found ? { kind: "refuse", error: found.error } : policy.judge(facts, { hasPaid });
     if (verdict.kind === "refuse") refused ??= verdict.error;
@@ -86,13 +87,22 @@ async function firstFunded(
 }
 
 /** Checks an option against the call and the configuration, before the policy. */
-function admit(context: AgentContext, job: PayJob, option: PaymentOption): ChosenOption | { error: PolicyRefused } {
+function admit(
+  context: AgentContext,
+  job: PayJob,
+  option: PaymentOption,
+  { signedOffers }: ParsedQuote,
+): ChosenOption | { error: PolicyRefused } {
   if (job.maxAmount !== undefined && option.amount > job.maxAmount) {
     return no("max_amount", `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`);
   }
   const quoted = firstQuoteOf(job, option);
   if (quoted !== undefined && option.amount > quoted) {
     return no("price_raised", `The price is ${option.amount}, above the ${quoted} that was quoted first.`);
+  }
+  if (context.policy.requireReceipt) {
+    const gap = gapOf(offerFor(context, signedOffers, option));
+    if (gap) return no("receipt", `policy.requireReceipt is set, and the provider's signed offer ${gap}.`);
   }
   if (option.dialect !== "turnpike") return { kind: "standard", option };
   const facilitator = context.facilitators.find(option.facilitator);

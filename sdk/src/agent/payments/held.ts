@@ -7,11 +7,17 @@ import { confirmCharge, isChargeOpen } from "./charge";
 import { releaseUnused } from "./outcome";
 import { faultOfStoredProof } from "./proofs";
 import { settle } from "./settle";
-import { type PaymentView, viewOf } from "./view";
+import { type ChargeView, chargeViewOf, idHashOfSpend, type PaymentView, viewOf } from "./view";
 
 /** Oldest first. */
 export async function payments(context: AgentContext): Promise<PaymentView[]> {
   return (await context.ledger()).payments().map(viewOf);
+}
+
+/** Oldest first; what was released is left out. */
+export async function charges(context: AgentContext): Promise<ChargeView[]> {
+  const held = (await context.ledger()).spends().filter(({ state }) => state === "held");
+  return held.map((entry) => chargeViewOf(entry, idHashOfSpend(entry.id)));
 }
 
 /**

@@ -36,7 +36,8 @@ import { freshProofs } from "./proofs";
 import { compareOptions, type ParsedQuote, readQuote } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { settle } from "./settle";
-import { signPayment } from "./sign-payment";
+import { type Quoted, signPayment } from "./sign-payment";
+import { offerFor, signedOffersOf } from "./signed-statements";
 import { readQuoteHeader } from "./standard";
 
 /** As `fetch` takes it, and what may be paid. */
@@ -211,7 +212,12 @@ export async function quoteOf(
   const text = await readBounded(context.effects, response);
   const inBody = text === undefined ? undefined : readQuote(text, template.url, context.networks);
   const inHeader = readQuoteHeader(response, template.url, context.networks);
-  // The body of a gate names what version 1 can pay: payments over Permit2 are in the header alone.
+  const quote = combined(inBody, inHeader);
+  return quote && { ...quote, signedOffers: await signedOffersOf(response) };
+}
+
+/** The body of a gate names what version 1 can pay: payments over Permit2 are in the header alone. */
+function combined(inBody: ParsedQuote | undefined, inHeader: ParsedQuote | undefined): ParsedQuote | undefined {
   const more = inHeader?.options.filter(({ method }) => method !== "eip3009") ?? [];
   if (!inBody || more.length === 0) return inBody ?? inHeader;
   return { ...inBody, options: [...inBody.options, ...more].sort(compareOptions) };
@@ -258,7 +264,8 @@ async function payOnce(context: AgentContext, job: PayJob, quote: ParsedQuote): 
   } catch (error) {
     return unsigned(context, template.url, error);
   }
-  const work = () => payChosen(context, job, chosen, quotedAtSec);
+  const signedOffer = offerFor(context, quote.signedOffers, chosen.option);
+  const work = () => payChosen(context, job, chosen, { quotedAtSec, signedOffer });
   return queue === undefined ? work() : ledger.serialize(queue, work);
 }
 
@@ -274,11 +281,11 @@ async function payChosen(
   context: AgentContext,
   job: PayJob,
   chosen: ChosenOption,
-  quotedAtSec: number,
+  quoted: Quoted,
 ): Promise<QuoteOutcome> {
   let entry: PaymentEntry;
   try {
-    entry = await signPayment(context, job, chosen, quotedAtSec);
+    entry = await signPayment(context, job, chosen, quoted);
   } catch (error) {
     return unsigned(context, job.template.url, error);
   }

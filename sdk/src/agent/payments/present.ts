@@ -14,6 +14,7 @@ import {
   PROOF_LIFE_SEC,
   parsePaymentProof,
   parseStrictJson,
+  ReceiptRejected,
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
@@ -22,6 +23,7 @@ import { backoffMs, type Effects, emitPayment, eventFacts, RetryBudget } from ".
 import {
   followWithoutCredential,
   isRedirect,
+  MAX_ANSWER_DEPTH,
   type RequestTemplate,
   readBounded,
   retryAfterMs,
@@ -32,6 +34,7 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import { confirmCharge, misreportedField } from "./charge";
 import { insufficientApproval } from "./permit2";
 import { type PaidResponse, receiptFor, withReceipt } from "./receipt";
+import { gapOf, receiptIn } from "./signed-statements";
 import { settlementReportOf } from "./standard";
 
 export interface PresentJob {
@@ -186,7 +189,8 @@ async function readAnswer(effects: Effects, response: Response, entry: PaymentEn
 }
 
 const errorInHeader = (response: Response): unknown =>
-  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES)?.error;
+  decodeJsonHeader(response.headers.get(HEADER.paymentRequiredV2) ?? "", 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH)
+    ?.error;
 
 function codesOf(text: string | undefined): {
   readonly error: string | undefined;
@@ -202,10 +206,16 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
   const report = settlementReportOf(response);
   const transaction = report.transaction ?? job.entry.transaction;
   const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
+  const signedReceipt = await receiptIn(context, response, {
+    entry: job.entry,
+    transaction: job.entry.proof?.transaction ?? transaction,
+    payments: ledger.payments(),
+  });
   const presented: PaymentEntry = {
     ...job.entry,
     ...(transaction === undefined ? {} : { transaction }),
     ...(reported === undefined ? {} : { reported }),
+    ...(signedReceipt === undefined ? {} : { signedReceipt }),
   };
   const served = servedEntry(presented);
   await ledger.put(served);
@@ -215,7 +225,35 @@ async function deliver(context: AgentContext, job: PresentJob, response: Respons
   const field = misreportedField(context, entry, report);
   if (field) context.effects.emit({ type: "payment.misreported", field, ...eventFacts({ entry, resumed }) });
   const final = isRedirect(response) ? await followWithoutCredential(context.effects, template, response) : response;
-  return withReceipt(final, receiptFor(entry, resumed));
+  const answer = withReceipt(final, receiptFor(entry, resumed));
+  requireReceipt(context, { entry, answer, resumed });
+  return answer;
+}
+
+/**
+ * Emits why a receipt is no evidence.
+ * @throws ReceiptRejected where the policy requires one that is
+ */
+function requireReceipt(
+  { effects, policy }: AgentContext,
+  {
+    entry,
+    answer,
+    resumed,
+  }: { readonly entry: PaymentEntry; readonly answer: PaidResponse; readonly resumed: boolean },
+): void {
+  const fault = entry.signedReceipt?.fault;
+  if (fault !== undefined) {
+    const { id: paymentId, payTo } = entry;
+    effects.emit({ type: "receipt.faulty", fault, paymentId, amount: BigInt(entry.amount), payTo, resumed });
+  }
+  // A provider confirms no failure.
+  const gap = policy.requireReceipt && answer.ok ? gapOf(entry.signedReceipt) : undefined;
+  if (gap === undefined) return;
+  throw new ReceiptRejected(
+    `The provider's receipt ${gap}. The payment was made and served: \`response\` of this error has the answer. Do not pay again.`,
+    { response: answer, ...(fault ? { reason: fault } : {}), details: factsOf(entry) },
+  );
 }
 
 /** Returns the entry once it is served, without its evidence unless the caller's key may request it again. */

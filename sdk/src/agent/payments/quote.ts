@@ -19,7 +19,8 @@ import {
   planTermsSchema,
   sameAddress,
 } from "../../protocol";
-import { originAndPath } from "../core/request";
+import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
+import type { JudgedOffer } from "../ledger/signed-statements";
 
 interface OptionBase {
   readonly network: string;
@@ -72,13 +73,15 @@ export interface ParsedQuote {
   /** stable code of a refused credential, e.g. "InvalidPaymentProof" */
   readonly error: string | undefined;
   readonly reason: string | undefined;
+  /** as the provider has signed what it offers; judged by their signatures alone */
+  readonly signedOffers?: readonly JudgedOffer[];
 }
 
 const MAX_ENTRIES = 64;
 
 /** @returns undefined when `text` is no payment-required body of a known version */
 export function readQuote(text: string, requested: string, networks: readonly Network[]): ParsedQuote | undefined {
-  const body = parseStrictJson(text);
+  const body = parseStrictJson(text, MAX_ANSWER_DEPTH);
   if (!body || !Array.isArray(body.accepts) || body.accepts.length > MAX_ENTRIES) return undefined;
   if (body.version !== "1" && !(body.version === undefined && body.x402Version === 1)) return undefined;
 

@@ -1,6 +1,7 @@
 /** Attaches to a response the receipt of its payment; the Response itself stays fetch's. */
 import { type Address, findNetwork, type Hex, networkOfChain, type PaymentMethod } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import type { JudgedOffer, JudgedReceipt } from "../ledger/signed-statements";
 
 /** What was paid for a response. */
 export interface PaymentReceipt {
@@ -27,6 +28,10 @@ export interface PaymentReceipt {
   readonly facilitator: string | undefined;
   /** whether an earlier call had signed this payment */
   readonly resumed: boolean;
+  /** the terms as the provider has signed them; undefined where it signs none. Judge by `fault` and `trustedBy` */
+  readonly signedOffer: JudgedOffer | undefined;
+  /** the provider's receipt; undefined where it signs none. Judge by `fault` and `trustedBy` */
+  readonly signedReceipt: JudgedReceipt | undefined;
 }
 
 /** `receipt` is undefined when nothing was paid for this response. */
@@ -62,5 +67,7 @@ export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceip
     settledAtSec: entry.proof?.settledAt,
     facilitator: entry.facilitator,
     resumed,
+    signedOffer: entry.signedOffer,
+    signedReceipt: entry.signedReceipt,
   };
 }

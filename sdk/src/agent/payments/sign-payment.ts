@@ -28,6 +28,7 @@ import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import type { JudgedOffer } from "../ledger/signed-statements";
 import { confirmCharges } from "./charge";
 import type { ChosenOption, PayJob } from "./choose";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
@@ -41,8 +42,14 @@ const MIN_WINDOW_SEC = 15;
 /** A quote that lives longer is not timed: its clock is another one. */
 const MAX_QUOTE_LIFE_SEC = DAY_SEC;
 
+export interface Quoted {
+  /** when the quote arrived, by the policy's clock */
+  readonly quotedAtSec: number;
+  /** of the chosen option */
+  readonly signedOffer: JudgedOffer | undefined;
+}
+
 /**
- * @param quotedAtSec when the quote arrived, by the policy's clock
  * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
  */
@@ -50,7 +57,7 @@ export async function signPayment(
   context: AgentContext,
   job: PayJob,
   chosen: ChosenOption,
-  quotedAtSec: number,
+  { quotedAtSec, signedOffer }: Quoted,
 ): Promise<PaymentEntry> {
   const { ledger, template, key } = job;
   const { option } = chosen;
@@ -96,6 +103,7 @@ export async function signPayment(
     ...(bodyHash === undefined ? {} : { bodyHash }),
     ...(key === undefined ? {} : { key }),
     ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
+    ...(signedOffer === undefined ? {} : { signedOffer }),
     ...(method === "eip3009" ? {} : { permit2: { method, nonce } }),
   };
   try {

@@ -22,7 +22,7 @@ import {
   type Network,
   type PaymentMethod,
 } from "../../protocol";
-import { originAndPath } from "../core/request";
+import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
 import { compareOptions, type ParsedQuote, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
@@ -64,7 +64,7 @@ export function readQuoteHeader(
   networks: readonly Network[],
 ): ParsedQuote | undefined {
   const value = response.headers.get(HEADER.paymentRequiredV2);
-  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES);
+  const body = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
@@ -168,7 +168,8 @@ export interface SettlementReport {
 /** Reads what a standard server reports of the settlement; fields that are absent or malformed are undefined. */
 export function settlementReportOf(response: Response): SettlementReport {
   const value = response.headers.get(HEADER.paymentResponse) ?? response.headers.get(HEADER.paymentResponseV2);
-  const { transaction, amount, payer, network } = (value === null ? undefined : decodeJsonHeader(value)) ?? {};
+  const report = value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
+  const { transaction, amount, payer, network } = report ?? {};
   const isHash = typeof transaction === "string" && /^0x[0-9a-fA-F]{64}$/.test(transaction);
   return {
     transaction: isHash ? (transaction as Hex) : undefined,

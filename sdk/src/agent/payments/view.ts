@@ -37,3 +37,6 @@ export const chargeViewOf = (entry: SpendEntry, idHash: Hex): ChargeView => ({
   ...{ idHash, payTo: entry.payTo, amount: BigInt(entry.amount), atSec: entry.atSec },
   refunded: refundedAmount(entry),
 });
+
+/** Returns the subscription that a reservation's id names: `signup:<idHash>` or `change:<idHash>:<version>`. */
+export const idHashOfSpend = (id: string): Hex => (id.split(":")[1] ?? id) as Hex;

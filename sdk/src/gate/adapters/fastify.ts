@@ -5,8 +5,8 @@ import { answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from ".
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
-import { openRequestScope, requestScopes } from "../core/request-scope";
-import { isOver, watchPaid, withdraw } from "./node-response";
+import { openRequestScope, requestScopes, withdraw } from "../core/request-scope";
+import { isOver, watchPaid } from "./node-response";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -58,7 +58,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const pass = (): void => done(null, payload && facts.drained && refilled(payload, facts.drained));
     const act = (decision: Decision): void => {
       if (isOver(request.raw, reply.raw)) {
-        withdraw(decision);
+        void withdraw(decision);
         return;
       }
       if (decision.kind !== "allow") {
@@ -71,7 +71,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
       }
       const scope = openRequestScope(facts, decision);
       request.payment = scope.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, headers: decision.headers });
+      if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, decision });
       requestScopes.run(scope, pass);
     };
     const fail = (error: unknown): void => {

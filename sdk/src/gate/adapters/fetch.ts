@@ -116,18 +116,20 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     return responseOf(answer);
   }
   const { keeper } = scope;
+  const isError = threw || response.status >= 400;
+  const headers = (isError && decision.headersOfFailure) || decision.headers;
   try {
     const isFailure = threw || hasFailed(scope, response.status);
     const how = isFailure ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
       const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
-      return await recordResponse(withPaidHeaders(response, decision.headers, gate.cors), { maxBytes, settle });
+      return await recordResponse(withPaidHeaders(response, headers, gate.cors), { maxBytes, settle });
     }
     const settling = settleScope(scope, how);
     if (settling) await settling;
-    const headers = isFailure ? { ...decision.headers, ...scope.refund?.headers } : decision.headers;
-    return withPaidHeaders(response, headers, gate.cors);
+    const sent = isFailure ? { ...headers, ...scope.refund?.headers } : headers;
+    return withPaidHeaders(response, sent, gate.cors);
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
@@ -221,6 +223,9 @@ export function lazily(open: () => Gate): Gate {
     },
     get bindsBody() {
       return gate().bindsBody;
+    },
+    get origin() {
+      return gate().origin;
     },
   };
 }

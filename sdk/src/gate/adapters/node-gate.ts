@@ -13,10 +13,10 @@ import { bodyDropped } from "../core/body";
 import { applyDecision, type Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
-import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
+import { openRequestScope, type RequestScope, requestScopes, withdraw } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
 import { setAbsent } from "./node-headers";
-import { isOver, watchPaid, withdraw } from "./node-response";
+import { isOver, watchPaid } from "./node-response";
 
 /** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
@@ -41,7 +41,7 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
     const facts = gateRequestOfNode(request);
     const act = (decision: Decision): void => {
       if (isOver(request, response)) {
-        withdraw(decision);
+        void withdraw(decision);
         return;
       }
       if (decision.kind !== "allow") {
@@ -51,7 +51,7 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
       const scope = openRequestScope(facts, decision);
       onAllow?.(scope, request);
       request.payment = scope.payment ?? decision.payment;
-      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, headers: decision.headers });
+      if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
       requestScopes.run(scope, next);
     };
     const fail = (error: unknown): void => {

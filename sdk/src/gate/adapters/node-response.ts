@@ -15,8 +15,8 @@ export interface PaidResponse {
   readonly gate: Pick<Gate, "cors" | "settle" | "answerOfRefusedCharge">;
   readonly response: ServerResponse;
   readonly scope: RequestScope;
-  /** receipts */
-  readonly headers: Readonly<Record<string, string>>;
+  /** its headers report the payment */
+  readonly decision: Pick<Extract<Decision, { kind: "allow" }>, "headers" | "headersOfFailure">;
 }
 
 /** Returns whether the request is over: the client has left, or the application has answered. */
@@ -24,29 +24,21 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
 
-/** Withdraws a decision that came too late: no handler ran, and the payment stays unused. */
-export function withdraw(decision: Decision): void {
-  if (decision.kind !== "allow") return;
-  decision.onEnd?.("release");
-  // Where it cannot be written, the lease expires.
-  decision.claim?.settle("withdraw").catch(() => undefined);
-  decision.deferred?.withdraw().catch(() => undefined);
-}
-
 /**
  * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has
  * settled.
  */
-export function watchPaid({ gate, response, scope, headers }: PaidResponse): void {
+export function watchPaid({ gate, response, scope, decision }: PaidResponse): void {
   const writeHead = writeHeadOf(response);
   const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
   if (scope.deferred) {
     withhold({ gate, response, scope, writeHead: writePrivately });
     return;
   }
-  setAbsent(response, headers);
+  setAbsent(response, decision.headers);
+  const { headersOfFailure } = decision;
   new WatchedResponse(
-    { response, scope, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
+    { response, scope, headersOfFailure, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
     writePrivately,
   ).watch();
 }
@@ -54,6 +46,8 @@ export function watchPaid({ gate, response, scope, headers }: PaidResponse): voi
 export interface WatchOptions {
   readonly response: ServerResponse;
   readonly scope: RequestScope;
+  /** set where the status is 400 or more */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
   /** the answer instead of a failed one, when a charge was refused */
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
@@ -67,6 +61,7 @@ class WatchedResponse {
   readonly #response: ServerResponse;
   readonly #scope: RequestScope;
   readonly #onRefusedCharge: WatchOptions["onRefusedCharge"];
+  readonly #headersOfFailure: WatchOptions["headersOfFailure"];
   readonly #writeHead: Write;
   readonly #write: (...args: unknown[]) => boolean;
   readonly #end: Write;
@@ -79,10 +74,11 @@ class WatchedResponse {
   #recording: NodeRecording | undefined;
   #streamTimer: NodeJS.Timeout | undefined;
 
-  constructor({ response, scope, onRefusedCharge }: WatchOptions, writeHead: Write) {
+  constructor({ response, scope, headersOfFailure, onRefusedCharge }: WatchOptions, writeHead: Write) {
     this.#response = response;
     this.#scope = scope;
     this.#onRefusedCharge = onRefusedCharge;
+    this.#headersOfFailure = headersOfFailure;
     this.#writeHead = writeHead;
     this.#write = response.write.bind(response) as (...args: unknown[]) => boolean;
     this.#end = response.end.bind(response) as Write;
@@ -101,7 +97,15 @@ class WatchedResponse {
     else scope.onClaim = this.#settleWhenCut.bind(this);
   }
 
+  /** Before the headers are recorded or written. */
+  #markFailure(status: number): void {
+    if (this.#headersOfFailure && status >= 400 && !this.#response.headersSent) {
+      setAbsent(this.#response, this.#headersOfFailure);
+    }
+  }
+
   #onWriteHead(...args: unknown[]): ServerResponse {
+    this.#markFailure(args[0] as number);
     this.#recording?.head(args);
     const status = args[0] as number;
     const { refund } = this.#scope;
@@ -115,6 +119,7 @@ class WatchedResponse {
 
   #onWrite(...args: unknown[]): boolean {
     if (this.#isReplaced) return true;
+    this.#markFailure(this.#response.statusCode);
     this.#hasBegun = true;
     if (this.#heldHead) this.#writeHead(...this.#heldHead);
     this.#heldHead = undefined;
@@ -141,6 +146,7 @@ class WatchedResponse {
       void this.#replaceWith(onRefusedCharge);
       return response;
     }
+    this.#markFailure(response.statusCode);
     const waits = this.#record(args) === "void" ? this.#settleByStatus() : this.#settle("use", this.#recording);
     if (!waits) return this.#end(...args);
     this.#isReplaced = true;
@@ -163,13 +169,17 @@ class WatchedResponse {
   }
 
   /**
-   * Settles a response that is cut off: the request was served as far as it could be, and is used up. Where the client
-   * has left, the handler may go on, and the client comes back for its answer.
+   * Settles a response that is cut off. What has begun was served as far as it could be, and is used up; what the
+   * application cuts before its first byte has failed. Where the client has left, the handler may go on: its end decides,
+   * and the client comes back for its answer.
    */
   #settleWhenCut(): void {
-    this.#response.once("close", () => {
-      if (this.#recording && !this.#settling && hasClientLeft(this.#response)) this.#boundRecording();
-      else void this.#settle("use")?.catch(() => undefined);
+    const response = this.#response;
+    response.once("close", () => {
+      if (this.#settling) return;
+      const hasBegun = this.#hasBegun || response.headersSent;
+      if (hasClientLeft(response) && (this.#recording || !hasBegun)) this.#boundRecording();
+      else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
     });
   }
 
@@ -179,7 +189,7 @@ class WatchedResponse {
       : (this.#recording?.take(args) ?? "void");
   }
 
-  /** A response that takes longer is a stream, or broke off: its payment is used up, and the answer is not kept. */
+  /** A response that takes longer is a stream, or never ends: its payment is used up, and the answer is not kept. */
   #boundRecording(): void {
     this.#streamTimer ??= setTimeout(
       () => void this.#settle("use")?.catch(() => this.#response.destroy()),

@@ -144,6 +144,8 @@ export type Decision =
       /** seals the answer for clients that lose it, where that is done */
       readonly keeper?: AnswerKeeper | undefined;
       readonly headers: Readonly<Record<string, string>>;
+      /** in place of `headers` where the status is 400 or more */
+      readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
       /** where a failure of the handler is refunded */
       readonly refund?: RefundOnFailure | undefined;
       /** called once, with how the request ended */

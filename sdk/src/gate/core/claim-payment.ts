@@ -1,11 +1,12 @@
 /** Claims a payment that was judged sound for one request, then confirms it, or withdraws the claim. */
-import { caip2Of, encodeJsonHeader, HEADER, type Hex, TurnpikeError } from "../../protocol";
+import { caip2Of, encodeJsonHeader, HEADER, type Hex, type SignedReceipt, TurnpikeError } from "../../protocol";
 import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
+import { receiptExtension } from "./extensions-v2";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
 import { type RefundOnFailure, type RefundState, refundOnFailureOf, requireRefundable } from "./refund-requests";
@@ -24,6 +25,8 @@ export interface GrantedPayment {
   readonly keeper: AnswerKeeper | undefined;
   /** added to the response */
   readonly headers: Readonly<Record<string, string>>;
+  /** added instead where the status is 400 or more: a failure gets no signed receipt */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
   /** where a failure of the handler is refunded */
   readonly refund?: RefundOnFailure;
 }
@@ -91,8 +94,8 @@ export async function claimAndConfirm(at: PaymentCase, candidate: Candidate): Pr
       return invalid(confirmed.reason, messageOf(confirmed.reason));
     }
     const paid = confirmed.transaction === undefined ? payment : { ...payment, transaction: confirmed.transaction };
-    const headers = receiptHeaders(paid, context.settings);
-    const granted = { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), headers } as const;
+    const reported = await reportOf(at, paid);
+    const granted = { kind: "grants", payment: paid, claim, keeper: keeperFor(at, candidate), ...reported } as const;
     if (!route.refundOnFailure) return granted;
     if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, paid) };
     // Every process that ran its handler has died: nothing was served.
@@ -181,17 +184,36 @@ export async function isAuthorized(route: Route, payment: Payment, request: Gate
   return answer !== false;
 }
 
+/** Returns the headers that report the payment, with a signed receipt where the provider signs them. */
+export async function receiptHeaders(at: PaymentCase, payment: OneTimePayment): Promise<Record<string, string>> {
+  const { settings, offerReceipts } = at.context;
+  const signed = await offerReceipts?.receipt(at.resource, payment, settings.network.chainId);
+  return headersFor(payment, settings, signed);
+}
+
+/** Returns the headers for a payment that has settled before its handler, which may fail. */
+export async function reportOf(
+  at: PaymentCase,
+  payment: OneTimePayment,
+): Promise<Pick<GrantedPayment, "headers" | "headersOfFailure">> {
+  const { settings, offerReceipts } = at.context;
+  const headers = await receiptHeaders(at, payment);
+  return { headers, headersOfFailure: offerReceipts && headersFor(payment, settings) };
+}
+
 /** Each version's clients read their own header, with the network named as they know it. */
-export function receiptHeaders(payment: OneTimePayment, settings: Settings): Record<string, string> {
+function headersFor(payment: OneTimePayment, settings: Settings, signed?: SignedReceipt): Record<string, string> {
   const { payer, max, amount } = payment;
   const isUpto = max !== undefined;
   // As the reference has it: nothing charged is no transaction, and the charge is named where it can differ.
   const transaction = payment.transaction ?? (isUpto ? "" : undefined);
   const charged = isUpto ? { amount: amount.toString() } : {};
-  const receiptOn = (network: string) => encodeJsonHeader({ success: true, transaction, network, payer, ...charged });
+  const extensions = signed && { extensions: receiptExtension(signed) };
+  const receiptOn = (network: string, more?: object) =>
+    encodeJsonHeader({ success: true, transaction, network, payer, ...charged, ...more });
   return {
     [HEADER.paymentResponse]: receiptOn(settings.networkText),
-    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId)),
+    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId), extensions),
   };
 }
 
@@ -207,6 +229,7 @@ const MESSAGES: Readonly<Record<string, string>> = {
   memo_expired: "The payment settled after its quote had expired.",
   facilitator: "The proof was signed by a Facilitator that this provider does not trust.",
   signer_retired: "The proof's signer is retired: post the same authorization to the Facilitator for a fresh proof.",
+  refunded: "The payment is refunded: it buys nothing. Pay a fresh quote.",
   signature: "The proof's signature is not its Facilitator's.",
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:

@@ -25,6 +25,7 @@ import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { Decision } from "./answer";
 import { createFacilitatorCheck, type FacilitatorCheck } from "./check-facilitator";
+import { createOfferReceiptIssuer, type OfferReceiptIssuer } from "./offer-receipts";
 import type { PaymentTarget, ProviderOptions } from "./options";
 import { createPermit2Supports, type Permit2Supports } from "./permit2-support";
 import { createRefundRequests, type RefundRequests } from "./refund-requests";
@@ -69,6 +70,8 @@ export interface GateContext {
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
+  /** signs offers and receipts, where that is configured */
+  readonly offerReceipts: OfferReceiptIssuer | undefined;
   readonly meter: MeterPort | undefined;
   /** counts the outcomes of requests, where that is configured */
   readonly reports: GateReports | undefined;
@@ -130,6 +133,9 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     });
   }
   const reports = parts.reportsOf(options, settings, time);
+  const { offerReceipt, clock = systemClock } = options;
+  const statements = { lifeSec: settings.quoteLifeSec, clock };
+  const offerReceipts = offerReceipt && createOfferReceiptIssuer(offerReceipt, statements);
   const refunds = createRefundRequests((paymentId) => facilitator.refundPayment(paymentId));
   const targets = createTargetContexts(() => context, options);
   const context: GateContext = {
@@ -151,6 +157,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
       claims ??= claimsOf(options);
       return claims;
     },
+    offerReceipts,
     meter,
     reports,
     async meterStarted() {
@@ -253,6 +260,7 @@ function targetContext(
     get claims() {
       return base.claims;
     },
+    offerReceipts: base.offerReceipts,
     meter: base.meter,
     reports: base.reports,
     meterStarted: base.meterStarted,

@@ -33,7 +33,7 @@ import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { pageFor } from "./page";
 import { chargesNothing, countsOnly, deductsNothing, freePayment, type OneTimePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
-import type { QuoteRequest, Refusal } from "./quote";
+import { type QuoteRequest, type Refusal, soldSingly } from "./quote";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
 import { askCallback, type Route } from "./route";
@@ -133,7 +133,9 @@ function decideSync(
     const granted = route.authorize ? undefined : grantFromCache(context, route, subscription);
     return granted && allow(granted);
   }
-  if (signIn !== undefined || payment || route.bindsBody || route.refreshTime()) return undefined;
+  if (signIn !== undefined || payment || route.bindsBody || context.offerReceipts || route.refreshTime()) {
+    return undefined;
+  }
   if (!isQuotableSync(context, route)) return undefined;
   const offers = route.cachedOffers();
   if (!offers || offers.length === 0) return undefined;
@@ -215,7 +217,19 @@ export async function quoteFor(
   if (outage) return { kind: "unavailable", cause: outage };
   if (offers.length === 0 && !HELD_BY_SUBSCRIBERS.has(refusal.code)) return { kind: "refuse", error: noOfferLeft() };
   const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-  return quoteOf(context, route, request, { offers, refusal, bodyHash });
+  const signedOffers = await signedOffersOf(context, route, request, offers);
+  return quoteOf(context, route, request, { offers, refusal, bodyHash, signedOffers });
+}
+
+/** Signs what a 402 sells singly, where the provider signs its offers. */
+async function signedOffersOf(
+  { offerReceipts, settings }: GateContext,
+  { presentation }: Route,
+  request: GateRequest,
+  offers: QuoteRequest["offers"],
+): Promise<QuoteRequest["signedOffers"]> {
+  if (!offerReceipts || !presentation.x402v2) return undefined;
+  return offerReceipts.offers(resourceOfRequest(request, settings), soldSingly(offers, presentation));
 }
 
 /** Refusals of a subscription that the client has: it can be resumed or raised where nothing new is sold. */
@@ -228,7 +242,7 @@ function quoteOf(
   context: GateContext,
   route: Route,
   request: GateRequest,
-  asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent">,
+  asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent" | "signedOffers">,
 ): Decision {
   const { settings, time } = context;
   const resource = resourceOfRequest(request, settings);

@@ -13,6 +13,8 @@ import {
   type MemoKey,
   periodOf,
   randomSalt,
+  type SignedOffer,
+  type SignedReceipt,
   toHex,
   utf8ToBytes,
 } from "../../protocol";
@@ -63,6 +65,27 @@ export function extensionsOf(facts: ExtensionFacts): Extension[] {
   if (discovery) extensions.push([EXTENSION.discovery, discoveryOf(place.method, discovery)]);
   return extensions;
 }
+
+/** The signed offers of the header's entries, in their order. */
+export const offersExtension = (offers: readonly SignedOffer[]): Extension => [
+  EXTENSION.offerReceipt,
+  {
+    info: { offers: offers.map((offer, acceptIndex) => ({ ...offer, acceptIndex })) },
+    schema: statementSchema("offers", "array"),
+  },
+];
+
+/** A signed receipt, for the answer that it confirms. */
+export const receiptExtension = (receipt: SignedReceipt): Readonly<Record<string, object>> => ({
+  [EXTENSION.offerReceipt]: { info: { receipt }, schema: statementSchema("receipt", "object") },
+});
+
+const statementSchema = (field: "offers" | "receipt", type: "array" | "object") => ({
+  $schema: SCHEMA,
+  type: "object",
+  properties: { [field]: { type } },
+  required: [field],
+});
 
 const PAYMENT_IDENTIFIER: Extension = [
   EXTENSION.paymentIdentifier,

@@ -1,5 +1,5 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
-import { isTurnpikeError, TurnpikeError } from "../../protocol";
+import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
@@ -7,9 +7,9 @@ import { decide } from "./decide";
 import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
-import type { GateRequest } from "./request";
+import type { GateRequest, Origin } from "./request";
 import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
-import { createRoute, type GateOptions } from "./route";
+import { createRoute, type GateOptions, type Route } from "./route";
 
 /** One route's gate: what every adapter translates. */
 export interface Gate {
@@ -28,6 +28,8 @@ export interface Gate {
   readonly cors: boolean;
   /** whether quotes are tied to bodies */
   readonly bindsBody: boolean;
+  /** what the provider has set of its public address */
+  readonly origin: Origin;
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
@@ -56,6 +58,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
       await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
       if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
+      await Promise.all(route.contexts.map((each) => requireSettleable(each, route)));
       await proveMetering();
       await requireBookkeeping(context, route);
     },
@@ -66,6 +69,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,
+    origin: context.settings,
   };
 }
 
@@ -80,6 +84,26 @@ export async function requirePinnedSigner({ facilitatorCheck }: GateContext): Pr
   } catch (error) {
     if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     facilitatorCheck.checkOnce();
+  }
+}
+
+/**
+ * Checks at start-up that the Facilitator settles as little as each fixed price. One that does not answer stops nothing.
+ * @throws ConfigError
+ */
+async function requireSettleable(context: GateContext, route: Route): Promise<void> {
+  const { facilitator } = context.settings;
+  const fixed = (route.cachedOffers() ?? []).filter((offer) => offer.kind === "one-time" && offer.context === context);
+  if (!facilitator || facilitator.trustUnsigned || fixed.length === 0) return;
+  const { minAmount } = await context.permit2.read().catch((error: unknown) => {
+    if (isTurnpikeError(error)) return { minAmount: undefined };
+    throw error;
+  });
+  for (const { amount, token } of fixed) {
+    if (minAmount === undefined || amount >= BigInt(minAmount)) continue;
+    throw new ConfigError(
+      `a price of ${amount} base units can never be paid: the Facilitator at ${facilitator.url} settles ${minAmount} of ${token.address} at least. Raise the price, or sell small amounts by a plan with an allowance`,
+    );
   }
 }
 

@@ -1,7 +1,7 @@
 /** Defines a provider's options, in code or by environment. Every setting is here once, with its default. */
 import type { Rpc } from "../../chain/rpc";
 import type { FetchLike } from "../../facilitator/transport";
-import { type Clock, ConfigError, type Hex, type Network } from "../../protocol";
+import { type Clock, ConfigError, type Hex, type Network, type TypedData } from "../../protocol";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { MeterEvent } from "../metering/reports";
@@ -76,6 +76,23 @@ export interface PaymentTarget {
   readonly rpcUrl?: string | readonly string[];
 }
 
+/** Signs statements of a provider; viem's accounts have this form. */
+export interface OfferReceiptSigner {
+  /** whose signatures these are */
+  readonly address: string;
+  /** @returns an EIP-712 signature, 65 bytes */
+  signTypedData(data: TypedData): Promise<string>;
+}
+
+/** How a provider signs its offers and receipts: by a key, or by a signer that holds one. */
+export interface OfferReceiptOptions {
+  /** TURNPIKE_OFFER_RECEIPT_KEY: of an account that signs nothing else and holds no money */
+  readonly key?: Hex;
+  readonly signer?: OfferReceiptSigner;
+  /** whether receipts name the transaction, so that one receipt is evidence of one payment; default true */
+  readonly transaction?: boolean;
+}
+
 /** A provider's settings; the free functions read the same from the environment. */
 export interface ProviderOptions {
   /** TURNPIKE_NETWORK: base-mainnet, base-sepolia, local-31337, eip155:<id> ... */
@@ -147,6 +164,12 @@ export interface ProviderOptions {
   readonly pollMs?: number;
 
   /**
+   * TURNPIKE_OFFER_RECEIPT_KEY (`offerReceipt.key`): sign each offer of a 402 and a receipt of each paid answer (the
+   * extension `offer-receipt` of x402 version 2)
+   */
+  readonly offerReceipt?: OfferReceiptOptions;
+
+  /**
    * TURNPIKE_REPORTS_KEY (`reports.apiKey`): report to the Facilitator how many requests were asked to pay, refused
    * (and why) and served
    */
@@ -179,6 +202,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
   const url = text("TURNPIKE_FACILITATOR_URL");
   const refundsKey = text("TURNPIKE_REFUNDS_KEY");
   const reportsKey = text("TURNPIKE_REPORTS_KEY");
+  const offerReceiptKey = text("TURNPIKE_OFFER_RECEIPT_KEY") as Hex | undefined;
   const replayBytes = text("TURNPIKE_REPLAY_BYTES");
   const replaySec = text("TURNPIKE_REPLAY_SEC");
   const replay = withoutUndefined({
@@ -221,6 +245,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
     apiKey: text("TURNPIKE_API_KEY"),
     meterFolder: text("TURNPIKE_METER"),
+    offerReceipt: offerReceiptKey && { key: offerReceiptKey },
     reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;
 }

@@ -39,7 +39,8 @@ export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): G
   }
   const surplus = Object.keys(route).find((field) => !Object.hasOwn(ROUTE_FIELDS, field));
   if (surplus) throw refused(`.${surplus}`, "is no option: see the guide on stock x402 for what replaces it");
-  if (route.page && !/^(GET\s|\/)/i.test(pattern.trim()))
+  const method = /^([a-z]+)\s/i.exec(pattern.trim())?.[1] ?? "GET";
+  if (route.page && method.toUpperCase() !== "GET")
     throw refused(".page", "is for GET: name that method, or remove it");
   if (!("accepts" in route)) return route as GateOptions<Req>;
   const { accepts, pricing, ...options } = route;
@@ -49,7 +50,9 @@ export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): G
     const field = `.accepts[${index}]`;
     const unknown = Object.keys(entry ?? {}).find((name) => !Object.hasOwn(ACCEPT_FIELDS, name));
     if (unknown) throw refused(`${field}.${unknown}`, "is no option of a price: see the guide on stock x402");
-    const { scheme, ...price } = entry ?? {};
+    const { scheme, ...price }: Omit<AcceptOption<Req>, "scheme"> & { readonly scheme?: string } = entry ?? {};
+    if (scheme === "upto")
+      throw refused(`${field}.scheme`, 'is "upto": give pricing: [{ type: "upto", max: "$0.50" }] in place of accepts');
     if (scheme !== undefined && scheme !== "exact") throw refused(`${field}.scheme`, `is "${scheme}": use "exact"`);
     return price as AcceptOption<Req>;
   });

@@ -24,6 +24,8 @@ export interface Permit2Support {
   readonly uptoSigner: Address | undefined;
   /** whether payers without gas may send the token's permit along */
   readonly sponsorsGas: boolean;
+  /** the least that it settles of this token, base units, but for 0; undefined: not stated */
+  readonly minAmount: string | undefined;
   /** its keys, former ones that can still send among them */
   readonly senders: readonly Address[];
 }
@@ -50,7 +52,13 @@ const RENEW_MS = 60_000;
 const ASK_AGAIN_MS = 5_000;
 
 /** Another project's Facilitator states nothing that this gate relies on; it refuses what it does not settle. */
-const UNSTATED: Permit2Support = { exact: true, uptoSigner: undefined, sponsorsGas: false, senders: [] };
+const UNSTATED: Permit2Support = {
+  exact: true,
+  uptoSigner: undefined,
+  sponsorsGas: false,
+  minAmount: undefined,
+  senders: [],
+};
 
 export function createPermit2Supports({ settings, rpc, supported }: Permit2SupportsParts): Permit2Supports {
   const isForeign = settings.facilitator?.trustUnsigned === true;
@@ -65,7 +73,7 @@ export function createPermit2Supports({ settings, rpc, supported }: Permit2Suppo
     if (isAdvertised && hasPermits === undefined && settings.token) {
       hasPermits = rpc !== undefined && (await readPermits(rpc, settings.token.address));
     }
-    const next = supportIn(answer, settings.network.chainId, isAdvertised && hasPermits === true);
+    const next = supportIn(answer, settings, isAdvertised && hasPermits === true);
     if (JSON.stringify(next) !== JSON.stringify(current)) current = next;
     return current ?? next;
   }
@@ -102,8 +110,8 @@ export function createPermit2Supports({ settings, rpc, supported }: Permit2Suppo
 }
 
 function supportIn(
-  { kinds, transferMethods, relayers }: Supported,
-  chainId: number,
+  { kinds, transferMethods, relayers, tokens }: Supported,
+  { network: { chainId }, token }: Pick<Settings, "network" | "token">,
   sponsorsGas: boolean,
 ): Permit2Support {
   const upto = kinds.find(({ scheme, network }) => scheme === "upto" && network === caip2Of(chainId));
@@ -113,6 +121,7 @@ function supportIn(
     exact: transferMethods?.includes("permit2") === true,
     uptoSigner,
     sponsorsGas,
+    minAmount: tokens.find(({ address }) => address === token?.address)?.minAmount,
     senders: [...new Set([...(uptoSigner ? [uptoSigner] : []), ...relayers])],
   };
 }

@@ -18,9 +18,10 @@ import {
   type QuotedFacts,
   randomRef,
   refOfIdempotencyKey,
+  type SignedOffer,
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
-import { type Discovery, extensionsOf } from "./extensions-v2";
+import { type Discovery, extensionsOf, offersExtension } from "./extensions-v2";
 import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
 import { MAX_DECIMALS, type Settings } from "./settings";
@@ -96,6 +97,8 @@ export interface QuoteRequest {
   readonly flow: PaymentFlow;
   readonly nowSec: number;
   readonly refusal: Refusal;
+  /** of the entries that sell one request, in their order; absent or empty: none is signed */
+  readonly signedOffers?: readonly SignedOffer[] | undefined;
 }
 
 /** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
@@ -168,7 +171,8 @@ function entriesOfBody(entries: readonly Entry[]): readonly Entry[] {
 
 const permit2Of = (offer: Offer): Permit2Terms | undefined => (offer.kind === "one-time" ? offer.permit2 : undefined);
 
-const schemeOf = (offer: Offer): "exact" | "upto" => (permit2Of(offer)?.transfer === "upto" ? "upto" : "exact");
+/** Returns the scheme of an offer that one transfer buys. */
+export const schemeOf = (offer: Offer): "exact" | "upto" => (permit2Of(offer)?.transfer === "upto" ? "upto" : "exact");
 
 /** Returns the offers that an EIP-3009 transfer buys, the only one of version 1, cheapest first. */
 export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>
@@ -183,7 +187,7 @@ export const expiryOf = ({ context: { settings, time } }: Offer): number => time
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
  * can pay. A plan's price is among them only where the route's options say so.
  */
-function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
+export function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
   const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
   return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
 }
@@ -302,7 +306,7 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
  * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
  */
 function headerV2Of(
-  { settings, request, resource, presentation, flow, refusal, nowSec }: QuoteRequest,
+  { settings, request, resource, presentation, flow, refusal, nowSec, signedOffers = [] }: QuoteRequest,
   {
     entries,
     sellsSingly,
@@ -316,7 +320,12 @@ function headerV2Of(
   const { description, mimeType, metered, discovery } = presentation;
   const place = { method: request.method, resource };
   const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
-  const extensions = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
+  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
+  const isSigned = sellsSingly && signedOffers.length > 0;
+  // A payer without gas can pay without the signed offers, and not without the sponsoring: that is dropped last.
+  const before = sponsorsGas ? 1 : 0;
+  const extensionsFor = (count: number) =>
+    isSigned ? others.toSpliced(before, 0, offersExtension(signedOffers.slice(0, count))) : others;
   const accepts = entries.map(({ offer, memo }) => {
     const { amount, token, payTo, context } = offer;
     return {
@@ -329,13 +338,13 @@ function headerV2Of(
       extra: sellsSingly ? { name: token.name, version: token.version, ...wayOf(offer, flow), memo } : {},
     };
   });
-  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensions.length, sellsSingly })) {
+  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensionsFor(0).length, sellsSingly })) {
     const header = encodeJsonHeader({
       x402Version: 2,
       error: refusal.code,
       resource: { url: resource, description, mimeType },
       accepts: accepts.slice(0, count),
-      ...(kept > 0 ? { extensions: Object.fromEntries(extensions.slice(0, kept)) } : {}),
+      ...(kept > 0 ? { extensions: Object.fromEntries(extensionsFor(count).slice(0, kept)) } : {}),
     });
     if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
   }

@@ -190,7 +190,7 @@ export function purchaseOfV2(payload: JsonObject, at: PaymentCase): PresentedPay
   const { settings, terms, time } = at.context;
   const { amount, extra } = accepted;
   if (accepted.network !== caip2Of(settings.network.chainId)) return "network";
-  if (resource !== undefined && resource.url !== at.resource) return "resource";
+  if (resource && resource.url !== at.resource) return "resource";
   if (payTo !== accepted.payTo || max !== amount) return "terms";
   const memo = parseMemo(extra?.memo);
   const facts = {
@@ -218,7 +218,7 @@ export function purchaseOfV2(payload: JsonObject, at: PaymentCase): PresentedPay
 
 type Option = {
   readonly accepted: z.output<typeof requirementsV2Schema> | z.output<typeof requirementsUptoSchema>;
-  readonly resource: { readonly url: string } | undefined;
+  readonly resource: { readonly url: string } | null | undefined;
   readonly signature: Hex;
   /** as signed */
   readonly payTo: Address;

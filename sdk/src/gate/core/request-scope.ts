@@ -143,6 +143,14 @@ export async function cancelDeferred(scope: RequestScope): Promise<void> {
   await ending;
 }
 
+/** Withdraws a decision that came too late: no handler ran, and the payment stays unused. Never rejects. */
+export async function withdraw(decision: Decision): Promise<void> {
+  if (decision.kind !== "allow") return;
+  decision.onEnd?.("release");
+  // Where it cannot be written, the lease expires.
+  await Promise.allSettled([decision.claim?.settle("withdraw"), decision.deferred?.withdraw()]);
+}
+
 /**
  * Returns whether a failed response is due to a refused charge, and is to be replaced by that refusal.
  * @param status what the framework made of the error: its own status, or 500

@@ -22,6 +22,8 @@ export interface GateRequest {
   readonly method: string;
   /** the request target as it came, before any mounting took a prefix off */
   readonly target: string;
+  /** what it asks for, where that is no URL of this provider's, such as `mcp://tool/quote` */
+  readonly resource?: string;
   /** the Host header, with port */
   readonly host: string | undefined;
   readonly secure: boolean;
@@ -248,6 +250,7 @@ const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
  */
 export function resourceOfRequest(request: GateRequest, origin: Origin): string {
   const { target } = request;
+  if (request.resource !== undefined) return request.resource;
   const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOfRequest(request, origin), target);
   // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
   // would name two paths, and the cheaper one's payment would buy the other.

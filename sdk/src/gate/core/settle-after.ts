@@ -17,6 +17,7 @@ import {
   type PaymentCase,
   type PaymentVerdict,
   receiptHeaders,
+  reportOf,
 } from "./claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
 import { grantIdsOf, isUnderWay, purchaseCharged, type StandardPurchase, settleStandard } from "./settle-standard";
@@ -75,8 +76,11 @@ export async function deferSettlement({
   return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
 }
 
-const chargeOf = ({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge =>
-  new UptoCharge(purchase.payment.amount, at.context.settings.token ?? {}, recorded);
+function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge {
+  const { settings, permit2 } = at.context;
+  const min = BigInt(permit2.known()?.minAmount ?? 0);
+  return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
+}
 
 /**
  * Returns what an earlier run has charged of an `upto` payment, base units.
@@ -103,8 +107,7 @@ async function settleBefore(run: Run): Promise<PaymentVerdict> {
     return invalid(settled.reason, messageOf(settled.reason));
   }
   const payment = paidBy(run, settled);
-  const headers = receiptHeaders(payment, at.context.settings);
-  return { kind: "grants", payment, claim, keeper: keeperFor(at, purchase), headers };
+  return { kind: "grants", payment, claim, keeper: keeperFor(at, purchase), ...(await reportOf(at, payment)) };
 }
 
 type Reservation =
@@ -162,7 +165,7 @@ async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdic
     return invalid(settled.reason, messageOf(settled.reason));
   }
   const paid = paidBy(run, settled);
-  const complete = withReceipts(answer, receiptHeaders(paid, at.context.settings));
+  const complete = withReceipts(answer, await receiptHeaders(at, paid));
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
   return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
 }
@@ -257,7 +260,7 @@ class ReservedPayment implements DeferredSettlement {
         await claim.settle("release");
         return { kind: "refused", refusal: refusalFor(settled.reason) };
       }
-      const headers = receiptHeaders(paidBy(run, settled), at.context.settings);
+      const headers = await receiptHeaders(at, paidBy(run, settled));
       await claim.settle("use", answer && sealedWithin(keeperFor(at, purchase), withReceipts(answer, headers)));
       return { kind: "settled", headers };
     } catch (error) {

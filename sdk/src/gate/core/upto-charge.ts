@@ -8,13 +8,18 @@ export class UptoCharge {
   readonly #max: bigint;
   readonly #token: PricedToken;
   readonly #recorded: bigint | undefined;
+  readonly #min: bigint;
   #amount: bigint | undefined;
   #fault: TurnpikeError | undefined;
   #isFinal = false;
 
-  /** @param recorded what an earlier run of the payment has charged: this one charges the same, whatever it names */
-  constructor(max: bigint, token: PricedToken, recorded?: bigint) {
+  /**
+   * @param recorded what an earlier run of the payment has charged: this one charges the same, whatever it names
+   * @param min the least that the Facilitator settles, base units, but for 0
+   */
+  constructor(max: bigint, token: PricedToken, recorded?: bigint, min = 0n) {
     this.#max = max;
+    this.#min = min;
     this.#token = token;
     this.#recorded = recorded;
     const remaining = (): bigint => max - this.#metered;
@@ -60,6 +65,12 @@ export class UptoCharge {
 
   #read(actual: Money): bigint {
     const amount = parseMoney(actual, this.#token, "charge");
+    if (amount > 0n && amount < this.#min) {
+      throw new TurnpikeError(
+        "Internal",
+        `charge() names ${amount} base units, but the Facilitator settles ${this.#min} at least, so nothing is charged: charge that, or 0.`,
+      );
+    }
     if (amount <= this.#max) return amount;
     throw new TurnpikeError(
       "Internal",

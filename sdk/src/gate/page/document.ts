@@ -79,7 +79,7 @@ ${options.length > 1 ? optionList(options) : ""}<p id="account"></p>
 <button type="button" id="other" hidden></button>
 <p id="status" role="status"></p>
 <p id="problem" role="alert"></p>
-<noscript><p id="problem">This page needs JavaScript and a browser wallet to pay.</p></noscript>
+<noscript><p class="problem">This page needs JavaScript and a browser wallet to pay.</p></noscript>
 <p class="note">You sign one transfer of exactly this amount. No network fee is added.</p>
 <details>
 <summary>Details</summary>

@@ -36,7 +36,7 @@ button{font:inherit;cursor:pointer;border-radius:10px}
 #status{color:var(--faint)}
 #status.busy::before{content:"";display:inline-block;width:.85em;height:.85em;margin-right:.55em;vertical-align:-.08em;border:2px solid var(--line);border-top-color:var(--accent);border-radius:50%;animation:turn .9s linear infinite}
 @keyframes turn{to{transform:rotate(1turn)}}
-#problem{padding:.7rem .85rem;border-radius:10px;background:var(--bad-bg);color:var(--bad);overflow-wrap:anywhere}
+#problem,.problem{padding:.7rem .85rem;border-radius:10px;background:var(--bad-bg);color:var(--bad);overflow-wrap:anywhere}
 .note{margin:1rem 0 0;color:var(--faint);font-size:.875rem}
 details{margin-top:1.25rem;padding-top:1rem;border-top:1px solid var(--line);font-size:.875rem}
 summary{color:var(--faint);cursor:pointer;border-radius:6px}

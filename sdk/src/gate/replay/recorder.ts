@@ -140,10 +140,11 @@ export function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | und
 const HTTP2_CANCEL = 8;
 
 /** Returns whether the client, rather than this server, closed the connection. */
-export function hasClientLeft({ req }: ServerResponse): boolean {
+export function hasClientLeft({ req, errored }: ServerResponse): boolean {
   const { socket, stream } = req as typeof req & { readonly stream?: { readonly rstCode?: number } };
   if (req.httpVersionMajor >= 2) return stream?.rstCode === HTTP2_CANCEL;
-  return socket.readableEnded || socket.errored !== null;
+  // What destroys the response with an error, as stream.pipeline does, destroys the socket with it.
+  return !errored && (socket.readableEnded || socket.errored !== null);
 }
 
 export interface FetchRecording {

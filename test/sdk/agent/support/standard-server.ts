@@ -6,7 +6,9 @@ import {
   encodeJsonHeader,
   type Hex,
   keccakText,
+  type OfferPayload,
   paymentIdOf,
+  type ReceiptPayload,
   recoverSigner,
   transferTypedData,
   typedDataDigest,
@@ -24,7 +26,19 @@ export interface StandardOptions {
   /** serves a settled payload every time it is presented, like a gate that redeems or replays */
   readonly redeems?: boolean;
   readonly lie?: { readonly asset?: string; readonly resource?: string };
+  /** what it signs, in version 2; with the schemas that stock servers send */
+  readonly signs?: Statements;
 }
+
+export interface Statements {
+  offers?(terms: Required<OfferPayload>): readonly unknown[];
+  receipt?(facts: Required<ReceiptPayload>): unknown;
+}
+
+/** Nested as deeply as the stock schema of offers. */
+const DEEP_SCHEMA = JSON.parse(`${'{"properties":'.repeat(10)}{}${"}".repeat(10)}`);
+
+const extensionOf = (info: object) => ({ "offer-receipt": { info, schema: DEEP_SCHEMA } });
 
 export interface StandardServer extends StandIn {
   readonly steps: StandardStep[];
@@ -36,7 +50,7 @@ export interface StandardServer extends StandIn {
 type Authorization = Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>;
 
 export async function startStandardServer(chain: Chain, options: StandardOptions): Promise<StandardServer> {
-  const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {} } = options;
+  const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {}, signs } = options;
   const payloads = new Set<string>();
   const windows: number[] = [];
   let base = "";
@@ -56,7 +70,12 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
       const entry = { ...common, maxAmountRequired: "10000", resource, description: "", mimeType: "" };
       return { status: 402, json: { x402Version: 1, error, accepts: [entry] } };
     }
-    const required = { x402Version: 2, error, resource: { url: resource }, accepts: [{ ...common, amount: "10000" }] };
+    const { maxTimeoutSeconds: _, extra: __, ...terms } = { ...common, amount: "10000" };
+    const offered = { version: 1 as const, resourceUrl: resource, ...terms, validUntil: chain.nowSec + 300 };
+    const offers = signs?.offers?.(offered);
+    const extensions = offers && { extensions: extensionOf({ offers }) };
+    const accepts = [{ ...common, amount: "10000" }];
+    const required = { x402Version: 2, error, resource: { url: resource }, accepts, ...extensions };
     return { status: 402, json: {}, headers: { "PAYMENT-REQUIRED": encodeJsonHeader(required) } };
   }
 
@@ -100,7 +119,10 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     if (step === "settle_then_drop") return { status: 0, drop: true };
     if (!transaction) return quote(request, "invalid_payload");
     const name = version === 1 ? "X-PAYMENT-RESPONSE" : "PAYMENT-RESPONSE";
-    const receipt = { success: true, transaction, network, payer: addressOf("payer") };
+    const paid = { version: 1 as const, network, payer: addressOf("payer"), transaction };
+    const signed = signs?.receipt?.({ ...paid, resourceUrl: `${base}${request.url}`, issuedAt: chain.nowSec });
+    const extensions = signed ? { extensions: extensionOf({ receipt: signed }) } : {};
+    const receipt = { success: true, transaction, network, payer: addressOf("payer"), ...extensions };
     return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(receipt) } };
   });
   base = server.url;

@@ -238,7 +238,12 @@ describe("paymentMiddleware's routes", () => {
     expect(problem({ "/x": { accepts: { amount: 1n, maxTimeoutSeconds: 60 } } })).to.contain(
       "accepts[0].maxTimeoutSeconds",
     );
-    expect(problem({ "/x": { accepts: { amount: 1n, scheme: "upto" } } })).to.contain("accepts[0].scheme");
+    expect(problem({ "/x": { accepts: { amount: 1n, scheme: "upto" } } })).to.match(
+      /accepts\[0\]\.scheme .*type: "upto"/,
+    );
+    expect(problem({ "POST /x": { ...COST, page: true } })).to.contain('"POST /x".page');
+    for (const pattern of ["get /x", "/x", "*"])
+      expect(problem({ [pattern]: { ...COST, page: true } }), pattern).not.to.contain(".page");
     expect(problem({ "/x": "$0.01" })).to.contain('"/x"');
     expect(problem({ "/x": { accepts: [] } })).to.contain("prices is empty");
     expect(problem("0x1234")).to.contain("takes the routes first");

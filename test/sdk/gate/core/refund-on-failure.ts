@@ -1,12 +1,16 @@
 /** HA25: a payment that has settled before its handler failed is refunded, and its purchase is closed. */
+import { createServer, request, type ServerResponse } from "node:http";
+import { pipeline, Readable } from "node:stream";
 import { expect } from "chai";
 import { ConfigError } from "turnpike";
-import { type ClaimStore, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
+import { type ClaimStore, gated, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
 import { nextGate } from "turnpike/gate/next";
 import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
 import {
   type Answer,
+  closeServer,
   headerOf,
+  listen,
   ONE_TIME,
   paidHeaders,
   proofOf,
@@ -70,7 +74,11 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
         served++;
         return next();
       };
-      server = await start(provider, [{ path: "/paid", gate, handle }]);
+      const unkept = { pricing: ONE_TIME, refundOnFailure: true, settle: "before", replay: false } as never;
+      server = await start(provider, [
+        { path: "/paid", gate, handle },
+        { path: "/unkept", gate: unkept, handle },
+      ]);
       await provider.ready();
       url = `${server.url}${PREFIX}/paid`;
     });
@@ -143,6 +151,23 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect([...new Set(refunds.map(({ id }) => id))]).to.have.length(1);
     });
 
+    it("HA25 refunds what fails after its client has left", async () => {
+      let fail: (error: Error) => void = () => undefined;
+      next = () => new Promise((_, reject) => (fail = reject));
+      const unkept = `${server.url}${PREFIX}/unkept`;
+      const headers = await paidHeaders(unkept);
+      const leaving = request(unkept, { headers, agent: false });
+      leaving.on("error", () => undefined).end();
+      await until(async () => served === 1);
+      leaving.destroy();
+      await until(async () => (await server.connections()) === 0);
+      expect(refunds).to.deep.equal([]);
+      fail(new Error("it broke"));
+      await until(async () => refunds.length === 1);
+      const again = await send(unkept, { headers });
+      expect([again.json.reason, served]).to.deep.equal(["refund_pending", 1]);
+    });
+
     it("HA25 asks again after an outage, when the payer does", async () => {
       answered = OUTAGE;
       next = () => ({ status: 500, body: "it failed" });
@@ -209,6 +234,41 @@ describe("refunds of failed requests", () => {
       await until(async () => asked.length === 1);
     });
   }
+
+  it("HA25 what destroys its response before the first byte has failed, and nothing later", async () => {
+    const asked: string[] = [];
+    facilitator.refund = (id) => {
+      asked.push(id);
+      return SETTLED;
+    };
+    let handle: (response: ServerResponse) => void = () => undefined;
+    const gate = providerOf().paymentGate({ pricing: ONE_TIME, refundOnFailure: true });
+    const server = createServer(gated(gate, (_request, response) => handle(response)));
+    const url = await listen(server);
+    const broken = () =>
+      Readable.from([]).on("resume", function (this: Readable) {
+        this.destroy(new Error("the upstream broke"));
+      });
+    const cuts: readonly (typeof handle)[] = [
+      (response) => response.destroy(),
+      (response) => response.destroy(new Error("it broke")),
+      (response) => pipeline(broken(), response, () => undefined),
+    ];
+    for (const [index, cut] of cuts.entries()) {
+      handle = cut;
+      const headers = await paidHeaders(url);
+      expect(await send(url, { headers }).catch(() => "cut"), `cut ${index}`).to.equal("cut");
+      await until(async () => asked.length === index + 1);
+    }
+    handle = (response) => {
+      response.write("a first byte", () => response.destroy(new Error("it broke")));
+    };
+    const headers = await paidHeaders(url);
+    await send(url, { headers }).catch(() => undefined);
+    expect((await send(url, { headers })).json.reason).to.equal("already_used");
+    expect(asked).to.have.length(cuts.length);
+    await closeServer(server);
+  });
 
   it("HA25 what Next.js throws as a redirect is served and not refunded; what it throws as 404 is refunded once", async () => {
     const asked: string[] = [];

@@ -193,6 +193,39 @@ describe("prices of type upto", () => {
     expect(hidden.json.message).to.include("500001 base units").and.include("500000 at most");
   });
 
+  it("HU2 a charge or a price below what the Facilitator settles is an error that says so", async () => {
+    const { currency: _, ...token } = PRICED;
+    facilitator.supported = { ...OVER_PERMIT2, tokens: [{ ...token, minAmount: "100" }] };
+    await server.stop();
+    await provider.close();
+    provider = testProvider(facilitator, { token: PRICED });
+    await open();
+    for (const [amount, status] of [
+      [99n, 500],
+      [1n, 500],
+      [100n, 200],
+      [0n, 200],
+    ] as const) {
+      handle = (payment) => {
+        payment.charge(amount);
+        return { body: "the content" };
+      };
+      const answer = await send(at("/upto"), { headers: await paid("/upto") });
+      expect(answer.status, `${amount}`).to.equal(status);
+    }
+    expect(charged).to.deep.equal(["100", "0"]);
+    const fault = (amount: bigint) =>
+      provider
+        .gate(route({ pricing: [{ type: "one-time", amount }] }))
+        .ready()
+        .then(
+          () => "ready",
+          (error: Error) => error.message,
+        );
+    expect(await fault(99n)).to.match(/price of 99 base units can never be paid: .* settles 100 of 0x/);
+    expect(await fault(100n)).to.equal("ready");
+  });
+
   it("HU3 a charge of nothing settles nothing, and the payment is not served again", async () => {
     handle = (payment) => {
       payment.charge(0);

@@ -27,7 +27,8 @@ export interface SignedOn {
   readonly world?: Pick<SubscriptionWorld, "chain" | "contracts">;
 }
 
-async function exactPayload({ to, value, nonce, payer = "payer" }: Signed, { world }: SignedOn = {}) {
+/** Signs a transfer of the small test provider's token as stock clients do. */
+export async function exactPayload({ to, value, nonce, payer = "payer" }: Signed, { world }: SignedOn = {}) {
   const nowSec = world ? ((await world.chain.provider.getBlock("latest"))?.timestamp ?? 0) : NOW;
   const wallet = new Wallet(keyOf(payer));
   const authorization = {

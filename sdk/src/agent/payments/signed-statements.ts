@@ -1,0 +1,206 @@
+/**
+ * Judges what a provider has signed about a payment (the extension `offer-receipt` of x402 version 2): whether an offer
+ * is of the option that is paid, whether a receipt is of the payment that was made, and whether the signer counts.
+ */
+import {
+  caip2Of,
+  decodeJsonHeader,
+  EXTENSION,
+  HEADER,
+  MAX_CREDENTIAL_BYTES,
+  offerPayloadSchema,
+  offerTypedData,
+  receiptPayloadSchema,
+  receiptTypedData,
+  recoverSigner,
+  type SignedReceipt,
+  signedOfferSchema,
+  signedReceiptSchema,
+  type TypedData,
+  typedDataDigest,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import { MAX_ANSWER_DEPTH, originAndPath } from "../core/request";
+import type { PaymentEntry } from "../ledger/ledger-store";
+import type { JudgedOffer, JudgedReceipt, StatementFault } from "../ledger/signed-statements";
+import { verifyJws } from "./json-web-signature";
+import type { PaymentOption } from "./quote";
+
+/** How much clocks may differ, seconds. */
+const SLACK_SEC = 60;
+
+const MAX_OFFERS = 16;
+
+/** Reads the signed offers of a 402, and verifies their signatures alone; malformed ones are left out. */
+export async function signedOffersOf({ headers }: Response): Promise<readonly JudgedOffer[]> {
+  const body = decoded(headers.get(HEADER.paymentRequiredV2));
+  const offers = infoOf(body)?.offers;
+  const read: JudgedOffer[] = [];
+  for (const raw of Array.isArray(offers) ? offers.slice(0, MAX_OFFERS) : []) {
+    const parsed = signedOfferSchema.safeParse(raw);
+    if (!parsed.success) continue;
+    const signed = parsed.data;
+    const found =
+      signed.format === "jws"
+        ? await readJws(signed.signature, offerPayloadSchema)
+        : ofTypedData(signed, offerTypedData);
+    read.push({ signed, ...found });
+  }
+  return read;
+}
+
+/** Reads the signed receipt of a paid answer; undefined where none came. */
+function signedReceiptOf({ headers }: Response): SignedReceipt | "malformed" | undefined {
+  for (const name of [HEADER.paymentResponseV2, HEADER.paymentResponse]) {
+    const raw = infoOf(decoded(headers.get(name)))?.receipt;
+    if (raw === undefined) continue;
+    const receipt = signedReceiptSchema.safeParse(raw);
+    return receipt.success ? receipt.data : "malformed";
+  }
+  return undefined;
+}
+
+const decoded = (header: string | null) =>
+  header === null ? undefined : decodeJsonHeader(header, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
+
+function infoOf(body: Readonly<Record<string, unknown>> | undefined): Readonly<Record<string, unknown>> | undefined {
+  const extension = (body?.extensions as Record<string, { info?: unknown } | undefined> | undefined)?.[
+    EXTENSION.offerReceipt
+  ];
+  const info = extension?.info;
+  return typeof info === "object" && info !== null ? (info as Record<string, unknown>) : undefined;
+}
+
+/**
+ * Returns the signed offer of an option: one without a fault and by a signer that counts, where there is one.
+ * @param offers of the 402
+ */
+export function offerFor(
+  context: AgentContext,
+  offers: readonly JudgedOffer[] | undefined,
+  option: PaymentOption,
+): JudgedOffer | undefined {
+  const judged = (offers ?? []).map((offer) => judgeOffer(context, option, offer));
+  const sound = judged.filter(({ fault }) => fault === undefined);
+  return sound.find(({ trustedBy }) => trustedBy !== undefined) ?? sound[0] ?? judged[0];
+}
+
+function judgeOffer(context: AgentContext, option: PaymentOption, read: JudgedOffer): JudgedOffer {
+  const { signed, payload, signer, fault } = read;
+  const { chainId, token, payTo, amount, resource, method } = option;
+  const nowSec = context.effects.clock.nowSec();
+  const contradiction =
+    payload &&
+    firstOf<StatementFault>([
+      ["resource", !isResource(payload.resourceUrl, resource)],
+      ["scheme", payload.scheme !== (method === "upto" ? "upto" : "exact")],
+      ["network", payload.network !== caip2Of(chainId)],
+      ["token", !isSame(payload.asset, token)],
+      ["payTo", !isSame(payload.payTo, payTo)],
+      ["amount", payload.amount !== amount.toString()],
+      ["time", Boolean(payload.validUntil) && (payload.validUntil ?? 0) + SLACK_SEC < nowSec],
+    ]);
+  return { signed, ...judgementOf(context, { payload, signer, fault }, { payTo, resource }, contradiction) };
+}
+
+/** What a receipt is compared with. */
+export interface ReceiptCase {
+  readonly entry: PaymentEntry;
+  /** that the agent knows to have paid, where it does */
+  readonly transaction: string | undefined;
+  /** the ledger's */
+  readonly payments: readonly PaymentEntry[];
+}
+
+/** Judges the receipt of a paid answer; undefined where none came. */
+export async function receiptIn(
+  context: AgentContext,
+  response: Response,
+  at: ReceiptCase,
+): Promise<JudgedReceipt | undefined> {
+  const signed = signedReceiptOf(response);
+  if (signed === undefined) return undefined;
+  if (signed === "malformed") return { fault: "malformed" };
+  const found =
+    signed.format === "jws"
+      ? await readJws(signed.signature, receiptPayloadSchema)
+      : ofTypedData(signed, receiptTypedData);
+  const { payload } = found;
+  const { chainId, payer, payTo, resource, atSec, id } = at.entry;
+  const nowSec = context.effects.clock.nowSec();
+  const { transaction } = at;
+  const isOfAnother = at.payments.some(
+    (other) => other.id !== id && other.signedReceipt?.signed?.signature === signed.signature,
+  );
+  const contradiction =
+    payload &&
+    firstOf<StatementFault>([
+      ["resource", !isResource(payload.resourceUrl, resource)],
+      ["network", payload.network !== caip2Of(chainId)],
+      ["payer", !isSame(payload.payer, payer)],
+      ["transaction", Boolean(payload.transaction) && !!transaction && !isSame(payload.transaction ?? "", transaction)],
+      ["replayed", isOfAnother],
+      ["time", payload.issuedAt + SLACK_SEC < atSec || payload.issuedAt > nowSec + SLACK_SEC],
+    ]);
+  return { signed, ...judgementOf(context, found, { payTo, resource }, contradiction) };
+}
+
+/** Returns why a statement is not the evidence that `policy.requireReceipt` asks for; undefined where it is. */
+export function gapOf(judged: JudgedOffer | JudgedReceipt | undefined): string | undefined {
+  if (!judged) return "is missing";
+  const { fault, trustedBy, signer } = judged;
+  if (fault !== undefined) return `is no evidence of this payment (${fault})`;
+  if (trustedBy === undefined) return `is signed by ${signer}, which is neither the payee nor in policy.receiptSigners`;
+  return undefined;
+}
+
+interface Found<P> {
+  readonly payload?: P | undefined;
+  readonly signer?: string | undefined;
+  readonly fault?: StatementFault | undefined;
+}
+
+function ofTypedData<P>(
+  { payload, signature }: { readonly payload: P; readonly signature: string },
+  typedData: (payload: P) => TypedData,
+): Found<P> {
+  const signer = recoverSigner(typedDataDigest(typedData(payload)), signature);
+  return { payload, signer, fault: signer === undefined ? "signature" : undefined };
+}
+
+async function readJws<P>(
+  compact: string,
+  schema: { safeParse(value: unknown): { success: true; data: P } | { success: false } },
+): Promise<Found<P>> {
+  const verdict = await verifyJws(compact);
+  if (verdict.kind === "faulty") return { payload: undefined, signer: undefined, fault: verdict.fault };
+  const parsed = schema.safeParse(verdict.payload);
+  if (!parsed.success) return { payload: undefined, signer: verdict.keyId, fault: "malformed" };
+  return { payload: parsed.data, signer: verdict.keyId, fault: undefined };
+}
+
+function judgementOf<P>(
+  { policy }: AgentContext,
+  { payload, signer, fault }: Found<P>,
+  { payTo, resource }: { readonly payTo: string; readonly resource: string },
+  contradiction: StatementFault | undefined,
+): Pick<JudgedOffer, "signer" | "trustedBy" | "fault"> & Pick<Found<P>, "payload"> {
+  const isNamed = signer !== undefined && policy.receiptSigners(resource).some((named) => isSame(named, signer));
+  const isPayee = signer !== undefined && isSame(signer, payTo);
+  return {
+    payload,
+    signer,
+    trustedBy: isPayee ? "payTo" : isNamed ? "policy" : undefined,
+    fault: fault ?? contradiction,
+  };
+}
+
+const firstOf = <T>(checks: readonly (readonly [fault: T, isFaulty: boolean])[]): T | undefined =>
+  checks.find(([, isFaulty]) => isFaulty)?.[0];
+
+/** Addresses are compared without their checksum; a DID of a key has no other form. */
+const isSame = (a: string, b: string): boolean => a === b || (/^0x/i.test(a) && a.toLowerCase() === b.toLowerCase());
+
+/** Stock servers may leave the query out. */
+const isResource = (named: string, requested: string): boolean =>
+  named === requested || named === originAndPath(requested);

@@ -1,0 +1,22 @@
+/** The table of commands: the parser, the help and docs/reference/cli.md follow it. A new command is one line here. */
+import type { Command } from "./command";
+import { initCommand } from "./commands/init";
+import { listCommand } from "./commands/list";
+import { listenCommand } from "./commands/listen";
+import { mcpCommand } from "./commands/mcp";
+import { payCommand } from "./commands/pay";
+import { quoteCommand } from "./commands/quote";
+import { subscribeCommand } from "./commands/subscribe";
+import { validateCommand } from "./commands/validate";
+
+/** Every command of `npx turnpike`, in the order of the help. */
+export const COMMANDS: readonly Command[] = [
+  initCommand,
+  quoteCommand,
+  payCommand,
+  subscribeCommand,
+  listCommand,
+  validateCommand,
+  listenCommand,
+  mcpCommand,
+];

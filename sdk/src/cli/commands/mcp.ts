@@ -1,0 +1,16 @@
+/** `turnpike mcp`: a wallet for an assistant, as an MCP server. */
+import { main } from "../../mcp/wallet";
+import type { Command } from "../command";
+
+/** The command `mcp`. */
+export const mcpCommand: Command = {
+  name: "mcp",
+  summary: "serve a wallet to an assistant over MCP (stdio); its limits come from a file that the model cannot change",
+  words: [],
+  flags: { config: { value: "FILE", about: "the file of its limits; default: $TURNPIKE_WALLET_CONFIG" } },
+  examples: ["npx turnpike mcp --config wallet.json"],
+  async run({ args, io }) {
+    const file = args.value("config");
+    return main(file === undefined ? [] : ["--config", file], io.env);
+  },
+};

@@ -1,0 +1,103 @@
+/** `turnpike quote`: what a URL costs, every way that it offers. Signs and pays nothing. */
+import type { PriceOption, PriceQuote } from "../../agent";
+import { UINT256_MAX } from "../../protocol";
+import type { Command } from "../command";
+import { UsageError } from "../command-errors";
+import { EXIT_CODES } from "../exit-codes";
+import { readMoney, shownMoney } from "../money";
+import { BUDGET_FLAGS, readBudget, withPriceReader } from "../open-agent";
+import { safeLine } from "../text";
+import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
+
+/** The command `quote`. */
+export const quoteCommand: Command = {
+  name: "quote",
+  summary: "show what a URL costs, every way that it offers; signs and pays nothing",
+  words: [URL_WORD],
+  flags: {
+    ...REQUEST_FLAGS,
+    max: { value: "AMOUNT", about: "judge the offers by this limit, as `pay --max` would" },
+    policy: BUDGET_FLAGS.policy,
+    calls: {
+      value: "NUMBER",
+      about: "how often you will call it in one period, to compare plans with single payments",
+    },
+    "cost-per-call": { value: "AMOUNT", about: "what one call debits on a metered plan, to compare it as well" },
+  },
+  examples: [
+    "npx turnpike quote https://api.example/report",
+    "npx turnpike quote https://api.example/report --calls 200",
+  ],
+  async run(context) {
+    const { args, output } = context;
+    const { url, init } = await readRequest(context);
+    const budget = await readBudget(context);
+    const policy = budget?.policy ?? { perPayment: UINT256_MAX, perDay: UINT256_MAX };
+    const expected = expectedUse(args.value("calls"), args.value("cost-per-call"));
+    const quote = await withPriceReader(context, policy, (agent) =>
+      agent.quote(url, { ...init, signal: context.io.signal, ...(expected && { expected }) }),
+    );
+    output.result(quote, linesOf(quote));
+    return quote.status === 402 || quote.status < 300 ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
+  },
+};
+
+function expectedUse(calls: string | undefined, costPerCall: string | undefined) {
+  if (calls === undefined) {
+    if (costPerCall === undefined) return undefined;
+    throw new UsageError("--cost-per-call needs --calls.", "Give --calls NUMBER as well.");
+  }
+  if (!/^[0-9]{1,15}$/.test(calls)) throw new UsageError("--calls is no whole number.", "Write it as --calls 200.");
+  const cost = costPerCall === undefined ? {} : { costPerCall: readMoney(costPerCall, "cost-per-call") };
+  return { callsPerPeriod: BigInt(calls), ...cost };
+}
+
+function linesOf(quote: PriceQuote): string[] {
+  const { url, method, status, options, cheapest, refusals } = quote;
+  const first = `${method} ${safeLine(url)}`;
+  if (status >= 300 && status < 400) {
+    return [
+      first,
+      `The server redirects (HTTP ${status}) to another origin. Ask for the price of that URL if you trust it.`,
+    ];
+  }
+  if (status !== 402) return [first, `The server asks for no payment: it answers HTTP ${status}.`];
+  const lines = options.flatMap((option) => optionLines(option, option === cheapest));
+  const left = refusals.length === 0 ? [] : [`Offers that cannot be read: ${safeLine(refusals.join(", "))}`];
+  if (lines.length > 0) return [first, ...lines, ...left];
+  return [
+    first,
+    "The server asks for payment without terms that can be understood; see `npx turnpike validate`.",
+    ...left,
+  ];
+}
+
+function optionLines(option: PriceOption, isCheapest: boolean): string[] {
+  const { kind, amount, network, token, verdict, reason } = option;
+  const mark = isCheapest ? "  (cheapest)" : "";
+  const judged = verdict === "allow" ? "allowed" : `${verdict}${reason === undefined ? "" : `: ${safeLine(reason)}`}`;
+  const facts = [`  token ${token} on ${safeLine(network)}`, `  your limits: ${judged}`];
+  if (option.kind === "one-time") {
+    const upTo = option.method === "upto" ? "at most " : "";
+    return [
+      `${kind}: ${upTo}${shownMoney(amount)} for one request${mark}`,
+      `  to ${option.payTo}, by ${option.method}`,
+      ...facts,
+    ];
+  }
+  const { planId, name, intervalSec, verified, cheaperFromCalls } = option;
+  return [
+    `${kind}: ${shownMoney(amount)} every ${periodText(intervalSec)}${mark}`,
+    `  plan ${planId}${name === undefined ? "" : `, "${safeLine(name)}"`}${verified ? "" : ", terms not proven"}`,
+    ...facts,
+    ...(cheaperFromCalls === undefined
+      ? []
+      : [`  cheaper than single payments from ${cheaperFromCalls} calls a period`]),
+  ];
+}
+
+const DAY_SEC = 86_400;
+
+/** Writes a period for people: "30 days" or "3600 seconds". */
+export const periodText = (sec: number): string =>
+  sec % DAY_SEC === 0 ? `${sec / DAY_SEC} ${sec === DAY_SEC ? "day" : "days"}` : `${sec} seconds`;

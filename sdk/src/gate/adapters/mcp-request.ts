@@ -1,0 +1,95 @@
+/** Reads a tool call of the Model Context Protocol as the request that a gate judges. */
+import { callText, MCP_META, type Meta, paymentsIn, type ToolCall, toolResource } from "../../mcp/wire";
+import { HEADER, InvalidRequest, utf8ToBytes } from "../../protocol";
+import { bodyTooLarge } from "../core/body";
+import type { GateRequest, Origin } from "../core/request";
+
+export interface ToolRequestFacts {
+  readonly call: ToolCall;
+  readonly meta: Meta | undefined;
+  /** for the provider's callbacks */
+  readonly raw: unknown;
+}
+
+/** @throws InvalidRequest for a subscription id that is no text */
+export function gateRequestOfTool(facts: ToolRequestFacts): GateRequest {
+  return new ToolRequest(facts);
+}
+
+/** Its body names the whole call, so that a payment buys these arguments of this tool at this server. */
+class ToolRequest implements GateRequest {
+  readonly method = "CALL";
+  readonly target: string;
+  readonly resource: string;
+  readonly host = undefined;
+  readonly secure = false;
+  readonly remoteAddress = undefined;
+  readonly isBodyRead = false;
+  readonly isBodyLost = false;
+  readonly raw: unknown;
+  readonly #call: ToolCall;
+  /** as it came: a handler may change its arguments */
+  #body: Uint8Array | undefined;
+  readonly #headers: ReadonlyMap<string, string>;
+
+  constructor({ call, meta, raw }: ToolRequestFacts) {
+    this.target = `/${call.tool}`;
+    this.resource = toolResource(call.tool);
+    this.raw = raw;
+    this.#call = call;
+    this.#headers = headersOf(meta);
+  }
+
+  header(name: string): string | undefined {
+    return this.#headers.get(name);
+  }
+
+  async body(maxBytes: number): Promise<Uint8Array> {
+    this.#body ??= utf8ToBytes(callText(this.#call));
+    if (this.#body.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+    return this.#body;
+  }
+}
+
+/** The call's credentials as a gate reads them over HTTP. Wallets sign in to a host, and a tool call names none. */
+function headersOf(meta: Meta | undefined): ReadonlyMap<string, string> {
+  const headers = new Map<string, string>();
+  for (const { text, version } of paymentsIn(meta)) {
+    const name = (version === 1 ? HEADER.payment : HEADER.paymentSignatureV2).toLowerCase();
+    const former = headers.get(name);
+    // Joined, two payments are refused as repeated headers are.
+    headers.set(name, former === undefined ? text : `${former}, ${text}`);
+  }
+  const id = meta?.[MCP_META.subscription];
+  if (id === undefined) return headers;
+  if (typeof id !== "string") throw new InvalidRequest(`_meta["${MCP_META.subscription}"]: must be text`);
+  return headers.set(HEADER.subscription.toLowerCase(), id);
+}
+
+/** What a server knows of the connection that a call came over. */
+export interface CallConnection {
+  /** whether it is a pipe to the client, or the client is in this process */
+  readonly isLocal: boolean;
+  /** of HTTP transports */
+  readonly http: { readonly headers: Readonly<Record<string, unknown>>; readonly url?: URL } | undefined;
+}
+
+/**
+ * Returns whether nobody can read along: over a pipe, or https. Of HTTP the operator's settings decide, as at HTTP
+ * gates: publicUrl, then X-Forwarded-Proto where trustProxy is set, then the connection itself.
+ */
+export function isConfidential({ isLocal, http }: CallConnection, { publicUrl, trustProxy }: Origin): boolean {
+  if (!http) return isLocal;
+  if (publicUrl !== undefined) return publicUrl.startsWith("https:");
+  if (!trustProxy) return http.url?.protocol === "https:";
+  const forwarded = http.headers["x-forwarded-proto"];
+  return typeof forwarded === "string" && /^\s*https\s*(?:,|$)/i.test(forwarded);
+}
+
+/** @throws InvalidRequest for a subscription's secret id that anybody on the way could have read */
+export function requireConfidential(meta: Meta | undefined, connection: CallConnection, origin: Origin): void {
+  if (meta?.[MCP_META.subscription] === undefined || isConfidential(connection, origin)) return;
+  throw new InvalidRequest(
+    `_meta["${MCP_META.subscription}"]: is a secret, and is accepted over stdio or https alone. Connect over https, and rekey a subscription whose id was sent without.`,
+  );
+}

@@ -1,0 +1,181 @@
+/**
+ * Adapts a gate to tool calls of the Model Context Protocol: a decision becomes a result, and a result settles its
+ * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled.
+ */
+import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
+import { decodeJsonHeader, EXTENSION, HEADER, type JsonObject, utf8ToBytes } from "../../protocol";
+import { type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
+import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
+import type { Gate } from "../core/gate";
+import type { Payment } from "../core/payment";
+import type { GateRequest } from "../core/request";
+import {
+  cancelDeferred,
+  hasFailed,
+  isRefusedCharge,
+  openRequestScope,
+  type RequestScope,
+  requestScopes,
+  settleScope,
+  withdraw,
+} from "../core/request-scope";
+import type { KeptAnswer } from "../replay/keeper";
+
+/** The result of a tool call; more members pass through. */
+export interface ToolResult extends CallResult {
+  readonly [member: string]: unknown;
+}
+
+/** One call, and how to serve it. */
+export interface PaidCall {
+  readonly request: GateRequest;
+  /** aborted when the client cancels the call, or leaves */
+  readonly signal: AbortSignal;
+  /** false for a tool with an output schema, whose clients throw for other structured contents */
+  readonly isStructured: boolean;
+  /** Runs the handler. What it throws becomes a failed result, or is thrown on where `passes` says so. */
+  readonly run: (payment: Payment) => Promise<ToolResult>;
+  /** whether the protocol itself answers what was thrown */
+  readonly passes: (thrown: unknown) => boolean;
+  /** called with what no client should read: the gate could not decide */
+  readonly onFault: (error: unknown) => void;
+}
+
+type Allowed = Extract<Decision, { kind: "allow" }>;
+
+/** @returns the result to send; of a cancelled call nobody receives it. @throws what `passes` lets through */
+export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> {
+  const { request, signal, isStructured } = call;
+  let decision: Decision;
+  try {
+    decision = await gate.decide(request);
+  } catch (error) {
+    call.onFault(error);
+    return resultOf(errorAnswer(undefined), isStructured);
+  }
+  if (decision.kind === "replay") return replayed(decision.answer);
+  if (decision.kind !== "allow") return resultOf(answerOf(decision), isStructured);
+  if (signal.aborted) {
+    await withdraw(decision);
+    return refusalResult({ message: "The call was cancelled before it was served." });
+  }
+  const scope = openRequestScope(request, decision);
+  const outcome = await ran(call, scope, decision);
+  let result = outcome.result;
+  try {
+    if (decision.payment.kind !== "free") result = await settled(gate, call, { scope, decision, outcome });
+  } catch (error) {
+    return resultOf(errorAnswer(error), isStructured);
+  }
+  if (outcome.thrown) throw outcome.thrown.error;
+  return result;
+}
+
+/** What a handler's run came to. */
+interface Outcome {
+  readonly result: ToolResult;
+  /** the result as JSON */
+  readonly body: Uint8Array;
+  /** to be thrown on */
+  readonly thrown?: { readonly error: unknown };
+}
+
+async function ran(call: PaidCall, scope: RequestScope, { payment }: Allowed): Promise<Outcome> {
+  try {
+    return outcomeOf(await requestScopes.run(scope, () => call.run(scope.payment ?? payment)));
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    const failed = outcomeOf({ isError: true, content: [{ type: "text", text }] });
+    return call.passes(error) ? { ...failed, thrown: { error } } : failed;
+  }
+}
+
+/** @throws TypeError for a result that has no JSON form, and could not be sent */
+const outcomeOf = (result: ToolResult): Outcome => ({ result, body: utf8ToBytes(JSON.stringify(result)) });
+
+interface Served {
+  readonly scope: RequestScope;
+  readonly decision: Allowed;
+  readonly outcome: Outcome;
+}
+
+async function settled(gate: Gate, call: PaidCall, { scope, decision, outcome }: Served): Promise<ToolResult> {
+  const { result, body } = outcome;
+  const status = result.isError === true ? 500 : 200;
+  if (scope.deferred) return settledAfter(gate, call, scope, outcome);
+  if (isRefusedCharge(scope, status)) {
+    const answer = await gate.answerOfRefusedCharge(scope);
+    await settleScope(scope, answer.status >= 500 ? "release" : "use");
+    return resultOf(answer, call.isStructured);
+  }
+  const isFailure = hasFailed(scope, status);
+  const fits = scope.keeper !== undefined && body.byteLength <= scope.keeper.maxBytes;
+  const kept = !isFailure && fits ? { status, headers: lowered(decision.headers), body } : undefined;
+  await settleScope(scope, isFailure ? "release" : "use", kept);
+  return withReceipts(result, { ...decision.headers, ...(isFailure && scope.refund?.headers) });
+}
+
+const lowered = (headers: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+
+/** Of a payment that settles now that its handler has run: a failure is free, and nothing leaves unsettled. */
+async function settledAfter(
+  gate: Gate,
+  call: PaidCall,
+  scope: RequestScope,
+  { result, body }: Outcome,
+): Promise<ToolResult> {
+  if (result.isError === true) {
+    await cancelDeferred(scope);
+    return result;
+  }
+  const answer = body.byteLength <= MAX_WITHHELD_BYTES ? { status: 200, headers: {}, body } : undefined;
+  if (call.signal.aborted) {
+    // The same payment finds it when the call is repeated.
+    await scope.deferred?.shelve(answer);
+    await cancelDeferred(scope);
+    return result;
+  }
+  const outcome = await gate.settle(scope, answer);
+  return outcome.kind === "settled"
+    ? withReceipts(result, outcome.headers)
+    : resultOf(outcome.answer, call.isStructured);
+}
+
+/** The same result again; the receipts of a payment that has settled since are in the headers. */
+function replayed({ headers, body }: KeptAnswer): ToolResult {
+  const result = withReceipts(JSON.parse(Buffer.from(body).toString("utf8")) as ToolResult, headers);
+  return { ...result, _meta: { ...result._meta, [MCP_META.replayed]: true } };
+}
+
+const RECEIPTS = [
+  [HEADER.paymentResponseV2, MCP_META.receipt],
+  [HEADER.paymentResponse, MCP_META.receiptV1],
+  [HEADER.paymentRefund, MCP_META.refund],
+] as const;
+
+function withReceipts(result: ToolResult, headers: Readonly<Record<string, string>>): ToolResult {
+  const receipts: Record<string, JsonObject> = {};
+  for (const [name, key] of RECEIPTS) {
+    const receipt = decodeJsonHeader(headers[name] ?? headers[name.toLowerCase()] ?? "");
+    if (receipt) receipts[key] = receipt;
+  }
+  return Object.keys(receipts).length === 0 ? result : { ...result, _meta: { ...result._meta, ...receipts } };
+}
+
+/** Translates an answer without a handler: a 402 into an ask, every other one into a refusal with the same body. */
+function resultOf({ status, headers, body }: Answer, isStructured: boolean): ToolResult {
+  const said = JSON.parse(String(body)) as JsonObject;
+  if (status !== 402) return refusalResult(said);
+  const header = headers[HEADER.paymentRequiredV2] ?? "";
+  return askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+}
+
+/** A challenge to sign in names a host, and every server's tool of one name would be one host: it is left out. */
+function askedBy(header: string): JsonObject | undefined {
+  const required = decodeJsonHeader(header, header.length);
+  const extensions = required?.extensions as JsonObject | undefined;
+  if (!required || !extensions) return required;
+  const { [EXTENSION.signIn]: _, ...others } = extensions;
+  return { ...required, extensions: others };
+}

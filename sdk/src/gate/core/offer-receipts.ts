@@ -1,0 +1,147 @@
+/**
+ * Signs a provider's offers and receipts (the extension `offer-receipt` of x402 version 2) as EIP-712 messages. A
+ * signature that cannot be made is left out: the 402 and the paid answer leave without it.
+ */
+import {
+  type Address,
+  addressOfKey,
+  type Clock,
+  ConfigError,
+  caip2Of,
+  configuredAddress,
+  type Hex,
+  type OfferPayload,
+  offerTypedData,
+  type ReceiptPayload,
+  receiptTypedData,
+  type SignedOffer,
+  type SignedReceipt,
+  signDigest,
+  type TypedData,
+  typedDataDigest,
+} from "../../protocol";
+import { BoundedMap } from "../../protocol/bounded-map";
+import { atMost } from "../../protocol/waiting";
+import type { OfferReceiptOptions, OfferReceiptSigner } from "./options";
+import type { OneTimePayment } from "./payment";
+import { type Offer, schemeOf } from "./quote";
+import { recoverSigner } from "./recover-signer";
+
+/** Signs for one provider. */
+export interface OfferReceiptIssuer {
+  /** Signs entries for a resource, in their order. Returns none where one cannot be signed. */
+  offers(resource: string, sold: readonly Offer[]): Promise<readonly SignedOffer[]>;
+  /** Signs that a payment has bought an answer. @returns undefined where it cannot be signed */
+  receipt(resource: string, payment: OneTimePayment, chainId: number): Promise<SignedReceipt | undefined>;
+}
+
+/** How long a request waits for a signature. */
+const SIGN_WAIT_MS = 2_000;
+
+/** A signed offer is sent again for this long, so that a 402 stays cheap. */
+const REUSE_SEC = 60;
+
+const MAX_OFFERS = 1_000;
+
+interface IssuerFacts {
+  /** seconds for which an offer holds */
+  readonly lifeSec: number;
+  /** of the statements: their readers know no chain's time */
+  readonly clock: Clock;
+}
+
+/** @throws ConfigError for a key or signer that cannot sign */
+export function createOfferReceiptIssuer(
+  options: OfferReceiptOptions,
+  { lifeSec, clock }: IssuerFacts,
+): OfferReceiptIssuer {
+  const { transaction: namesTransaction = true } = options;
+  const sign = signatureOf(signerOf(options));
+  const signed = new BoundedMap<string, { readonly atSec: number; readonly offer: Promise<SignedOffer> }>(MAX_OFFERS);
+  const reuseSec = Math.min(REUSE_SEC, lifeSec / 2);
+
+  function offer(terms: Omit<OfferPayload, "validUntil">): Promise<SignedOffer> {
+    const key = JSON.stringify(terms);
+    const nowSec = clock.nowSec();
+    const known = signed.get(key);
+    if (known && nowSec >= known.atSec && nowSec < known.atSec + reuseSec) return known.offer;
+    const payload = { ...terms, validUntil: nowSec + lifeSec };
+    const made = (async () => {
+      const signature = await sign(offerTypedData(payload));
+      return { format: "eip712" as const, payload, signature };
+    })();
+    signed.set(key, { atSec: nowSec, offer: made });
+    made.catch(() => signed.delete(key));
+    return made;
+  }
+
+  return {
+    async offers(resource, sold) {
+      const made = sold.map((sale) =>
+        offer({
+          version: 1,
+          resourceUrl: resource,
+          scheme: schemeOf(sale),
+          network: caip2Of(sale.context.settings.network.chainId),
+          asset: sale.token.address,
+          payTo: sale.payTo,
+          amount: sale.amount.toString(),
+        }),
+      );
+      return (await orWarn("offers", Promise.all(made))) ?? [];
+    },
+    async receipt(resource, { payer, transaction }, chainId) {
+      const payload: ReceiptPayload = {
+        version: 1,
+        network: caip2Of(chainId),
+        resourceUrl: resource,
+        payer,
+        issuedAt: clock.nowSec(),
+        transaction: namesTransaction ? (transaction ?? "") : "",
+      };
+      const signature = await orWarn("receipt", sign(receiptTypedData(payload)));
+      return signature && { format: "eip712", payload, signature };
+    },
+  };
+}
+
+const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
+
+function signerOf({ key, signer }: OfferReceiptOptions): OfferReceiptSigner {
+  if (key !== undefined && signer !== undefined) {
+    throw new ConfigError("offerReceipt has a key and a signer: name one of them");
+  }
+  if (signer !== undefined) {
+    if (typeof signer.signTypedData !== "function") {
+      throw new ConfigError("offerReceipt.signer has no signTypedData(): use an object such as viem's accounts");
+    }
+    const field = "offerReceipt.signer.address";
+    return {
+      address: configuredAddress(signer.address, field, `${field} is no address`),
+      signTypedData: (data) => signer.signTypedData(data),
+    };
+  }
+  if (key === undefined || !PRIVATE_KEY.test(key)) {
+    throw new ConfigError("offerReceipt.key (TURNPIKE_OFFER_RECEIPT_KEY) is no private key: 0x and 64 hex digits");
+  }
+  return { address: addressOfKey(key), signTypedData: async (data) => signDigest(typedDataDigest(data), key) };
+}
+
+/** @returns a signing function that checks each signature, since a reader could not use a wrong one */
+function signatureOf({ address, signTypedData }: OfferReceiptSigner): (data: TypedData) => Promise<Hex> {
+  return async (data) => {
+    const signature = await signTypedData(data);
+    if (recoverSigner(typedDataDigest(data), signature) === (address as Address)) return signature as Hex;
+    throw new TypeError(`offerReceipt.signer returned a signature that is not by ${address}`);
+  };
+}
+
+/** Waits a bounded time; the fault is logged without the message of a signer, which may quote what it was given. */
+async function orWarn<T>(what: "offers" | "receipt", work: Promise<T>): Promise<T | undefined> {
+  const failed = (why: string) => {
+    process.emitWarning(`offerReceipt: the ${what} could not be signed (${why}); the answer leaves without.`);
+    return undefined;
+  };
+  const settled = work.catch((cause: unknown) => failed(cause instanceof Error ? cause.name : "not an error"));
+  return atMost(SIGN_WAIT_MS, settled, () => failed(`no signature in ${SIGN_WAIT_MS} ms`));
+}

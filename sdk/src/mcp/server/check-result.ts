@@ -1,0 +1,61 @@
+/** Checks a tool's result as the SDK does after the handler: what it would refuse to send must not be charged. */
+import type { AnySchema, ZodRawShapeCompat } from "@modelcontextprotocol/sdk/server/zod-compat.js";
+import * as z from "zod";
+import type { ToolResult } from "../../gate/adapters/mcp";
+
+const media = z.looseObject({ data: z.string(), mimeType: z.string() });
+
+const content = z.union([
+  z.looseObject({ type: z.literal("text"), text: z.string() }),
+  media.extend({ type: z.enum(["image", "audio"]) }),
+  z.looseObject({ type: z.literal("resource_link"), uri: z.string(), name: z.string() }),
+  z.looseObject({ type: z.literal("resource"), resource: z.looseObject({ uri: z.string() }) }),
+]);
+
+const resultSchema = z.looseObject({
+  isError: z.boolean().optional(),
+  content: z.array(content).optional(),
+  structuredContent: z.record(z.string(), z.unknown()).optional(),
+  _meta: z.record(z.string(), z.unknown()).optional(),
+});
+
+/** What schemas of zod 3 and 4 have in common. */
+interface Parser {
+  safeParseAsync(value: unknown): Promise<{ readonly success: boolean; readonly error?: Error }>;
+}
+
+/**
+ * Creates the check of one tool's results.
+ * @returns a function that returns the result as it is, or throws TypeError
+ */
+export function resultChecker(
+  tool: string,
+  outputSchema: ZodRawShapeCompat | AnySchema | undefined,
+): (result: unknown) => Promise<ToolResult> {
+  return async (given) => {
+    const result = resultSchema.safeParse(given);
+    if (!result.success) throw new TypeError(`The tool ${tool} returned no result of a tool: ${result.error.message}`);
+    const { isError, structuredContent } = result.data;
+    const fault = outputSchema && !isError ? await faultOf(outputSchema, structuredContent) : undefined;
+    if (fault === undefined) return given as ToolResult;
+    throw new TypeError(`The tool ${tool} returned structured content that its outputSchema refuses: ${fault}`);
+  };
+}
+
+async function faultOf(schema: ZodRawShapeCompat | AnySchema, value: unknown): Promise<string | undefined> {
+  if (value === undefined) return "there is none";
+  if (isParser(schema)) return faultIn(schema, value);
+  for (const [name, member] of Object.entries(schema)) {
+    const fault = await faultIn(member as unknown as Parser, (value as Record<string, unknown>)[name]);
+    if (fault !== undefined) return `${name}: ${fault}`;
+  }
+  return undefined;
+}
+
+async function faultIn(parser: Parser, value: unknown): Promise<string | undefined> {
+  const { success, error } = await parser.safeParseAsync(value);
+  return success ? undefined : (error?.message ?? "it is invalid");
+}
+
+const isParser = (schema: object): schema is Parser =>
+  typeof (schema as { readonly safeParseAsync?: unknown }).safeParseAsync === "function";

@@ -1,0 +1,129 @@
+/**
+ * Sends requests that a model or a provider named: to public addresses only, and to the origins that the file allows.
+ * A name is resolved once for each connection, and the connection goes to the address that was checked.
+ */
+import { lookup } from "node:dns/promises";
+import { type IncomingMessage, request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
+import { isIP, type LookupFunction } from "node:net";
+import { pipeline, Readable } from "node:stream";
+import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import type { FetchFunction } from "../../agent/core/effects";
+import { isPublicAddress, PolicyRefused } from "../../protocol";
+import type { Reach } from "./config";
+
+/** Returns every address of a host name. */
+export type Resolve = (hostname: string) => Promise<readonly string[]>;
+
+const systemResolve: Resolve = async (hostname) =>
+  (await lookup(hostname, { all: true })).map(({ address }) => address);
+
+/**
+ * Creates a fetch that follows no redirect: each target is a request of its own, and is checked as such.
+ * Its promise rejects with PolicyRefused for what the wallet may not reach; nothing is sent then.
+ */
+export function guardedFetch(
+  reach: Pick<Reach, "allowHttp" | "origins" | "privateOrigins">,
+  resolve: Resolve = systemResolve,
+): FetchFunction {
+  return async (input, init) => {
+    const url = new URL(input);
+    if (init.redirect !== "manual") throw new TypeError("the guarded fetch follows no redirects");
+    requireAllowed(url, reach);
+    const addresses = reach.privateOrigins.has(url.origin) ? undefined : await publicAddresses(url, resolve);
+    try {
+      return await send(url, init, addresses);
+    } catch (error) {
+      init.signal?.throwIfAborted();
+      // As fetch reports what it cannot reach: the agent reads the code of the cause.
+      throw new TypeError("fetch failed", { cause: error });
+    }
+  };
+}
+
+/** @throws PolicyRefused for a URL that the file does not allow, whatever it resolves to */
+export function requireAllowed(
+  { origin, protocol, username, password }: URL,
+  { allowHttp, origins, privateOrigins }: Pick<Reach, "allowHttp" | "origins" | "privateOrigins">,
+): void {
+  const isPrivate = privateOrigins.has(origin);
+  if (username || password) throw unreachable("The URL holds credentials: send them in a header instead.");
+  if (protocol !== "https:" && !(protocol === "http:" && (allowHttp || isPrivate))) {
+    throw unreachable(
+      `The wallet requests https only, and ${origin} is not: policy.allowHttp in its file allows http.`,
+    );
+  }
+  if (origins && !origins.has(origin) && !isPrivate) {
+    throw unreachable(`${origin} is not in \`origins\` of the wallet's file.`, "origin");
+  }
+}
+
+const unreachable = (message: string, reason = "address") => new PolicyRefused(message, { reason });
+
+async function publicAddresses(url: URL, resolve: Resolve): Promise<readonly string[]> {
+  // IPv6 addresses have brackets in URLs only.
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const found = isIP(host) ? [host] : await resolve(host);
+  const open = found.filter(isPublicAddress);
+  if (open.length > 0) return open;
+  throw unreachable(`${url.origin} leads to no public address, and is not in \`privateOrigins\` of the wallet's file.`);
+}
+
+/** Resolves any name to the addresses that were checked. */
+function pinned(addresses: readonly string[]): LookupFunction {
+  const all = addresses.map((address) => ({ address, family: isIP(address) }));
+  return (_hostname, options, callback) => {
+    if (options.all) return callback(null, all);
+    const [first] = all;
+    return callback(null, first?.address ?? "", first?.family);
+  };
+}
+
+function send(url: URL, init: RequestInit, addresses: readonly string[] | undefined): Promise<Response> {
+  const request = url.protocol === "https:" ? requestHttps : requestHttp;
+  const headers = Object.fromEntries(new Headers(init.headers));
+  return new Promise((resolve, reject) => {
+    const outgoing = request(url, {
+      method: init.method ?? "GET",
+      headers: { "accept-encoding": "gzip, deflate, br", accept: "*/*", "user-agent": "turnpike-wallet", ...headers },
+      // A connection of its own: a kept one would not be checked again.
+      agent: false,
+      ...(init.signal && { signal: init.signal }),
+      ...(addresses && { lookup: pinned(addresses) }),
+    });
+    outgoing.on("error", reject);
+    outgoing.on("response", (incoming) => {
+      try {
+        resolve(responseOf(incoming));
+      } catch (error) {
+        incoming.destroy();
+        reject(error);
+      }
+    });
+    outgoing.end(init.body as Uint8Array | undefined);
+  });
+}
+
+const DECODERS: Readonly<Record<string, () => NodeJS.ReadWriteStream>> = {
+  gzip: createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+};
+
+/** Statuses whose responses have no body. */
+const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
+
+function responseOf(incoming: IncomingMessage): Response {
+  const { statusCode: status = 0, statusMessage: statusText = "", rawHeaders } = incoming;
+  const headers = new Headers();
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) headers.append(rawHeaders[at] ?? "", rawHeaders[at + 1] ?? "");
+  if (BODILESS.has(status)) {
+    incoming.resume();
+    return new Response(null, { status, statusText, headers });
+  }
+  const decoder = DECODERS[headers.get("content-encoding")?.toLowerCase() ?? ""]?.();
+  if (decoder) for (const name of ["content-encoding", "content-length"]) headers.delete(name);
+  // The reader gets the error of a body that breaks off from the stream itself.
+  const body = decoder ? pipeline(incoming, decoder, () => undefined) : incoming;
+  return new Response(Readable.toWeb(body as Readable) as ReadableStream, { status, statusText, headers });
+}

@@ -1,0 +1,71 @@
+/**
+ * Asks the person at the host, by MCP elicitation. A question holds facts alone: no text that a server wrote. No answer,
+ * and a host that cannot ask, are a no.
+ */
+import type { SpendIntent } from "../../agent/core/policy";
+import { formatAmount, networkOfChain, PolicyRefused, requireNetwork, sameAddress } from "../../protocol";
+
+/** `unsupported`: the host cannot ask. */
+export type Answer = "approved" | "declined" | "unsupported";
+
+/** The person at the host. */
+export interface Person {
+  ask(question: string, signal: AbortSignal): Promise<Answer>;
+}
+
+/** @throws PolicyRefused, reason `not_approved` or `cannot_ask`, unless the person approves */
+export async function requireApproval(person: Person, question: string, signal: AbortSignal): Promise<void> {
+  const answer = await person.ask(question, signal);
+  if (answer === "approved") return;
+  if (answer === "declined") {
+    throw new PolicyRefused("The person was asked and did not approve. Nothing was signed.", {
+      reason: "not_approved",
+    });
+  }
+  throw new PolicyRefused(
+    "The wallet's file asks for a person's approval here, and this host cannot ask (it lacks MCP elicitation). Nothing was signed.",
+    { reason: "cannot_ask" },
+  );
+}
+
+const MAX_RESOURCE = 200;
+
+const DAY_SEC = 86_400;
+
+/** Returns the question about one spend. */
+export function questionOf(intent: SpendIntent): string {
+  const { kind, amount, firstAmount, periodSec, payTo, resource, method, reasons } = intent;
+  const lines =
+    kind === "payment"
+      ? [`Pay ${method === "upto" ? "up to " : ""}${amountText(amount, intent)}?`]
+      : [
+          `Allow a subscription to cost up to ${amountText(amount, intent)} per ${periodText(periodSec)}?`,
+          ...(firstAmount === undefined ? [] : [`Charged now: ${amountText(firstAmount, intent)}.`]),
+        ];
+  if (resource !== undefined) lines.push(`For: ${resource.slice(0, MAX_RESOURCE)}`);
+  lines.push(`To: ${payTo}`);
+  if (reasons.includes("amount")) lines.push("Asked because the amount is above policy.askAbove.");
+  if (reasons.includes("new_payee")) lines.push("Asked because this payee was never paid before.");
+  return lines.join("\n");
+}
+
+function amountText(amount: bigint, { network, token }: SpendIntent): string {
+  const preset = networkOfChain(requireNetwork(network).chainId).token;
+  const name = preset && sameAddress(preset.address, token) ? preset.symbol : `of token ${token}`;
+  return `${formatAmount(amount)} ${name} (${amount} base units) on ${network}`;
+}
+
+const periodText = (periodSec = 30 * DAY_SEC): string =>
+  periodSec % DAY_SEC === 0 ? `${periodSec / DAY_SEC} days` : `${periodSec} seconds`;
+
+/** Returns whether an approval covers a spend: the same in everything, and not dearer. */
+export function covers(approved: SpendIntent, intent: SpendIntent): boolean {
+  const { amount, firstAmount = 0n, ...facts } = intent;
+  const { amount: most, firstAmount: mostFirst = 0n, ...approvedFacts } = approved;
+  return amount <= most && firstAmount <= mostFirst && keyOf(facts) === keyOf(approvedFacts);
+}
+
+function keyOf(facts: Omit<SpendIntent, "amount" | "firstAmount">): string {
+  const { kind, periodSec, network, token, payTo, resource, method, facilitatorAddress } = facts;
+  return JSON.stringify([kind, periodSec, network, token, payTo, resource, method, facilitatorAddress]);
+}

@@ -1,0 +1,85 @@
+/** Names the keys of `_meta`, and reads and writes what a tool call carries to pay. */
+import { decodeJsonHeader, encodeJsonHeader, type JsonObject } from "../../protocol";
+
+/** The keys of `_meta` in tool calls and their results. */
+export const MCP_META = {
+  /** request: an x402 payload of version 2, or a proof; an object, or base64 of its JSON */
+  payment: "x402/payment",
+  /** request: an x402 payload of version 1, base64 */
+  paymentV1: "x402.payment",
+  /** request: the secret id of a subscription; over stdio or https alone */
+  subscription: "turnpike/subscription",
+  /** result: the PaymentRequired object, where some stock clients look for it */
+  error: "x402/error",
+  /** result: the body of a 402 as the gates send it over HTTP: plans, memos, the Facilitator */
+  quote: "turnpike/payment-required",
+  /** result: why a call was refused that no price would help: code, message, retryable, reason */
+  refusal: "turnpike/error",
+  /** result: the receipt, `{ success, transaction, network, payer }`, networks as CAIP-2 */
+  receipt: "x402/payment-response",
+  /** result: the same with the network's name of version 1 */
+  receiptV1: "x402.payment-response",
+  /** result: true where this payment has bought this result before */
+  replayed: "turnpike/replayed",
+  /** result: the refund of a failed call */
+  refund: "turnpike/refund",
+} as const;
+
+/** `_meta` of a request or a result. */
+export type Meta = Readonly<Record<string, unknown>>;
+
+const CREDENTIALS: ReadonlySet<string> = new Set([MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription]);
+
+/** Returns `_meta` without what pays: for handlers, logs and everything else that has no use for a secret. */
+export function withoutCredentials<T extends Meta>(meta: T): T {
+  return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.has(key))) as T;
+}
+
+/** A payment of a tool call in header form, base64 of JSON; not read any further. */
+export interface CallPayment {
+  readonly text: string;
+  /** of which version's wire: a proof travels as version 1 does over HTTP */
+  readonly version: 1 | 2;
+}
+
+/**
+ * Reads the payments of a call, in every form that clients send: at most one under each key.
+ * @returns more than one where the call is ambiguous. What is no payment at all is returned as malformed text
+ */
+export function paymentsIn(meta: Meta | undefined): readonly CallPayment[] {
+  const payments: CallPayment[] = [];
+  for (const [key, version] of [
+    [MCP_META.payment, 2],
+    [MCP_META.paymentV1, 1],
+  ] as const) {
+    const value = meta?.[key];
+    if (value === undefined) continue;
+    const text = typeof value === "string" ? value : encodeJsonHeader(value);
+    payments.push({ text, version: versionOf(text) ?? version });
+  }
+  return payments;
+}
+
+function versionOf(text: string): CallPayment["version"] | undefined {
+  const payload = decodeJsonHeader(text);
+  if (!payload) return undefined;
+  if ("version" in payload) return 1;
+  return payload.x402Version === 1 ? 1 : payload.x402Version === 2 ? 2 : undefined;
+}
+
+/** Returns `_meta` that pays by a payload of version 2, or by a proof: as an object, which the specification asks for. */
+export const paymentMeta = (payload: JsonObject): Meta => ({ [MCP_META.payment]: payload });
+
+/** Returns `_meta` that shows a subscription. @param id the secret id */
+export const subscriptionMeta = (id: string): Meta => ({ [MCP_META.subscription]: id });
+
+/** Returns the receipt of a result, in whichever form a server writes it; undefined where it has none. */
+export function receiptIn(meta: Meta | undefined): JsonObject | undefined {
+  return objectOf(meta?.[MCP_META.receipt]) ?? objectOf(meta?.[MCP_META.receiptV1]);
+}
+
+/** Returns an object, also where it is base64 of JSON. */
+export function objectOf(value: unknown): JsonObject | undefined {
+  if (typeof value === "string") return decodeJsonHeader(value, value.length);
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
+}

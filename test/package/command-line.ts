@@ -1,0 +1,159 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import { join } from "node:path";
+import { expect } from "chai";
+import { paymentGate } from "turnpike/gate/node";
+import { createTestProvider } from "turnpike/testing";
+import { closeAll, serve } from "../sdk/agent/support/servers";
+import { addressOf, Chain, NETWORK, startFacilitator, startProvider, TOKEN, testKey } from "../sdk/agent/support/world";
+import { closeServer, listen } from "../support/gate";
+import { emptyProject, type Project } from "./support/packed";
+
+interface Ended {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+describe("the command line of the package in an empty project", function () {
+  this.timeout(240_000);
+  let project: Project;
+  const children: ChildProcess[] = [];
+  const gates: Server[] = [];
+  before(async () => {
+    project = await emptyProject();
+    // As npm installs the program of a package.
+    await mkdir(join(project.folder, "node_modules/.bin"));
+    await symlink("../turnpike/dist/cli.js", join(project.folder, "node_modules/.bin/turnpike"));
+  });
+  afterEach(async () => {
+    for (const child of children.splice(0)) child.kill("SIGKILL");
+    await Promise.all(gates.splice(0).map(closeServer));
+    await closeAll();
+  });
+  after(() => project?.remove());
+
+  function npx(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+    const home = join(project.folder, "home");
+    const all = { ...process.env, TURNPIKE_HOME: home, ...env };
+    return new Promise((resolve) => {
+      const options = { cwd: project.folder, env: all };
+      execFile("npx", ["--no-install", "turnpike", ...args], options, (error, out, err) => {
+        resolve({ code: error ? Number(error.code) : 0, out, err });
+      });
+    });
+  }
+
+  function run(args: readonly string[], cwd: string): Promise<string> {
+    return new Promise((resolve, reject) => {
+      execFile(process.execPath, args, { cwd }, (error, out, err) => (error ? reject(new Error(err)) : resolve(out)));
+    });
+  }
+
+  it("prints its help and version, quotes and validates a gate", async () => {
+    expect((await stat(join(project.folder, "node_modules/turnpike/dist/cli.js"))).mode & 0o100).to.equal(0o100);
+    const help = await npx(["--help"]);
+    expect(help.code, help.err).to.equal(0);
+    expect(help.out).to.contain("Usage: npx turnpike COMMAND");
+    const { version } = JSON.parse(await readFile(join(project.folder, "node_modules/turnpike/package.json"), "utf8"));
+    expect((await npx(["--version"])).out).to.equal(`${version}\n`);
+
+    const { provider } = createTestProvider();
+    const gate = paymentGate({ provider, pricing: [{ type: "one-time", amount: 500_000 }] });
+    const server = createServer((req, res) => gate(req, res, () => res.end()));
+    gates.push(server);
+    const url = `${await listen(server)}/quote`;
+    const quote = await npx(["quote", url, "--json"]);
+    expect(quote.code, quote.out + quote.err).to.equal(0);
+    expect(JSON.parse(quote.out).options[0]).to.include({ kind: "one-time", amount: "500000" });
+    const valid = await npx(["validate", url, "--require", "v1,v2"]);
+    expect([valid.code, valid.out.split("\n")[0]]).to.deep.equal([0, `GET ${url}: HTTP 402, v1 valid, v2 valid`]);
+  });
+
+  it("CL5 a command that is killed while it pays has paid once when it is repeated", async () => {
+    const chain = new Chain();
+    const facilitator = await startFacilitator(chain);
+    const provider = await startProvider(chain, facilitator.url);
+    const key = join(project.folder, "wallet.key");
+    await writeFile(key, testKey("payer"), { mode: 0o600 });
+    const env = {
+      TURNPIKE_WALLET_KEY: `file:${key}`,
+      TURNPIKE_TOKEN: TOKEN,
+      TURNPIKE_FACILITATOR_URL: facilitator.url,
+    };
+    const home = join(project.folder, "killed");
+    // Answers nothing to a paid request, so that the command waits with a settled payment.
+    const silent = await serve(async (request) => {
+      if (request.headers["x-payment"] === undefined) {
+        const asked = await fetch(`${provider.url}${request.url}`);
+        const text = (await asked.text()).replaceAll(provider.url, silent.url);
+        return { status: asked.status, json: JSON.parse(text) };
+      }
+      if (killed) return { status: 200, json: { served: true } };
+      child.kill("SIGKILL");
+      return { status: 0, drop: true };
+    });
+    let killed = false;
+    const program = join(project.folder, "node_modules/turnpike/dist/cli.js");
+    const args = ["pay", `${silent.url}/data`, "--max", "0.50"];
+    const child = spawn(process.execPath, [program, ...args], {
+      cwd: project.folder,
+      env: { ...process.env, ...env, TURNPIKE_HOME: home },
+      stdio: "ignore",
+    });
+    children.push(child);
+    await once(child, "exit");
+    killed = true;
+    expect(chain.transfers).to.have.length(1);
+    // The lock that the killed command left is as old as after a coffee break.
+    const old = new Date(Date.now() - 60_000);
+    await utimes(join(home, "ledger.lock"), old, old);
+    const again = await npx(args, { ...env, TURNPIKE_HOME: home });
+    expect(again.code, again.out + again.err).to.equal(0);
+    expect(again.err).to.contain("paid by an earlier command");
+    expect([chain.transfers.length, facilitator.signatures.size]).to.deep.equal([1, 1]);
+  });
+
+  it("starts the provider and the agent that init writes, and the one pays the other", async () => {
+    const chain = new Chain();
+    chain.nowSec = Math.floor(Date.now() / 1_000);
+    const facilitator = await startFacilitator(chain);
+    facilitator.announced.push(addressOf("facilitator"));
+    const named = await serve(async ({ method, url, body }) => {
+      const answer = await fetch(`${facilitator.url}${url}`, method === "GET" ? {} : { method, body });
+      const json = (await answer.json()) as object;
+      const tokens = [{ address: TOKEN, name: "Test USD", version: "1", decimals: 6 }];
+      return { status: answer.status, json: url === "/supported" ? { ...json, tokens } : json };
+    });
+    const flags = ["--facilitator", named.url];
+    const provider = await npx(["init", "provider", "shop", "--pay-to", addressOf("treasury"), ...flags]);
+    expect(provider.code, provider.err).to.equal(0);
+    const agent = await npx(["init", "agent", "buyer", ...flags]);
+    expect(agent.code, agent.err).to.equal(0);
+
+    const shop = spawn(process.execPath, ["--env-file=.env", "server.mjs"], {
+      cwd: join(project.folder, "shop"),
+      // No proof is verified by a Facilitator here, and the port is a free one.
+      env: { ...process.env, PORT: "0", TURNPIKE_VERIFY: "signature" },
+    });
+    children.push(shop);
+    let said = "";
+    shop.stderr.on("data", (chunk) => {
+      said += chunk;
+    });
+    const [first] = (await Promise.race([
+      once(shop.stdout, "data"),
+      once(shop, "exit").then(() => Promise.reject(new Error(said))),
+    ])) as [Buffer];
+    const url = String(first).trim();
+    expect(url).to.match(/^http:\/\/localhost:\d+\/quote$/);
+    const valid = await npx(["validate", url, "--require", "v1,v2"]);
+    expect(valid.code, valid.out).to.equal(0);
+    const paid = await run(["--env-file=.env", "agent.mjs", url], join(project.folder, "buyer"));
+    expect(paid).to.match(/^200 \{"price":7,"payer":"0x[0-9a-fA-F]{40}"\}\n$/);
+    expect(chain.transfers.map(({ to, value }) => [to, value])).to.deep.equal([[addressOf("treasury"), 50_000n]]);
+    expect(await readFile(join(project.folder, "buyer/.env"), "utf8")).to.contain(`TURNPIKE_NETWORK=${NETWORK}`);
+  });
+});
