@@ -46,8 +46,7 @@ export class UptoCharge {
 
   /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
   name(actual: Money): void {
-    if (this.#isFinal)
-      throw new TurnpikeError("Internal", "charge() was called after the answer had begun: call it first.");
+    this.#requireOpen();
     try {
       this.#amount = this.#read(actual);
     } catch (error) {
@@ -57,10 +56,22 @@ export class UptoCharge {
   }
 
   #take(wanted: bigint, remaining: bigint): bigint {
+    this.#requireOpen();
     const amount = wanted > remaining ? remaining : wanted;
-    this.name(this.#metered + amount);
     this.#metered += amount;
+    this.#amount = this.#payable(this.#metered);
     return amount;
+  }
+
+  /** What was counted, or the least that the Facilitator settles: a small use is neither free nor refused. */
+  #payable(counted: bigint): bigint {
+    const isPayable = counted === 0n || counted >= this.#min || this.#min > this.#max;
+    return isPayable ? counted : this.#min;
+  }
+
+  #requireOpen(): void {
+    if (!this.#isFinal) return;
+    throw new TurnpikeError("Internal", "charge() was called after the answer had begun: call it first.");
   }
 
   #read(actual: Money): bigint {

@@ -66,7 +66,8 @@ export class Charges {
   async merged(request: ChargeRequest): Promise<Deduction> {
     const { store } = this.#options;
     const { charged, remaining } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
-    this.#schedule(request.idHash, charged, request.facts.paidThroughSec);
+    const isFirst = (store.account(request.idHash)?.pending ?? 0n) <= charged;
+    this.#schedule(request.idHash, isFirst, request.facts.paidThroughSec);
     return { charged, remaining, clipped: charged < request.amount };
   }
 
@@ -79,18 +80,21 @@ export class Charges {
 
   /** Charges what was used of a hold. @returns base units that the hold has charged since it began */
   async chargeHold(request: HoldCharge, paidThroughSec: number): Promise<bigint> {
-    const charged = await this.#options.store.chargeHold(request);
-    this.#schedule(request.idHash, charged, paidThroughSec);
+    const { store } = this.#options;
+    // What a running meter has charged before keeps its age.
+    const isFirst = (store.account(request.idHash)?.pending ?? 0n) === 0n;
+    const charged = await store.chargeHold(request);
+    this.#schedule(request.idHash, isFirst, paidThroughSec);
     return charged;
   }
 
-  /** Has the debit of a new charge considered. */
-  #schedule(idHash: Hex, charged: bigint, paidThroughSec: number): void {
+  /** Has the debit of a new charge considered. @param isFirst nothing was owed before it */
+  #schedule(idHash: Hex, isFirst: boolean, paidThroughSec: number): void {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
     const account = store.account(idHash);
     if (account === undefined) return;
     const timing = settler.timing(account.idHash);
-    if (account.pending <= charged) timing.sinceMs = monotonicMs();
+    if (isFirst) timing.sinceMs = monotonicMs();
     timing.cycleEndSec = Math.max(timing.cycleEndSec, paidThroughSec);
     const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
     loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);

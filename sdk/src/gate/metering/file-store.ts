@@ -10,6 +10,7 @@ import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
+import { uncharge } from "./holds";
 import { Journal } from "./journal";
 import { decideReservation } from "./reservation";
 import { chargeLocalHold, localBooks, type MeterStore } from "./store";
@@ -106,10 +107,17 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     },
     async chargeHold(request) {
       const open = opened();
-      const { entry, charged } = chargeLocalHold(books, request);
-      if (entry) {
-        books.apply(entry);
+      const charge = chargeLocalHold(books, request);
+      if (charge === undefined) return 0n;
+      const { before, entry, charged } = charge;
+      if (entry === undefined) return charged;
+      books.apply(entry);
+      try {
         await open.reserved(entry.idHash, entry.amount, entry.block);
+      } catch (error) {
+        // It is in no file: books that are read again owe it only if it is charged again.
+        uncharge(books.account(entry.idHash), before, entry.amount);
+        throw error;
       }
       return charged;
     },

@@ -3,7 +3,7 @@
  * atomic change. A hold that is gone charges nothing more, so that a charge can be repeated.
  */
 import type { Hex } from "../../protocol/hex";
-import { type MeteredAccount, unsettledOf } from "./books";
+import { type Hold, type MeteredAccount, unsettledOf } from "./books";
 import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
 
 /** Asks for at least `amount`, which may be clipped as any reservation, and `ahead` beyond it as far as that remains. */
@@ -40,20 +40,32 @@ export function holdAhead(account: MeteredAccount, request: HoldRequest, untilMs
 
 /**
  * Takes what was used out of a hold; the caller makes it pending.
- * @returns `added`: base units newly used; `charged`: since the hold began, 0 for one that is gone
+ * @returns `added`: base units newly used; `charged`: since the hold began. undefined for a hold that is gone
  */
 export function chargeHold(
   account: MeteredAccount,
   { name, total, release }: HoldCharge,
   untilMs?: number,
-): { readonly added: bigint; readonly charged: bigint } {
+): { readonly added: bigint; readonly charged: bigint } | undefined {
   const hold = account.holds.find((other) => other.name === name);
-  if (hold === undefined) return { added: 0n, charged: 0n };
+  if (hold === undefined) return undefined;
   const used = smallest(total - hold.charged, hold.amount);
   const [charged, amount] = [hold.charged + used, hold.amount - used];
   const others = account.holds.filter((other) => other !== hold);
   account.holds = release ? others : [...others, { name, amount, charged, untilMs }];
   return { added: used, charged };
+}
+
+/**
+ * Returns to a hold what a charge has taken that could not be recorded, so that the charge can be repeated.
+ * @param before the hold as it was; released meanwhile, it is held again
+ */
+export function uncharge(account: MeteredAccount, before: Hold, added: bigint): void {
+  const { name, untilMs } = before;
+  const hold = account.holds.find((other) => other.name === name);
+  const amount = (hold?.amount ?? before.amount - added) + added;
+  const charged = (hold?.charged ?? before.charged + added) - added;
+  account.holds = [...account.holds.filter((other) => other !== hold), { name, amount, charged, untilMs }];
 }
 
 /** Releases the holds of gates that have not renewed them in time. @returns whether there were any */

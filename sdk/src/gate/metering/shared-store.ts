@@ -6,8 +6,8 @@
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { type AtomicStore, guardCells } from "../stores/atomic-store";
-import { emptyAccount, hasBalance, type MeteredAccount, type Totals, unsettledOf } from "./books";
-import { chargeHold, holdAhead, releaseExpired } from "./holds";
+import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
+import { chargeHold, type HoldCharge, holdAhead, releaseExpired } from "./holds";
 import { decideReservation, type Reserved } from "./reservation";
 import { SharedSender } from "./shared-sender";
 import { accountKey, accountText, contended, MAX_TRIES, readAccount, SharedView } from "./shared-view";
@@ -73,12 +73,13 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     },
     async chargeHold(request) {
       requireOpen();
-      const answer = await reservations.change(request.idHash, (account, nowMs) => {
-        const { added, charged } = chargeHold(account, request, nowMs + holdMs);
-        if (added > 0n) charge(account, added, request.block);
-        return { kind: added === 0n && charged < request.total ? "gone" : "charged", charged };
-      });
-      return answer.charged;
+      const { idHash } = request;
+      const at = view.books.current(idHash);
+      const answer = await reservations.chargeHold(request, holdMs);
+      if (answer.kind === "charged") return answer.charged;
+      // Its subscription may have a new idHash, which this gate has not read yet: the hold moved with it.
+      await sender.refresh();
+      return view.books.current(idHash) === at ? 0n : (await reservations.chargeHold(request, holdMs)).charged;
     },
     async hold() {
       throw new ConfigError('settle: "each" is for one process; gates that share a meter merge their debits');
@@ -123,7 +124,8 @@ async function markUrgent(view: SharedView, idHash: Hex): Promise<void> {
 
 function totalsOf({ books }: SharedView): Totals {
   let unsettled = 0n;
-  for (const account of books.accounts.values()) unsettled += unsettledOf(account);
+  // What is reserved ahead is not charged yet.
+  for (const account of books.accounts.values()) unsettled += unsettledOf(account) - heldOf(account);
   const { settled, lost } = books.totals;
   return { charged: settled + lost + unsettled, settled, lost };
 }
@@ -135,7 +137,10 @@ function charge(account: MeteredAccount, amount: bigint, block: number): void {
 }
 
 /** What became of a change: a reservation's decision, or what a hold has charged. */
-type Answer = Reserved | { readonly kind: "charged" | "gone"; readonly charged: bigint };
+type Answer = Reserved | HoldAnswer;
+
+/** `charged`: base units since the hold began */
+type HoldAnswer = { readonly kind: "charged" | "gone"; readonly charged: bigint };
 
 /** Changes an account that was just read; may run again on a newer one. */
 type Change<A extends Answer> = (account: MeteredAccount, nowMs: number) => A;
@@ -167,6 +172,16 @@ class SharedReservations {
       const first = [waiting];
       this.#queues.set(idHash, first);
       void this.#drain(idHash, first);
+    });
+  }
+
+  /** @throws Unavailable */
+  chargeHold(request: HoldCharge, holdMs: number): Promise<HoldAnswer> {
+    return this.change(request.idHash, (account, nowMs) => {
+      const used = chargeHold(account, request, nowMs + holdMs);
+      if (used === undefined) return { kind: "gone", charged: 0n };
+      if (used.added > 0n) charge(account, used.added, request.block);
+      return { kind: "charged", charged: used.charged };
     });
   }
 

@@ -22,9 +22,9 @@ export function createMemoryMeterStore(): MeterStore {
       return decision;
     },
     async chargeHold(request) {
-      const { entry, charged } = chargeLocalHold(books, request);
-      if (entry) books.apply(entry);
-      return charged;
+      const charge = chargeLocalHold(books, request);
+      if (charge?.entry) books.apply(charge.entry);
+      return charge?.charged ?? 0n;
     },
     async record(entry) {
       books.apply(entry);
@@ -33,12 +33,19 @@ export function createMemoryMeterStore(): MeterStore {
   };
 }
 
-/** Applies a charge to a hold in books of one process. @returns the entry to apply and journal, if any */
+/**
+ * Applies a charge to a hold in books of one process.
+ * @returns the hold as it was, and the entry to apply and journal, if any; undefined for a hold that is gone
+ */
 export function chargeLocalHold(books: Books, request: HoldCharge) {
-  const { idHash, block } = request;
-  const { added, charged } = chargeHold(books.account(idHash), request);
-  const entry = added === 0n ? undefined : ({ kind: "reserved", idHash, amount: added, calls: 1, block } as const);
-  return { entry, charged };
+  const { idHash, name, block } = request;
+  const account = books.account(idHash);
+  const before = account.holds.find((hold) => hold.name === name);
+  const charge = chargeHold(account, request);
+  if (before === undefined || charge === undefined) return undefined;
+  const { added: amount, charged } = charge;
+  const entry = amount === 0n ? undefined : ({ kind: "reserved", idHash, amount, calls: 1, block } as const);
+  return { before, entry, charged };
 }
 
 type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "chargeHold" | "record" | "close">;

@@ -154,6 +154,10 @@ interface Hold {
   readonly base: bigint;
   readonly size: bigint;
   renewedAtMs: number;
+  /** the total that it is known to have charged */
+  charged: bigint;
+  /** the total of a release whose outcome is unknown */
+  releasing: bigint | undefined;
 }
 
 /** Meters a subscription's answer by steps that its account holds ahead. */
@@ -166,7 +170,6 @@ export class HeldMeter implements UsageMeter {
   readonly #monotonicMs: () => number;
   readonly #every: (periodMs: number, work: () => void) => () => void;
   readonly #meterId = toHex(randomBytes(16));
-  readonly #untrack: () => void;
   #units = 0n;
   #amount = 0n;
   /** of the cost: not covered, so at the provider's own cost */
@@ -182,7 +185,8 @@ export class HeldMeter implements UsageMeter {
   #isBusy = false;
   #waiting = 0;
   #turn: Promise<unknown> = Promise.resolve();
-  #stopTicking: (() => void) | undefined;
+  /** while a hold exists: ends its ticks and withdraws the meter's end from the gate's stop */
+  #unwatch: (() => void) | undefined;
 
   constructor(terms: UsageTerms, { account, monotonicMs = () => performance.now(), every = repeat }: HeldMeterParts) {
     this.unit = terms.unit;
@@ -192,7 +196,6 @@ export class HeldMeter implements UsageMeter {
     this.#account = account;
     this.#monotonicMs = monotonicMs;
     this.#every = every;
-    this.#untrack = account.track(() => this.end());
   }
 
   get usage(): Usage {
@@ -217,7 +220,6 @@ export class HeldMeter implements UsageMeter {
       if (this.#isEnded) return this.usage;
       await this.#record(true);
       this.#isEnded = true;
-      this.#untrack();
       this.#emit("end");
       return this.usage;
     });
@@ -242,7 +244,8 @@ export class HeldMeter implements UsageMeter {
     if (this.#isEnded || this.#isClipped) return false;
     const need = this.#needOf(added);
     if (need === 0n) return true;
-    if (hold === undefined || this.#monotonicMs() - hold.renewedAtMs > FRESH_MS) return false;
+    if (hold === undefined || hold.releasing !== undefined) return false;
+    if (this.#monotonicMs() - hold.renewedAtMs > FRESH_MS) return false;
     return this.#amount + need <= hold.base + hold.size;
   }
 
@@ -265,9 +268,10 @@ export class HeldMeter implements UsageMeter {
     try {
       const request = { hold: name, need, ahead: step > need ? step - need : 0n };
       const { held, remaining } = await this.#account.hold(request);
-      this.#hold = { name, base: this.#amount, size: held, renewedAtMs: this.#monotonicMs() };
+      const renewedAtMs = this.#monotonicMs();
+      this.#hold = { name, base: this.#amount, size: held, renewedAtMs, charged: 0n, releasing: undefined };
       this.#besides = remaining;
-      this.#stopTicking = this.#every(RECORD_MS, () => this.#tick());
+      this.#watch();
       this.#isClipped = held < need;
       if (this.#isClipped) this.#forgone += need - held;
       return this.#count(added);
@@ -291,16 +295,29 @@ export class HeldMeter implements UsageMeter {
     const hold = this.#hold;
     if (hold === undefined) return;
     const total = this.#amount - hold.base;
-    const charged = await this.#account.charge({ hold: hold.name, total, release });
-    hold.renewedAtMs = this.#monotonicMs();
-    // The hold expired while this process did not run: what it had covered is not charged.
+    const before = hold.releasing ?? hold.charged;
+    if (release) hold.releasing ??= total;
+    const isHeld = (await this.#account.charge({ hold: hold.name, total, release })) >= total;
+    // Gone: a release whose answer was lost has charged it, or it expired while this process did not run. In the latter
+    // case what was not recorded before is not charged.
+    const charged = isHeld ? total : before;
     this.#amount -= total - charged;
     this.#forgone += total - charged;
-    if (!release && charged === total) return;
-    if (charged === total) this.#besides += hold.size - total;
+    Object.assign(hold, { renewedAtMs: this.#monotonicMs(), charged, releasing: undefined });
+    if (!release && isHeld) return;
+    if (isHeld) this.#besides += hold.size - total;
     this.#hold = undefined;
-    this.#stopTicking?.();
-    this.#stopTicking = undefined;
+    this.#unwatch?.();
+    this.#unwatch = undefined;
+  }
+
+  #watch(): void {
+    const stopTicking = this.#every(RECORD_MS, () => this.#tick());
+    const untrack = this.#account.track(() => this.end());
+    this.#unwatch = () => {
+      stopTicking();
+      untrack();
+    };
   }
 
   #emit(kind: UsageEvent["kind"]): void {

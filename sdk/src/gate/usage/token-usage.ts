@@ -96,7 +96,11 @@ function openAiDeltas(chunk: unknown): number {
 
 function hasContent(delta: object | undefined): boolean {
   const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
-  return ["content", "refusal", "reasoning_content"].some((name) => isText(fieldOf(delta, name)));
+  if (["content", "refusal", "reasoning", "reasoning_content"].some((name) => isText(fieldOf(delta, name))))
+    return true;
+  // A call of a tool is output as text is.
+  const calls = fieldOf(delta, "tool_calls");
+  return Array.isArray(calls) ? calls.length > 0 : objectIn(delta, "function_call") !== undefined;
 }
 
 function fieldOf(value: unknown, name: string): unknown {

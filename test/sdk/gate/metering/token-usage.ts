@@ -57,6 +57,18 @@ describe("The usage that language models state", () => {
     expect(readAll(anthropicUsage(), parts)?.output).to.equal(4);
   });
 
+  it("counts calls of tools and reasoning while they stream, not only text", () => {
+    const parts = [
+      { tool_calls: [{ index: 0, id: "c", function: { name: "search", arguments: "" } }] },
+      { tool_calls: [{ index: 0, function: { arguments: "{}" } }] },
+      { reasoning: "because" },
+      { function_call: { arguments: "{" } },
+      { role: "assistant", content: "" },
+    ];
+    const chunks = parts.map((delta) => ({ choices: [{ index: 0, delta }] }));
+    expect(readAll(openAiUsage(), chunks)?.output).to.equal(4);
+  });
+
   it("SM4 is never less than it was, and never made of what is no count", () => {
     const reader = openAiUsage();
     reader({ usage: { prompt_tokens: 10, completion_tokens: 5 } });

@@ -10,6 +10,7 @@ import {
   usageTermsOf,
 } from "../../../../sdk/src/gate/metering/usage-meter";
 import { MeteredChain } from "../../../support/metered-chain";
+import { until } from "../../../support/subscriptions";
 import { codeOf, type MeterWorld, meterBeforeEach } from "../support/meter-world";
 
 const TOKEN = { decimals: 6, currency: "USD" } as const;
@@ -194,6 +195,21 @@ describe("Metering an answer in units", () => {
     expect(events.at(-1)?.totalAmount).to.equal(90n);
   });
 
+  it("SM3 still states what a hold had charged before it was released", async () => {
+    const { world, idHash } = await subscribed(1_000n);
+    const { meter, account, events, tick } = meterOf(world, idHash);
+    await meter.add(30);
+    tick();
+    await meter.add(20);
+    const charge = account.charge;
+    Object.assign(account, { charge: (request: { hold: Hex }) => charge({ ...request, hold: "0x00" } as never) });
+    await meter.add(90);
+    Object.assign(account, { charge });
+    expect(await meter.end()).to.include({ units: 140n, amount: 120n });
+    expect(world.meter.unsettled().charged).to.equal(120n);
+    expect(events.map(({ amount }) => amount)).to.deep.equal([30n, 0n, 90n]);
+  });
+
   it("SM3 charges once, though an answer of the store is lost and the charge is repeated", async () => {
     const { world, idHash } = await subscribed(1_000n);
     const { meter, account } = meterOf(world, idHash);
@@ -201,13 +217,15 @@ describe("Metering an answer in units", () => {
     const charge = account.charge;
     Object.assign(account, {
       charge: async (request: never) => {
-        await charge({ ...(request as object), release: false } as never);
+        await charge(request);
         throw new Unavailable("the answer was lost");
       },
     });
+    expect(await codeOf(meter.add(90)), "the next step").to.equal("Unavailable");
+    expect(await codeOf(meter.add(5)), "what is left of a step that may be released").to.equal("Unavailable");
     expect(await codeOf(meter.end())).to.equal("Unavailable");
     Object.assign(account, { charge });
-    expect((await meter.end()).amount).to.equal(30n);
+    expect(await meter.end()).to.include({ units: 30n, amount: 30n });
     expect(world.meter.unsettled().charged).to.equal(30n);
   });
 
@@ -231,6 +249,43 @@ describe("Metering an answer in units", () => {
     await meter.end();
     expect(await codeOf(meter.add(1))).to.equal("Internal");
     for (const units of [-1, 0.5, Number.NaN]) expect(await codeOf(meter.add(units))).to.equal("ConfigError");
+  });
+
+  it("keeps the age of what it owes while it records more, so that a long answer is debited in time", async () => {
+    const world = worldOf();
+    await world.start({ limits: { settleAgeMs: 1_000 } });
+    const idHash = world.chain.subscribe(1, { cap: 1_000n });
+    const { meter, tick } = meterOf(world, idHash);
+    for (let i = 0; i < 3; i++) {
+      await meter.add(10);
+      tick();
+      world.nowMs += 600;
+    }
+    await until(() => world.chain.sumDebited(idHash) > 0n);
+    await meter.end();
+  });
+
+  it("leaves nothing behind when its handler forgets its end", async () => {
+    const { world, idHash } = await subscribed(1_000n);
+    let tracked = 0;
+    const { onStop } = world.meter;
+    Object.assign(world.meter, {
+      onStop: (work: () => Promise<unknown>) => {
+        const withdraw = onStop(work);
+        tracked += 1;
+        return () => {
+          tracked -= 1;
+          withdraw();
+        };
+      },
+    });
+    const { meter, tick } = meterOf(world, idHash);
+    await meter.add(30);
+    expect(tracked).to.equal(1);
+    tick();
+    tick();
+    await meter.add(0);
+    expect(tracked).to.equal(0);
   });
 
   it("records what was delivered when the gate stops", async () => {

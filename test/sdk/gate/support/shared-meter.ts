@@ -3,7 +3,7 @@ import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
-import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import { type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
@@ -30,9 +30,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     for (const meter of meters) await meter.stop();
   });
 
-  async function gate(cells: AtomicStore = make(space), limits = {}, holdMs = 60_000): Promise<Meter> {
+  async function gate(cells: AtomicStore = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
     const meter = createMeter({
-      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, holdMs }),
+      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, ...options }),
       sender: chain.sender,
       states: chain.states,
       clock: { nowSec: () => 1_000 },
@@ -99,6 +99,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await one.holdAhead({ idHash, facts, hold: nameOf(1), need: 100n, ahead: 0n });
     const charge = { idHash, facts, hold: nameOf(1), total: 40n, release: false };
     expect(await one.chargeHold(charge)).to.equal(40n);
+    expect(one.unsettled(), "what is reserved ahead is not charged").to.include({ unsettled: 100n, charged: 40n });
     expect(await one.chargeHold(charge)).to.equal(40n);
     await one.flush();
     expect(chain.sumDebited(), "a flush waits for no running stream").to.equal(40n);
@@ -111,7 +112,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
   it("SM3 release what a gate had reserved that is silent for too long, and charge it no more", async () => {
     const idHash = chain.subscribe(1, { cap: CAP });
     const facts = chain.facts(idHash);
-    const [silent, other] = [await gate(make(space), {}, 100), await gate()];
+    const [silent, other] = [await gate(make(space), {}, { holdMs: 100 }), await gate()];
     await silent.holdAhead({ idHash, facts, hold: nameOf(1), need: CAP, ahead: 0n });
     await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 300n, release: false });
     expect(await other.reserve(idHash, 1n, facts).catch(codeOf)).to.equal("AllowanceExhausted");
@@ -120,6 +121,22 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect(await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).to.equal(0n);
     await other.flush();
     expect(chain.sumDebited()).to.equal(CAP);
+  });
+
+  it("SM3 charge and release holds whose changes a gate has not read yet", async () => {
+    const [idHash, to] = [chain.subscribe(1, { cap: CAP }), nameOf(77)];
+    const facts = chain.facts(idHash);
+    const [one, late] = [await gate(), await gate(make(space), {}, { refreshMs: 600_000 })];
+    await late.reserve(idHash, 1n, facts);
+    await one.holdAhead({ idHash, facts, hold: nameOf(1), need: CAP - 1n, ahead: 0n });
+    await late.chargeHold({ idHash, facts, hold: nameOf(1), total: 0n, release: true });
+    await late.holdAhead({ idHash, facts, hold: nameOf(2), need: CAP - 1n, ahead: 0n });
+    await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 40n, release: false });
+    chain.rekey(idHash, to);
+    await one.flush();
+    expect(await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 70n, release: true })).to.equal(70n);
+    await one.flush();
+    expect(chain.sumDebited(to)).to.equal(71n);
   });
 
   it("A28 pass the lane on when its owner dies: nothing is lost, and nothing is debited twice", async () => {

@@ -6,6 +6,7 @@
 import { writeSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { inspect } from "node:util";
 import { Pool } from "pg";
 import { createProvider, gated, memoryClaims, type PaidRequest, type ProviderOptions } from "turnpike/gate";
 import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
@@ -78,4 +79,7 @@ function sharedBy({ database }: { readonly database: string }) {
   return sharedMeterStore(cells, { leaseMs: 1_000, refreshMs: 50 });
 }
 
-void main(JSON.parse(process.argv[2] ?? "{}") as StreamGateAssignment);
+main(JSON.parse(process.argv[2] ?? "{}") as StreamGateAssignment).catch((error: unknown) => {
+  writeSync(2, `a gate could not start: ${inspect(error)}\n`);
+  process.exit(1);
+});
