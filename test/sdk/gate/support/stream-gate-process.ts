@@ -6,9 +6,18 @@
 import { writeSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { Pool } from "pg";
-import { createProvider, gated, memoryClaims, type PaidRequest, type ProviderOptions } from "turnpike/gate";
+import {
+  createProvider,
+  gated,
+  memoryClaims,
+  type PaidRequest,
+  type Provider,
+  type ProviderOptions,
+} from "turnpike/gate";
+import { isTurnpikeError } from "turnpike/protocol";
 import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
 import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
@@ -57,7 +66,7 @@ async function main({ options, planId, unitPrice, step, store }: StreamGateAssig
     }
     response.end();
   });
-  await provider.ready();
+  await readyOnce(provider);
   const server = createServer((request, response) => {
     if (request.url !== "/flush") return paid(request, response);
     const totals = provider.flush().then(() => provider.unsettled());
@@ -77,6 +86,19 @@ function sharedBy({ database }: { readonly database: string }) {
   pool.on("error", () => undefined);
   const cells = postgresCells(pool, { space: "streams" });
   return sharedMeterStore(cells, { leaseMs: 1_000, refreshMs: 50 });
+}
+
+/** Starts again while the chain or the store does not answer in time, as a supervisor would. */
+async function readyOnce(provider: Pick<Provider, "ready">): Promise<void> {
+  for (;;) {
+    try {
+      return await provider.ready();
+    } catch (error) {
+      if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
+      writeSync(2, `a gate starts again: ${inspect(error)}\n`);
+      await pause(200);
+    }
+  }
 }
 
 main(JSON.parse(process.argv[2] ?? "{}") as StreamGateAssignment).catch((error: unknown) => {
