@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { createPlan } from "turnpike/chain";
 import { buyQuote, readReport } from "../../examples/agent";
+import { until } from "../support/sandbox";
 import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
@@ -77,15 +78,20 @@ describe("dashboard, in a real browser", function () {
     await visit(page, "/?days=7");
     const plot = page.locator(".plot .u-over").first();
     await plot.waitFor();
-    const box = await plot.boundingBox();
     const tip = page.locator(".tip").first();
-    // Whichever part of the week it is, one of the bars has it.
-    const found: string[] = [];
-    for (let bar = 0; bar < BARS && !found.some((text) => text.includes("One-time: $0.50")); bar++) {
-      await plot.hover({ position: { x: ((bar + 0.5) / BARS) * (box?.width ?? 0), y: 40 } });
-      found.push((await tip.textContent()) ?? "");
-    }
-    expect(found.some((text) => text.includes("One-time: $0.50 (1)"))).to.equal(true);
+    // The chart follows the pointer by the frame.
+    const drawn = () =>
+      page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    // Whichever part of the week it is, one of the bars has it. The chart gets its width a moment after it is shown.
+    await until("a bar with the payment", async () => {
+      const width = (await plot.boundingBox())?.width ?? 0;
+      for (let bar = 0; bar < BARS; bar++) {
+        await plot.hover({ position: { x: ((bar + 0.5) / BARS) * width, y: 40 } });
+        await drawn();
+        if ((await tip.textContent())?.includes("One-time: $0.50 (1)")) return true;
+      }
+      return false;
+    });
   });
 
   it("shows the history of one subscription", async () => {

@@ -112,7 +112,8 @@ async function settled(gate: Gate, call: PaidCall, { scope, decision, outcome }:
   const fits = scope.keeper !== undefined && body.byteLength <= scope.keeper.maxBytes;
   const kept = !isFailure && fits ? { status, headers: lowered(decision.headers), body } : undefined;
   await settleScope(scope, isFailure ? "release" : "use", kept);
-  return withReceipts(result, { ...decision.headers, ...(isFailure && scope.refund?.headers) });
+  const headers = (result.isError === true && decision.headersOfFailure) || decision.headers;
+  return withReceipts(result, { ...headers, ...(isFailure && scope.refund?.headers) });
 }
 
 const lowered = (headers: Readonly<Record<string, string>>): Record<string, string> =>

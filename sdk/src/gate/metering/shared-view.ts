@@ -41,6 +41,9 @@ const ACCOUNT_PREFIX = "account:";
 /** Above this many, cells of subscriptions that owe nothing are not remembered. */
 const KEPT = 50_000;
 
+/** How often accounts are read again when debits are recorded meanwhile; the next refresh follows soon. */
+const MAX_REFRESHES = 3;
+
 /** How often a change is retried when other gates are quicker. */
 export const MAX_TRIES = 50;
 
@@ -110,21 +113,36 @@ export class SharedView {
   /** Makes all changes in the store, or none if another gate was quicker. @returns whether they were made */
   async swap(changes: readonly CellChange[]): Promise<boolean> {
     const isMade = await this.#cells.compareAndSwap(changes);
-    if (isMade) for (const { key, next } of changes) this.#learn(key, next);
-    return isMade;
+    if (!isMade) return false;
+    for (const { key, next } of changes) this.#learn(key, next);
+    // An entry of the sender changes accounts and totals together.
+    if (changes.length > 1) Object.assign(this.#books.totals, this.#sender.totals);
+    return true;
   }
 
-  /** Reads what other gates changed. */
+  /** Reads what other gates changed. The totals that are reported are of the moment at which the accounts were read. */
   async refresh(): Promise<void> {
     const known = [...this.#books.accounts.values()].filter(hasBalance).map(({ idHash }) => accountKey(idHash));
+    let found: ReadonlyMap<string, string | undefined>;
+    let before: string | undefined;
+    let tries = 0;
+    do {
+      [before] = await this.#cells.read([SENDER_KEY]);
+      found = await this.#readBalances(known);
+    } while (found.get(SENDER_KEY) !== before && ++tries < MAX_REFRESHES);
+    for (const [key, text] of found) this.#learn(key, text);
+    Object.assign(this.#books.totals, this.#sender.totals);
+    if (this.#texts.size > KEPT) this.#evictIdle();
+  }
+
+  /** Reads every account that has a balance, those that had one, and then the sender's cell. */
+  async #readBalances(known: readonly string[]): Promise<ReadonlyMap<string, string | undefined>> {
     const found = new Map<string, string | undefined>();
     for (const { key, text } of await this.#cells.listed()) found.set(key, text);
-    const gone = known.filter((key) => !found.has(key));
-    const texts = gone.length > 0 ? await this.#cells.read(gone) : [];
-    gone.forEach((key, i) => void found.set(key, texts[i]));
-    // All at once: with the totals of a debit beside an account that still owes it, a report would count it twice.
-    for (const [key, text] of found) this.#learn(key, text);
-    if (this.#texts.size > KEPT) this.#evictIdle();
+    const others = [...known.filter((key) => !found.has(key)), SENDER_KEY];
+    const texts = await this.#cells.read(others);
+    others.forEach((key, i) => void found.set(key, texts[i]));
+    return found;
   }
 
   /** Returns the accounts whose debit another gate waits for. */
@@ -190,7 +208,6 @@ export class SharedView {
     for (const batch of sender.batches) this.#books.batches.set(batch.id, batch);
     this.#books.recent.splice(0, this.#books.recent.length, ...sender.recent);
     for (const [from, to] of sender.successors) this.#books.successors.set(from, to);
-    Object.assign(this.#books.totals, sender.totals);
     this.#books.nextBatch = sender.nextBatch;
   }
 

@@ -66,6 +66,28 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     }
   });
 
+  it("C13 report a debit once, also where it is recorded between two readings", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const other = await gate();
+    await other.reserve(idHash, 30n, chain.facts(idHash));
+    const cells = make(space);
+    let next: (() => Promise<unknown>) | undefined;
+    const listed = async () => {
+      const found = await cells.listed();
+      const act = next;
+      next = undefined;
+      await act?.();
+      return found;
+    };
+    const store = sharedMeterStore({ ...cells, listed }, { leaseMs: 600, refreshMs: 600_000 });
+    await store.open();
+    expect(store.totals()).to.include({ charged: 30n, settled: 0n });
+    next = () => other.flush();
+    await store.reload();
+    expect(store.totals()).to.deep.equal({ charged: 30n, settled: 30n, lost: 0n });
+    await store.close();
+  });
+
   it("report what is unsettled at every gate, whichever charged it", async () => {
     const idHash = chain.subscribe(1, { cap: CAP });
     const [one, other] = [await gate(), await gate()];
