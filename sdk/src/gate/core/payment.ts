@@ -25,7 +25,8 @@ interface Deducts extends Charges {
   deduct(amount: bigint | number | string): Promise<Deduction>;
   /**
    * Meters an answer in units, such as tokens or seconds, whose number is not known ahead. A subscription is charged
-   * what was delivered, up to its cap; a payment of the scheme `upto` the sum, up to its `max`; others nothing.
+   * what was delivered, up to its cap. A payment of the scheme `upto` is charged the sum of its meters, up to its `max`,
+   * and nothing where the sum is below what the Facilitator settles. Others are charged nothing.
    * @throws ConfigError that names the option
    */
   meter(options: UsageMeterOptions): UsageMeter;

@@ -63,10 +63,9 @@ export class UptoCharge {
     return amount;
   }
 
-  /** What was counted, or the least that the Facilitator settles: a small use is neither free nor refused. */
+  /** Nothing below the least that the Facilitator settles: no payer is charged more than its answer has used. */
   #payable(counted: bigint): bigint {
-    const isPayable = counted === 0n || counted >= this.#min || this.#min > this.#max;
-    return isPayable ? counted : this.#min;
+    return counted < this.#min ? 0n : counted;
   }
 
   #requireOpen(): void {
