@@ -9,7 +9,10 @@ export class UptoCharge {
   readonly #token: PricedToken;
   readonly #recorded: bigint | undefined;
   readonly #min: bigint;
+  /** What the answer's meters may charge together: the sum is the charge. */
+  readonly budget: UsageBudget;
   #amount: bigint | undefined;
+  #metered = 0n;
   #fault: TurnpikeError | undefined;
   #isFinal = false;
 
@@ -35,10 +38,6 @@ export class UptoCharge {
     return this.#token;
   }
 
-  /** What the answer's meters have taken together, and may take; each `take` names the sum. */
-  readonly budget: UsageBudget;
-  #metered = 0n;
-
   /** base units */
   get amount(): bigint {
     return this.#recorded ?? this.#amount ?? this.#max;
@@ -46,7 +45,7 @@ export class UptoCharge {
 
   /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
   name(actual: Money): void {
-    this.#requireOpen();
+    this.#requireOpen("charge() was called");
     try {
       this.#amount = this.#read(actual);
     } catch (error) {
@@ -56,7 +55,7 @@ export class UptoCharge {
   }
 
   #take(wanted: bigint, remaining: bigint): bigint {
-    this.#requireOpen();
+    this.#requireOpen("A meter was used");
     const amount = wanted > remaining ? remaining : wanted;
     this.#metered += amount;
     this.#amount = this.#payable(this.#metered);
@@ -68,9 +67,10 @@ export class UptoCharge {
     return counted < this.#min ? 0n : counted;
   }
 
-  #requireOpen(): void {
+  /** @param what happens now */
+  #requireOpen(what: string): void {
     if (!this.#isFinal) return;
-    throw new TurnpikeError("Internal", "charge() was called after the answer had begun: call it first.");
+    throw new TurnpikeError("Internal", `${what} after the answer had begun: charge before its first byte.`);
   }
 
   #read(actual: Money): bigint {

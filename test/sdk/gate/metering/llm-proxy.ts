@@ -2,10 +2,14 @@ import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { expect } from "chai";
+import express, { type Express } from "express";
+import { paymentGate } from "turnpike/gate/express";
 import type { Hex } from "turnpike/protocol";
 import { createTestProvider, type TestProvider } from "turnpike/testing";
 import { startLlmProxy } from "../../../../examples/llm-proxy";
 import { closeServer, listen } from "../../../support/gate";
+
+const GUIDE = readFileSync("docs/guides/streaming.md", "utf8");
 
 const TOKENS = 40;
 
@@ -76,9 +80,52 @@ describe("The example that sells a model's tokens", () => {
 
   it("is what the guide shows", () => {
     const example = readFileSync("examples/llm-proxy.ts", "utf8");
-    const [, section = ""] = readFileSync("docs/guides/streaming.md", "utf8").split("## Sell a model's tokens\n");
+    const [, section = ""] = GUIDE.split("## Sell a model's tokens\n");
     const lines = (section.split("```")[1] ?? "").split("\n").slice(1);
     expect(lines.length).to.be.greaterThan(10);
     for (const line of lines) expect(example).to.contain(line.trim());
+  });
+});
+
+describe("The guide's handler that meters a stream", () => {
+  const world = createTestProvider();
+  const { planId: plan } = world.addPlan({});
+  const worked: string[] = [];
+  let server: Server;
+  let url: string;
+
+  /** Words, and the tokens of each. */
+  async function* tokensOf({ query }: { readonly query: { readonly words?: string } }) {
+    for (const text of (query.words ?? "").split(",")) {
+      worked.push(text);
+      yield { text, tokens: text.length };
+    }
+  }
+
+  before(async () => {
+    const code = /```js\n([\s\S]*?)```/.exec(GUIDE)?.[1]?.replace(/^import .*$/gm, "") ?? "";
+    const bound = (options: object) => paymentGate({ provider: world.provider, ...options } as never);
+    const run = new Function("express", "paymentGate", "plan", "tokensOf", `${code}; return app;`);
+    const app: Express = run(express, bound, plan, tokensOf);
+    server = createServer(app);
+    url = await listen(server);
+  });
+  after(() => closeServer(server));
+  beforeEach(() => void worked.splice(0));
+
+  const ask = (headers: Record<string, string>) => fetch(`${url}/complete?words=four,sixsix,two`, { headers });
+
+  it("charges what it sends", async () => {
+    const { id, headers } = world.subscribe({ planId: plan, maxOverage: 1_000n });
+    expect(await (await ask(headers)).text()).to.equal("foursixsixtwo");
+    expect(world.spentOf(id)).to.equal(13n * 3n);
+  });
+
+  it("ends at the cap, and refuses the next one", async () => {
+    const { id, headers } = world.subscribe({ planId: plan, maxOverage: 20n });
+    expect(await (await ask(headers)).text()).to.equal("foursixsix");
+    expect(worked, "no more work").to.deep.equal(["four", "sixsix"]);
+    expect(world.spentOf(id)).to.equal(20n);
+    expect((await ask(headers)).status).to.equal(402);
   });
 });
