@@ -21,6 +21,7 @@ export interface PartStreamOptions {
   readonly units: (part: Uint8Array) => bigint | number;
 }
 
+/** How an answer is metered: by its tokens, or by its parts. */
 export type MeterStreamOptions = TokenStreamOptions | PartStreamOptions;
 
 /** The longest answer that is collected before it is sent, bytes. */

@@ -15,6 +15,7 @@ export interface TokenPrices {
   readonly cacheWrite?: UnitPriceOption;
 }
 
+/** Who pays for an answer's tokens, and at which prices. */
 export interface TokenMeterOptions extends Pick<UsageMeterOptions, "step" | "atCap"> {
   readonly payment: Payment;
   readonly prices: TokenPrices;
