@@ -41,7 +41,7 @@ module.exports = {
     ...siblings(SERVICE, ["payments", "subscriptions"]),
     ...siblings(SERVICE, ["webhooks", "analytics", "providers"]),
     ...layers(GATE, [
-      ...["page", "stores", "claims", "replay", "metering", "core", "reporting", "adapters", "provider"],
+      ...["page", "stores", "claims", "replay", "metering", "core", "usage", "reporting", "adapters", "provider"],
       ...["express", "fastify", "fetch", "hono", "next", "node", "postgres", "redis", "index"],
     ]),
     ...layers(AGENT, [

@@ -48,6 +48,7 @@ const SLOW = {
     "test/facilitator/payments/faults.ts",
     "test/facilitator/webhooks/kill.ts",
     "test/sdk/gate/metering/kill-shared.ts",
+    "test/sdk/gate/metering/kill-streams.ts",
     "test/sdk/gate/metering/kill.ts",
   ],
 };

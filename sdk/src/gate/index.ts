@@ -22,6 +22,8 @@ export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";
 export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";
 export type { MeterStore } from "./metering/store";
+export type { UnitPrice, UnitPriceOption } from "./metering/unit-price";
+export type { Usage, UsageEvent, UsageMeter, UsageMeterOptions } from "./metering/usage-meter";
 export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
 export {
   buildPaymentRequired,
@@ -36,3 +38,11 @@ export {
 } from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
 export type { ReplayOptions } from "./replay/keeper";
+export {
+  type MeterStreamOptions,
+  meterStream,
+  type PartStreamOptions,
+  type TokenStreamOptions,
+} from "./usage/meter-stream";
+export type { TokenMeterOptions, TokenPrices } from "./usage/token-meter";
+export { anthropicUsage, openAiUsage, type TokenUsage, type UsageReader } from "./usage/token-usage";

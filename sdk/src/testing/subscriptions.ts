@@ -69,6 +69,8 @@ export class TestBooks {
   readonly #plans = new Map<string, Plan>();
   readonly #states = new Map<string, SubscriptionState>();
   readonly #blocked = new Set<string>();
+  /** what running meters have reserved ahead, by name */
+  readonly #holds = new Map<Hex, { readonly idHash: Hex; readonly amount: bigint; readonly charged: bigint }>();
   #subscriptions = 0;
 
   constructor(parts: TestBooksParts) {
@@ -170,17 +172,31 @@ export class TestBooks {
       onBlocks: () => undefined,
       start: async () => undefined,
       reserve: async (idHash, amount) => {
-        if (this.#blocked.has(idHash)) {
-          throw new InsufficientFunds("A debit of this subscription could not be collected.");
-        }
-        const left = this.#remaining(idHash);
-        if (amount > 0n && left === 0n) throw new AllowanceExhausted();
+        const left = amount > 0n ? this.#available(idHash) : this.#remaining(idHash);
         const clipped = amount > left;
         const taken = clipped ? left : amount;
         charged += taken;
         this.#charge(idHash, taken);
         return { charged: taken, remaining: left - taken, clipped };
       },
+      holdAhead: async ({ idHash, hold, need, ahead }) => {
+        const left = this.#available(idHash);
+        let held = need + ahead;
+        if (held > left) held = left;
+        this.#holds.set(hold, { idHash, amount: held, charged: 0n });
+        return { held, remaining: left - held };
+      },
+      chargeHold: async ({ idHash, hold, total, release }) => {
+        const at = this.#holds.get(hold);
+        if (!at) return 0n;
+        const added = total - at.charged;
+        charged += added;
+        this.#charge(idHash, added);
+        if (release) this.#holds.delete(hold);
+        else this.#holds.set(hold, { idHash, amount: at.amount - added, charged: total });
+        return total;
+      },
+      onStop: () => () => undefined,
       remaining: (idHash) => this.#remaining(idHash),
       isBlocked: (idHash) => this.#blocked.has(idHash),
       retryBlocked: () => undefined,
@@ -192,9 +208,21 @@ export class TestBooks {
     };
   }
 
+  /** @returns what remains, more than 0. @throws AllowanceExhausted, InsufficientFunds */
+  #available(idHash: Hex): bigint {
+    if (this.#blocked.has(idHash)) {
+      throw new InsufficientFunds("A debit of this subscription could not be collected.");
+    }
+    const left = this.#remaining(idHash);
+    if (left === 0n) throw new AllowanceExhausted();
+    return left;
+  }
+
   #remaining(idHash: Hex): bigint {
     const { cap, spent } = this.#at(idHash).allowance;
-    return cap > spent ? cap - spent : 0n;
+    let left = cap - spent;
+    for (const hold of this.#holds.values()) if (hold.idHash === idHash) left -= hold.amount;
+    return left > 0n ? left : 0n;
   }
 
   #charge(idHash: Hex, amount: bigint): void {

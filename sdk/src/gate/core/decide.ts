@@ -11,7 +11,7 @@ import { type Credentials, type PaymentCredential, readCredentials } from "./cre
 import { judgeNative } from "./judge-proof";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { pageFor } from "./page";
-import { FREE, type Payment } from "./payment";
+import { freePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
 import { type QuoteRequest, type Refusal, soldSingly } from "./quote";
 import { judgeV1, judgeV2 } from "./read-standard";
@@ -65,7 +65,7 @@ function decideUnbound(context: GateContext, route: Route, request: GateRequest)
 
 async function decideFree(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
   try {
-    if (await isFree(route, request)) return allow(FREE);
+    if (await isFree(route, request)) return allow(freePayment(context.settings.token ?? {}));
     return await decidePaid(context, route, request, readCredentials(request));
   } catch (error) {
     return refusalOfRequest(route, error);

@@ -32,7 +32,7 @@ import {
   withdrawClaim,
 } from "./claim-payment";
 import type { GateContext } from "./context";
-import { chargesNothing, deductsNothing, type OneTimePayment } from "./payment";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
 import type { Settings } from "./settings";
 
@@ -76,7 +76,7 @@ export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise
     return invalid(verdict.reason, messageOf(verdict.reason));
   }
   const { paymentId, nonce, ref } = verdict;
-  const purchase = { payment: paymentOf(proof, paymentId), secret: secretOfProof(ref) };
+  const purchase = { payment: paymentOf(proof, paymentId, context), secret: secretOfProof(ref) };
   return claimPayment(at, {
     ...purchase,
     keepUntilSec: proof.expiresAt + DAY_SEC,
@@ -162,8 +162,15 @@ export async function faultOfSettlement(
 
 const unconfirmed = (): Unavailable => new Unavailable("The payment is not confirmed yet.", { retryAfterSec: 2 });
 
-function paymentOf(proof: PaymentProof, paymentId: OneTimePayment["paymentId"]): OneTimePayment {
+function paymentOf(
+  proof: PaymentProof,
+  paymentId: OneTimePayment["paymentId"],
+  { settings }: GateContext,
+): OneTimePayment {
   const { payer, payTo, amount, token, network, transaction } = proof;
   const facts = { payer, payTo, amount, token, network, paymentId, transaction };
-  return { kind: "one-time", dialect: "turnpike", ...facts, deduct: deductsNothing, charge: chargesNothing };
+  return {
+    ...{ kind: "one-time", dialect: "turnpike", ...facts },
+    ...{ deduct: deductsNothing, charge: chargesNothing, meter: countsOnly(settings.token ?? {}) },
+  };
 }

@@ -17,7 +17,7 @@ import type { ClaimStore } from "../claims/rules";
 import type { ReplaySecret } from "../replay/seal";
 import { claimPayment, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
-import { chargesNothing, deductsNothing, type OneTimePayment, type PaymentFlow } from "./payment";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "./payment";
 import { mayReserve, noReservations, type SettleOrder } from "./payment-flow";
 import { MAX_TIMEOUT_SEC, usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
@@ -106,6 +106,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
     paymentId,
     deduct: deductsNothing,
     charge: chargesNothing,
+    meter: countsOnly(settings.token ?? {}),
   };
   const key = usableKeyOf(at.request);
   // Of a request with neither the answer is not replayed.

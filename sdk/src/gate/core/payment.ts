@@ -1,7 +1,9 @@
 /** Defines what a granted request carries: who paid, how, and access to the allowance. */
 import type { Plan } from "../../chain/plans";
-import type { Address, Hex, Money } from "../../protocol";
+import type { Address, Hex, Money, PricedToken } from "../../protocol";
 import type { Deduction } from "../metering/charges";
+import { CountedMeter } from "../metering/counted-meter";
+import { type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
 
 interface Charges {
   /**
@@ -21,6 +23,13 @@ interface Deducts extends Charges {
    * @throws AllowanceExhausted when nothing remains; InsufficientFunds when an earlier debit failed; Unavailable
    */
   deduct(amount: bigint | number | string): Promise<Deduction>;
+  /**
+   * Meters an answer in units, such as tokens or seconds, whose number is not known ahead. A subscription is charged
+   * what was delivered, up to its cap. A payment of the scheme `upto` is charged the sum of its meters, up to its `max`,
+   * and nothing where the sum is below what the Facilitator settles. Others are charged nothing.
+   * @throws ConfigError that names the option
+   */
+  meter(options: UsageMeterOptions): UsageMeter;
 }
 
 /** The flow of a standard payment, in the words of x402: it settles after the handler, or before it. */
@@ -80,4 +89,15 @@ export const deductsNothing = async (): Promise<Deduction> => nothing;
 
 export const chargesNothing = (): void => undefined;
 
-export const FREE: FreePayment = { kind: "free", deduct: deductsNothing, charge: chargesNothing };
+/** Returns the `meter` of payments that cost what they were quoted. @param token what its prices are written in */
+export const countsOnly =
+  (token: PricedToken): OneTimePayment["meter"] =>
+  (options) =>
+    new CountedMeter(usageTermsOf(options, token));
+
+export const freePayment = (token: PricedToken): FreePayment => ({
+  kind: "free",
+  deduct: deductsNothing,
+  charge: chargesNothing,
+  meter: countsOnly(token),
+});

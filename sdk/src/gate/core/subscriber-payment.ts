@@ -11,6 +11,16 @@ import {
   toAmount,
 } from "../../protocol";
 import type { Deduction } from "../metering/charges";
+import {
+  type ChargeHold,
+  HeldMeter,
+  type HoldAhead,
+  type UsageAccount,
+  type UsageEvent,
+  type UsageMeter,
+  type UsageMeterOptions,
+  usageTermsOf,
+} from "../metering/usage-meter";
 import type { GateContext } from "./context";
 import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
@@ -33,7 +43,8 @@ export class SubscriberPayment implements SubscriptionPayment {
   /** a bound function, so that it can be passed on without its payment */
   readonly deduct: SubscriptionPayment["deduct"];
   readonly charge = chargesNothing;
-  readonly #observer: ChargeObserver = { onFailure: undefined };
+  readonly #observer: ChargeObserver = { onFailure: undefined, onUsage: undefined };
+  readonly #charged: Charged;
 
   constructor(
     context: GateContext,
@@ -46,17 +57,31 @@ export class SubscriberPayment implements SubscriptionPayment {
     this.planId = state.planId;
     this.paidThroughSec = state.paidThroughSec;
     this.allowance = new Allowance(context, state);
-    this.deduct = charge.bind(undefined, { context, route, state, observer: this.#observer });
+    this.#charged = { context, route, state, observer: this.#observer };
+    this.deduct = charge.bind(undefined, this.#charged);
+  }
+
+  meter(options: UsageMeterOptions): UsageMeter {
+    const { token } = this.#charged.context.settings;
+    const isPriced = token?.address.toLowerCase() === this.plan.token.toLowerCase();
+    const terms = usageTermsOf(options, isPriced ? token : {});
+    return new HeldMeter(terms, { account: new SubscriptionAccount(this.#charged) });
   }
 
   /** Sets a callback for charges that fail; it runs before the handler gets the error. */
   watch(onFailure: (error: unknown) => void): void {
     this.#observer.onFailure = onFailure;
   }
+
+  /** Sets a callback for what this payment's meters have recorded; it runs once each record is durable. */
+  watchUsage(onUsage: (event: UsageEvent) => void): void {
+    this.#observer.onUsage = onUsage;
+  }
 }
 
 interface ChargeObserver {
   onFailure: ((error: unknown) => void) | undefined;
+  onUsage: ((event: UsageEvent) => void) | undefined;
 }
 
 /** Base units; what remains may shrink while the request runs. */
@@ -88,25 +113,74 @@ interface Charged {
   readonly observer: ChargeObserver;
 }
 
-async function charge(
-  { context, route, state, observer }: Charged,
-  amount: bigint | number | string,
-): Promise<Deduction> {
-  try {
+async function charge(charged: Charged, amount: bigint | number | string): Promise<Deduction> {
+  const { context, state } = charged;
+  return observed(charged, async () => {
     const units = toAmount(amount, "amount");
-    route.metered = true;
-    if (!context.meter) {
-      throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
-    }
-    await requireCollectable(context, state.planId);
-    if (!context.isMeterOpen()) await context.meterStarted();
-    // The current record: a renewal or another cap may have come since this request was judged.
-    const facts = factsOf(await recordOf(context, state));
-    return await context.meter.reserve(state.idHash, units, facts, () => newestFacts(context, state));
+    const { meter, record } = await openMeter(charged);
+    return meter.reserve(state.idHash, units, factsOf(record), () => newestFacts(context, state));
+  });
+}
+
+async function observed<T>({ observer }: Charged, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
   } catch (error) {
     observer.onFailure?.(error);
     throw error;
   }
+}
+
+/** @returns the meter, open, and the current record: a renewal or another cap may have come since the request was judged */
+async function openMeter({ context, route, state }: Charged) {
+  route.metered = true;
+  const { meter } = context;
+  if (!meter) {
+    throw new ConfigError("operatorKey or apiKey is not set: deductAllowance needs a key that may debit the plan");
+  }
+  await requireCollectable(context, state.planId);
+  if (!context.isMeterOpen()) await context.meterStarted();
+  return { meter, record: await recordOf(context, state) };
+}
+
+/** Reserves and charges what the meters of one subscriber's request use. */
+class SubscriptionAccount implements UsageAccount {
+  readonly #charged: Charged;
+  #facts: AllowanceFacts;
+
+  constructor(charged: Charged) {
+    this.#charged = charged;
+    this.#facts = factsOf(charged.state);
+  }
+
+  hold(request: HoldAhead) {
+    const { context, state } = this.#charged;
+    const { idHash } = state;
+    return observed(this.#charged, async () => {
+      const { meter, record } = await openMeter(this.#charged);
+      if (!record.known || record.cancelled || record.paused) throw endedMeanwhile();
+      this.#facts = factsOf(record);
+      return meter.holdAhead({ ...request, idHash, facts: this.#facts }, () => newestFacts(context, state));
+    });
+  }
+
+  async charge(request: ChargeHold): Promise<bigint> {
+    const { context, state } = this.#charged;
+    const { idHash } = state;
+    return (await context.meter?.chargeHold({ ...request, idHash, facts: this.#facts })) ?? 0n;
+  }
+
+  track(end: () => Promise<unknown>): () => void {
+    return this.#charged.context.meter?.onStop(end) ?? (() => undefined);
+  }
+
+  onUsage(event: UsageEvent): void {
+    this.#charged.observer.onUsage?.(event);
+  }
+}
+
+function endedMeanwhile(): SubscriptionNotActive {
+  return new SubscriptionNotActive("The subscription ended while this request was served.");
 }
 
 async function recordOf({ states }: GateContext, judged: SubscriptionState): Promise<SubscriptionState> {
@@ -120,7 +194,7 @@ async function recordOf({ states }: GateContext, judged: SubscriptionState): Pro
 async function newestFacts({ states }: GateContext, judged: SubscriptionState): Promise<AllowanceFacts> {
   const newest = states ? await states.recheck(judged.idHash) : judged;
   if (newest.known && !newest.cancelled) return factsOf(newest);
-  throw new SubscriptionNotActive("The subscription ended while this request was served.");
+  throw endedMeanwhile();
 }
 
 export function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {

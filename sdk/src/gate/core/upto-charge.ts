@@ -1,5 +1,7 @@
 /** What one run of a handler charges of an `upto` payment. Nothing settles by a charge that was faulty. */
 import { isTurnpikeError, type Money, type PricedToken, parseMoney, TurnpikeError } from "../../protocol";
+import { CountedMeter, type UsageBudget } from "../metering/counted-meter";
+import { usageTermsOf } from "../metering/usage-meter";
 import type { OneTimePayment } from "./payment";
 
 export class UptoCharge {
@@ -7,7 +9,10 @@ export class UptoCharge {
   readonly #token: PricedToken;
   readonly #recorded: bigint | undefined;
   readonly #min: bigint;
+  /** What the answer's meters may charge together: the sum is the charge. */
+  readonly budget: UsageBudget;
   #amount: bigint | undefined;
+  #metered = 0n;
   #fault: TurnpikeError | undefined;
   #isFinal = false;
 
@@ -20,6 +25,17 @@ export class UptoCharge {
     this.#min = min;
     this.#token = token;
     this.#recorded = recorded;
+    const remaining = (): bigint => max - this.#metered;
+    this.budget = {
+      get remaining() {
+        return remaining();
+      },
+      take: (amount) => this.#take(amount, remaining()),
+    };
+  }
+
+  get token(): PricedToken {
+    return this.#token;
   }
 
   /** base units */
@@ -29,14 +45,32 @@ export class UptoCharge {
 
   /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
   name(actual: Money): void {
-    if (this.#isFinal)
-      throw new TurnpikeError("Internal", "charge() was called after the answer had begun: call it first.");
+    this.#requireOpen("charge() was called");
     try {
       this.#amount = this.#read(actual);
     } catch (error) {
       if (isTurnpikeError(error)) this.#fault ??= error;
       throw error;
     }
+  }
+
+  #take(wanted: bigint, remaining: bigint): bigint {
+    this.#requireOpen("A meter was used");
+    const amount = wanted > remaining ? remaining : wanted;
+    this.#metered += amount;
+    this.#amount = this.#payable(this.#metered);
+    return amount;
+  }
+
+  /** Nothing below the least that the Facilitator settles: no payer is charged more than its answer has used. */
+  #payable(counted: bigint): bigint {
+    return counted < this.#min ? 0n : counted;
+  }
+
+  /** @param what happens now */
+  #requireOpen(what: string): void {
+    if (!this.#isFinal) return;
+    throw new TurnpikeError("Internal", `${what} after the answer had begun: charge before its first byte.`);
   }
 
   #read(actual: Money): bigint {
@@ -77,6 +111,7 @@ export function chargeable(payment: OneTimePayment, charge: UptoCharge): OneTime
   return {
     ...payment,
     charge: (actual) => charge.name(actual),
+    meter: (options) => new CountedMeter(usageTermsOf(options, charge.token), charge.budget),
     get amount() {
       return charge.amount;
     },

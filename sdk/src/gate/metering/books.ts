@@ -53,6 +53,17 @@ export type Entry =
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
   | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
 
+/** What one running meter has reserved ahead; amounts in token base units. */
+export interface Hold {
+  readonly name: Hex;
+  /** left of it */
+  readonly amount: bigint;
+  /** used of it, and charged */
+  readonly charged: bigint;
+  /** unix milliseconds by the store's clock, after which any gate releases it; undefined: while its process lives */
+  readonly untilMs: number | undefined;
+}
+
 export interface MeteredAccount {
   readonly idHash: Hex;
   /** reserved and in no batch */
@@ -61,6 +72,8 @@ export interface MeteredAccount {
   calls: number;
   /** promised to calls that wait for their own debit; not journaled: after a crash no caller got a charge */
   held: bigint;
+  /** reserved ahead of delivery by meters of running answers; not journaled: after a crash they are released */
+  holds: Hold[];
   inFlight: DebitItem[];
   /** the newest settled debits, which the gate's view of the chain may not show yet */
   landed: DebitItem[];
@@ -241,6 +254,7 @@ export class Books {
     to.pending += from.pending;
     to.calls += from.calls;
     to.held += from.held;
+    to.holds.push(...from.holds);
     to.inFlight.push(...from.inFlight);
     to.landed.push(...from.landed);
     to.nextIndex = Math.max(to.nextIndex, from.nextIndex);
@@ -257,6 +271,7 @@ export function emptyAccount(idHash: Hex): MeteredAccount {
     pending: 0n,
     calls: 0,
     held: 0n,
+    holds: [],
     inFlight: [],
     landed: [],
     nextIndex: 0,
@@ -276,15 +291,21 @@ function isSameDebit(a: DebitItem, b: DebitItem): boolean {
   return a.index === b.index && a.idHash === b.idHash;
 }
 
-function sumOf(items: readonly DebitItem[]): bigint {
+function sumOf(items: readonly { readonly amount: bigint }[]): bigint {
   let sum = 0n;
   for (const item of items) sum += item.amount;
   return sum;
 }
 
+/** Returns what is set aside for calls and meters that run now, base units. */
+export function heldOf({ held, holds }: MeteredAccount): bigint {
+  return holds.length === 0 ? held : held + sumOf(holds);
+}
+
 /** Returns what a cancellation now could cost the provider. */
 export function unsettledOf(account: MeteredAccount): bigint {
-  return account.pending + account.held + (account.inFlight.length === 0 ? 0n : sumOf(account.inFlight));
+  const { pending, inFlight } = account;
+  return pending + heldOf(account) + (inFlight.length === 0 ? 0n : sumOf(inFlight));
 }
 
 /** Returns whether this account has a balance, a block or a loss: anything that the chain does not have. */
@@ -299,7 +320,7 @@ export function hasBalance(account: MeteredAccount): boolean {
 export function remainingOf(account: MeteredAccount | undefined, facts: AllowanceFacts): bigint {
   let remaining = facts.cap - facts.spent;
   if (account !== undefined) {
-    remaining -= account.pending + account.held;
+    remaining -= account.pending + heldOf(account);
     for (const item of account.inFlight) if (item.index >= facts.debits) remaining -= item.amount;
     for (const item of account.landed) if (item.index >= facts.debits) remaining -= item.amount;
   }

@@ -13,11 +13,13 @@ import {
 } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { atMost, type Deferred, deferred } from "../../protocol/waiting";
-import { unsettledOf } from "./books";
+import { heldOf, type MeteredAccount, unsettledOf } from "./books";
+import type { HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
+import type { Reserved, ReserveRequest } from "./reservation";
 import type { MeterLimits } from "./schedule";
 import type { Call, Settler } from "./settler";
-import type { MeterStore, Reserved, ReserveRequest } from "./store";
+import type { MeterStore } from "./store";
 
 /** A charge; amounts in token base units. */
 export interface Deduction {
@@ -32,9 +34,9 @@ export interface Deduction {
 export type ReadNewest = () => Promise<AllowanceFacts>;
 
 /** A request, and how to read its facts again. */
-export interface ChargeRequest extends ReserveRequest {
+export type ChargeRequest<Request extends ReserveRequest = ReserveRequest> = Request & {
   readonly newest: ReadNewest | undefined;
-}
+};
 
 export interface ChargesOptions {
   readonly store: MeterStore;
@@ -62,17 +64,40 @@ export class Charges {
 
   /** Charges a call whose debit is merged with others. */
   async merged(request: ChargeRequest): Promise<Deduction> {
-    const { store, settler, loop, limits, monotonicMs } = this.#options;
+    const { store } = this.#options;
     const { charged, remaining } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
-    const account = store.account(request.idHash);
-    if (account !== undefined) {
-      const timing = settler.timing(account.idHash);
-      if (account.pending <= charged) timing.sinceMs = monotonicMs();
-      timing.cycleEndSec = Math.max(timing.cycleEndSec, request.facts.paidThroughSec);
-      const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
-      loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
-    }
+    const isFirst = (store.account(request.idHash)?.pending ?? 0n) <= charged;
+    this.#schedule(request.idHash, isFirst, request.facts.paidThroughSec);
     return { charged, remaining, clipped: charged < request.amount };
+  }
+
+  /** Holds an amount ahead of delivery. @returns base units held, and what remains beside them */
+  async holdAhead(request: ChargeRequest<HoldRequest>): Promise<{ readonly held: bigint; readonly remaining: bigint }> {
+    const { store } = this.#options;
+    const { charged: held, remaining } = await this.#untilCapacity(request, (asked) => store.holdAhead(asked));
+    return { held, remaining };
+  }
+
+  /** Charges what was used of a hold. @returns base units that the hold has charged since it began */
+  async chargeHold(request: HoldCharge, paidThroughSec: number): Promise<bigint> {
+    const { store } = this.#options;
+    // What a running meter has charged before keeps its age.
+    const isFirst = (store.account(request.idHash)?.pending ?? 0n) === 0n;
+    const charged = await store.chargeHold(request);
+    this.#schedule(request.idHash, isFirst, paidThroughSec);
+    return charged;
+  }
+
+  /** Has the debit of a new charge considered. @param isFirst nothing was owed before it */
+  #schedule(idHash: Hex, isFirst: boolean, paidThroughSec: number): void {
+    const { store, settler, loop, limits, monotonicMs } = this.#options;
+    const account = store.account(idHash);
+    if (account === undefined) return;
+    const timing = settler.timing(account.idHash);
+    if (isFirst) timing.sinceMs = monotonicMs();
+    timing.cycleEndSec = Math.max(timing.cycleEndSec, paidThroughSec);
+    const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
+    loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
   }
 
   /** Charges a call by a debit of its own, and waits for it. */
@@ -101,7 +126,10 @@ export class Charges {
   }
 
   /** Retries the reservation until it fits under maxUnsettled, and requests settlement of the debits in its way. */
-  async #untilCapacity(first: ChargeRequest, ask: (request: ReserveRequest) => Promise<Reserved>) {
+  async #untilCapacity<Request extends ReserveRequest>(
+    first: ChargeRequest<Request>,
+    ask: (request: Request) => Promise<Reserved>,
+  ) {
     const { loop, limits, monotonicMs } = this.#options;
     const untilMs = monotonicMs() + limits.waitMs;
     let request = first;
@@ -175,7 +203,7 @@ export class Charges {
     for (;;) {
       // What another gate has reserved is owed too, and shows here only after a reload.
       await store.reload();
-      const owing = [...store.everyAccount()].filter((account) => unsettledOf(account) > 0n && !account.blocked);
+      const owing = [...store.everyAccount()].filter((account) => isOwing(account) && !account.blocked);
       if (owing.length === 0) return;
       if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
@@ -188,6 +216,9 @@ export class Charges {
 }
 
 const nothing = (): undefined => undefined;
+
+/** Returns whether it owes what can be debited now: what running meters have reserved ahead may never be owed. */
+const isOwing = (account: Readonly<MeteredAccount>): boolean => unsettledOf(account) > heldOf(account);
 
 const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
 

@@ -10,8 +10,10 @@ import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
+import { uncharge } from "./holds";
 import { Journal } from "./journal";
-import { decideReservation, localBooks, type MeterStore } from "./store";
+import { decideReservation } from "./reservation";
+import { chargeLocalHold, localBooks, type MeterStore } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;
@@ -58,8 +60,10 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     const read = new Books();
     const snapshot = () => snapshotOf(books);
     journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => apply(read, line));
-    // Calls of this process that wait for debits of their own are in no file.
-    for (const { idHash, held } of before.accounts.values()) if (held > 0n) read.account(idHash).held = held;
+    // What is set aside for calls and meters of this process is in no file.
+    for (const { idHash, held, holds } of before.accounts.values()) {
+      if (held > 0n || holds.length > 0) Object.assign(read.account(idHash), { held, holds });
+    }
     books = read;
   }
 
@@ -97,6 +101,26 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       opened();
       return local.hold(request);
     },
+    async holdAhead(request) {
+      opened();
+      return local.holdAhead(request);
+    },
+    async chargeHold(request) {
+      const open = opened();
+      const charge = chargeLocalHold(books, request);
+      if (charge === undefined) return 0n;
+      const { before, entry, charged } = charge;
+      if (entry === undefined) return charged;
+      books.apply(entry);
+      try {
+        await open.reserved(entry.idHash, entry.amount, entry.block);
+      } catch (error) {
+        // It is in no file: books that are read again owe it only if it is charged again.
+        uncharge(books.account(entry.idHash), before, entry.amount);
+        throw error;
+      }
+      return charged;
+    },
     async record(entry) {
       const open = opened();
       books.apply(entry);
@@ -115,7 +139,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
 function snapshotOf(books: Books): SnapshotEntry {
   return {
     kind: "snapshot",
-    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n })),
+    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n, holds: [] })),
     batches: [...books.batches.values()],
     recent: books.recent,
     successors: [...books.successors],

@@ -13,6 +13,7 @@ import { type MeterReport, type UnsettledReport, unsettledReport } from "./repor
 import { limitsOf, type MeterLimits } from "./schedule";
 import { Settler } from "./settler";
 import type { MeterStore } from "./store";
+import type { ChargeHold, HoldAhead } from "./usage-meter";
 
 /** What a gate asks of metering. */
 export interface MeterPort {
@@ -43,6 +44,18 @@ export interface MeterPort {
     facts: AllowanceFacts,
     newest?: () => Promise<AllowanceFacts>,
   ): Promise<Deduction>;
+  /**
+   * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
+   * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
+   */
+  holdAhead(hold: HoldParts, newest?: ReadNewest): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
+  /**
+   * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
+   * @returns base units that the hold has charged since it began: 0 for one that is gone. @throws Unavailable
+   */
+  chargeHold(charge: ChargeHold & HeldFor): Promise<bigint>;
+  /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
+  onStop(work: () => Promise<unknown>): () => void;
   /** base units: cap - spent - reserved */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /** an earlier debit failed for funds or approval */
@@ -60,6 +73,15 @@ export interface MeterPort {
   /** Debits what is owed, and ends. */
   stop(): Promise<void>;
 }
+
+/** The subscription of a hold, and the facts that it is judged by. */
+export interface HeldFor {
+  readonly idHash: Hex;
+  readonly facts: AllowanceFacts;
+}
+
+/** What to hold. */
+export type HoldParts = HoldAhead & HeldFor;
 
 export interface MeterOptions {
   readonly store: MeterStore;
@@ -88,6 +110,18 @@ export interface Meter {
    * debit's outcome is not known in time
    */
   reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<Deduction>;
+  /**
+   * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
+   * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
+   */
+  holdAhead(hold: HoldParts, newest?: ReadNewest): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
+  /**
+   * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
+   * @returns base units that the hold has charged since it began: 0 for one that is gone. @throws Unavailable
+   */
+  chargeHold(charge: ChargeHold & HeldFor): Promise<bigint>;
+  /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
+  onStop(work: () => Promise<unknown>): () => void;
   /** cap - spent - reserved, at least zero */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
   /**
@@ -118,6 +152,7 @@ export function createMeter(options: MeterOptions): Meter {
   const now = () => ({ ms: monotonicMs(), sec: chainTimeSec(clock) });
   const settler = new Settler({ store, sender, states, limits, now, report, onRefused });
   const loop = new Loop({ round: () => settler.round(), restMs, report });
+  const lastWork = new Set<() => Promise<unknown>>();
   const charges = new Charges({ store, settler, loop, limits, monotonicMs });
 
   function restMs(): number | undefined {
@@ -141,6 +176,17 @@ export function createMeter(options: MeterOptions): Meter {
       const request = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled };
       return settle === "each" ? charges.each(request) : charges.merged(request);
     },
+    async holdAhead({ idHash, facts, hold: name, need: amount, ahead }, newest) {
+      const mayClip = newest === undefined;
+      const { maxUnsettled } = limits;
+      return charges.holdAhead({ idHash, facts, name, amount, ahead, mayClip, newest, maxUnsettled });
+    },
+    chargeHold: ({ idHash, facts, hold: name, total, release }) =>
+      charges.chargeHold({ idHash, name, total, release, block: facts.blockNumber }, facts.paidThroughSec),
+    onStop(work) {
+      lastWork.add(work);
+      return () => lastWork.delete(work);
+    },
     remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
     retryBlocked(idHash) {
@@ -160,6 +206,8 @@ export function createMeter(options: MeterOptions): Meter {
       loop.retryNow();
     },
     async stop() {
+      // What fails is lost: the hold of a meter that did not end is released.
+      await Promise.allSettled([...lastWork].map((work) => work()));
       charges.stop();
       await loop.stop();
       await store.close();

@@ -1,7 +1,7 @@
 /** Reports what the provider would lose if every subscription were cancelled now, and what it has lost. */
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type BlockReason, hasBalance, type LossReason, unsettledOf } from "./books";
+import { type BlockReason, hasBalance, heldOf, type LossReason, unsettledOf } from "./books";
 import type { MeterStore } from "./store";
 
 /** One thing that happened to a subscription's debits, or to the meter itself; amounts in token base units. */
@@ -51,7 +51,7 @@ export function unsettledReport(store: MeterStore): UnsettledReport {
     const owed = unsettledOf(account);
     unsettled += owed;
     const { idHash, blocked, lost } = account;
-    const pending = account.pending + account.held;
+    const pending = account.pending + heldOf(account);
     subscriptions.push({ idHash, pending, inFlight: owed - pending, blocked, lost });
   }
   return { unsettled, ...store.totals(), subscriptions };

@@ -69,8 +69,8 @@ export function accountText(account: MeteredAccount, isUrgent = false): string {
 /** A fresh object each time: the caller may change it. */
 export function readAccount(text: string): MeteredAccount {
   const { account } = JSON.parse(text, fromJson) as { account: MeteredAccount };
-  // JSON leaves out what is undefined.
-  return { ...account, blocked: account.blocked };
+  // JSON leaves out what is undefined, and a gate of an earlier version writes no holds.
+  return { ...account, holds: account.holds ?? [], blocked: account.blocked };
 }
 
 export class SharedView {

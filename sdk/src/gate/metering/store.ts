@@ -1,10 +1,11 @@
 /**
- * Defines where a meter keeps its books, decides reservations, and keeps books in memory for tests. A file serves one
- * process; a store that several gates share (Redis, PostgreSQL) has its own atomic `reserve`.
+ * Defines where a meter keeps its books, and keeps books in memory for tests. A file serves one process; a store that
+ * several gates share (Redis, PostgreSQL) has its own atomic `reserve`.
  */
-import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
-import { type Batch, Books, type Entry, type MeteredAccount, remainingOf, type Totals, unsettledOf } from "./books";
+import { type Batch, Books, type Entry, type MeteredAccount, type Totals } from "./books";
+import { chargeHold, type HoldCharge, type HoldRequest, holdAhead } from "./holds";
+import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
 
 /** Keeps a meter's books in memory: for tests only, never where real money is charged. */
 export function createMemoryMeterStore(): MeterStore {
@@ -20,6 +21,11 @@ export function createMemoryMeterStore(): MeterStore {
       }
       return decision;
     },
+    async chargeHold(request) {
+      const charge = chargeLocalHold(books, request);
+      if (charge?.entry) books.apply(charge.entry);
+      return charge?.charged ?? 0n;
+    },
     async record(entry) {
       books.apply(entry);
     },
@@ -27,7 +33,22 @@ export function createMemoryMeterStore(): MeterStore {
   };
 }
 
-type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "record" | "close">;
+/**
+ * Applies a charge to a hold in books of one process.
+ * @returns the hold as it was, and the entry to apply and journal, if any; undefined for a hold that is gone
+ */
+export function chargeLocalHold(books: Books, request: HoldCharge) {
+  const { idHash, name, block } = request;
+  const account = books.account(idHash);
+  const before = account.holds.find((hold) => hold.name === name);
+  const charge = chargeHold(account, request);
+  if (before === undefined || charge === undefined) return undefined;
+  const { added: amount, charged } = charge;
+  const entry = amount === 0n ? undefined : ({ kind: "reserved", idHash, amount, calls: 1, block } as const);
+  return { before, entry, charged };
+}
+
+type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "chargeHold" | "record" | "close">;
 
 /** Implements a store's holds and views for books that only one process uses. */
 export function localBooks(books: () => Books): LocalBooks {
@@ -40,6 +61,9 @@ export function localBooks(books: () => Books): LocalBooks {
     },
     release(idHash, amount) {
       books().account(idHash).held -= amount;
+    },
+    async holdAhead(request) {
+      return holdAhead(books().account(request.idHash), request);
     },
     account: (idHash) => books().find(idHash),
     accounts: () => books().accounts.values(),
@@ -55,39 +79,6 @@ export function localBooks(books: () => Books): LocalBooks {
   };
 }
 
-/** Decides a reservation. A cost above the remainder is clipped to it and served; an empty remainder is a refusal. */
-export function decideReservation(account: MeteredAccount | undefined, request: ReserveRequest): Reserved {
-  if (account?.blocked) return { kind: "blocked" };
-  const remaining = remainingOf(account, request.facts);
-  if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
-  if (remaining === 0n) return { kind: "exhausted" };
-  const isClipped = request.amount > remaining;
-  const charged = isClipped ? remaining : request.amount;
-  const unsettled = account === undefined ? 0n : unsettledOf(account);
-  if (unsettled > 0n && unsettled + charged > request.maxUnsettled) return { kind: "saturated" };
-  return { kind: "reserved", charged, remaining: remaining - charged };
-}
-
-export interface ReserveRequest {
-  readonly idHash: Hex;
-  /** base units, > 0 */
-  readonly amount: bigint;
-  readonly facts: AllowanceFacts;
-  /** false: where less remains than the amount, answer `short`, since the facts may be old; default true */
-  readonly mayClip?: boolean;
-  /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
-  readonly maxUnsettled: bigint;
-}
-
-export type Reserved =
-  | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
-  | { readonly kind: "exhausted" }
-  /** less remains than was asked for: ask again with the chain's newest facts */
-  | { readonly kind: "short" }
-  | { readonly kind: "blocked" }
-  /** maxUnsettled is reached: retry when debits are final */
-  | { readonly kind: "saturated" };
-
 /** The books of one meter, and what may be done to them; amounts in token base units. */
 export interface MeterStore {
   /** Returns whether other processes reserve in these books, and one of them may send instead of this one. */
@@ -102,6 +93,17 @@ export interface MeterStore {
   hold(request: ReserveRequest): Promise<Reserved>;
   /** Releases what `hold` has held. */
   release(idHash: Hex, amount: bigint): void;
+  /**
+   * Holds an amount ahead of delivery, until `chargeHold` releases it. With one process the hold ends with it; a shared
+   * store keeps it, and releases it when it is not renewed in time.
+   */
+  holdAhead(request: HoldRequest): Promise<Reserved>;
+  /**
+   * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
+   * @returns base units that the hold has charged since it began: safe to repeat, and 0 for a hold that is gone
+   * @throws Unavailable
+   */
+  chargeHold(request: HoldCharge): Promise<bigint>;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
   /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */

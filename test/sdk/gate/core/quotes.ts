@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import type { GateOptions, Provider } from "turnpike/gate";
+import { deferred } from "../../../../sdk/src/protocol/waiting";
 import {
   addressOf,
   closeServer,
@@ -312,19 +313,16 @@ describe("quotes", () => {
     expect((await send(`${rotated.url}/x`, { headers })).status).to.equal(200);
   });
 
-  it("uses a payment when the client disconnects before the response", async () => {
-    let release: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+  it("uses a payment whose client has left when the handler answers", async () => {
+    const [isRunning, hasLeft, mayAnswer] = [deferred(), deferred(), deferred()];
     const provider = testProvider(facilitator);
     open.push(provider);
     const gate = provider.paymentGate({ pricing: ONE_TIME });
-    let running = false;
     const server = createServer((incoming, response) => {
       void gate(incoming, response, async () => {
-        running = true;
-        await held;
+        response.once("close", () => hasLeft.resolve());
+        isRunning.resolve();
+        await mayAnswer.promise;
         response.end("late");
       });
     });
@@ -334,11 +332,12 @@ describe("quotes", () => {
     const outgoing = request(`${url}/x`, { headers });
     outgoing.on("error", () => undefined);
     outgoing.end();
-    await until(() => running);
+    await isRunning.promise;
     expect((await send(`${url}/x`, { headers })).status).to.equal(409);
     outgoing.destroy();
-    await until(async () => (await send(`${url}/x`, { headers })).status === 402);
-    release();
-    expect((await send(`${url}/x`, { headers })).json.reason).to.equal("already_used");
+    await hasLeft.promise;
+    expect((await send(`${url}/x`, { headers })).status).to.equal(409);
+    mayAnswer.resolve();
+    await until(async () => (await send(`${url}/x`, { headers })).json.reason === "already_used");
   });
 });

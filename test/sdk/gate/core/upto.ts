@@ -226,6 +226,28 @@ describe("prices of type upto", () => {
     expect(await fault(100n)).to.equal("ready");
   });
 
+  it("HU2 what an answer's meters count together is charged, and nothing where the Facilitator settles no such sum", async () => {
+    const { currency: _, ...token } = PRICED;
+    facilitator.supported = { ...OVER_PERMIT2, tokens: [{ ...token, minAmount: "100" }] };
+    await server.stop();
+    await provider.close();
+    provider = testProvider(facilitator, { token: PRICED });
+    await open();
+    const amounts: (bigint | undefined)[] = [];
+    for (const units of [[], [1], [60, 39], [60, 60], [99, 1]]) {
+      handle = async (payment) => {
+        for (const one of units) await payment.meter({ unit: "token", unitPrice: 1n }).add(one);
+        if (units.length === 0) await payment.meter({ unit: "token", unitPrice: 1n }).end();
+        amounts.push(payment.kind === "one-time" ? payment.amount : undefined);
+        return { body: "the content" };
+      };
+      const answer = await send(at("/upto"), { headers: await paid("/upto") });
+      expect(answer.status, answer.text).to.equal(200);
+    }
+    expect(amounts).to.deep.equal([0n, 0n, 0n, 120n, 100n]);
+    expect(charged).to.deep.equal(["0", "0", "0", "120", "100"]);
+  });
+
   it("HU3 a charge of nothing settles nothing, and the payment is not served again", async () => {
     handle = (payment) => {
       payment.charge(0);

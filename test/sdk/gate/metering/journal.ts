@@ -30,14 +30,17 @@ describe("The meter's journal", () => {
     stores.push(store);
     return store;
   }
-  /** Makes the methods of these names fail on every file. */
-  async function brokenDisk(names: readonly ("datasync" | "sync" | "truncate")[]): Promise<{ mend(): void }> {
+  /** Makes the methods of these names fail on every file, or wait. */
+  async function brokenDisk(
+    names: readonly ("datasync" | "sync" | "truncate")[],
+    stalled?: Promise<void>,
+  ): Promise<{ mend(): void }> {
     const handle = await open(file, "r");
     const prototype = Object.getPrototypeOf(handle);
     await handle.close();
     const whole = names.map((name) => [name, prototype[name]] as const);
     const fault = Object.assign(new TypeError("no space left"), { code: "ENOSPC" });
-    for (const name of names) prototype[name] = () => Promise.reject(fault);
+    for (const name of names) prototype[name] = () => stalled ?? Promise.reject(fault);
     mend = () => void Object.assign(prototype, Object.fromEntries(whole));
     return { mend };
   }
@@ -181,6 +184,33 @@ describe("The meter's journal", () => {
     expect(store.account(idHashOf(1))?.pending).to.equal(21n);
     await closed();
     expect((await opened()).account(idHashOf(1))?.pending, "and on disk").to.equal(21n);
+  }).timeout(60_000);
+
+  it("SM3 charges what a running meter has used, though the first attempt was refused as the lock was lost", async () => {
+    const store = await opened({ onFailure: () => undefined });
+    const idHash = idHashOf(1);
+    const hold = { idHash, amount: 100n, ahead: 0n, facts: FACTS, maxUnsettled: 10n ** 9n };
+    const names = ["0x01", "0x02"] as const;
+    for (const name of names) await store.holdAhead({ ...hold, name });
+    let release = (): void => undefined;
+    const stalled = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const disk = await brokenDisk(["datasync"], stalled);
+    const written = reserve(store, 1n);
+    await new Promise((resolve) => setImmediate(resolve));
+    // Both wait for that write to end.
+    const charges = names.map((name) => ({ idHash, name, total: 40n, block: 5, release: name === "0x01" }));
+    const refused = charges.map((charge) => store.chargeHold(charge).catch(({ code }) => code));
+    rmSync(`${file}.lock`, { recursive: true });
+    expect(await Promise.all(refused)).to.deep.equal(["Unavailable", "Unavailable"]);
+    disk.mend();
+    release();
+    await written;
+    await servedAgain(store);
+    expect(await Promise.all(charges.map((charge) => store.chargeHold(charge)))).to.deep.equal([40n, 40n]);
+    await closed();
+    expect((await opened()).account(idHash)?.pending, "and on disk").to.equal(82n);
   }).timeout(60_000);
 
   it("fails closed when the disk fails, and the next start finds no refused call", async () => {

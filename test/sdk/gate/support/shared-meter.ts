@@ -3,12 +3,14 @@ import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
-import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import { type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 
 const CAP = 1_000n;
+
+const codeOf = ({ code }: { readonly code: string }): string => code;
 
 /** @param make creates the cells of one new, empty space; called once per gate, with the same space until `next` */
 export function testSharedMeter(make: (space: string) => AtomicStore): void {
@@ -28,9 +30,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     for (const meter of meters) await meter.stop();
   });
 
-  async function gate(cells: AtomicStore = make(space), limits = {}): Promise<Meter> {
+  async function gate(cells: AtomicStore = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
     const meter = createMeter({
-      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40 }),
+      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, ...options }),
       sender: chain.sender,
       states: chain.states,
       clock: { nowSec: () => 1_000 },
@@ -93,6 +95,70 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await until(() => one.unsettled().unsettled === 30n);
     expect(other.unsettled().subscriptions[0]).to.include({ idHash, pending: 30n });
     expect(one.remaining(idHash, chain.facts(idHash))).to.equal(CAP - 30n);
+  });
+
+  const nameOf = (n: number): Hex => `0x${n.toString(16).padStart(32, "0")}`;
+
+  it("SM2 C13 never let the streams of several gates together reserve above the cap", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const gates = await Promise.all([gate(), gate()]);
+    const facts = chain.facts(idHash);
+    const holds = Array.from({ length: 20 }, async (_, i) => {
+      const meter = gates[i % 2];
+      const held = await meter?.holdAhead({ idHash, facts, hold: nameOf(i), need: 10n, ahead: 60n }).catch(codeOf);
+      if (held === undefined || typeof held === "string") return held;
+      return meter?.chargeHold({ idHash, facts, hold: nameOf(i), total: held.held, release: true });
+    });
+    const charged = (await Promise.all(holds)).flatMap((one) => (typeof one === "bigint" ? [one] : []));
+    const sum = charged.reduce((total, one) => total + one, 0n);
+    await gates[0]?.flush();
+    expect([sum, chain.sumDebited()], "the cap, to the unit").to.deep.equal([CAP, CAP]);
+  });
+
+  it("SM3 charge a hold once, though the answer of the store is lost", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const [one, facts] = [await gate(), chain.facts(idHash)];
+    await one.holdAhead({ idHash, facts, hold: nameOf(1), need: 100n, ahead: 0n });
+    const charge = { idHash, facts, hold: nameOf(1), total: 40n, release: false };
+    expect(await one.chargeHold(charge)).to.equal(40n);
+    expect(one.unsettled(), "what is reserved ahead is not charged").to.include({ unsettled: 100n, charged: 40n });
+    expect(await one.chargeHold(charge)).to.equal(40n);
+    await one.flush();
+    expect(chain.sumDebited(), "a flush waits for no running stream").to.equal(40n);
+    expect(await one.chargeHold({ ...charge, total: 55n, release: true })).to.equal(55n);
+    expect(await one.chargeHold(charge), "a hold that is gone").to.equal(0n);
+    await one.flush();
+    expect(chain.sumDebited()).to.equal(55n);
+  });
+
+  it("SM3 release what a gate had reserved that is silent for too long, and charge it no more", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const facts = chain.facts(idHash);
+    const [silent, other] = [await gate(make(space), {}, { holdMs: 100 }), await gate()];
+    await silent.holdAhead({ idHash, facts, hold: nameOf(1), need: CAP, ahead: 0n });
+    await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 300n, release: false });
+    expect(await other.reserve(idHash, 1n, facts).catch(codeOf)).to.equal("AllowanceExhausted");
+    await until(() => other.remaining(idHash, facts) === CAP - 300n);
+    await other.reserve(idHash, 700n, facts);
+    expect(await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).to.equal(0n);
+    await other.flush();
+    expect(chain.sumDebited()).to.equal(CAP);
+  });
+
+  it("SM3 charge and release holds whose changes a gate has not read yet", async () => {
+    const [idHash, to] = [chain.subscribe(1, { cap: CAP }), nameOf(77)];
+    const facts = chain.facts(idHash);
+    const [one, late] = [await gate(), await gate(make(space), {}, { refreshMs: 600_000 })];
+    await late.reserve(idHash, 1n, facts);
+    await one.holdAhead({ idHash, facts, hold: nameOf(1), need: CAP - 1n, ahead: 0n });
+    await late.chargeHold({ idHash, facts, hold: nameOf(1), total: 0n, release: true });
+    await late.holdAhead({ idHash, facts, hold: nameOf(2), need: CAP - 1n, ahead: 0n });
+    await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 40n, release: false });
+    chain.rekey(idHash, to);
+    await one.flush();
+    expect(await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 70n, release: true })).to.equal(70n);
+    await one.flush();
+    expect(chain.sumDebited(to)).to.equal(71n);
   });
 
   it("A28 pass the lane on when its owner dies: nothing is lost, and nothing is debited twice", async () => {

@@ -1,0 +1,59 @@
+/**
+ * A provider of tokens: a proxy in front of a language model with OpenAI's interface. Subscribers of a plan pay for the
+ * tokens that their answers use, up to the cap that each has set; an answer ends where its cap does.
+ */
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
+import express from "express";
+import { meterStream, openAiUsage, type Payment, type Provider, type TokenPrices } from "turnpike/gate";
+import { paymentGate } from "turnpike/gate/express";
+
+export interface LlmProxyOptions {
+  readonly provider: Provider;
+  readonly plan: string;
+  /** the model provider's chat completions, and the key that pays it */
+  readonly upstream: { readonly url: string; readonly key: string };
+  readonly port: number;
+}
+
+/** What a token costs here. */
+export const prices: TokenPrices = {
+  input: { amount: "$3", per: 1_000_000 },
+  cachedInput: { amount: "$0.30", per: 1_000_000 },
+  output: { amount: "$15", per: 1_000_000 },
+};
+
+export async function startLlmProxy({ provider, plan, upstream, port }: LlmProxyOptions) {
+  const app = express();
+  app.use(express.json({ limit: "1mb" }));
+  const gate = paymentGate({ provider, pricing: [{ type: "subscription", plan }], metered: true });
+
+  app.post("/v1/chat/completions", gate, async (req, res) => {
+    const asked = req.body.stream === true ? { ...req.body, stream_options: { include_usage: true } } : req.body;
+    const answer = await fetch(upstream.url, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${upstream.key}` },
+      body: JSON.stringify(asked),
+    });
+    const metered = await meterStream(answer, { payment: req.payment as Payment, prices, read: openAiUsage() });
+    res.status(metered.status).setHeaders(metered.headers);
+    // A client that leaves ends the upstream's answer too, and is charged what it got.
+    if (metered.body) await pipeline(Readable.fromWeb(metered.body as ReadableStream), res).catch(() => undefined);
+    else res.end();
+  });
+
+  await provider.ready();
+  const server = app.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/chat/completions`,
+    async stop() {
+      server.close();
+      server.closeAllConnections();
+      await provider.close();
+    },
+  };
+}

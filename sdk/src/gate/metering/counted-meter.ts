@@ -1,0 +1,63 @@
+/** Meters an answer whose payment has no allowance: an `upto` payment is charged the sum, any other one nothing. */
+import { AllowanceExhausted } from "../../protocol/errors";
+import { costOf, type UnitPrice } from "./unit-price";
+import { endedMeter, type Usage, type UsageMeter, type UsageTerms, unitsOf } from "./usage-meter";
+
+/** What the meters of one answer may charge together, base units. */
+export interface UsageBudget {
+  readonly remaining: bigint;
+  /** @returns what of the amount it grants. @throws Internal once the answer has begun */
+  take(amount: bigint): bigint;
+}
+
+export class CountedMeter implements UsageMeter {
+  readonly unit: string;
+  readonly unitPrice: UnitPrice;
+  readonly atCap: "stop" | "finish";
+  readonly #budget: UsageBudget | undefined;
+  #units = 0n;
+  #amount = 0n;
+  #isClipped = false;
+  #isEnded = false;
+
+  /** @param budget undefined: units are counted, and cost nothing */
+  constructor({ unit, unitPrice, atCap }: UsageTerms, budget?: UsageBudget) {
+    this.unit = unit;
+    this.unitPrice = unitPrice;
+    this.atCap = atCap;
+    this.#budget = budget;
+    // A meter that counts nothing charges nothing, rather than the maximum.
+    budget?.take(0n);
+  }
+
+  get usage(): Usage {
+    const remaining = this.#budget?.remaining ?? 0n;
+    return { units: this.#units, amount: this.#amount, remaining, clipped: this.#isClipped };
+  }
+
+  async add(units: bigint | number): Promise<Usage> {
+    const added = unitsOf(units);
+    if (this.#isEnded) throw endedMeter();
+    if (this.#isClipped && this.atCap === "stop") throw usedUp();
+    const budget = this.#budget;
+    const total = costOf(this.unitPrice, this.#units + added);
+    if (budget !== undefined && !this.#isClipped && total > this.#amount) {
+      const need = total - this.#amount;
+      const granted = budget.take(need);
+      this.#isClipped = granted < need;
+      if (granted === 0n && this.atCap === "stop") throw usedUp();
+      this.#amount += granted;
+    }
+    this.#units += added;
+    return this.usage;
+  }
+
+  async end(): Promise<Usage> {
+    this.#isEnded = true;
+    return this.usage;
+  }
+}
+
+function usedUp(): AllowanceExhausted {
+  return new AllowanceExhausted("The maximum that the payer permitted is used up.");
+}

@@ -1,0 +1,84 @@
+/**
+ * Reserves in an account ahead of delivery, and charges what was used. Pure: a store applies it to an account in one
+ * atomic change. A hold that is gone charges nothing more, so that a charge can be repeated.
+ */
+import type { Hex } from "../../protocol/hex";
+import { type Hold, type MeteredAccount, unsettledOf } from "./books";
+import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
+
+/** Asks for at least `amount`, which may be clipped as any reservation, and `ahead` beyond it as far as that remains. */
+export interface HoldRequest extends ReserveRequest {
+  /** new for each hold */
+  readonly name: Hex;
+  readonly ahead: bigint;
+}
+
+export interface HoldCharge {
+  readonly idHash: Hex;
+  readonly name: Hex;
+  /** base units of the hold that were used, since it began */
+  readonly total: bigint;
+  /** whether to release the rest of it */
+  readonly release: boolean;
+  /** of the facts that it was held by */
+  readonly block: number;
+}
+
+/** @param untilMs when others may release the hold; undefined: never */
+export function holdAhead(account: MeteredAccount, request: HoldRequest, untilMs?: number): Reserved {
+  const { name, ahead, facts, maxUnsettled } = request;
+  // An attempt whose answer was lost is replaced.
+  account.holds = account.holds.filter((hold) => hold.name !== name);
+  const decision = decideReservation(account, request);
+  if (decision.kind !== "reserved") return decision;
+  const { charged: needed, remaining } = decision;
+  const extra = smallest(ahead, remaining, maxUnsettled - unsettledOf(account) - needed);
+  account.holds.push({ name, amount: needed + extra, charged: 0n, untilMs });
+  account.seenBlock = Math.max(account.seenBlock, facts.blockNumber);
+  return { kind: "reserved", charged: needed + extra, remaining: remaining - extra };
+}
+
+/**
+ * Takes what was used out of a hold; the caller makes it pending.
+ * @returns `added`: base units newly used; `charged`: since the hold began. undefined for a hold that is gone
+ */
+export function chargeHold(
+  account: MeteredAccount,
+  { name, total, release }: HoldCharge,
+  untilMs?: number,
+): { readonly added: bigint; readonly charged: bigint } | undefined {
+  const hold = account.holds.find((other) => other.name === name);
+  if (hold === undefined) return undefined;
+  const used = smallest(total - hold.charged, hold.amount);
+  const [charged, amount] = [hold.charged + used, hold.amount - used];
+  const others = account.holds.filter((other) => other !== hold);
+  account.holds = release ? others : [...others, { name, amount, charged, untilMs }];
+  return { added: used, charged };
+}
+
+/**
+ * Returns to a hold what a charge has taken that could not be recorded, so that the charge can be repeated.
+ * @param before the hold as it was; released meanwhile, it is held again
+ */
+export function uncharge(account: MeteredAccount, before: Hold, added: bigint): void {
+  const { name, untilMs } = before;
+  const hold = account.holds.find((other) => other.name === name);
+  const amount = (hold?.amount ?? before.amount - added) + added;
+  const charged = (hold?.charged ?? before.charged + added) - added;
+  account.holds = [...account.holds.filter((other) => other !== hold), { name, amount, charged, untilMs }];
+}
+
+/** Releases the holds of gates that have not renewed them in time. @returns whether there were any */
+export function releaseExpired(account: MeteredAccount, nowMs: number): boolean {
+  const live = account.holds.filter(({ untilMs }) => untilMs === undefined || untilMs > nowMs);
+  const isChanged = live.length < account.holds.length;
+  account.holds = live;
+  return isChanged;
+}
+
+/** Returns the smallest amount, at least 0. */
+function smallest(...amounts: readonly bigint[]): bigint {
+  let least = amounts[0] ?? 0n;
+  for (const amount of amounts) if (amount < least) least = amount;
+  return least > 0n ? least : 0n;
+}

@@ -1,0 +1,37 @@
+/** Decides what may be reserved in an account: under its cap, and under what may be unsettled. Pure. */
+import type { AllowanceFacts } from "../../chain/debit-sender";
+import type { Hex } from "../../protocol/hex";
+import { type MeteredAccount, remainingOf, unsettledOf } from "./books";
+
+export interface ReserveRequest {
+  readonly idHash: Hex;
+  /** base units, > 0 */
+  readonly amount: bigint;
+  readonly facts: AllowanceFacts;
+  /** false: where less remains than the amount, answer `short`, since the facts may be old; default true */
+  readonly mayClip?: boolean;
+  /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
+  readonly maxUnsettled: bigint;
+}
+
+export type Reserved =
+  | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
+  | { readonly kind: "exhausted" }
+  /** less remains than was asked for: ask again with the chain's newest facts */
+  | { readonly kind: "short" }
+  | { readonly kind: "blocked" }
+  /** maxUnsettled is reached: retry when debits are final */
+  | { readonly kind: "saturated" };
+
+/** Decides a reservation. A cost above the remainder is clipped to it and served; an empty remainder is a refusal. */
+export function decideReservation(account: MeteredAccount | undefined, request: ReserveRequest): Reserved {
+  if (account?.blocked) return { kind: "blocked" };
+  const remaining = remainingOf(account, request.facts);
+  if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
+  if (remaining === 0n) return { kind: "exhausted" };
+  const isClipped = request.amount > remaining;
+  const charged = isClipped ? remaining : request.amount;
+  const unsettled = account === undefined ? 0n : unsettledOf(account);
+  if (unsettled > 0n && unsettled + charged > request.maxUnsettled) return { kind: "saturated" };
+  return { kind: "reserved", charged, remaining: remaining - charged };
+}

@@ -1,0 +1,86 @@
+import { expect } from "chai";
+import { anthropicUsage, openAiUsage, type TokenUsage, type UsageReader } from "turnpike/gate";
+
+const readAll = (reader: UsageReader, chunks: readonly unknown[]): TokenUsage | undefined =>
+  chunks.map((chunk) => reader(chunk)).at(-1);
+
+const delta = (content: string) => ({ object: "chat.completion.chunk", choices: [{ index: 0, delta: { content } }] });
+
+describe("The usage that language models state", () => {
+  it("is read from OpenAI's chat completions, whole and in chunks", () => {
+    const usage = {
+      prompt_tokens: 100,
+      completion_tokens: 25,
+      total_tokens: 125,
+      prompt_tokens_details: { cached_tokens: 60 },
+    };
+    const expected = { input: 40, cachedInput: 60, cacheWrite: 0, output: 25 };
+    expect(readAll(openAiUsage(), [{ object: "chat.completion", usage }])).to.deep.equal(expected);
+    const chunks = [delta("a"), { ...delta("b"), usage: null }, { choices: [], usage }, "[DONE]"];
+    expect(readAll(openAiUsage(), chunks)).to.deep.equal(expected);
+  });
+
+  it("is read from OpenAI's responses, whole and in events", () => {
+    const usage = { input_tokens: 30, input_tokens_details: { cached_tokens: 0 }, output_tokens: 9, total_tokens: 39 };
+    const expected = { input: 30, cachedInput: 0, cacheWrite: 0, output: 9 };
+    expect(readAll(openAiUsage(), [{ object: "response", usage }])).to.deep.equal(expected);
+    const events = [
+      { type: "response.created", response: { usage: null } },
+      { type: "response.output_text.delta", delta: "a" },
+      { type: "response.completed", response: { usage } },
+    ];
+    expect(readAll(openAiUsage(), events)).to.deep.equal(expected);
+  });
+
+  it("is read from Anthropic's messages, whole and in events", () => {
+    const usage = {
+      input_tokens: 12,
+      cache_read_input_tokens: 50,
+      cache_creation_input_tokens: 7,
+      output_tokens: 33,
+    };
+    const expected = { input: 12, cachedInput: 50, cacheWrite: 7, output: 33 };
+    expect(readAll(anthropicUsage(), [{ type: "message", usage }])).to.deep.equal(expected);
+    const events = [
+      { type: "message_start", message: { usage: { ...usage, output_tokens: 1 } } },
+      { type: "content_block_delta", delta: { type: "text_delta", text: "a" } },
+      { type: "message_delta", usage: { output_tokens: 33 } },
+      { type: "message_stop" },
+    ];
+    expect(readAll(anthropicUsage(), events)).to.deep.equal(expected);
+  });
+
+  it("is at least one output token for each part of the content, until it is stated", () => {
+    const chunks = [delta(""), delta("a"), delta("b"), delta("c")];
+    expect(readAll(openAiUsage(), chunks)?.output).to.equal(3);
+    const parts = Array.from({ length: 4 }, () => ({ type: "content_block_delta" }));
+    expect(readAll(anthropicUsage(), parts)?.output).to.equal(4);
+  });
+
+  it("counts calls of tools and reasoning while they stream, not only text", () => {
+    const parts = [
+      { tool_calls: [{ index: 0, id: "c", function: { name: "search", arguments: "" } }] },
+      { tool_calls: [{ index: 0, function: { arguments: "{}" } }] },
+      { reasoning: "because" },
+      { function_call: { arguments: "{" } },
+      { role: "assistant", content: "" },
+    ];
+    const chunks = parts.map((delta) => ({ choices: [{ index: 0, delta }] }));
+    expect(readAll(openAiUsage(), chunks)?.output).to.equal(4);
+  });
+
+  it("SM4 is never less than it was, and never made of what is no count", () => {
+    const reader = openAiUsage();
+    reader({ usage: { prompt_tokens: 10, completion_tokens: 5 } });
+    const lies = [-3, 1.5, "7", Number.NaN, Number.POSITIVE_INFINITY, null, {}, [9]];
+    for (const lie of lies) reader({ usage: { prompt_tokens: lie, completion_tokens: lie } });
+    for (const chunk of [undefined, null, 1, "text", [], { usage: "all" }, { choices: [null, 1] }]) reader(chunk);
+    expect(reader({ usage: { prompt_tokens: 2 } })).to.deep.equal({
+      ...{ input: 10, cachedInput: 0, cacheWrite: 0, output: 5 },
+    });
+    const more = { prompt_tokens: 4, prompt_tokens_details: { cached_tokens: 9 } };
+    expect(openAiUsage()({ usage: more }), "cached tokens are part of the input").to.include({
+      ...{ input: 0, cachedInput: 4 },
+    });
+  });
+});
