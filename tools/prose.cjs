@@ -13,7 +13,7 @@ const ROOT = join(__dirname, "..");
 
 /** Files and folders whose text is checked. */
 const COVERED = [
-  ...["README.md", "CHANGELOG.md", "llms.txt", "sdk/README.md", "docs"],
+  ...["README.md", "CHANGELOG.md", "llms.txt", "sdk/README.md", "sdk/AGENTS.md", "docs"],
   ...["sdk/src", "facilitator/src", "facilitator/dashboard/src", "facilitator/tools", "contracts"],
   ...["scripts", "test", "bench", "tools", "examples"],
 ];

@@ -85,8 +85,7 @@ export const MCP_PROBLEMS = {
   },
   rpc_error: {
     level: "error",
-    about:
-      "The tool asks for payment by a JSON-RPC error: clients look for it in a tool's result with `isError: true`.",
+    about: "The tool asks for payment by a JSON-RPC error or an HTTP 402: clients look for it in a tool's result.",
   },
   not_an_error: { level: "error", about: "The ask has no `isError: true`: clients take it for the tool's answer." },
   no_text: {
