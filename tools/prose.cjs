@@ -13,7 +13,7 @@ const ROOT = join(__dirname, "..");
 
 /** Files and folders whose text is checked. */
 const COVERED = [
-  ...["README.md", "CHANGELOG.md", "llms.txt", "sdk/README.md", "docs"],
+  ...["README.md", "CHANGELOG.md", "llms.txt", "sdk/README.md", "sdk/AGENTS.md", "docs"],
   ...[".dependency-cruiser.cjs", "hardhat.config.ts", "sdk/tsdown.config.ts", "sdk/typedoc-derived.mjs"],
   ...["sdk/src", "facilitator/src", "facilitator/dashboard/src", "facilitator/tools", "contracts"],
   ...["scripts", "test", "bench", "tools", "examples"],

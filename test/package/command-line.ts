@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import { join } from "node:path";
 import { expect } from "chai";
@@ -70,6 +70,30 @@ describe("the command line of the package in an empty project", function () {
     expect(JSON.parse(quote.out).options[0]).to.include({ kind: "one-time", amount: "500000" });
     const valid = await npx(["validate", url, "--require", "v1,v2"]);
     expect([valid.code, valid.out.split("\n")[0]]).to.deep.equal([0, `GET ${url}: HTTP 402, v1 valid, v2 valid`]);
+  });
+
+  it("validates an MCP server by its command, and names the package that this needs", async () => {
+    await writeFile(
+      join(project.folder, "tools.mjs"),
+      `import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+      import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+      import { paidTool } from "turnpike/mcp/server";
+      import { createTestProvider } from "turnpike/testing";
+      const { provider } = createTestProvider();
+      const server = new McpServer({ name: "prices", version: "1.0.0" });
+      const serverId = "https://prices.example/mcp";
+      const pricing = [{ type: "one-time", amount: 50_000 }];
+      paidTool(server, "price", { provider, serverId, pricing }, () => ({ content: [] }));
+      await server.connect(new StdioServerTransport());`,
+    );
+    const args = ["validate", "--stdio", "--require", "v2", "--", process.execPath, "tools.mjs"];
+    const valid = await npx(args);
+    expect([valid.code, valid.out.split("\n")[1]], valid.err).to.deep.equal([0, "tool price: paid (v2)"]);
+    const sdk = join(project.folder, "node_modules/@modelcontextprotocol");
+    await rename(sdk, `${sdk}-away`);
+    const without = await npx(args).finally(() => rename(`${sdk}-away`, sdk));
+    expect(without.code, without.out).to.equal(2);
+    expect(without.err).to.contain("needs the package @modelcontextprotocol/sdk");
   });
 
   it("CL5 a command that is killed while it pays has paid once when it is repeated", async () => {

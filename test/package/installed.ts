@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect } from "chai";
@@ -21,7 +22,7 @@ describe("the package in an empty project", function () {
 
   it("holds what it is made of and nothing else: no source, no test, no secret", () => {
     const strange = project.files.filter(
-      (file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|LICENSE)$/.test(file),
+      (file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|AGENTS\.md|LICENSE)$/.test(file),
     );
     expect(strange).to.deep.equal([]);
   });
@@ -50,6 +51,11 @@ describe("the package in an empty project", function () {
     expect(await project.run("plain.cjs")).to.match(/^cjs 0x[0-9a-fA-F]{40}\n$/);
   });
 
+  // test/agreement compares them with what AGENTS.md shows.
+  const assistantPrograms = readdirSync(join(__dirname, "support/app/assistant")).map((file) =>
+    join("assistant", file),
+  );
+
   // What require() resolves to is typed as well, which `npm run check:package` checks for every entry point.
   for (const resolution of ["nodenext", "bundler"] as const) {
     it(`is typed for TypeScript, strict, resolution ${resolution}`, async () => {
@@ -66,6 +72,7 @@ describe("the package in an empty project", function () {
         "--moduleResolution",
         resolution,
         "typed.ts",
+        ...(resolution === "nodenext" ? assistantPrograms : []),
       );
     });
   }

@@ -35,15 +35,17 @@ export function readArguments(command: Command, argv: readonly string[]): Argume
       throw new UsageError(`--${name} is given twice.`, "Give it once.");
     }
   }
-  if (words.length > command.words.length) {
+  if (words.length > command.words.length && !command.words.at(-1)?.isRest) {
     throw new UsageError(`\`turnpike ${command.name}\` takes ${wordsText(command)}, and got more.`, helpRemedy);
   }
+  const wordsFrom = (name: string): readonly [string, ...string[]] => {
+    const [word, ...more] = words.slice(command.words.findIndex((known) => known.name === name));
+    if (word === undefined) throw new UsageError(`${name} is missing.`, helpRemedy);
+    return [word, ...more];
+  };
   return {
-    word(name) {
-      const word = words[command.words.findIndex((known) => known.name === name)];
-      if (word === undefined) throw new UsageError(`${name} is missing.`, helpRemedy);
-      return word;
-    },
+    word: (name) => wordsFrom(name)[0],
+    words: wordsFrom,
     value: (flag) => given.get(flag)?.at(-1),
     values: (flag) => given.get(flag) ?? [],
     has: (flag) => given.has(flag),

@@ -17,12 +17,16 @@ export interface FlagSpec {
 export interface ArgumentSpec {
   readonly name: string;
   readonly about: string;
+  /** whether every further word is its own too; only the last one may */
+  readonly isRest?: boolean;
 }
 
 /** The arguments of one run, by name. */
 export interface Arguments {
   /** Returns an argument. @throws UsageError when it is missing */
   word(name: string): string;
+  /** Returns an argument with every further word. @throws UsageError when it is missing */
+  words(name: string): readonly [string, ...string[]];
   /** Returns the last value of a flag. */
   value(flag: string): string | undefined;
   /** Returns every value of a flag. */

@@ -49,7 +49,8 @@ async function pack(): Promise<Tarball> {
   // A place of its own: other builds in sdk/dist do not come between.
   const tsdown = join(dirname(createRequire(join(SDK, "x.js")).resolve("tsdown/package.json")), "dist/run.mjs");
   await exec(process.execPath, [tsdown, "--out-dir", join(built, "dist")], { cwd: SDK });
-  for (const file of ["package.json", "README.md", "LICENSE"]) await cp(join(SDK, file), join(built, file));
+  for (const file of ["package.json", "README.md", "AGENTS.md", "LICENSE"])
+    await cp(join(SDK, file), join(built, file));
   const { stdout } = await exec("npm", ["pack", "--json", "--ignore-scripts"], { cwd: built });
   const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
   return { file: join(built, packed.filename), files: packed.files.map(({ path }) => path) };

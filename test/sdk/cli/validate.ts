@@ -3,7 +3,7 @@ import { expect } from "chai";
 import { paymentGate } from "turnpike/gate/node";
 import { encodeJsonHeader } from "turnpike/protocol";
 import { createTestProvider } from "turnpike/testing";
-import { PROBLEMS } from "../../../sdk/src/cli/validate/problem";
+import { PROBLEMS, TERMS_PROBLEMS } from "../../../sdk/src/cli/validate/problem";
 import { closeServer, listen } from "../../support/gate";
 import { closeAll, serve } from "../agent/support/servers";
 import { startStandardServer } from "../agent/support/standard-server";
@@ -168,7 +168,7 @@ describe("command line > validate", () => {
 
   it("has a malformed 402 for every problem", () => {
     const named = new Set(MALFORMED.map(([problem]) => problem.split(" ")[1]));
-    expect(Object.keys(PROBLEMS).filter((code) => !named.has(code))).to.deep.equal(["version_required"]);
+    expect(Object.keys(TERMS_PROBLEMS).filter((code) => !named.has(code))).to.deep.equal(["version_required"]);
   });
 
   it("pays nothing, and sends no credential", async () => {

@@ -1,14 +1,15 @@
-/** `turnpike validate`: whether a server's 402 is well-formed for x402 version 1 and version 2. Pays nothing. */
+/** `turnpike validate`: whether a server's 402, or an MCP server's ask, is well-formed. Pays nothing. */
 import { Unavailable } from "../../protocol";
 import { boundedText } from "../../protocol/bounded-text";
 import { Deadline } from "../../protocol/waiting";
-import type { Command } from "../command";
+import type { Command, CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
 import { safeLine } from "../text";
 import { checkAnswer, type Report } from "../validate/check";
 import type { Problem } from "../validate/problem";
 import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
+import { mcpLines, validateMcp } from "./validate-mcp";
 
 const MAX_BODY_BYTES = 65_536;
 
@@ -17,35 +18,81 @@ const TIMEOUT_MS = 30_000;
 /** The command `validate`. */
 export const validateCommand: Command = {
   name: "validate",
-  summary: "check that a server's 402 is well-formed for x402 version 1 and version 2; pays nothing",
-  words: [URL_WORD],
-  flags: { ...REQUEST_FLAGS, require: { value: "VERSIONS", about: "versions that must be there: v1, v2 or v1,v2" } },
+  summary: "check that a server's 402, or an MCP server's ask, is well-formed for x402 v1 and v2; pays nothing",
+  words: [
+    {
+      name: URL_WORD.name,
+      about: `${URL_WORD.about}; with --stdio the server's command and its arguments, after --`,
+      isRest: true,
+    },
+  ],
+  flags: {
+    ...REQUEST_FLAGS,
+    require: { value: "VERSIONS", about: "versions that must be there: v1, v2 or v1,v2" },
+    mcp: { about: "the URL is an MCP server over streamable HTTP: list its tools and call them without a payment" },
+    stdio: { about: "start an MCP server by its command, and do the same" },
+    tool: {
+      value: "NAME",
+      about: "with --mcp or --stdio: call this tool alone; default: each that is not destructive",
+    },
+    arguments: { value: "JSON", about: "the arguments of --tool, or @FILE; default: made from its input schema" },
+  },
   examples: [
     "npx turnpike validate https://api.example/report",
     "npx turnpike validate http://localhost:3000/quote --require v1,v2",
+    "npx turnpike validate https://tools.example/mcp --mcp",
+    'npx turnpike validate --stdio --tool price --arguments \'{"symbol": "BTC"}\' -- node server.js',
   ],
   async run(context) {
-    const { args, io, output } = context;
-    const { url, init } = await readRequest(context);
+    const { args, output } = context;
     const required = versionsOf(args.value("require"));
-    const deadline = new Deadline(TIMEOUT_MS, io.signal);
-    let report: Report;
-    try {
-      const response = await io.fetch(url, { ...init, redirect: "manual", signal: deadline.signal });
-      const body = await boundedText(response, MAX_BODY_BYTES);
-      const { status, headers } = response;
-      report = checkAnswer({ requested: url, status, headers, body }, required);
-    } catch (error) {
-      if (!deadline.isOver) throw error;
-      throw new Unavailable(`The server did not answer within ${TIMEOUT_MS / 1_000} s.`, { cause: error });
-    } finally {
-      deadline.end();
+    const isMcp = args.has("mcp") || args.has("stdio");
+    if (!isMcp && (args.has("tool") || args.has("arguments"))) {
+      throw new UsageError("--tool and --arguments are of MCP servers.", "Add --mcp or --stdio.");
     }
-    const isFine = report.problems.every(({ level }) => level === "warning");
-    output.result({ url, method: init.method, wellFormed: isFine, ...report }, linesOf(url, init.method, report));
+    if (!args.has("stdio") && args.words("URL").length > 1) {
+      throw new UsageError("More than one URL is given.", "Give one. With --stdio the words are a command.");
+    }
+    const { facts, problems, lines } = isMcp
+      ? await mcpFindings(context, required)
+      : await httpFindings(context, required);
+    const isFine = problems.every(({ level }) => level === "warning");
+    output.result({ ...facts, wellFormed: isFine, problems }, [...lines, ...problems.map(problemLine)]);
     return isFine ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
   },
 };
+
+interface Findings {
+  /** of the document that --json prints */
+  readonly facts: object;
+  readonly problems: readonly Problem[];
+  /** what a person reads before the problems */
+  readonly lines: readonly string[];
+}
+
+async function mcpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+  const report = await validateMcp(context, required);
+  const { server, tools, problems } = report;
+  return { facts: { ...server, tools }, problems, lines: mcpLines(report) };
+}
+
+async function httpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+  const { io } = context;
+  const { url, init } = await readRequest(context);
+  const deadline = new Deadline(TIMEOUT_MS, io.signal);
+  try {
+    const response = await io.fetch(url, { ...init, redirect: "manual", signal: deadline.signal });
+    const body = await boundedText(response, MAX_BODY_BYTES);
+    const { status, headers } = response;
+    const { problems, ...report } = checkAnswer({ requested: url, status, headers, body }, required);
+    return { facts: { url, method: init.method, ...report }, problems, lines: [lineOf(url, init.method, report)] };
+  } catch (error) {
+    if (!deadline.isOver) throw error;
+    throw new Unavailable(`The server did not answer within ${TIMEOUT_MS / 1_000} s.`, { cause: error });
+  } finally {
+    deadline.end();
+  }
+}
 
 function versionsOf(text: string | undefined): ("v1" | "v2")[] {
   const names = text?.split(",").map((name) => name.trim()) ?? [];
@@ -55,9 +102,9 @@ function versionsOf(text: string | undefined): ("v1" | "v2")[] {
   throw new UsageError("--require names an unknown version.", "Write v1, v2 or v1,v2.");
 }
 
-function linesOf(url: string, method: string, { status, versions, problems }: Report): string[] {
+function lineOf(url: string, method: string, { status, versions }: Omit<Report, "problems">): string {
   const states = Object.entries(versions).map(([version, state]) => `${version} ${state}`);
-  return [`${method} ${safeLine(url)}: HTTP ${status}, ${states.join(", ")}`, ...problems.map(problemLine)];
+  return `${method} ${safeLine(url)}: HTTP ${status}, ${states.join(", ")}`;
 }
 
 function problemLine({ level, part, code, where, about }: Problem): string {

@@ -1,7 +1,8 @@
 /** Checks a whole 402 of a server: the body of version 1, the header of version 2, and that the two agree. */
 import { decodeJsonHeader, HEADER, parseStrictBody } from "../../protocol";
-import { checkAccepts, checkResource, isObject, memberOf, type Price } from "./entries";
+import { checkResource, isObject, type Price } from "./entries";
 import { type Part, type Problem, Problems } from "./problem";
+import { type CheckResource, checkTermsV1, checkTermsV2 } from "./terms";
 
 /** What a server answered. */
 export interface Answered {
@@ -24,9 +25,6 @@ export interface Report {
 }
 
 const MAX_HEADER_BYTES = 8_192;
-
-/** Names that stock version 1 clients know, of the networks that this package knows. */
-const V1_NETWORKS = new Set(["base", "base-sepolia", "polygon", "polygon-amoy", "avalanche", "avalanche-fuji", "sei"]);
 
 /** Checks a server's answer. @param required the versions that must be there */
 export function checkAnswer(answered: Answered, required: readonly ("v1" | "v2")[]): Report {
@@ -65,16 +63,7 @@ function checkHeader(problems: Problems, { headers, requested }: Answered): Pric
     problems.add("v2", "not_base64");
     return undefined;
   }
-  if (terms.x402Version !== 2) problems.add("v2", "x402_version", "x402Version");
-  const value2 = { part: "v2" as const, value: memberOf(terms.resource, "url"), where: "resource.url", requested };
-  checkResource(problems, value2);
-  if (terms.extensions !== undefined && !isObject(terms.extensions)) problems.add("v2", "extensions", "extensions");
-  const rules = { part: "v2", amountField: "amount", schemes: ["exact", "upto", "batch-settlement"] } as const;
-  return checkAccepts(problems, terms.accepts, rules, ({ network }, where) => {
-    if (typeof network !== "string" || !/^[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}$/.test(network)) {
-      problems.add("v2", "network", `${where}.network`);
-    }
-  });
+  return checkTermsV2(problems, terms, urlChecker(problems, requested));
 }
 
 /** @returns the prices of version 1; undefined when the body holds no terms of version 1 */
@@ -92,19 +81,13 @@ function checkBody(problems: Problems, { body, requested }: Answered, hasHeader:
   // Servers of version 2 repeat their terms in the body, or send an empty object.
   if (terms.accepts === undefined && terms.x402Version !== 1) return undefined;
   if (hasHeader && terms.x402Version === 2) return undefined;
-  if (terms.x402Version !== 1) problems.add("v1", "x402_version", "x402Version");
-  const rules = { part: "v1", amountField: "maxAmountRequired", schemes: ["exact"] } as const;
-  return checkAccepts(problems, terms.accepts, rules, (entry, where) => {
-    const { network, description, mimeType, resource } = entry;
-    if (typeof network !== "string" || network === "") problems.add("v1", "network", `${where}.network`);
-    else if (!V1_NETWORKS.has(network) && !network.startsWith("solana")) {
-      problems.add("v1", "unknown_network", `${where}.network`);
-    }
-    if (typeof description !== "string") problems.add("v1", "description", `${where}.description`);
-    if (typeof mimeType !== "string") problems.add("v1", "mime_type", `${where}.mimeType`);
-    checkResource(problems, { part: "v1", value: resource, where: `${where}.resource`, requested });
-  });
+  return checkTermsV1(problems, terms, urlChecker(problems, requested));
 }
+
+const urlChecker =
+  (problems: Problems, requested: string): CheckResource =>
+  (part, value, where) =>
+    checkResource(problems, { part, value, where, requested });
 
 function isJson(text: string): boolean {
   try {

@@ -1,10 +1,10 @@
 /** Names every problem that `turnpike validate` finds in a 402, with what to correct. */
 
-/** A version of the wire, or `http` for the response as a whole. */
-export type Part = "http" | "v1" | "v2";
+/** A version of the wire; `http` or `mcp` for the response, or the tool's result, as a whole. */
+export type Part = "http" | "mcp" | "v1" | "v2";
 
 /** Each problem by its code: whether clients cannot pay (`error`) or some may not (`warning`), and what is required. */
-export const PROBLEMS = {
+export const TERMS_PROBLEMS = {
   status: { level: "error", about: "The status is not 402." },
   redirect: { level: "error", about: "The server redirects; clients do not pay after a redirect to another origin." },
   no_terms: {
@@ -69,7 +69,52 @@ export const PROBLEMS = {
     level: "error",
     about: "The two versions ask for different amounts for the same token, payee and network.",
   },
-} as const satisfies Record<string, { readonly level: "error" | "warning"; readonly about: string }>;
+} as const satisfies ProblemTable;
+
+/** The problems that only tools of the Model Context Protocol have. */
+export const MCP_PROBLEMS = {
+  not_mcp: { level: "error", about: "The server does not answer as an MCP server of this transport." },
+  no_paid_tool: { level: "error", about: "No tool that was called asks for a payment." },
+  not_called: {
+    level: "warning",
+    about: "The tool is listed as destructive, so it was not called: call it by --tool and --arguments.",
+  },
+  tool_failed: {
+    level: "warning",
+    about: "The tool failed or did not answer, and asked for no payment: give its arguments by --tool and --arguments.",
+  },
+  rpc_error: {
+    level: "error",
+    about: "The tool asks for payment by a JSON-RPC error or an HTTP 402: clients look for it in a tool's result.",
+  },
+  not_an_error: { level: "error", about: "The ask has no `isError: true`: clients take it for the tool's answer." },
+  no_text: {
+    level: "error",
+    about: "`content[0].text` holds no JSON of PaymentRequired, which the transport requires.",
+  },
+  no_structured_content: {
+    level: "warning",
+    about: "`structuredContent` holds no PaymentRequired: clients that read no text cannot pay.",
+  },
+  no_meta: {
+    level: "warning",
+    about: '`_meta["x402/error"]` holds no PaymentRequired: some stock clients look for it there alone.',
+  },
+  output_schema: {
+    level: "error",
+    about: "The tool's outputSchema refuses the ask in `structuredContent`: clients that listed the tool throw.",
+  },
+  forms_disagree: { level: "error", about: "The forms of the ask hold different terms." },
+  tool_resource: {
+    level: "warning",
+    about: "The resource is not `mcp://tool/NAME`, which the transport gives the tool's payments.",
+  },
+} as const satisfies ProblemTable;
+
+/** Every problem by its code. */
+export const PROBLEMS = { ...TERMS_PROBLEMS, ...MCP_PROBLEMS };
+
+type ProblemTable = Record<string, { readonly level: "error" | "warning"; readonly about: string }>;
 
 /** The code of a problem. */
 export type ProblemCode = keyof typeof PROBLEMS;
@@ -85,13 +130,20 @@ export interface Problem {
   readonly about: string;
 }
 
-/** Collects the problems of one part. */
+/** Collects the problems of one answer. */
 export class Problems {
   readonly found: Problem[] = [];
+  readonly #place: readonly string[];
+
+  /** @param place the member of the answer that is checked, such as `structuredContent`; default: the whole */
+  constructor(...place: readonly string[]) {
+    this.#place = place;
+  }
 
   /** Adds a problem. @param where such as `accepts[0].payTo`; empty for the whole */
   add(part: Part, code: ProblemCode, where = ""): void {
     const { level, about } = PROBLEMS[code];
-    this.found.push({ level, part, code, where, about });
+    const path = [...this.#place, where].filter((step) => step !== "").join(".");
+    this.found.push({ level, part, code, where: path, about });
   }
 }

@@ -8,6 +8,7 @@ import { type Hex, randomBytes, toHex } from "../../protocol/hex";
 import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
 import { costOf, type UnitPrice, type UnitPriceOption, unitPriceOf } from "./unit-price";
 
+/** What a meter counts, and at which price. */
 export interface UsageMeterOptions {
   /** what is counted, as receipts name it: 1 to 64 printable ASCII characters, such as "output token" */
   readonly unit: string;
