@@ -10,7 +10,7 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PayJob } from "./channel";
 import { type ChosenOption, chooseOption } from "./choose";
 import { isOver, isReplaceable } from "./outcome";
-import { permitQueueOf } from "./permit2";
+import { isSponsored, permitQueueOf } from "./permit2";
 import { isSpent, present, rejection } from "./present";
 import { freshProofs } from "./proofs";
 import type { ParsedQuote } from "./quote";
@@ -74,7 +74,7 @@ async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQu
   let queue: string | undefined;
   try {
     chosen = await chooseOption(context, job, quote);
-    queue = await permitQueueOf(context, chosen.option);
+    queue = isSponsored(chosen.option) ? await permitQueueOf(context, chosen.option) : undefined;
   } catch (error) {
     return unsigned(context, target.place, error);
   }
