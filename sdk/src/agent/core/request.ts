@@ -61,6 +61,34 @@ export function bodyHashOf(template: RequestTemplate): string | undefined {
   return template.body && template.body.length > 0 ? toHex(sha256(template.body)) : undefined;
 }
 
+export interface Arrival {
+  readonly response: Response;
+  /** the request that the response answers: another URL after redirects within the origin */
+  readonly template: RequestTemplate;
+}
+
+/**
+ * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is returned as it
+ * came: nothing of the request goes there.
+ */
+export async function sendWithinOrigin(
+  effects: Effects,
+  template: RequestTemplate,
+  headers: Readonly<Record<string, string>>,
+): Promise<Arrival> {
+  let current = template;
+  for (let hop = 0; ; hop++) {
+    const response = await sendOnce(effects, current, { headers, redirect: "manual" });
+    const target =
+      template.redirect === "follow" && isRedirect(response) ? redirectTarget(response, current.url) : undefined;
+    if (!target || target.origin !== new URL(current.url).origin || hop >= MAX_HOPS) {
+      return { response, template: current };
+    }
+    await response.body?.cancel();
+    current = redirected(current, response.status, target);
+  }
+}
+
 /** Sends once. `redirect` is the caller's own unless a credential is borne. Time runs until the response begins. */
 export async function sendOnce(
   effects: Effects,
@@ -125,34 +153,6 @@ function redirected(template: RequestTemplate, status: number, target: URL): Req
   const headers = new Headers(template.headers);
   for (const name of ["content-type", "content-length", "content-encoding", "content-language"]) headers.delete(name);
   return { ...template, url: resourceOfUrl(target) ?? target.href, method: "GET", headers, body: undefined };
-}
-
-export interface Arrival {
-  readonly response: Response;
-  /** the request that the response answers: another URL after redirects within the origin */
-  readonly template: RequestTemplate;
-}
-
-/**
- * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is returned as it
- * came: nothing of the request goes there.
- */
-export async function sendWithinOrigin(
-  effects: Effects,
-  template: RequestTemplate,
-  headers: Readonly<Record<string, string>>,
-): Promise<Arrival> {
-  let current = template;
-  for (let hop = 0; ; hop++) {
-    const response = await sendOnce(effects, current, { headers, redirect: "manual" });
-    const target =
-      template.redirect === "follow" && isRedirect(response) ? redirectTarget(response, current.url) : undefined;
-    if (!target || target.origin !== new URL(current.url).origin || hop >= MAX_HOPS) {
-      return { response, template: current };
-    }
-    await response.body?.cancel();
-    current = redirected(current, response.status, target);
-  }
 }
 
 /**

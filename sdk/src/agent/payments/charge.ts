@@ -14,13 +14,13 @@ import type { SettlementReport } from "./standard";
 export const isChargeOpen = ({ permit2, state, charged }: PaymentEntry): boolean =>
   permit2?.method === "upto" && state === "served" && charged === undefined;
 
-/** Records what the chain proves of an `upto` payment, where it proves something. The caller has locked the entry. */
+/** Records what the chain proves of an open charge, where it proves something. The caller has locked the entry. */
 export async function confirmCharge(
   context: AgentContext,
   ledger: AgentLedger,
   entry: PaymentEntry,
 ): Promise<PaymentEntry> {
-  const charged = isChargeOpen(entry) ? await provenCharge(context, entry) : undefined;
+  const charged = await provenCharge(context, entry);
   if (charged === undefined) return entry;
   const confirmed = { ...entry, charged: charged.toString() };
   await ledger.put(confirmed);
@@ -35,7 +35,8 @@ export async function confirmCharges(context: AgentContext, ledger: AgentLedger)
     if (!ledger.lock(id)) continue;
     try {
       const entry = ledger.payment(id);
-      if (entry) isProven = (await confirmCharge(context, ledger, entry)).charged !== undefined || isProven;
+      const now = entry && isChargeOpen(entry) ? await confirmCharge(context, ledger, entry) : entry;
+      isProven ||= now?.charged !== undefined;
     } finally {
       ledger.unlock(id);
     }

@@ -60,35 +60,6 @@ export async function chooseOption(
   });
 }
 
-/** Returns the facts by which the policy judges an option. @param resource the part of it that may be shown */
-export function spendFactsOf(option: PaymentOption, resource: string): SpendFacts {
-  const { amount, chainId, token, payTo, method, facilitatorAddress } = option;
-  const settler = facilitatorAddress && { facilitatorAddress };
-  return { kind: "payment", amount, chainId, token, payTo, resource, method, ...settler };
-}
-
-/** Returns the first option that the wallet has the funds and the approval for, as far as the agent's own RPC shows. */
-async function firstFunded(
-  context: AgentContext,
-  allowed: readonly ChosenOption[],
-  best: ChosenOption,
-): Promise<ChosenOption> {
-  const payer = await context.signer.address();
-  for (const chosen of allowed) {
-    const { chainId, token, amount } = chosen.option;
-    const chain = context.chainOf(chainId);
-    try {
-      const isFunded = !chain || (await chain.balance(token, payer)) >= amount;
-      if (isFunded && (await isApproved(context, chosen.option, payer))) return chosen;
-    } catch (error) {
-      if (!isTurnpikeError(error)) throw error;
-      // An unknown balance is no reason to pay with something else.
-      return chosen;
-    }
-  }
-  return best;
-}
-
 /** Checks an option against the call and the configuration, before the policy. */
 function admit(
   context: AgentContext,
@@ -132,3 +103,32 @@ function firstQuoteOf({ ledger, key, target }: PayJob<unknown>, option: PaymentO
 }
 
 const no = (reason: string, message: string) => ({ error: new PolicyRefused(message, { reason }) });
+
+/** Returns the facts by which the policy judges an option. @param resource the part of it that may be shown */
+export function spendFactsOf(option: PaymentOption, resource: string): SpendFacts {
+  const { amount, chainId, token, payTo, method, facilitatorAddress } = option;
+  const settler = facilitatorAddress && { facilitatorAddress };
+  return { kind: "payment", amount, chainId, token, payTo, resource, method, ...settler };
+}
+
+/** Returns the first option that the wallet has the funds and the approval for, as far as the agent's own RPC shows. */
+async function firstFunded(
+  context: AgentContext,
+  allowed: readonly ChosenOption[],
+  best: ChosenOption,
+): Promise<ChosenOption> {
+  const payer = await context.signer.address();
+  for (const chosen of allowed) {
+    const { chainId, token, amount } = chosen.option;
+    const chain = context.chainOf(chainId);
+    try {
+      const isFunded = !chain || (await chain.balance(token, payer)) >= amount;
+      if (isFunded && (await isApproved(context, chosen.option, payer))) return chosen;
+    } catch (error) {
+      if (!isTurnpikeError(error)) throw error;
+      // An unknown balance is no reason to pay with something else.
+      return chosen;
+    }
+  }
+  return best;
+}

@@ -15,7 +15,7 @@ import {
 } from "../core/request";
 import type { PayJob } from "./channel";
 import { objectIn, overHttp } from "./http-channel";
-import { emitRefusal, finishEarlier, payQuote, purchaseKeyOf, serializeByKey } from "./purchase";
+import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "./purchase";
 import { type ParsedQuote, readQuote, requestedUrl, withPermit2Options } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedOffersIn } from "./signed-statements";
@@ -90,9 +90,7 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
     emitRefusal(context, originAndPath(arrival.template.url), error);
     throw error;
   }
-  const outcome = await payQuote(context, redirectedJob(context, job, arrival.template), quote);
-  if (outcome.kind === "refused") throw outcome.error;
-  return outcome.response;
+  return payOrThrow(context, redirectedJob(context, job, arrival.template), quote);
 }
 
 /** Reads what a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */

@@ -82,11 +82,10 @@ export function insufficientApproval(facts: {
 }
 
 /**
- * Names the queue in which a payment waits, because it needs a permit: the next permit's nonce is known only when this
- * one has been used. The same as of permits for subscriptions.
+ * Names the queue in which a payment waits that needs a permit; undefined where it needs none. The next permit's nonce
+ * is known only when this one has been used. The same queue as of permits for subscriptions.
  */
-export async function permitQueueOf(context: AgentContext, option: PaymentOption): Promise<string | undefined> {
-  if (!isSponsored(option)) return undefined;
+export async function permitQueueOf(context: AgentContext, option: SponsoredOption): Promise<string | undefined> {
   const payer = await context.signer.address();
   if ((await neededPermit(context, option, payer)) === undefined) return undefined;
   return `permit:${option.chainId}:${option.token.toLowerCase()}:${payer.toLowerCase()}`;
@@ -94,7 +93,8 @@ export async function permitQueueOf(context: AgentContext, option: PaymentOption
 
 type SponsoredOption = StandardOption & Required<Pick<StandardOption, "sponsoring">>;
 
-const isSponsored = (option: PaymentOption): option is SponsoredOption =>
+/** Returns whether the server pays for an approval of Permit2 that the payment lacks. */
+export const isSponsored = (option: PaymentOption): option is SponsoredOption =>
   option.dialect === "x402-v2" && option.sponsoring !== undefined;
 
 /** Returns whether the payment's approval is there or can come with it; true where no RPC shows otherwise. */

@@ -18,7 +18,7 @@ import { backoffMs, emitPayment, eventFacts, RetryBudget } from "../core/effects
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Rejected } from "./channel";
-import { confirmCharge, misreportedField } from "./charge";
+import { confirmCharge, isChargeOpen, misreportedField } from "./charge";
 import { insufficientApproval } from "./permit2";
 import { receiptFor } from "./receipt";
 import { gapOf, judgeReceipt } from "./signed-statements";
@@ -128,12 +128,14 @@ async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Ans
   const { report } = answer;
   const transaction = report.transaction ?? job.entry.transaction;
   const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
-  const signedReceipt = await judgeReceipt(context, answer.signedReceipt, {
-    entry: job.entry,
-    target: job.target,
-    transaction: job.entry.proof?.transaction ?? transaction,
-    payments: ledger.payments(),
-  });
+  const signedReceipt =
+    answer.signedReceipt &&
+    (await judgeReceipt(context, answer.signedReceipt, {
+      entry: job.entry,
+      target: job.target,
+      transaction: job.entry.proof?.transaction ?? transaction,
+      payments: ledger.payments(),
+    }));
   const presented: PaymentEntry = {
     ...job.entry,
     ...(transaction === undefined ? {} : { transaction }),
@@ -142,7 +144,7 @@ async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Ans
   };
   const served = servedEntry(presented);
   await ledger.put(served);
-  const { charged } = await confirmCharge(context, ledger, served);
+  const { charged } = isChargeOpen(served) ? await confirmCharge(context, ledger, served) : served;
   const entry = charged === undefined ? presented : { ...presented, charged };
   emitPayment(context.effects, "payment.served", { entry, resumed });
   const field = misreportedField(context, entry, report);

@@ -10,7 +10,7 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PayJob } from "./channel";
 import { type ChosenOption, chooseOption } from "./choose";
 import { isOver, isReplaceable } from "./outcome";
-import { permitQueueOf } from "./permit2";
+import { isSponsored, permitQueueOf } from "./permit2";
 import { isSpent, present, rejection } from "./present";
 import { freshProofs } from "./proofs";
 import type { ParsedQuote } from "./quote";
@@ -30,6 +30,59 @@ export function serializeByKey<T>({ ledger, key, target }: PayJob<unknown>, work
   return key === undefined ? work() : ledger.serialize(`purchase:${key}:${target.resource}`, work);
 }
 
+export type QuoteOutcome<R> =
+  | { readonly kind: "paid"; readonly response: R }
+  /** nothing was signed */
+  | { readonly kind: "refused"; readonly error: TurnpikeError };
+
+/** Pays like `payQuote`, and returns the answer. @throws also what it would return as refused */
+export async function payOrThrow<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQuote): Promise<R> {
+  const outcome = await payQuote(context, job, quote);
+  if (outcome.kind === "refused") throw outcome.error;
+  return outcome.response;
+}
+
+/** Pays the cheapest option that the policy allows, once. */
+export async function payQuote<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQuote): Promise<QuoteOutcome<R>> {
+  const { place } = job.target;
+  const { options, plans, offers } = quote;
+  const named = new Set([...plans, ...offers].map(({ planId }) => planId));
+  const counts = { amount: options[0]?.amount, options: options.length, plans: named.size };
+  context.effects.emit({ type: "payment.quoted", resource: place, ...counts });
+  const outcome = await payOnce(context, job, quote);
+  if (outcome.kind === "refused") emitRefusal(context, place, outcome.error);
+  return outcome;
+}
+
+/** Emits that nothing was paid, and why. */
+export function emitRefusal(context: AgentContext, place: string, { code, reason }: TurnpikeError): void {
+  context.effects.emit({ type: "payment.refused", resource: place, code, reason });
+}
+
+async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQuote): Promise<QuoteOutcome<R>> {
+  const { ledger, target } = job;
+  const quotedAtSec = context.effects.clock.nowSec();
+  if (!context.policy.allowHttp && !target.isPrivate) {
+    const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
+    return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
+  }
+  // After a redirect within the origin the purchase has another URL, under which an earlier payment may exist.
+  const earlier = await finishEarlier(context, job);
+  if (earlier) return { kind: "paid", response: earlier };
+
+  let chosen: ChosenOption;
+  let queue: string | undefined;
+  try {
+    chosen = await chooseOption(context, job, quote);
+    queue = isSponsored(chosen.option) ? await permitQueueOf(context, chosen.option) : undefined;
+  } catch (error) {
+    return unsigned(context, target.place, error);
+  }
+  const signedOffer = offerFor(context, quote.signedOffers, { option: chosen.option, target });
+  const work = () => payChosen(context, job, chosen, { quotedAtSec, signedOffer });
+  return queue === undefined ? work() : ledger.serialize(queue, work);
+}
+
 /** Presents an earlier call's payment for exactly this purchase, before anything else is requested. */
 export async function finishEarlier<R>(context: AgentContext, job: PayJob<R>): Promise<R | undefined> {
   const { ledger, key } = job;
@@ -42,6 +95,45 @@ export async function finishEarlier<R>(context: AgentContext, job: PayJob<R>): P
   } finally {
     ledger.unlock(entry.id);
   }
+}
+
+/** Signs what was chosen, and presents it. */
+async function payChosen<R>(
+  context: AgentContext,
+  job: PayJob<R>,
+  chosen: ChosenOption,
+  quoted: Quoted,
+): Promise<QuoteOutcome<R>> {
+  let entry: PaymentEntry;
+  try {
+    entry = await signPayment(context, job, chosen, quoted);
+  } catch (error) {
+    return unsigned(context, job.target.place, error);
+  }
+  try {
+    const response = await finish(context, job, entry, false);
+    return response
+      ? { kind: "paid", response }
+      : {
+          kind: "refused",
+          error: new PolicyRefused("The payment can move no money any more; repeat the call to pay again.", {
+            reason: "dead",
+          }),
+        };
+  } finally {
+    job.ledger.unlock(entry.id);
+  }
+}
+
+/** Returns the policy's refusal. @throws every other error, of which an event is emitted */
+function unsigned(
+  context: AgentContext,
+  place: string,
+  error: unknown,
+): Extract<QuoteOutcome<unknown>, { readonly kind: "refused" }> {
+  if (error instanceof PolicyRefused) return { kind: "refused", error };
+  if (isTurnpikeError(error)) emitRefusal(context, place, error);
+  throw error;
 }
 
 /**
@@ -94,11 +186,6 @@ async function settleAndPresent<R>(
   }
 }
 
-function unsettled(entry: PaymentEntry): PaymentEntry {
-  const { proof: _reversed, ...kept } = entry;
-  return { ...kept, state: "signed" };
-}
-
 async function settledEntry(
   context: AgentContext,
   { ledger, target }: PayJob<unknown>,
@@ -113,87 +200,7 @@ async function settledEntry(
   throw settlement.error;
 }
 
-export type QuoteOutcome<R> =
-  | { readonly kind: "paid"; readonly response: R }
-  /** nothing was signed */
-  | { readonly kind: "refused"; readonly error: TurnpikeError };
-
-/** Pays the cheapest option that the policy allows, once. */
-export async function payQuote<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQuote): Promise<QuoteOutcome<R>> {
-  const { place } = job.target;
-  const { options, plans, offers } = quote;
-  const named = new Set([...plans, ...offers].map(({ planId }) => planId));
-  const counts = { amount: options[0]?.amount, options: options.length, plans: named.size };
-  context.effects.emit({ type: "payment.quoted", resource: place, ...counts });
-  const outcome = await payOnce(context, job, quote);
-  if (outcome.kind === "refused") emitRefusal(context, place, outcome.error);
-  return outcome;
-}
-
-/** Emits that nothing was paid, and why. */
-export function emitRefusal(context: AgentContext, place: string, { code, reason }: TurnpikeError): void {
-  context.effects.emit({ type: "payment.refused", resource: place, code, reason });
-}
-
-async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQuote): Promise<QuoteOutcome<R>> {
-  const { ledger, target } = job;
-  const quotedAtSec = context.effects.clock.nowSec();
-  if (!context.policy.allowHttp && !target.isPrivate) {
-    const message = "The agent pays only over https (this machine aside); policy.allowHttp allows more.";
-    return { kind: "refused", error: new PolicyRefused(message, { reason: "insecure_origin" }) };
-  }
-  // After a redirect within the origin the purchase has another URL, under which an earlier payment may exist.
-  const earlier = await finishEarlier(context, job);
-  if (earlier) return { kind: "paid", response: earlier };
-
-  let chosen: ChosenOption;
-  let queue: string | undefined;
-  try {
-    chosen = await chooseOption(context, job, quote);
-    queue = await permitQueueOf(context, chosen.option);
-  } catch (error) {
-    return unsigned(context, target.place, error);
-  }
-  const signedOffer = offerFor(context, quote.signedOffers, { option: chosen.option, target });
-  const work = () => payChosen(context, job, chosen, { quotedAtSec, signedOffer });
-  return queue === undefined ? work() : ledger.serialize(queue, work);
-}
-
-/** Returns the policy's refusal. @throws every other error, of which an event is emitted */
-function unsigned(
-  context: AgentContext,
-  place: string,
-  error: unknown,
-): Extract<QuoteOutcome<unknown>, { readonly kind: "refused" }> {
-  if (error instanceof PolicyRefused) return { kind: "refused", error };
-  if (isTurnpikeError(error)) emitRefusal(context, place, error);
-  throw error;
-}
-
-/** Signs what was chosen, and presents it. */
-async function payChosen<R>(
-  context: AgentContext,
-  job: PayJob<R>,
-  chosen: ChosenOption,
-  quoted: Quoted,
-): Promise<QuoteOutcome<R>> {
-  let entry: PaymentEntry;
-  try {
-    entry = await signPayment(context, job, chosen, quoted);
-  } catch (error) {
-    return unsigned(context, job.target.place, error);
-  }
-  try {
-    const response = await finish(context, job, entry, false);
-    return response
-      ? { kind: "paid", response }
-      : {
-          kind: "refused",
-          error: new PolicyRefused("The payment can move no money any more; repeat the call to pay again.", {
-            reason: "dead",
-          }),
-        };
-  } finally {
-    job.ledger.unlock(entry.id);
-  }
+function unsettled(entry: PaymentEntry): PaymentEntry {
+  const { proof: _reversed, ...kept } = entry;
+  return { ...kept, state: "signed" };
 }

@@ -37,6 +37,34 @@ export interface SettleJob {
 }
 
 /**
+ * One payment whose outcome is being determined: by the Facilitator it was signed for, and where that fails by others.
+ */
+interface SettleAttempt {
+  readonly job: SettleJob;
+  readonly named: Facilitator | undefined;
+  readonly others: readonly Facilitator[];
+  /** as the ledger holds it now */
+  entry: PaymentEntry;
+  /** whether no post of this authorization has found a connection so far */
+  isUnreached: boolean;
+}
+
+interface Wait {
+  readonly kind: "wait";
+  /** ms; undefined: the usual backoff */
+  readonly waitMs?: number;
+  /** why the outcome is unknown, as a clause */
+  readonly why: string;
+  readonly cause?: unknown;
+  readonly othersAsked?: boolean;
+}
+
+const NO_ANSWER: Wait = {
+  kind: "wait",
+  why: "the Facilitator it was signed for is no longer configured, and no other one returns its proof",
+};
+
+/**
  * Settles one signed payment.
  * @throws PaymentPending when the outcome stays unknown; the Facilitator's refusal when it accepted nothing. In both
  * cases the authorization and its budget stay in the ledger: money may still move until its window ends.
@@ -72,34 +100,6 @@ export async function settle(context: AgentContext, job: SettleJob): Promise<Set
     throw held(entry, step.why, step.cause);
   }
 }
-
-/**
- * One payment whose outcome is being determined: by the Facilitator it was signed for, and where that fails by others.
- */
-interface SettleAttempt {
-  readonly job: SettleJob;
-  readonly named: Facilitator | undefined;
-  readonly others: readonly Facilitator[];
-  /** as the ledger holds it now */
-  entry: PaymentEntry;
-  /** whether no post of this authorization has found a connection so far */
-  isUnreached: boolean;
-}
-
-interface Wait {
-  readonly kind: "wait";
-  /** ms; undefined: the usual backoff */
-  readonly waitMs?: number;
-  /** why the outcome is unknown, as a clause */
-  readonly why: string;
-  readonly cause?: unknown;
-  readonly othersAsked?: boolean;
-}
-
-const NO_ANSWER: Wait = {
-  kind: "wait",
-  why: "the Facilitator it was signed for is no longer configured, and no other one returns its proof",
-};
 
 /** Drops a stored proof that is not sound: it was accepted unchecked, or the ledger was damaged. */
 async function withoutUnsoundProof(

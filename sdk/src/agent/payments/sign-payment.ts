@@ -49,6 +49,19 @@ export interface Quoted {
   readonly signedOffer: JudgedOffer | undefined;
 }
 
+interface FactsBefore {
+  readonly nowSec: number;
+  /** undefined where there is no source for it */
+  readonly balance: bigint | undefined;
+  /** of the token; undefined over Permit2, which has a domain of its own */
+  readonly domain: TokenDomain | undefined;
+  /** over Permit2: the permit that has to come with the payment */
+  readonly permit?: NeededPermit | undefined;
+}
+
+/** What a signature takes besides its entry. */
+type SignFacts = Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex };
+
 /**
  * @returns the signed entry, locked: the caller unlocks it
  * @throws PolicyRefused, InsufficientFunds or Unavailable; nothing was signed
@@ -59,114 +72,55 @@ export async function signPayment(
   chosen: ChosenOption,
   { quotedAtSec, signedOffer }: Quoted,
 ): Promise<PaymentEntry> {
-  const { ledger, target, key } = job;
+  const { ledger, target } = job;
   const { option } = chosen;
   const payer = await context.signer.address();
-  const reading = factsBefore(context, payer, chosen, target.signal);
-  const facts = await whilePayable(context, { option, signal: target.signal }, reading);
-  if (facts.balance !== undefined && facts.balance < option.amount) {
-    const lacks = `The wallet ${payer} has ${facts.balance} base units of ${option.token}, and the price is ${option.amount}.`;
-    throw new InsufficientFunds(lacks, {
-      details: {
-        wallet: payer,
-        token: option.token,
-        required: option.amount.toString(),
-        available: facts.balance.toString(),
-      },
-    });
-  }
-  const validBeforeSec = windowEnd(context, option, { nowSec: facts.nowSec, quotedAtSec });
+  const facts = await factsWhilePayable(context, payer, chosen, target.signal);
+  const { balance, nowSec } = facts;
+  if (balance !== undefined && balance < option.amount) throw insufficientFunds(payer, option, balance);
+  const validBeforeSec = windowEnd(context, option, { nowSec, quotedAtSec });
   const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
-  const { method } = option;
   const paymentKey = { chainId: option.chainId, token: option.token, payer, nonce };
-  const id = method === "eip3009" ? paymentIdOf(paymentKey) : permit2PaymentIdOf(paymentKey);
+  const id = option.method === "eip3009" ? paymentIdOf(paymentKey) : permit2PaymentIdOf(paymentKey);
   const earlier = ledger.payment(id);
   if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
   }
-  const { bodyHash } = target;
-  const reserved: PaymentEntry = {
-    type: "payment",
-    id,
-    dialect: option.dialect,
-    state: "reserved",
-    atSec: context.effects.clock.nowSec(),
-    network: option.network,
-    chainId: option.chainId,
-    token: option.token,
-    payer,
-    payTo: option.payTo,
-    amount: option.amount.toString(),
-    method: target.method,
-    resource: target.resource,
-    validBeforeSec,
-    ...(bodyHash === undefined ? {} : { bodyHash }),
-    ...(key === undefined ? {} : { key }),
-    ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
-    ...(signedOffer === undefined ? {} : { signedOffer }),
-    ...(method === "eip3009" ? {} : { permit2: { method, nonce } }),
-  };
-  try {
-    target.signal?.throwIfAborted();
-    await reserve(context, ledger, reserved);
-    emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
-    const signed = await sign(context, chosen, reserved, { nonce, ...facts });
-    // Aborted while the wallet was asked: the signature is dropped here, unsent.
-    target.signal?.throwIfAborted();
-    await ledger.put(signed);
-    emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
-    return signed;
-  } catch (error) {
-    // Nothing has left this process: what was signed is dropped with this frame.
-    if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
-    ledger.unlock(id);
-    throw error;
-  }
+  const reserved = reservedEntry(context, job, chosen, { id, payer, nonce, validBeforeSec, signedOffer });
+  return reserveAndSign(context, job, chosen, { ...facts, reserved, nonce });
 }
 
-/** Reserves the budget. Where it is spent, `upto` payments that were charged less than they count free theirs first. */
-async function reserve(context: AgentContext, ledger: AgentLedger, reserved: PaymentEntry): Promise<void> {
-  const { limits } = context.policy;
-  try {
-    await ledger.reserve(reserved, limits);
-  } catch (error) {
-    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
-    await ledger.reserve(reserved, limits);
-  }
-}
-
-async function sign(
+/** Reads the facts only while the quote can still be paid, as far as the policy's clock says, and the caller wants it. */
+async function factsWhilePayable(
   context: AgentContext,
-  { option }: ChosenOption,
-  reserved: PaymentEntry,
-  { nonce, domain, permit }: Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex },
-): Promise<PaymentEntry> {
-  if (domain === undefined) {
-    const { payer, validBeforeSec: deadlineSec } = reserved;
-    const header = await signPermit2(context, option as StandardOption, { payer, nonce, deadlineSec, permit });
-    return { ...reserved, state: "signed", header };
+  payer: Address,
+  chosen: ChosenOption,
+  signal: AbortSignal | undefined,
+): Promise<FactsBefore> {
+  const { option } = chosen;
+  const untilSec = option.dialect === "turnpike" ? option.memoExpiresAtSec - MIN_WINDOW_SEC : 0;
+  const leftSec = untilSec - context.effects.clock.nowSec();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let onAbort = () => {};
+  const ended = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal?.reason);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    const isTimed = leftSec > 0 && leftSec <= MAX_QUOTE_LIFE_SEC;
+    if (isTimed) timer = setTimeout(() => reject(quoteEnded()), leftSec * 1_000);
+  });
+  try {
+    return await Promise.race([factsBefore(context, payer, chosen, signal), ended]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
   }
-  const validBefore = BigInt(reserved.validBeforeSec);
-  const transfer = { from: reserved.payer, to: option.payTo, value: option.amount, validAfter: 0n, validBefore, nonce };
-  const signature = await context.signer.sign(transferTypedData(domain, transfer));
-  const authorization = {
-    from: reserved.payer,
-    to: option.payTo,
-    value: reserved.amount,
-    validAfter: "0",
-    validBefore: String(reserved.validBeforeSec),
-    nonce,
-  };
-  if (option.dialect !== "turnpike") {
-    return { ...reserved, state: "signed", header: payloadHeader(option, { signature, authorization }) };
-  }
-  const { network, memo, resource, token } = option;
-  return {
-    ...reserved,
-    state: "signed",
-    signedPayment: { scheme: "exact", network, token, authorization, signature, memo, resource },
-  };
 }
+
+const quoteEnded = () =>
+  new Unavailable(
+    "The quote ended before the chain could be read. Nothing was signed or paid. Repeat the call: it asks for a new quote.",
+    { reason: "quote_ended" },
+  );
 
 /** No longer than needed: the quote's own end, and never beyond the policy's window. */
 function windowEnd(
@@ -186,51 +140,11 @@ function windowEnd(
   return end;
 }
 
-const quoteEnded = () =>
-  new Unavailable(
-    "The quote ended before the chain could be read. Nothing was signed or paid. Repeat the call: it asks for a new quote.",
-    { reason: "quote_ended" },
+function insufficientFunds(payer: Address, { token, amount }: PaymentOption, balance: bigint): InsufficientFunds {
+  return new InsufficientFunds(
+    `The wallet ${payer} has ${balance} base units of ${token}, and the price is ${amount}.`,
+    { details: { wallet: payer, token, required: amount.toString(), available: balance.toString() } },
   );
-
-/** Waits for `work` only while the quote can still be paid, as far as the policy's clock says, and the caller wants it. */
-async function whilePayable<T>(
-  { effects }: AgentContext,
-  { option, signal }: { readonly option: PaymentOption; readonly signal: AbortSignal | undefined },
-  work: Promise<T>,
-): Promise<T> {
-  const untilSec = option.dialect === "turnpike" ? option.memoExpiresAtSec - MIN_WINDOW_SEC : 0;
-  const leftSec = untilSec - effects.clock.nowSec();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let onAbort = () => {};
-  const ended = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal?.reason);
-    signal?.addEventListener("abort", onAbort, { once: true });
-    const isTimed = leftSec > 0 && leftSec <= MAX_QUOTE_LIFE_SEC;
-    if (isTimed) timer = setTimeout(() => reject(quoteEnded()), leftSec * 1_000);
-  });
-  try {
-    return await Promise.race([work, ended]);
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
-  }
-}
-
-/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
-function standardNonce({ key, target }: PayJob<unknown>, option: PaymentOption): Hex {
-  if (key === undefined) return toHex(randomBytes(32));
-  const purchase = JSON.stringify(["x402", target.method, target.resource, option.payTo.toLowerCase()]);
-  return keccak256(concatBytes(hmacSha256(utf8ToBytes(key), utf8ToBytes(purchase))));
-}
-
-interface FactsBefore {
-  readonly nowSec: number;
-  /** undefined where there is no source for it */
-  readonly balance: bigint | undefined;
-  /** of the token; undefined over Permit2, which has a domain of its own */
-  readonly domain: TokenDomain | undefined;
-  /** over Permit2: the permit that has to come with the payment */
-  readonly permit?: NeededPermit | undefined;
 }
 
 /** Reads chain time, balance and the token's signing domain, preferably from the agent's own RPC. */
@@ -265,4 +179,114 @@ async function factsBefore(
   const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
   const nowSec = chainClock?.nowSec() ?? plausibleTimeSec(account.chainTimeSec, chainId, networks);
   return { nowSec, balance: account.balance, domain };
+}
+
+/** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
+function standardNonce({ key, target }: PayJob<unknown>, option: PaymentOption): Hex {
+  if (key === undefined) return toHex(randomBytes(32));
+  const purchase = JSON.stringify(["x402", target.method, target.resource, option.payTo.toLowerCase()]);
+  return keccak256(concatBytes(hmacSha256(utf8ToBytes(key), utf8ToBytes(purchase))));
+}
+
+/** Creates the entry that counts against the budget before anything is signed. */
+function reservedEntry(
+  { effects }: AgentContext,
+  { target, key }: PayJob<unknown>,
+  chosen: ChosenOption,
+  facts: Pick<PaymentEntry, "id" | "payer" | "validBeforeSec"> & Pick<Quoted, "signedOffer"> & { readonly nonce: Hex },
+): PaymentEntry {
+  const { option } = chosen;
+  const { bodyHash } = target;
+  const { id, payer, nonce, validBeforeSec, signedOffer } = facts;
+  return {
+    type: "payment",
+    id,
+    dialect: option.dialect,
+    state: "reserved",
+    atSec: effects.clock.nowSec(),
+    network: option.network,
+    chainId: option.chainId,
+    token: option.token,
+    payer,
+    payTo: option.payTo,
+    amount: option.amount.toString(),
+    method: target.method,
+    resource: target.resource,
+    validBeforeSec,
+    ...(bodyHash === undefined ? {} : { bodyHash }),
+    ...(key === undefined ? {} : { key }),
+    ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
+    ...(signedOffer === undefined ? {} : { signedOffer }),
+    ...(option.method === "eip3009" ? {} : { permit2: { method: option.method, nonce } }),
+  };
+}
+
+/** Reserves, signs and records. Whatever fails, the entry that the caller has locked is released and unlocked. */
+async function reserveAndSign(
+  context: AgentContext,
+  { ledger, target: { signal } }: PayJob<unknown>,
+  chosen: ChosenOption,
+  { reserved, ...facts }: SignFacts & { readonly reserved: PaymentEntry },
+): Promise<PaymentEntry> {
+  const { id } = reserved;
+  try {
+    signal?.throwIfAborted();
+    await reserve(context, ledger, reserved);
+    emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
+    const signed = await sign(context, chosen, reserved, facts);
+    // Aborted while the wallet was asked: the signature is dropped here, unsent.
+    signal?.throwIfAborted();
+    await ledger.put(signed);
+    emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
+    return signed;
+  } catch (error) {
+    // Nothing has left this process: what was signed is dropped with this frame.
+    if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
+    ledger.unlock(id);
+    throw error;
+  }
+}
+
+/** Reserves the budget. Where it is spent, `upto` payments that were charged less than they count free theirs first. */
+async function reserve(context: AgentContext, ledger: AgentLedger, reserved: PaymentEntry): Promise<void> {
+  const { limits } = context.policy;
+  try {
+    await ledger.reserve(reserved, limits);
+  } catch (error) {
+    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
+    await ledger.reserve(reserved, limits);
+  }
+}
+
+async function sign(
+  context: AgentContext,
+  { option }: ChosenOption,
+  reserved: PaymentEntry,
+  { nonce, domain, permit }: SignFacts,
+): Promise<PaymentEntry> {
+  if (domain === undefined) {
+    const { payer, validBeforeSec: deadlineSec } = reserved;
+    const header = await signPermit2(context, option as StandardOption, { payer, nonce, deadlineSec, permit });
+    return { ...reserved, state: "signed", header };
+  }
+  const validBefore = BigInt(reserved.validBeforeSec);
+  const transfer = { from: reserved.payer, to: option.payTo, value: option.amount, validAfter: 0n, validBefore, nonce };
+  const signature = await context.signer.sign(transferTypedData(domain, transfer));
+  const authorization = {
+    from: reserved.payer,
+    to: option.payTo,
+    value: reserved.amount,
+    validAfter: "0",
+    validBefore: String(reserved.validBeforeSec),
+    nonce,
+  };
+  if (option.dialect !== "turnpike") {
+    return { ...reserved, state: "signed", header: payloadHeader(option, { signature, authorization }) };
+  }
+  const { network, memo, resource, token } = option;
+  return {
+    ...reserved,
+    state: "signed",
+    signedPayment: { scheme: "exact", network, token, authorization, signature, memo, resource },
+  };
 }

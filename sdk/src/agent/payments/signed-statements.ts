@@ -107,13 +107,12 @@ export interface ReceiptCase {
   readonly payments: readonly PaymentEntry[];
 }
 
-/** Judges the receipt of a paid answer; undefined where none came. */
+/** Judges the receipt of a paid answer. */
 export async function judgeReceipt(
   context: AgentContext,
-  signed: SignedReceipt | "malformed" | undefined,
+  signed: SignedReceipt | "malformed",
   at: ReceiptCase,
-): Promise<JudgedReceipt | undefined> {
-  if (signed === undefined) return undefined;
+): Promise<JudgedReceipt> {
   if (signed === "malformed") return { fault: "malformed" };
   const found =
     signed.format === "jws"

@@ -4,7 +4,7 @@
  */
 import type { AgentContext } from "../../agent/core/context";
 import type { PayJob } from "../../agent/payments/channel";
-import { emitRefusal, finishEarlier, payQuote, purchaseKeyOf, serializeByKey } from "../../agent/payments/purchase";
+import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "../../agent/payments/purchase";
 import type { ParsedQuote } from "../../agent/payments/quote";
 import { offeredPlansOf, type SubscribeOptions } from "../../agent/subscriptions/offers";
 import { watchPayees } from "../../agent/subscriptions/payees";
@@ -93,9 +93,7 @@ async function payIfAsked<R extends CallResult>(
   const planId = await subscribeTo(context, call, quote);
   const subscribed = planId && (await orSubscribed(call.signal, planId, () => bySubscription(context, job, call)));
   if (subscribed) return subscribed;
-  const outcome = await payQuote(context, job, quote);
-  if (outcome.kind === "refused") throw outcome.error;
-  return outcome.response;
+  return payOrThrow(context, job, quote);
 }
 
 async function payJobOf<R extends CallResult>(context: AgentContext, call: ToolCallJob<R>): Promise<PayJob<R>> {
