@@ -1,11 +1,13 @@
 /** Reads a tool call of the Model Context Protocol as the request that a gate judges. */
-import { callText, MCP_META, type Meta, paymentsIn, type ToolCall, toolResource } from "../../mcp/wire";
+import { MCP_META, type Meta, paymentsIn, toolResource } from "../../mcp/wire";
 import { HEADER, InvalidRequest, utf8ToBytes } from "../../protocol";
 import { bodyTooLarge } from "../core/body";
 import type { GateRequest, Origin } from "../core/request";
 
 export interface ToolRequestFacts {
-  readonly call: ToolCall;
+  readonly tool: string;
+  /** Returns the text that names the call as its client sent it. @throws InvalidRequest */
+  readonly callText: () => string;
   readonly meta: Meta | undefined;
   /** for the provider's callbacks */
   readonly raw: unknown;
@@ -27,16 +29,15 @@ class ToolRequest implements GateRequest {
   readonly isBodyRead = false;
   readonly isBodyLost = false;
   readonly raw: unknown;
-  readonly #call: ToolCall;
-  /** as it came: a handler may change its arguments */
+  readonly #callText: () => string;
   #body: Uint8Array | undefined;
   readonly #headers: ReadonlyMap<string, string>;
 
-  constructor({ call, meta, raw }: ToolRequestFacts) {
-    this.target = `/${call.tool}`;
-    this.resource = toolResource(call.tool);
+  constructor({ tool, callText, meta, raw }: ToolRequestFacts) {
+    this.target = `/${tool}`;
+    this.resource = toolResource(tool);
     this.raw = raw;
-    this.#call = call;
+    this.#callText = callText;
     this.#headers = headersOf(meta);
   }
 
@@ -45,7 +46,7 @@ class ToolRequest implements GateRequest {
   }
 
   async body(maxBytes: number): Promise<Uint8Array> {
-    this.#body ??= utf8ToBytes(callText(this.#call));
+    this.#body ??= utf8ToBytes(this.#callText());
     if (this.#body.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
     return this.#body;
   }

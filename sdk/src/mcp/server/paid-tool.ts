@@ -23,6 +23,7 @@ import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, type JsonObject } from "../../protocol";
 import { refusalResult, toolResource, withoutCredentials } from "../wire";
 import { resultChecker } from "./check-result";
+import { followCalls, sentCallOf } from "./sent-calls";
 
 /** A schema of the SDK: a raw shape such as `{ symbol: z.string() }`, or a schema. */
 export type ToolSchema = ZodRawShapeCompat | AnySchema;
@@ -77,7 +78,7 @@ export interface PaidToolOptions<Input = undefined, Output = undefined>
   readonly annotations?: ToolAnnotations;
   /** of the tool's listing */
   readonly _meta?: Record<string, unknown>;
-  /** the largest arguments, as canonical JSON with the names of server and tool; default 1,048,576 bytes */
+  /** the largest arguments, as sent, as canonical JSON with the names of server and tool; default 1,048,576 bytes */
   readonly maxArgumentBytes?: number;
 }
 
@@ -107,11 +108,9 @@ export function paidTool<
     const bare = { ...rest, ...(meta && { _meta: withoutCredentials(meta) }) } as SdkExtra;
     try {
       requireConfidential(meta, connectionOf(server, extra), gate.origin);
-      const request = gateRequestOfTool({
-        call: { server: serverId, tool: name, args },
-        meta,
-        raw: { tool: name, args, extra: bare },
-      });
+      const sent = sentCallOf(server, name, extra.requestId);
+      const raw = { tool: name, args, extra: bare };
+      const request = gateRequestOfTool({ tool: name, callText: sent.text, meta, raw });
       return await callPaid(gate, {
         request,
         signal: extra.signal,
@@ -130,6 +129,7 @@ export function paidTool<
   // Without a schema the SDK would pass no arguments.
   const config = { ...withoutUndefined(listed), inputSchema: inputSchema ?? {}, ...(outputSchema && { outputSchema }) };
   const registered = server.registerTool(name, config as { inputSchema: ZodRawShapeCompat }, call as never);
+  followCalls(server, name, serverId);
   return {
     ready: () => gate.ready(),
     enable: () => registered.enable(),
