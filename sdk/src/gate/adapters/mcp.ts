@@ -29,8 +29,8 @@ export interface ToolResult extends CallResult {
 /** One call, and how to serve it. */
 export interface PaidCall {
   readonly request: GateRequest;
-  /** aborted when the client cancels the call, or leaves */
-  readonly signal: AbortSignal;
+  /** whether the client has cancelled the call, or has closed the connection that the result would take */
+  readonly hasLeft: () => boolean;
   /** false for a tool with an output schema, whose clients throw for other structured contents */
   readonly isStructured: boolean;
   /** Runs the handler. What it throws becomes a failed result, or is thrown on where `passes` says so. */
@@ -41,7 +41,7 @@ export interface PaidCall {
   readonly onFault: (error: unknown) => void;
 }
 
-/** @returns the result to send; of a cancelled call nobody receives it. @throws what `passes` lets through */
+/** @returns the result to send; of a call whose client has left nobody receives it. @throws what `passes` lets through */
 export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> {
   const fail = async (error: unknown): Promise<ToolResult> => {
     call.onFault(error);
@@ -51,10 +51,10 @@ export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> 
 }
 
 async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<ToolResult> {
-  const { request, signal, isStructured } = call;
+  const { request, isStructured } = call;
   if (decision.kind === "replay") return replayed(decision.answer);
   if (decision.kind !== "allow") return resultOf(answerOf(decision), isStructured);
-  if (signal.aborted) {
+  if (call.hasLeft()) {
     await withdraw(decision);
     return refusalResult({ message: "The call was cancelled before it was served." });
   }
@@ -130,11 +130,14 @@ async function settledAfter(
     return result;
   }
   const answer = body.byteLength <= MAX_WITHHELD_BYTES ? { status: 200, headers: {}, body } : undefined;
-  if (call.signal.aborted) {
+  if (call.hasLeft()) {
     // The same payment finds it when the call is repeated.
     await scope.deferred?.shelve(answer);
     await cancelDeferred(scope);
-    return result;
+    // An event store may keep what is returned, and a client can fetch it from there.
+    return refusalResult({
+      message: "The connection closed early, and nothing is charged: repeat the call as it was.",
+    });
   }
   const outcome = await gate.settle(scope, answer);
   return outcome.kind === "settled"

@@ -113,7 +113,8 @@ export function paidTool<
       const request = gateRequestOfTool({ tool: name, callText: sent.text, meta, raw });
       return await callPaid(gate, {
         request,
-        signal: extra.signal,
+        // With `closeSSEStream`, the client can resume the stream: its event store keeps the result.
+        hasLeft: () => extra.signal.aborted || (extra.closeSSEStream === undefined && sent.isResponseGone()),
         isStructured: outputSchema === undefined,
         run: async (payment) => check(await handler(args as ToolArguments<Input>, { ...bare, payment })),
         passes,

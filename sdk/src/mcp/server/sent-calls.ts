@@ -1,5 +1,6 @@
 /**
- * Follows each tool call from its transport to its handler: the arguments as the client sent them. The SDK gives handlers parsed arguments alone, and a schema may yield others each time (a
+ * Follows each tool call from its transport to its handler: the arguments as the client sent them, and whether the
+ * response can still arrive. The SDK gives handlers parsed arguments alone, and a schema may yield others each time (a
  * random default, the time) or what has no JSON form (a Date, a Map). What a client can repeat is what it sent.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -7,6 +8,7 @@ import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { ConfigError } from "../../protocol";
 import { callText } from "../wire";
+import { followResponses, responseOf } from "./responses";
 
 /** A call of a paid tool, before the SDK has parsed its arguments. */
 interface SentCall {
@@ -15,6 +17,7 @@ interface SentCall {
   readonly requestId: unknown;
   /** Returns the text that names the call. @throws InvalidRequest */
   readonly text: () => string;
+  readonly isResponseGone: () => boolean;
 }
 
 /** The id of the server under which each of its paid tools is sold. */
@@ -47,18 +50,26 @@ export function followCalls(server: McpServer, tool: string, serverId: string): 
 }
 
 function followMessages(server: McpServer, transport: Transport): void {
+  followResponses(transport);
   const deliver = transport.onmessage?.bind(transport);
-  transport.onmessage = (message, extra) => sentCalls.run(sentCallIn(server, message), () => deliver?.(message, extra));
+  transport.onmessage = (message, extra) =>
+    sentCalls.run(sentCallIn(server, transport, message), () => deliver?.(message, extra));
 }
 
-function sentCallIn(server: McpServer, message: object): SentCall | undefined {
+function sentCallIn(server: McpServer, transport: Transport, message: object): SentCall | undefined {
   const { id: requestId, method, params } = message as Partial<Record<"id" | "method" | "params", unknown>>;
   if (method !== "tools/call") return undefined;
   const { name, arguments: args } = (params ?? {}) as Partial<Record<"name" | "arguments", unknown>>;
   const serverId = followed.get(server)?.get(String(name));
   if (serverId === undefined) return undefined;
   const tool = String(name);
-  return { server, tool, requestId, text: read(() => callText({ server: serverId, tool, args })) };
+  return {
+    server,
+    tool,
+    requestId,
+    text: read(() => callText({ server: serverId, tool, args })),
+    isResponseGone: responseOf(transport),
+  };
 }
 
 /** Reads now: a schema may change the arguments while it parses them. */
