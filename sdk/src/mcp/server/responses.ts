@@ -43,9 +43,9 @@ function goneFrom(response: NodeResponse | undefined): () => boolean {
 const isFetched = (request: unknown): request is Request =>
   typeof (request as Partial<Request> | undefined)?.headers?.get === "function";
 
-async function handleFetched(transport: Transport, { signal }: Request, handle: () => Promise<unknown>) {
+async function handleFetched(transport: Transport, request: Partial<Request>, handle: () => Promise<unknown>) {
   let isCancelled = false;
-  const isGone = () => isCancelled || signal.aborted;
+  const isGone = () => isCancelled || request.signal?.aborted === true;
   const response = (await watched.run({ transport, isGone }, handle)) as Response;
   if (!response.body) return response;
   const reader = response.body.getReader();

@@ -340,6 +340,6 @@ describe("mcp > server > one-time", () => {
     expect(() => added({ serverId: "" })).to.throw("serverId");
     expect(() => added({ pricing: [] })).to.throw("pricing is empty");
     expect(() => added({}, "a b")).to.throw("the tool's name is");
-    expect(() => added({ maxArgumentBytes: 0 })).to.throw("maxBodyBytes is 0");
+    expect(() => added({ maxArgumentBytes: 0 })).to.throw("maxArgumentBytes is 0");
   });
 });
