@@ -1,11 +1,12 @@
 /** Reads a tool call of the Model Context Protocol as the request that a gate judges. */
-import { callText, MCP_META, type Meta, paymentsIn, type ToolCall, toolResource } from "../../mcp/wire";
-import { HEADER, InvalidRequest, utf8ToBytes } from "../../protocol";
-import { bodyTooLarge } from "../core/body";
+import { MCP_META, type Meta, paymentsIn, toolResource } from "../../mcp/wire";
+import { HEADER, InvalidRequest, MAX_CREDENTIAL_BYTES, TurnpikeError, utf8ToBytes } from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
 
 export interface ToolRequestFacts {
-  readonly call: ToolCall;
+  readonly tool: string;
+  /** Returns the text that names the call as its client sent it. @throws InvalidRequest */
+  readonly callText: () => string;
   readonly meta: Meta | undefined;
   /** for the provider's callbacks */
   readonly raw: unknown;
@@ -27,16 +28,15 @@ class ToolRequest implements GateRequest {
   readonly isBodyRead = false;
   readonly isBodyLost = false;
   readonly raw: unknown;
-  readonly #call: ToolCall;
-  /** as it came: a handler may change its arguments */
+  readonly #callText: () => string;
   #body: Uint8Array | undefined;
   readonly #headers: ReadonlyMap<string, string>;
 
-  constructor({ call, meta, raw }: ToolRequestFacts) {
-    this.target = `/${call.tool}`;
-    this.resource = toolResource(call.tool);
+  constructor({ tool, callText, meta, raw }: ToolRequestFacts) {
+    this.target = `/${tool}`;
+    this.resource = toolResource(tool);
     this.raw = raw;
-    this.#call = call;
+    this.#callText = callText;
     this.#headers = headersOf(meta);
   }
 
@@ -45,25 +45,44 @@ class ToolRequest implements GateRequest {
   }
 
   async body(maxBytes: number): Promise<Uint8Array> {
-    this.#body ??= utf8ToBytes(callText(this.#call));
-    if (this.#body.byteLength > maxBytes) throw bodyTooLarge(maxBytes);
+    this.#body ??= utf8ToBytes(this.#callText());
+    if (this.#body.byteLength > maxBytes) throw tooLarge("arguments", maxBytes, "maxArgumentBytes");
     return this.#body;
   }
 }
 
-/** The call's credentials as a gate reads them over HTTP. Wallets sign in to a host, and a tool call names none. */
+const tooLarge = (field: string, maxBytes: number, name: string): TurnpikeError =>
+  new TurnpikeError("PayloadTooLarge", `${field}: must be at most ${maxBytes} bytes (${name})`, {
+    details: { maxBytes },
+  });
+
+/**
+ * The call's credentials as a gate reads them over HTTP. Wallets sign in to a host, and a tool call names none.
+ * @throws AmbiguousCredentials, InvalidRequest, PayloadTooLarge
+ */
 function headersOf(meta: Meta | undefined): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
-  for (const { text, version } of paymentsIn(meta)) {
-    const name = (version === 1 ? HEADER.payment : HEADER.paymentSignatureV2).toLowerCase();
-    const former = headers.get(name);
-    // Joined, two payments are refused as repeated headers are.
-    headers.set(name, former === undefined ? text : `${former}, ${text}`);
+  const [payment, second] = paymentsIn(meta);
+  if (second) {
+    const places = `_meta["${MCP_META.payment}"] and _meta["${MCP_META.paymentV1}"]`;
+    throw new TurnpikeError("AmbiguousCredentials", `The call pays twice: send one of ${places}, not both.`);
+  }
+  if (payment) {
+    const name = payment.version === 1 ? HEADER.payment : HEADER.paymentSignatureV2;
+    headers.set(name.toLowerCase(), credential("the payment in _meta", payment.text));
   }
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;
-  if (typeof id !== "string") throw new InvalidRequest(`_meta["${MCP_META.subscription}"]: must be text`);
-  return headers.set(HEADER.subscription.toLowerCase(), id);
+  const field = `_meta["${MCP_META.subscription}"]`;
+  if (typeof id !== "string") throw new InvalidRequest(`${field}: must be text`);
+  return headers.set(HEADER.subscription.toLowerCase(), credential(field, id));
+}
+
+/** @throws InvalidRequest for what a gate would read as two headers, PayloadTooLarge */
+function credential(field: string, text: string): string {
+  if (text.length > MAX_CREDENTIAL_BYTES) throw tooLarge(field, MAX_CREDENTIAL_BYTES, "as base64 of JSON");
+  if (text.includes(",")) throw new InvalidRequest(`${field}: must be one credential; as text, base64 of its JSON`);
+  return text;
 }
 
 /** What a server knows of the connection that a call came over. */

@@ -3,7 +3,7 @@
  * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled.
  */
 import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
-import { decodeJsonHeader, EXTENSION, HEADER, type JsonObject, utf8ToBytes } from "../../protocol";
+import { decodeJsonHeader, EXTENSION, HEADER, isTurnpikeError, type JsonObject, utf8ToBytes } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
@@ -29,8 +29,8 @@ export interface ToolResult extends CallResult {
 /** One call, and how to serve it. */
 export interface PaidCall {
   readonly request: GateRequest;
-  /** aborted when the client cancels the call, or leaves */
-  readonly signal: AbortSignal;
+  /** whether the client has cancelled the call, or has closed the connection that the result would take */
+  readonly hasLeft: () => boolean;
   /** false for a tool with an output schema, whose clients throw for other structured contents */
   readonly isStructured: boolean;
   /** Runs the handler. What it throws becomes a failed result, or is thrown on where `passes` says so. */
@@ -41,7 +41,7 @@ export interface PaidCall {
   readonly onFault: (error: unknown) => void;
 }
 
-/** @returns the result to send; of a cancelled call nobody receives it. @throws what `passes` lets through */
+/** @returns the result to send; of a call whose client has left nobody receives it. @throws what `passes` lets through */
 export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> {
   const fail = async (error: unknown): Promise<ToolResult> => {
     call.onFault(error);
@@ -51,12 +51,12 @@ export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> 
 }
 
 async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<ToolResult> {
-  const { request, signal, isStructured } = call;
+  const { request, isStructured } = call;
   if (decision.kind === "replay") return replayed(decision.answer);
   if (decision.kind !== "allow") return resultOf(answerOf(decision), isStructured);
-  if (signal.aborted) {
+  if (call.hasLeft()) {
     await withdraw(decision);
-    return refusalResult({ message: "The call was cancelled before it was served." });
+    return refusalResult({ message: "The call was cancelled before it was served.", retryable: true });
   }
   const scope = openRequestScope(request, decision);
   const outcome = await ran(call, scope, decision);
@@ -64,6 +64,7 @@ async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<T
   try {
     if (decision.payment.kind !== "free") result = await settled(gate, call, { scope, decision, outcome });
   } catch (error) {
+    if (!isTurnpikeError(error)) call.onFault(error);
     return resultOf(errorAnswer(error), isStructured);
   }
   if (outcome.thrown) throw outcome.thrown.error;
@@ -130,11 +131,15 @@ async function settledAfter(
     return result;
   }
   const answer = body.byteLength <= MAX_WITHHELD_BYTES ? { status: 200, headers: {}, body } : undefined;
-  if (call.signal.aborted) {
+  if (call.hasLeft()) {
     // The same payment finds it when the call is repeated.
     await scope.deferred?.shelve(answer);
     await cancelDeferred(scope);
-    return result;
+    // An event store may keep what is returned, and a client can fetch it from there.
+    return refusalResult({
+      message: "The connection closed early, and nothing is charged: repeat the call as it was.",
+      retryable: true,
+    });
   }
   const outcome = await gate.settle(scope, answer);
   return outcome.kind === "settled"
@@ -164,18 +169,47 @@ function withReceipts(result: ToolResult, headers: Readonly<Record<string, strin
 }
 
 /** Translates an answer without a handler: a 402 into an ask, every other one into a refusal with the same body. */
-function resultOf({ status, headers, body }: Answer, isStructured: boolean): ToolResult {
-  const said = JSON.parse(String(body)) as JsonObject;
-  if (status !== 402) return refusalResult(said);
-  const header = headers[HEADER.paymentRequiredV2] ?? "";
+function resultOf(answer: Answer, isStructured: boolean): ToolResult {
+  if (answer.status !== 402) return refusalOf(answer);
+  const said = saidBy(answer);
+  const header = answer.headers[HEADER.paymentRequiredV2] ?? "";
   return askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
 }
 
-/** A challenge to sign in names a host, and every server's tool of one name would be one host: it is left out. */
+/** Returns the result of a call that no payment helps, with the seconds to wait in its body. */
+export function refusalOf(answer: Answer): ToolResult {
+  const retryAfter = answer.headers["Retry-After"];
+  return refusalResult({ ...saidBy(answer), ...(retryAfter !== undefined && { retryAfterSec: Number(retryAfter) }) });
+}
+
+/** Returns the body, whose message names the place in `_meta` instead of a header. */
+function saidBy({ body }: Answer): JsonObject {
+  const said = JSON.parse(String(body)) as JsonObject;
+  if (typeof said.message !== "string") return said;
+  const message = said.message
+    .replaceAll(HEADER.subscription, `_meta["${MCP_META.subscription}"]`)
+    .replaceAll(PAYMENT_HEADERS, "the payment in _meta");
+  return { ...said, message };
+}
+
+const PAYMENT_HEADERS = new RegExp(`(?:${HEADER.payment}|${HEADER.paymentSignatureV2})(?!-)`, "g");
+
+/**
+ * A challenge to sign in names a host, and every server's tool of one name would be one host: it is left out. A
+ * subscription's id goes into `_meta`.
+ */
 function askedBy(header: string): JsonObject | undefined {
   const required = decodeJsonHeader(header, header.length);
   const extensions = required?.extensions as JsonObject | undefined;
   if (!required || !extensions) return required;
-  const { [EXTENSION.signIn]: _, ...others } = extensions;
-  return { ...required, extensions: others };
+  const { [EXTENSION.signIn]: _, [EXTENSION.service]: service, ...others } = extensions;
+  return {
+    ...required,
+    extensions: { ...others, ...(service !== undefined && serviceOverMcp(service as JsonObject)) },
+  };
+}
+
+function serviceOverMcp(service: JsonObject): JsonObject {
+  const { header: _, ...info } = service.info as JsonObject;
+  return { [EXTENSION.service]: { ...service, info: { ...info, meta: MCP_META.subscription } } };
 }

@@ -13,16 +13,17 @@ import type {
   ServerRequest,
   ToolAnnotations,
 } from "@modelcontextprotocol/sdk/types.js";
-import { callPaid, type ToolResult } from "../../gate/adapters/mcp";
+import { callPaid, refusalOf, type ToolResult } from "../../gate/adapters/mcp";
 import { type CallConnection, gateRequestOfTool, requireConfidential } from "../../gate/adapters/mcp-request";
 import { errorAnswer } from "../../gate/core/answer";
 import type { Gate } from "../../gate/core/gate";
 import type { Payment } from "../../gate/core/payment";
 import type { GateOptions } from "../../gate/core/route";
 import { gateOf, type Provider } from "../../gate/provider/provider";
-import { ConfigError, type JsonObject } from "../../protocol";
-import { refusalResult, toolResource, withoutCredentials } from "../wire";
+import { ConfigError, isTurnpikeError } from "../../protocol";
+import { toolResource, withoutCredentials } from "../wire";
 import { resultChecker } from "./check-result";
+import { followCalls, sentCallOf } from "./sent-calls";
 
 /** A schema of the SDK: a raw shape such as `{ symbol: z.string() }`, or a schema. */
 export type ToolSchema = ZodRawShapeCompat | AnySchema;
@@ -77,7 +78,7 @@ export interface PaidToolOptions<Input = undefined, Output = undefined>
   readonly annotations?: ToolAnnotations;
   /** of the tool's listing */
   readonly _meta?: Record<string, unknown>;
-  /** the largest arguments, as canonical JSON with the names of server and tool; default 1,048,576 bytes */
+  /** the largest arguments, as sent, as canonical JSON with the names of server and tool; default 1,048,576 bytes */
   readonly maxArgumentBytes?: number;
 }
 
@@ -102,27 +103,29 @@ export function paidTool<
   const gate = gateFor(name, options as PaidToolOptions<never, never>);
   const { serverId, inputSchema, outputSchema } = options;
   const check = resultChecker(name, outputSchema);
+  const onFault = (error: unknown): void => reportFault(server, name, error);
   const call = async (args: unknown, extra: SdkExtra): Promise<ToolResult> => {
     const { _meta: meta, ...rest } = extra;
     const bare = { ...rest, ...(meta && { _meta: withoutCredentials(meta) }) } as SdkExtra;
     try {
       requireConfidential(meta, connectionOf(server, extra), gate.origin);
-      const request = gateRequestOfTool({
-        call: { server: serverId, tool: name, args },
-        meta,
-        raw: { tool: name, args, extra: bare },
-      });
+      const sent = sentCallOf(server, name, extra.requestId);
+      const raw = { tool: name, args, extra: bare };
+      const request = gateRequestOfTool({ tool: name, callText: sent.text, meta, raw });
       return await callPaid(gate, {
         request,
-        signal: extra.signal,
+        // With `closeSSEStream`, the client can resume the stream: its event store keeps the result.
+        hasLeft: () => extra.signal.aborted || (extra.closeSSEStream === undefined && sent.isResponseGone()),
         isStructured: outputSchema === undefined,
         run: async (payment) => check(await handler(args as ToolArguments<Input>, { ...bare, payment })),
         passes,
-        onFault: (error) => server.server.onerror?.(error instanceof Error ? error : new Error(String(error))),
+        onFault,
       });
     } catch (error) {
       if (passes(error)) throw error;
-      return refusalResult(JSON.parse(String(errorAnswer(error).body)) as JsonObject);
+      const isRefused = isTurnpikeError(error) && error.code !== "ConfigError";
+      if (!isRefused) onFault(error);
+      return refusalOf(errorAnswer(isRefused ? error : undefined));
     }
   };
   const { title, description, annotations, _meta } = options;
@@ -130,6 +133,7 @@ export function paidTool<
   // Without a schema the SDK would pass no arguments.
   const config = { ...withoutUndefined(listed), inputSchema: inputSchema ?? {}, ...(outputSchema && { outputSchema }) };
   const registered = server.registerTool(name, config as { inputSchema: ZodRawShapeCompat }, call as never);
+  followCalls(server, name, serverId);
   return {
     ready: () => gate.ready(),
     enable: () => registered.enable(),
@@ -138,6 +142,12 @@ export function paidTool<
   };
 }
 
+const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
+  ...{ serverId: true, provider: true, title: true, description: true, inputSchema: true, outputSchema: true },
+  ...{ annotations: true, _meta: true, maxArgumentBytes: true, pricing: true, free: true, metered: true },
+  ...{ authorize: true, replay: true, settle: true, refundOnFailure: true, sellSingleAtPlanPrice: true },
+};
+
 /** By options: a server for each session sells the same tool. */
 const gates = new WeakMap<object, Map<string, Gate>>();
 
@@ -145,10 +155,15 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   const { serverId, provider, pricing, free, metered, authorize, replay, settle, refundOnFailure } = options;
   const { description, sellSingleAtPlanPrice, maxArgumentBytes } = options;
   toolResource(name);
+  const surplus = Object.keys(options).find((field) => !Object.hasOwn(OPTIONS, field));
+  if (surplus !== undefined) throw new ConfigError(`paidTool: "${name}".${surplus} is no option: remove it`);
   if (typeof serverId !== "string" || serverId.length < 1 || serverId.length > MAX_ID_CHARS) {
     throw new ConfigError(
       `serverId is ${JSON.stringify(serverId)}: use 1 to ${MAX_ID_CHARS} characters that name this server alone, such as its public address`,
     );
+  }
+  if (maxArgumentBytes !== undefined && !(Number.isSafeInteger(maxArgumentBytes) && maxArgumentBytes >= 1)) {
+    throw new ConfigError(`maxArgumentBytes is ${String(maxArgumentBytes)}: use a whole number of at least 1`);
   }
   const made = gates.get(options) ?? new Map<string, Gate>();
   gates.set(options, made);
@@ -170,6 +185,27 @@ const withoutUndefined = (fields: object) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 
 const MAX_ID_CHARS = 255;
+
+/** Reports that a call could not be judged: to the server's `onerror`, or in one line of the process's warnings. */
+function reportFault(server: McpServer, tool: string, error: unknown): void {
+  const { onerror } = server.server;
+  if (onerror) onerror(error instanceof Error ? error : new Error(String(error)));
+  else process.emitWarning(`The tool ${tool} answers Internal: ${lineOf(error)}`);
+}
+
+/** One line with the causes. A callback may put into its error whatever it has read: ids and keys are as long as that. */
+function lineOf(error: unknown): string {
+  const messages: string[] = [];
+  for (let each = error; each !== undefined && messages.length < MAX_CAUSES; each = (each as Error | null)?.cause) {
+    messages.push(each instanceof Error ? each.message : String(each));
+  }
+  const line = messages.join(" ").replace(/(?:0x)?[0-9a-f]{64,}/gi, "<hidden>");
+  return line.replace(/\s+/g, " ").slice(0, MAX_LINE_CHARS);
+}
+
+const MAX_CAUSES = 4;
+
+const MAX_LINE_CHARS = 500;
 
 /** Whose other end is a pipe's, or in this process. A subclass is not: it may do anything with what it is sent. */
 const LOCAL_TRANSPORTS: ReadonlySet<string> = new Set(["StdioServerTransport", "InMemoryTransport"]);

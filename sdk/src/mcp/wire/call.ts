@@ -21,7 +21,7 @@ export interface ToolCall {
   /** the server's configured id */
   readonly server: string;
   readonly tool: string;
-  /** the arguments, a JSON object */
+  /** the arguments as the client sends them, a JSON object */
   readonly args: unknown;
 }
 
@@ -30,7 +30,7 @@ export interface ToolCall {
  * @throws InvalidRequest for arguments that are no JSON, or nested deeper than 64 levels
  */
 export function callText({ server, tool, args }: ToolCall): string {
-  return canonicalJson(["turnpike-mcp-call", server, tool, args ?? {}]);
+  return `["turnpike-mcp-call",${JSON.stringify(server)},${JSON.stringify(tool)},${canonicalJson(args ?? {})}]`;
 }
 
 /** Returns the SHA-256 of `callText`. @throws InvalidRequest */

@@ -13,7 +13,7 @@ export const MCP_META = {
   error: "x402/error",
   /** result: the body of a 402 as the gates send it over HTTP: plans, memos, the Facilitator */
   quote: "turnpike/payment-required",
-  /** result: why a call was refused that no price would help: code, message, retryable, reason */
+  /** result: why a call was refused that no price would help: error, message, retryable, reason, retryAfterSec */
   refusal: "turnpike/error",
   /** result: the receipt, `{ success, transaction, network, payer }`, networks as CAIP-2 */
   receipt: "x402/payment-response",

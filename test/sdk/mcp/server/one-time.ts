@@ -149,7 +149,7 @@ describe("mcp > server > one-time", () => {
     it(`MC1 runs the tool once for ${form}, and returns its result however often the call is repeated`, async () => {
       const meta = await metaOf();
       const first = await call(client, { ...ABC, meta });
-      const again = await call(await served.connect(), { args: { days: 1, symbol: "ABC" }, meta });
+      const again = await call(await served.connect(), { ...ABC, meta });
       expect(again.content).to.deep.equal(first.content);
       expect(again._meta).to.deep.equal({ ...first._meta, "turnpike/replayed": true });
       expect(runs).to.deep.equal(["quote ABC 1"]);
@@ -340,6 +340,6 @@ describe("mcp > server > one-time", () => {
     expect(() => added({ serverId: "" })).to.throw("serverId");
     expect(() => added({ pricing: [] })).to.throw("pricing is empty");
     expect(() => added({}, "a b")).to.throw("the tool's name is");
-    expect(() => added({ maxArgumentBytes: 0 })).to.throw("maxBodyBytes is 0");
+    expect(() => added({ maxArgumentBytes: 0 })).to.throw("maxArgumentBytes is 0");
   });
 });

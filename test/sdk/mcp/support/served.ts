@@ -5,7 +5,10 @@ import { json } from "node:stream/consumers";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import {
+  StreamableHTTPServerTransport,
+  type StreamableHTTPServerTransportOptions,
+} from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import type { JsonObject } from "turnpike/protocol";
 import { askIn } from "../../../../sdk/src/mcp/wire";
@@ -19,13 +22,22 @@ export interface ServedTools {
   close(): Promise<void>;
 }
 
+export interface ServeOptions extends StreamableHTTPServerTransportOptions {
+  /** called when a client closes its connection before its response has ended */
+  readonly onBroken?: () => void;
+}
+
 /** @param register called with the server of each session */
-export async function serveTools(register: (server: McpServer) => void): Promise<ServedTools> {
+export async function serveTools(
+  register: (server: McpServer) => void,
+  { onBroken, ...options }: ServeOptions = {},
+): Promise<ServedTools> {
   const sessions = new Map<string, StreamableHTTPServerTransport>();
   async function sessionOf({ headers }: IncomingMessage): Promise<StreamableHTTPServerTransport> {
     const known = sessions.get(String(headers["mcp-session-id"]));
     if (known) return known;
     const transport = new StreamableHTTPServerTransport({
+      ...options,
       sessionIdGenerator: randomUUID,
       onsessioninitialized: (id) => void sessions.set(id, transport),
     });
@@ -35,6 +47,9 @@ export async function serveTools(register: (server: McpServer) => void): Promise
     return transport;
   }
   const http = createServer(async (request, response) => {
+    response.once("close", () => {
+      if (!response.writableFinished) onBroken?.();
+    });
     const transport = await sessionOf(request);
     await transport.handleRequest(request, response, request.method === "POST" ? await json(request) : undefined);
   });
