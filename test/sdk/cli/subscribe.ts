@@ -33,6 +33,14 @@ describe("command line > subscribe, list, pay --subscription", () => {
   afterEach(removeTerminals);
   const charged = async () => (await relay.token.balanceOf(addressOf("treasury"))) as bigint;
 
+  it("CL6 signs and posts nothing for an end in the past, and signs up without one right after", async () => {
+    const refused = await shell.run("subscribe", url, "--max", "10.00", "--until", "2020-01-01");
+    expectCode(refused, 2);
+    expect(refused.err).to.contain("until").and.to.contain("Nothing was signed");
+    expect(relay.seen.filter(({ method }) => method === "POST")).to.deep.equal([]);
+    expectCode(await shell.run("subscribe", url, "--max", "10.00"), 0);
+  });
+
   it("CL6 CL8 signs up once within --max, uses it, lists it, and never prints its id", async () => {
     expectCode(await shell.run("subscribe", url), 2);
     const dear = await shell.run("subscribe", url, "--max", "9.99");

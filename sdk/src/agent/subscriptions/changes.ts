@@ -19,6 +19,7 @@ import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { change } from "./change";
+import { requireFuture } from "./ends";
 import { searchDerived } from "./recover";
 import {
   entryOf,
@@ -168,7 +169,8 @@ export function requireUntil(until: number | Date): number {
 /**
  * Sets, moves or removes (undefined) the subscription's end: from then on nothing is charged, but debits of the period
  * that is paid. A scheduled plan change stays.
- * @throws PolicyRefused for a removal where the policy requires an end
+ * @throws PolicyRefused for a removal where the policy requires an end; InvalidRequest for an end that is not in the
+ * future
  */
 export function setUntil(
   context: AgentContext,
@@ -181,14 +183,17 @@ export function setUntil(
       reason: "until",
     });
   }
-  return change(context, ref, async ({ entry, state }) => ({
-    act: "SetNext",
-    path: "next",
-    fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
-    after: entry,
-    isDone: (now) => (now.until ?? 0) === untilSec,
-    overtakes: ["status"],
-  }));
+  return change(context, ref, async ({ entry, state, nowSec }) => {
+    if (untilSec !== 0 && state.until !== untilSec) requireFuture(untilSec, nowSec);
+    return {
+      act: "SetNext",
+      path: "next",
+      fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
+      after: entry,
+      isDone: (now) => (now.until ?? 0) === untilSec,
+      overtakes: ["status"],
+    };
+  });
 }
 
 /** The new plan, and what the change may charge. */
