@@ -182,4 +182,31 @@ describe("mcp wallet", () => {
     expect(paid()).to.deep.equal([500_000n]);
     await silent.stop();
   });
+
+  it("MW7 asks nobody about a spend that the day's budget refuses, and says who asks where nobody can", async () => {
+    await desk.configure(shop.facilitator.url, {
+      policy: { askAbove: "$0.60", perDay: "$0.80" },
+      privateOrigins: [shop.url],
+    });
+    const asked: string[] = [];
+    const poor = await desk.host({
+      person: (question) => {
+        asked.push(question);
+        return { action: "accept", content: { approve: true } };
+      },
+    });
+    const refused = await poor.call("pay", { url: `${shop.url}/dear` });
+    expect([refused.facts.reason, asked]).to.deep.equal(["per_day", []]);
+    await poor.stop();
+    const silent = await desk.host();
+    const lured = await silent.call("subscribe", { url: `${shop.url}/report` });
+    expect([lured.facts.reason, lured.facts.message]).to.deep.equal([
+      "cannot_ask",
+      `${shop.url} is not in \`origins\` of the wallet's file, and a subscription's id is sent to no other origin. This needs a person's approval, and this host cannot ask (it lacks MCP elicitation). Nothing was signed.`,
+    ]);
+    const wrong = await silent.call("pay", { url: `${shop.url}/report`, maxAmount: "5" });
+    expect(wrong.facts.message).to.contain('write "$5.00"').and.not.to.contain("bigint");
+    await silent.stop();
+    expect(paid()).to.deep.equal([]);
+  });
 });

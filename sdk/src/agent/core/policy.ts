@@ -138,8 +138,15 @@ export interface Policy {
   /** Orders by preference: below zero where `a` is preferred, zero where the price decides. */
   compare(a: PaidWith, b: PaidWith): number;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
-  /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
-  require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
+  /**
+   * @param requireRoom runs before anybody is asked: it throws for a spend that the budget refuses anyway
+   * @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no
+   */
+  require(
+    facts: SpendFacts,
+    known: { hasPaid(payee: Address): boolean },
+    requireRoom: () => void | Promise<void>,
+  ): Promise<void>;
 }
 
 export const DEFAULT_MAX_WINDOW_SEC = 600;
@@ -255,10 +262,11 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     requireReceipt: settings.requireReceipt ?? false,
     receiptSigners: (resource) => receiptSigners.get(new URL(resource).origin) ?? [],
     judge,
-    async require(facts, known) {
+    async require(facts, known, requireRoom) {
       const verdict = judge(facts, known);
       if (verdict.kind === "refuse") throw verdict.error;
       if (verdict.kind === "allow") return;
+      await requireRoom();
       const { chainId, ...shown } = facts;
       const intent = { ...shown, network: networkOfChain(chainId, networks).name, reasons: verdict.reasons };
       if ((await settings.ask?.(intent)) !== true) {

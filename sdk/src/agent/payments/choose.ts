@@ -8,6 +8,7 @@ import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
 import { originAndPath, type RequestTemplate } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
+import { withRoom } from "./charge";
 import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
@@ -39,7 +40,11 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
   if (best) return job.key === undefined && allowed.length > 1 ? firstFunded(context, allowed, best) : best;
   const [first] = toAsk;
   if (first) {
-    await policy.require(first.facts, { hasPaid });
+    const { amount, payTo } = first.facts;
+    const wanted = { amount: amount.toString(), payTo, atSec: context.effects.clock.nowSec() };
+    await policy.require(first.facts, { hasPaid }, () =>
+      withRoom(context, job.ledger, () => job.ledger.requireRoom(wanted, policy.limits)),
+    );
     return first.chosen;
   }
   if (refused) throw refused;

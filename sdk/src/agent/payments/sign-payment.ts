@@ -26,10 +26,9 @@ import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
-import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
-import { confirmCharges } from "./charge";
+import { withRoom } from "./charge";
 import type { ChosenOption, PayJob } from "./choose";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
@@ -108,7 +107,7 @@ export async function signPayment(
   };
   try {
     template.signal?.throwIfAborted();
-    await reserve(context, ledger, reserved);
+    await withRoom(context, ledger, () => ledger.reserve(reserved, context.policy.limits));
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, ...facts });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
@@ -121,17 +120,6 @@ export async function signPayment(
     if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
     ledger.unlock(id);
     throw error;
-  }
-}
-
-/** Reserves the budget. Where it is spent, `upto` payments that were charged less than they count free theirs first. */
-async function reserve(context: AgentContext, ledger: AgentLedger, reserved: PaymentEntry): Promise<void> {
-  const { limits } = context.policy;
-  try {
-    await ledger.reserve(reserved, limits);
-  } catch (error) {
-    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
-    await ledger.reserve(reserved, limits);
   }
 }
 

@@ -18,7 +18,7 @@ import type { Amount, SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
-import { change } from "./change";
+import { change, spendIdOf } from "./change";
 import { requireFuture } from "./ends";
 import { searchDerived } from "./recover";
 import {
@@ -74,7 +74,8 @@ export function resume(
         : toAmount(options.maxCharge, "maxCharge");
     if (maxCharge > 0n) {
       const { price, periodSec } = await nextPeriod(context, entry, state);
-      const facts = { amount: price + state.allowance.cap, firstAmount: maxCharge, periodSec };
+      const spendId = spendIdOf(entry, state.version);
+      const facts = { amount: price + state.allowance.cap, firstAmount: maxCharge, periodSec, spendId };
       await requireAllowed(context, ledger, entry, facts);
     }
     return {
@@ -106,9 +107,15 @@ async function requireAllowed(
   context: AgentContext,
   ledger: AgentLedger,
   { chainId, token, payTo }: Pick<SubscriptionEntry, "chainId" | "token" | "payTo">,
-  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec">,
+  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec"> & { readonly spendId?: string },
 ): Promise<void> {
-  await context.policy.require({ kind: "subscription", chainId, token, payTo, ...costs }, ledger);
+  const { policy, effects } = context;
+  const { spendId: id, ...charged } = costs;
+  const amount = (charged.firstAmount ?? 0n).toString();
+  const wanted = { amount, payTo, atSec: effects.clock.nowSec(), ...(id !== undefined && { id }) };
+  await policy.require({ kind: "subscription", chainId, token, payTo, ...charged }, ledger, () =>
+    ledger.requireRoom(wanted, policy.limits),
+  );
 }
 
 /** When a cancellation takes effect. */
@@ -228,6 +235,7 @@ export function changePlan(
       amount: plan.amount + cap,
       firstAmount: maxCharge,
       periodSec: plan.interval,
+      spendId: spendIdOf(entry, state.version),
     });
     const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
     return {

@@ -237,7 +237,10 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   const voucher = await voucherFor(job, subscriber, secretHashOf(secret.value));
   const firstCharge = voucher?.firstAmount ?? plan.amount;
   const firstAmount = chargedAtOnce(plan.amount, voucher);
-  await context.policy.require({ ...facts, firstAmount }, ledger);
+  const { limits } = context.policy;
+  await context.policy.require({ ...facts, firstAmount }, ledger, () =>
+    ledger.requireRoom(spendOf(context, entry, firstAmount), limits),
+  );
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
     // The policy's question may have taken long.
@@ -255,7 +258,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
       });
     }
     const earlier = ledger.spend(spendIdOf(entry));
-    const spend = await ledger.reserve(spendOf(context, entry, firstAmount), context.policy.limits);
+    const spend = await ledger.reserve(spendOf(context, entry, firstAmount), limits);
     let signing: SubscriptionEntry;
     emitOf(context, entry, "subscription.signing");
     try {

@@ -163,11 +163,9 @@ function change(
 /** The id of a subscription goes to the origin that it is used at: the file or the person names it, never the model. */
 async function requireTrustedOrigin({ reach }: Wallet, { origin }: URL, person: Person, signal: AbortSignal) {
   if (reach.origins?.has(origin)) return;
-  await requireApproval(
-    person,
-    `Use a subscription at ${origin}?\nIts id is sent there with each request, and a server that has it can use the subscription.`,
-    signal,
-  );
+  const question = `Use a subscription at ${origin}?\nIts id is sent there with each request, and a server that has it can use the subscription.`;
+  const why = `${origin} is not in \`origins\` of the wallet's file, and a subscription's id is sent to no other origin.`;
+  await requireApproval(person, { question, why }, signal);
 }
 
 const tool = <S extends z.ZodType>(definition: WalletTool<S>): WalletTool => definition as unknown as WalletTool;
