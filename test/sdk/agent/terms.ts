@@ -95,7 +95,7 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     expect(relay.seen.filter(({ method }) => method === "POST")).to.have.length(1);
   });
 
-  it("D22 signs up anew over the same secret when the end or the voucher of a refused signup has passed", async () => {
+  it("D22 signs again over the same secret when the end or the voucher of a refused signup has passed", async () => {
     const [, provider] = await ethers.getSigners();
     if (!provider) throw new Error("Hardhat has accounts");
     const endsSoon = async (lastSec: number, name: string) =>

@@ -139,13 +139,13 @@ export interface Policy {
   compare(a: PaidWith, b: PaidWith): number;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
   /**
-   * @param requireRoom runs before anybody is asked: it throws for a spend that the budget refuses anyway
+   * @param requireBudget runs before anybody is asked: it throws for a spend that the budget refuses anyway
    * @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no
    */
   require(
     facts: SpendFacts,
     known: { hasPaid(payee: Address): boolean },
-    requireRoom: () => void | Promise<void>,
+    requireBudget: () => void | Promise<void>,
   ): Promise<void>;
 }
 
@@ -262,11 +262,11 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     requireReceipt: settings.requireReceipt ?? false,
     receiptSigners: (resource) => receiptSigners.get(new URL(resource).origin) ?? [],
     judge,
-    async require(facts, known, requireRoom) {
+    async require(facts, known, requireBudget) {
       const verdict = judge(facts, known);
       if (verdict.kind === "refuse") throw verdict.error;
       if (verdict.kind === "allow") return;
-      await requireRoom();
+      await requireBudget();
       const { chainId, ...shown } = facts;
       const intent = { ...shown, network: networkOfChain(chainId, networks).name, reasons: verdict.reasons };
       if ((await settings.ask?.(intent)) !== true) {

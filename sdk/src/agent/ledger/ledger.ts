@@ -57,7 +57,7 @@ export class AgentLedger {
     const before = wanted.type === "spend" ? this.#spends.get(wanted.id) : undefined;
     const isLarger = before?.state === "held" && BigInt(before.amount) > BigInt(wanted.amount);
     const entry = isLarger ? { ...wanted, amount: before.amount } : wanted;
-    this.requireRoom(entry, limits);
+    this.requireBudget(entry, limits);
     await this.put(entry);
     return entry;
   }
@@ -67,7 +67,7 @@ export class AgentLedger {
    * @param wanted `id`: what this entry has reserved already does not count
    * @throws PolicyRefused
    */
-  requireRoom(wanted: WantedSpend, { perDay, perPayee }: BudgetLimits): void {
+  requireBudget(wanted: WantedSpend, { perDay, perPayee }: BudgetLimits): void {
     const amount = BigInt(wanted.amount);
     const counted = { sinceSec: wanted.atSec - DAY_SEC, ...(wanted.id !== undefined && { except: wanted.id }) };
     const spent = this.spentSince(counted);

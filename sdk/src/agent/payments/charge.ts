@@ -44,11 +44,11 @@ async function confirmCharges(context: AgentContext, ledger: AgentLedger): Promi
 }
 
 /**
- * Runs `take`, which asks the budget for room. Where it is spent, `upto` payments that were charged less than they count
+ * Runs `take`, which takes from the budget. Where it is spent, `upto` payments that were charged less than they count
  * free theirs first.
  * @throws PolicyRefused
  */
-export async function withRoom(context: AgentContext, ledger: AgentLedger, take: () => unknown): Promise<void> {
+export async function withinBudget(context: AgentContext, ledger: AgentLedger, take: () => unknown): Promise<void> {
   try {
     await take();
   } catch (error) {

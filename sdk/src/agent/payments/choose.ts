@@ -8,7 +8,7 @@ import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
 import { originAndPath, type RequestTemplate } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
-import { withRoom } from "./charge";
+import { withinBudget } from "./charge";
 import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
@@ -43,7 +43,7 @@ export async function chooseOption(context: AgentContext, job: PayJob, quote: Pa
     const { amount, payTo } = first.facts;
     const wanted = { amount: amount.toString(), payTo, atSec: context.effects.clock.nowSec() };
     await policy.require(first.facts, { hasPaid }, () =>
-      withRoom(context, job.ledger, () => job.ledger.requireRoom(wanted, policy.limits)),
+      withinBudget(context, job.ledger, () => job.ledger.requireBudget(wanted, policy.limits)),
     );
     return first.chosen;
   }

@@ -28,7 +28,7 @@ import { plausibleTimeSec } from "../core/facilitators";
 import { bodyHashOf } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
-import { withRoom } from "./charge";
+import { withinBudget } from "./charge";
 import type { ChosenOption, PayJob } from "./choose";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
@@ -107,7 +107,7 @@ export async function signPayment(
   };
   try {
     template.signal?.throwIfAborted();
-    await withRoom(context, ledger, () => ledger.reserve(reserved, context.policy.limits));
+    await withinBudget(context, ledger, () => ledger.reserve(reserved, context.policy.limits));
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, { nonce, ...facts });
     // Aborted while the wallet was asked: the signature is dropped here, unsent.

@@ -114,7 +114,7 @@ async function requireAllowed(
   const amount = (charged.firstAmount ?? 0n).toString();
   const wanted = { amount, payTo, atSec: effects.clock.nowSec(), ...(id !== undefined && { id }) };
   await policy.require({ kind: "subscription", chainId, token, payTo, ...charged }, ledger, () =>
-    ledger.requireRoom(wanted, policy.limits),
+    ledger.requireBudget(wanted, policy.limits),
   );
 }
 

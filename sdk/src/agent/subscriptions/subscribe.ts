@@ -239,7 +239,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   const firstAmount = chargedAtOnce(plan.amount, voucher);
   const { limits } = context.policy;
   await context.policy.require({ ...facts, firstAmount }, ledger, () =>
-    ledger.requireRoom(spendOf(context, entry, firstAmount), limits),
+    ledger.requireBudget(spendOf(context, entry, firstAmount), limits),
   );
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
