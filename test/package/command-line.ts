@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile, rename, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readFile, realpath, rename, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import { join } from "node:path";
 import { expect } from "chai";
@@ -156,6 +156,11 @@ describe("the command line of the package in an empty project", function () {
     expect(provider.code, provider.err).to.equal(0);
     const agent = await npx(["init", "agent", "buyer", ...flags]);
     expect(agent.code, agent.err).to.equal(0);
+
+    for (const folder of ["shop", "buyer"]) {
+      const { dependencies } = JSON.parse(await readFile(join(project.folder, folder, "package.json"), "utf8"));
+      expect(dependencies.turnpike).to.equal(`file:${await realpath(join(project.folder, "node_modules/turnpike"))}`);
+    }
 
     const shop = spawn(process.execPath, ["--env-file=.env", "server.mjs"], {
       cwd: join(project.folder, "shop"),

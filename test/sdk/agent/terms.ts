@@ -6,6 +6,7 @@ import { acceptPlan, applyPayTo, issueVoucher, offerPlan, proposePayTo } from "t
 import type { VoucherWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import { inWords, walletCodeOf } from "../../support/wallet-code";
+import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
@@ -21,6 +22,13 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       policy: { ...policyOf(), ...policy },
       deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
     }).agent;
+  /** whose budget of a day is one period */
+  const thrifty = (more: object = {}) =>
+    agentFor(relay.url, {
+      policy: { ...policyOf(), perDay: PRICE },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+      ...more,
+    });
   const paid = async () => (await relay.token.balanceOf(addressOf("treasury"))) as bigint;
 
   relayBeforeEach((fresh) => {
@@ -62,12 +70,88 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     expect(await agent.subscribe({ planId, until })).to.include({ existing: true, untilSec: until });
   });
 
-  it("refuses an end that is no time or in the past, and signs up with one only where the policy wants it", async () => {
+  it("refuses an end that is no time, and signs up with one only where the policy wants it", async () => {
     expect((await rejection(agentWith().subscribe({ planId, until: 1.5 }))).code).to.equal("InvalidRequest");
-    expect((await rejection(agentWith().subscribe({ planId, until: 1 }))).code).to.equal("UntilReached");
     const refused = await rejection(agentWith({ requireUntil: true }).subscribe({ planId }));
     expect(refused).to.include({ code: "PolicyRefused", reason: "until" });
     expect(await paid()).to.equal(0n);
+  });
+
+  it("D22 signs and posts nothing for an end that is not in the future, and signs up without one at once", async () => {
+    const { agent, signed } = thrifty();
+    const now = await relay.nowSec();
+    for (const until of [1, new Date("2020-01-01"), now - 1, now]) {
+      const refused = await rejection(agent.subscribe({ planId, until }));
+      expect(refused.code).to.equal("InvalidRequest");
+      expect(refused.message).to.contain("until").and.to.contain("Nothing was signed");
+    }
+    expect(signed).to.deep.equal([]);
+    expect((await agent.budget()).spent).to.equal(0n);
+    const made = await agent.subscribe({ planId });
+    for (const until of [1, now]) {
+      expect((await rejection(agent.setUntil(made, until))).code).to.equal("InvalidRequest");
+    }
+    expect(signed).not.to.include("SetNext");
+    expect(relay.seen.filter(({ method }) => method === "POST")).to.have.length(1);
+  });
+
+  it("D22 signs again over the same secret when the end or the voucher of a refused signup has passed", async () => {
+    const [, provider] = await ethers.getSigners();
+    if (!provider) throw new Error("Hardhat has accounts");
+    const endsSoon = async (lastSec: number, name: string) =>
+      ({
+        until: { until: lastSec },
+        voucher: {
+          voucher: (request: VoucherRequest) =>
+            issueVoucher(provider, request, { ...request, firstAmount: 0n, firstInterval: DAY, deadlineSec: lastSec }),
+        },
+      })[name];
+    for (const name of ["until", "voucher"]) {
+      const { agent, signed } = thrifty();
+      const plan = await relay.createPlan();
+      const soon = (await relay.nowSec()) + 60;
+      relay.steps.push({ refuse: "UntilReached" });
+      const refused = await rejection(agent.subscribe({ planId: plan, ...(await endsSoon(soon, name)) }));
+      expect(refused.code).to.equal("UntilReached");
+      const lastSec = name === "until" ? soon - 1 : soon;
+      expect(refused.details.usableUntilSec).to.equal(lastSec);
+      expect(refused.message).to.contain(new Date(lastSec * 1_000).toISOString());
+      await advance(61);
+      const made = await agent.subscribe({ planId: plan });
+      expect(made).to.include({ status: "ACTIVE", untilSec: undefined });
+      expect(
+        signed.filter((type) => type === "Subscribe"),
+        name,
+      ).to.have.length(2);
+      const secrets = relay.seen.flatMap(({ body }) => (body.includes(plan) ? [JSON.parse(body).secretHash] : []));
+      expect(new Set(secrets).size, name).to.equal(1);
+      await agent.cancel(made);
+    }
+    expect(await paid()).to.equal(2n * PRICE);
+  });
+
+  it("D22 has its charge in the budget at once when its own RPC shows that a signup can succeed no more", async () => {
+    const until = (await relay.nowSec()) + 60;
+    const wallet = walletFromKey(testKey("payer"));
+    const slow: typeof wallet = {
+      ...wallet,
+      signTypedData: async (domain, types, message) => {
+        const signature = await wallet.signTypedData(domain, types, message);
+        if ("Subscribe" in types) await advance(120);
+        return signature;
+      },
+    };
+    const { agent } = thrifty({ rpc: (await startRpc()).url, wallet: slow });
+    expect((await rejection(agent.subscribe({ planId, until }))).code).to.equal("UntilReached");
+    expect((await agent.budget()).spent).to.equal(0n);
+    expect((await agent.subscribe({ planId: await relay.createPlan() })).status).to.equal("ACTIVE");
+    const alone = thrifty({ wallet: slow });
+    const later = (await relay.nowSec()) + 60;
+    const other = await relay.createPlan();
+    const held = await rejection(alone.agent.subscribe({ planId: other, until: later }));
+    const { spent } = await alone.agent.budget();
+    expect([held.code, spent], "no RPC of its own").to.deep.equal(["UntilReached", PRICE]);
+    expect(held.details.heldUntilSec).to.be.greaterThan(Date.now() / 1_000 + DAY - 600);
   });
 
   describe("with a voucher", () => {

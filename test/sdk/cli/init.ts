@@ -46,7 +46,10 @@ describe("command line > init", () => {
     expect(settings.TURNPIKE_SECRET).to.have.length.greaterThan(40);
     expect(statSync(join(shell.folder, "My Shop", ".env")).mode & 0o077).to.equal(0);
     const { name, dependencies } = JSON.parse(read("My Shop", "package.json"));
-    expect({ name, dependencies }).to.deep.equal({ name: "my-shop", dependencies: { turnpike: "0.1.0" } });
+    expect({ name, dependencies }).to.deep.equal({
+      name: "my-shop",
+      dependencies: { turnpike: `file:${join(__dirname, "../../../sdk")}` },
+    });
   });
 
   it("CL2 writes an agent with a new wallet, whose key only its owner can read and no output shows", async () => {
@@ -88,6 +91,9 @@ describe("command line > init", () => {
     }
     expectCode(await init("provider", "shop"), 2);
     expectCode(await init("provider", "shop", "--pay-to", "0x1234"), 2);
+    const nobody = await init("provider", "shop", "--pay-to", `0x${"0".repeat(40)}`);
+    expectCode(nobody, 2);
+    expect(nobody.err).to.contain("zero address");
     await facilitator.close();
     expectCode(await init("provider", "shop", "--pay-to", addressOf("treasury")), 5);
     expect(readdirSync(shell.folder)).to.deep.equal(before);

@@ -112,6 +112,26 @@ describe("command line > listen", () => {
     expect(ran.err).to.contain("--cursor 3 continues");
   });
 
+  it("CL11 continues where --count ended, with no event lost or repeated", async () => {
+    const mine = await serve(() => ({ status: 200 }));
+    log = [1, 2, 3, 4, 5].map((n) => eventOf(n, n % 2 === 0 ? "payment.settled" : "plan.created"));
+    let cursor = "0";
+    const got: number[] = [];
+    for (const [count, next] of [
+      ["2", "2"],
+      ["1", "3"],
+      ["2", "5"],
+    ] as const) {
+      const ran = await listenTo(mine.url, "--cursor", cursor, "--count", count);
+      cursor = /--cursor (\d+) continues/.exec(ran.err)?.[1] ?? "none";
+      expect(cursor).to.equal(next);
+    }
+    got.push(...mine.seen.map(({ body }) => JSON.parse(body).sequence));
+    expect(got).to.deep.equal([1, 2, 3, 4, 5]);
+    const ran = await listenTo(mine.url, "--cursor", "0", "--count", "2", "--types", "payment.settled");
+    expect(ran.err).to.contain("--cursor 4 continues");
+  });
+
   it("tries an event again under the same id, then reports it and ends with 1", async () => {
     const waits: number[] = [];
     shell.io.sleep = async (ms) => void waits.push(ms);

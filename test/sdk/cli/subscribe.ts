@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
@@ -32,6 +32,31 @@ describe("command line > subscribe, list, pay --subscription", () => {
   });
   afterEach(removeTerminals);
   const charged = async () => (await relay.token.balanceOf(addressOf("treasury"))) as bigint;
+
+  it("CL6 signs and posts nothing for an end in the past, and signs up without one right after", async () => {
+    const refused = await shell.run("subscribe", url, "--max", "10.00", "--until", "2020-01-01");
+    expectCode(refused, 2);
+    expect(refused.err).to.contain("until").and.to.contain("Nothing was signed");
+    expect(relay.seen.filter(({ method }) => method === "POST")).to.deep.equal([]);
+    expectCode(await shell.run("subscribe", url, "--max", "10.00"), 0);
+  });
+
+  it("CL11 ends with 2 and the reason where its home folder cannot be written, and signs nothing", async () => {
+    writeFileSync(join(shell.folder, "file"), "");
+    const homes = [
+      join(shell.folder, "file", "home"),
+      ...(process.platform === "linux" ? ["/proc/1/x", "/proc/none/x/y"] : []),
+    ];
+    for (const home of homes) {
+      shell.env.TURNPIKE_HOME = home;
+      const ran = await shell.run("subscribe", url, "--max", "10.00");
+      expectCode(ran, 2);
+      expect(ran.err)
+        .to.match(/(policy file .* cannot be read|ledger .* cannot be written \(E[A-Z]+\))/)
+        .and.not.to.contain("Another process");
+    }
+    expect(await charged()).to.equal(0n);
+  });
 
   it("CL6 CL8 signs up once within --max, uses it, lists it, and never prints its id", async () => {
     expectCode(await shell.run("subscribe", url), 2);

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
 import { readWalletConfig } from "../../../sdk/src/mcp/wallet/config";
+import { Wallet } from "../../../sdk/src/mcp/wallet/wallet";
 import { testKey } from "../agent/support/world";
 
 const GOOD = {
@@ -53,6 +54,12 @@ describe("mcp wallet > file", () => {
     expect(await faultOf(folder)).to.contain("no regular file");
     await writeFile(file, "{");
     expect(await faultOf()).to.contain("is not JSON");
+    const twice = '"perDay": "$2.00", "perDay": "$2000.00"';
+    await writeFile(
+      file,
+      `{"keyFile": "key", "policy": {"perPayment": "$1.00", ${twice}}, "facilitators": ["https://f.example"]}`,
+    );
+    expect(await faultOf()).to.contain("repeats a field");
   });
 
   it("MW3 refuses a file that others can change or put another in the place of", async () => {
@@ -62,19 +69,21 @@ describe("mcp wallet > file", () => {
     }
     await chmod(file, 0o644);
     expect(await faultOf()).to.equal("accepted");
+    await chmod(folder, 0o770);
+    expect(await faultOf(), "its group").to.contain("chmod go-w");
     await chmod(folder, 0o777);
-    expect(await faultOf()).to.contain("a folder that everyone can write to");
+    expect(await faultOf()).to.contain("a folder that other users can write to");
     await chmod(folder, 0o700);
     const open = join(folder, "open");
     await mkdir(open);
     await chmod(open, 0o777);
     await writeFile(join(open, "wallet.json"), JSON.stringify(GOOD), { mode: 0o600 });
     await symlink(join(open, "wallet.json"), join(folder, "link.json"));
-    expect(await faultOf(join(folder, "link.json")), "behind a link").to.contain("everyone can write to");
+    expect(await faultOf(join(folder, "link.json")), "behind a link").to.contain("other users can write to");
     await writeFile(file, JSON.stringify({ ...GOOD, ledger: "open/ledger.jsonl" }));
     expect(await faultOf(), "the ledger")
       .to.contain("the ledger")
-      .and.to.contain("everyone can write to");
+      .and.to.contain("other users can write to");
     await writeFile(file, JSON.stringify(GOOD));
     await chmod(join(folder, "key"), 0o640);
     expect(await faultOf())
@@ -100,5 +109,61 @@ describe("mcp wallet > file", () => {
     expect(await faultWith({ ...GOOD, policy: { ...GOOD.policy, perDay: -1 } })).to.contain("policy.perDay");
     expect(await faultWith({ ...GOOD, privateOrigins: ["http://127.0.0.1:4021/"] })).to.contain("privateOrigins.0");
     expect(await faultWith({ ...GOOD, facilitators: [] })).to.contain("facilitators");
+    expect(await faultWith({ ...GOOD, policy: { perPayment: "$1.00" } })).to.contain("policy.perDay: is required");
+    expect(await faultWith({ ...GOOD, policy: { ...GOOD.policy, perDay: "10" } })).to.contain('write "$10.00"');
+  });
+
+  it("names the field, the value and the remedy of what cannot be an address", async () => {
+    for (const entry of [
+      "api.example.com",
+      "*",
+      "https://*",
+      "https://api.example.com/",
+      "",
+      "ftp://api.example.com",
+    ]) {
+      for (const field of ["origins", "privateOrigins"]) {
+        const fault = await faultWith({ ...GOOD, [field]: ["https://fine.example", entry] });
+        const named = `ConfigError: ${file}: ${field}.1: is ${JSON.stringify(entry)}, and must be an origin`;
+        expect(fault).to.satisfy((text: string) => text.startsWith(named), fault);
+      }
+    }
+    for (const entry of ["facilitator.example", 7, null]) {
+      expect(await faultWith({ ...GOOD, facilitators: [entry] }))
+        .to.contain("facilitators.0: is")
+        .and.contain("http");
+      expect(await faultWith({ ...GOOD, rpc: entry }))
+        .to.contain("rpc: is")
+        .and.contain("http");
+    }
+    for (const rpc of ["http://127.0.0.1:8545", { 8453: "https://rpc.example" }]) {
+      await writeFile(file, JSON.stringify({ ...GOOD, rpc }));
+      expect((await readWalletConfig(file, {})).agent.rpc).to.deep.equal(rpc);
+    }
+    // Whatever is wrong is an error of the configuration: the wallet then starts, and every tool names it.
+    const wrong = [
+      ...[
+        { origins: "x" },
+        { privateOrigins: [1] },
+        { rpc: { base: "https://rpc.example" } },
+        { keyFile: 1 },
+        { ledger: "" },
+      ],
+      ...[
+        { deployments: [{ chainId: 8453, turnpike: "0x12" }] },
+        { tokens: [{ chainId: 8453, address: "x", name: "a", version: "1" }] },
+      ],
+      ...[{ policy: { ...GOOD.policy, networks: ["nowhere"] } }, { policy: { ...GOOD.policy, payees: ["x"] } }],
+      ...[{ rpc: "https://one.example" }, { facilitators: ["http://facilitator.example"] }],
+    ];
+    for (const more of wrong) {
+      await writeFile(file, JSON.stringify({ ...GOOD, ...more }));
+      const opened = readWalletConfig(file, {}).then((config) => new Wallet(config, () => undefined));
+      const fault = await opened.then(
+        () => "accepted",
+        (error: { code?: string }) => error.code,
+      );
+      expect(fault, JSON.stringify(more)).to.equal("ConfigError");
+    }
   });
 });

@@ -99,7 +99,8 @@ describe("mcp wallet > hosts", () => {
       expect([refused.isError, refused.facts.reason], tool).to.deep.equal([true, "address"]);
     }
     const led = await host.call("fetch", { url: `${leading.url}/within` });
-    expect(led.facts).to.deep.include({ status: 307, location: `${inside.url}/metadata`, paid: null });
+    expect(led.facts).to.deep.include({ status: 307, paid: null });
+    expect(led.parts[0]?.text).to.contain(`\nlocation: ${inside.url}/metadata\n`);
     expect(leading.seen.map(({ url }) => url)).to.deep.equal(["/within", "/away"]);
     expect(inside.seen).to.deep.equal([]);
     await host.call("pay", { url: `${shop.url}/report` });

@@ -96,7 +96,10 @@ describe("mcp wallet > subscriptions", () => {
     expect(served.parts[0]?.text).to.contain('"kind":"subscription","echo":"[secret]"');
 
     const led = await call("fetch", { url: `${gateUrl}/leak` });
-    expect([led.facts.status, led.facts.location]).to.deep.equal([307, "https://elsewhere.example/?id=[secret]"]);
+    expect([led.facts.status, led.facts.location]).to.deep.equal([307, undefined]);
+    expect(led.parts[0]?.text).to.match(
+      /^(untrusted-\w+)\nlocation: https:\/\/elsewhere\.example\/\?id=\[secret\]\n\1$/m,
+    );
 
     const above = await call("set_cap", { subscription: name, cap: "$20.01" });
     expect([above.isError, above.facts.reason]).to.deep.equal([true, "limit"]);

@@ -142,8 +142,15 @@ export interface Policy {
   /** Orders by preference: below zero where `a` is preferred, zero where the price decides. */
   compare(a: PaidWith, b: PaidWith): number;
   judge(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Verdict;
-  /** @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no */
-  require(facts: SpendFacts, known: { hasPaid(payee: Address): boolean }): Promise<void>;
+  /**
+   * @param requireBudget runs before anybody is asked: it throws for a spend that the budget refuses anyway
+   * @throws PolicyRefused when the verdict is no, or when it is to ask and the answer is no
+   */
+  require(
+    facts: SpendFacts,
+    known: { hasPaid(payee: Address): boolean },
+    requireBudget: () => void | Promise<void>,
+  ): Promise<void>;
 }
 
 export const DEFAULT_MAX_WINDOW_SEC = 600;
@@ -259,10 +266,11 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     requireReceipt: settings.requireReceipt ?? false,
     receiptSigners: (resource) => receiptSigners.get(originOf(resource)) ?? [],
     judge,
-    async require(facts, known) {
+    async require(facts, known, requireBudget) {
       const verdict = judge(facts, known);
       if (verdict.kind === "refuse") throw verdict.error;
       if (verdict.kind === "allow") return;
+      await requireBudget();
       const { chainId, ...shown } = facts;
       const intent = { ...shown, network: networkOfChain(chainId, networks).name, reasons: verdict.reasons };
       if ((await settings.ask?.(intent)) !== true) {

@@ -3,11 +3,13 @@
  * A record is on disk before `append` resolves. A torn last line is left by a crash and is dropped; damage anywhere
  * else is an error, since a lost authorization could be paid twice. The file holds secrets: mode 0600.
  */
-import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
+import { type FileHandle, open, readFile, rename } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { check, lock } from "proper-lockfile";
 import { ConfigError, TurnpikeError } from "../../protocol";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
+import { makeFolder } from "./folder";
 
 /** How the file's lock and its old records are treated. */
 export interface FileLedgerOptions {
@@ -37,6 +39,26 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
   const locked = (message: string, cause?: unknown) =>
     new TurnpikeError("LedgerLocked", message, cause === undefined ? {} : { cause });
 
+  /** Waits for the lock while another process holds it. Any other fault stays as it is however long one waits. */
+  async function lockedWithin(): Promise<() => Promise<void>> {
+    for (let left = Math.ceil(waitMs / RETRY_MS); ; left--) {
+      try {
+        return await lock(file, {
+          stale: staleMs,
+          update: Math.max(1_000, Math.floor(staleMs / 3)),
+          realpath: false,
+          onCompromised: () => {
+            isLost = true;
+          },
+        });
+      } catch (cause) {
+        if ((cause as { code?: string }).code !== "ELOCKED") throw unusable(file, cause);
+        if (left <= 0) throw locked(`Another process holds the agent's ledger ${file}.`, cause);
+      }
+      await sleep(RETRY_MS);
+    }
+  }
+
   async function write(line: string): Promise<void> {
     if (!handle || isLost) throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
     await handle.appendFile(line);
@@ -46,21 +68,13 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
   return {
     async load() {
       if (handle) throw new ConfigError("a ledger is loaded once; give every agent the same object");
-      await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-      await (await open(file, "a", 0o600)).close();
       try {
-        release = await lock(file, {
-          stale: staleMs,
-          update: Math.max(1_000, Math.floor(staleMs / 3)),
-          realpath: false,
-          retries: { retries: Math.ceil(waitMs / RETRY_MS), minTimeout: RETRY_MS, maxTimeout: RETRY_MS, factor: 1 },
-          onCompromised: () => {
-            isLost = true;
-          },
-        });
+        await makeFolder(dirname(file));
+        await (await open(file, "a", 0o600)).close();
       } catch (cause) {
-        throw locked(`Another process holds the agent's ledger ${file}.`, cause);
+        throw unusable(file, cause);
       }
+      release = await lockedWithin();
       try {
         const text = await readFile(file, "utf8");
         const records = compact(parse(text, file), (options.keepSec ?? DEFAULT_KEEP_SEC) * 1_000);
@@ -89,6 +103,14 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       release = undefined;
     },
   };
+}
+
+function unusable(file: string, cause: unknown): ConfigError {
+  const { code = "unknown error" } = cause as { readonly code?: string };
+  return new ConfigError(
+    `the ledger ${file} cannot be written (${code}): name one in a folder that this user can write to`,
+    { cause },
+  );
 }
 
 /** @throws ConfigError when a line other than a torn last one cannot be read */

@@ -12,6 +12,9 @@ export interface BudgetLimits {
   readonly perPayee: bigint | undefined;
 }
 
+/** What is to be spent; `amount` in base units as a decimal string, `atSec` in unix seconds. */
+export type WantedSpend = Pick<SpendEntry, "amount" | "atSec" | "payTo"> & { readonly id?: string };
+
 export interface Purchase {
   readonly payer: Address;
   readonly method: string;
@@ -54,15 +57,24 @@ export class AgentLedger {
     const before = wanted.type === "spend" ? this.#spends.get(wanted.id) : undefined;
     const isLarger = before?.state === "held" && BigInt(before.amount) > BigInt(wanted.amount);
     const entry = isLarger ? { ...wanted, amount: before.amount } : wanted;
-    const amount = BigInt(entry.amount);
-    const spent = this.spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id });
-    if (spent + amount > limits.perDay) throw overBudget("per_day", spent, amount, limits.perDay);
-    if (limits.perPayee !== undefined) {
-      const toPayee = this.spentSince({ sinceSec: entry.atSec - DAY_SEC, except: entry.id, payee: entry.payTo });
-      if (toPayee + amount > limits.perPayee) throw overBudget("per_payee", toPayee, amount, limits.perPayee);
-    }
+    this.requireBudget(entry, limits);
     await this.put(entry);
     return entry;
+  }
+
+  /**
+   * Judges whether the budget has an amount left, and reserves nothing.
+   * @param wanted `id`: what this entry has reserved already does not count
+   * @throws PolicyRefused
+   */
+  requireBudget(wanted: WantedSpend, { perDay, perPayee }: BudgetLimits): void {
+    const amount = BigInt(wanted.amount);
+    const counted = { sinceSec: wanted.atSec - DAY_SEC, ...(wanted.id !== undefined && { except: wanted.id }) };
+    const spent = this.spentSince(counted);
+    if (spent + amount > perDay) throw overBudget("per_day", spent, amount, perDay);
+    if (perPayee === undefined) return;
+    const toPayee = this.spentSince({ ...counted, payee: wanted.payTo });
+    if (toPayee + amount > perPayee) throw overBudget("per_payee", toPayee, amount, perPayee);
   }
 
   /** Returns what counts against the budget since a time, base units. */

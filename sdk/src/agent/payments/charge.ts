@@ -2,7 +2,7 @@
  * Determines what `upto` payments were charged. Only the agent's own RPC lowers what counts against the budget: what a
  * provider reports is kept beside it, and compared. Signs and sends nothing.
  */
-import { findNetwork, sameAddress } from "../../protocol";
+import { findNetwork, PolicyRefused, sameAddress } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
@@ -28,7 +28,7 @@ export async function confirmCharge(
 }
 
 /** Looks for the charges of all `upto` payments that the budget still counts in full. @returns whether one was proven */
-export async function confirmCharges(context: AgentContext, ledger: AgentLedger): Promise<boolean> {
+async function confirmCharges(context: AgentContext, ledger: AgentLedger): Promise<boolean> {
   const sinceSec = context.effects.clock.nowSec() - DAY_SEC;
   let isProven = false;
   for (const { id } of ledger.payments().filter((entry) => isChargeOpen(entry) && entry.atSec > sinceSec)) {
@@ -42,6 +42,20 @@ export async function confirmCharges(context: AgentContext, ledger: AgentLedger)
     }
   }
   return isProven;
+}
+
+/**
+ * Runs `take`, which takes from the budget. Where it is spent, `upto` payments that were charged less than they count
+ * free theirs first.
+ * @throws PolicyRefused
+ */
+export async function withinBudget(context: AgentContext, ledger: AgentLedger, take: () => unknown): Promise<void> {
+  try {
+    await take();
+  } catch (error) {
+    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
+    await take();
+  }
 }
 
 /**

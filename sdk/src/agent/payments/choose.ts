@@ -8,6 +8,7 @@ import type { Facilitator } from "../core/facilitators";
 import type { SpendFacts, Verdict } from "../core/policy";
 import { originAndPath } from "../core/request";
 import type { PayJob } from "./channel";
+import { withinBudget } from "./charge";
 import { isApproved } from "./permit2";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
@@ -43,7 +44,11 @@ export async function chooseOption(
   if (best) return job.key === undefined && allowed.length > 1 ? firstFunded(context, allowed, best) : best;
   const [first] = toAsk;
   if (first) {
-    await policy.require(first.facts, { hasPaid });
+    const { amount, payTo } = first.facts;
+    const wanted = { amount: amount.toString(), payTo, atSec: context.effects.clock.nowSec() };
+    await policy.require(first.facts, { hasPaid }, () =>
+      withinBudget(context, job.ledger, () => job.ledger.requireBudget(wanted, policy.limits)),
+    );
     return first.chosen;
   }
   if (refused) throw refused;

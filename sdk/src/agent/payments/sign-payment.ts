@@ -25,11 +25,10 @@ import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
-import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
 import type { PayJob } from "./channel";
-import { confirmCharges } from "./charge";
+import { withinBudget } from "./charge";
 import type { ChosenOption } from "./choose";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
@@ -231,7 +230,7 @@ async function reserveAndSign(
   const { id } = reserved;
   try {
     signal?.throwIfAborted();
-    await reserve(context, ledger, reserved);
+    await withinBudget(context, ledger, () => ledger.reserve(reserved, context.policy.limits));
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
     const signed = await sign(context, chosen, reserved, facts);
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
@@ -244,17 +243,6 @@ async function reserveAndSign(
     if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
     ledger.unlock(id);
     throw error;
-  }
-}
-
-/** Reserves the budget. Where it is spent, `upto` payments that were charged less than they count free theirs first. */
-async function reserve(context: AgentContext, ledger: AgentLedger, reserved: PaymentEntry): Promise<void> {
-  const { limits } = context.policy;
-  try {
-    await ledger.reserve(reserved, limits);
-  } catch (error) {
-    if (!(error instanceof PolicyRefused) || !(await confirmCharges(context, ledger))) throw error;
-    await ledger.reserve(reserved, limits);
   }
 }
 

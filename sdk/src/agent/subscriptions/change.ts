@@ -143,7 +143,8 @@ async function post<S extends SignedAct>(
   return { kind: "refused", error: outcome.error, wasUnsure };
 }
 
-const spendIdOf = ({ id }: SubscriptionEntry, version: number): string => `change:${id}:${version}`;
+/** Names what a change of this version takes from the budget. */
+export const spendIdOf = ({ id }: SubscriptionEntry, version: number): string => `change:${id}:${version}`;
 
 function spendOf(
   context: AgentContext,

@@ -18,7 +18,8 @@ import type { Amount, SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
-import { change } from "./change";
+import { change, spendIdOf } from "./change";
+import { requireFuture } from "./ends";
 import { searchDerived } from "./recover";
 import {
   entryOf,
@@ -73,7 +74,8 @@ export function resume(
         : toAmount(options.maxCharge, "maxCharge");
     if (maxCharge > 0n) {
       const { price, periodSec } = await nextPeriod(context, entry, state);
-      const facts = { amount: price + state.allowance.cap, firstAmount: maxCharge, periodSec };
+      const spendId = spendIdOf(entry, state.version);
+      const facts = { amount: price + state.allowance.cap, firstAmount: maxCharge, periodSec, spendId };
       await requireAllowed(context, ledger, entry, facts);
     }
     return {
@@ -105,9 +107,15 @@ async function requireAllowed(
   context: AgentContext,
   ledger: AgentLedger,
   { chainId, token, payTo }: Pick<SubscriptionEntry, "chainId" | "token" | "payTo">,
-  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec">,
+  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec"> & { readonly spendId?: string },
 ): Promise<void> {
-  await context.policy.require({ kind: "subscription", chainId, token, payTo, ...costs }, ledger);
+  const { policy, effects } = context;
+  const { spendId: id, ...charged } = costs;
+  const amount = (charged.firstAmount ?? 0n).toString();
+  const wanted = { amount, payTo, atSec: effects.clock.nowSec(), ...(id !== undefined && { id }) };
+  await policy.require({ kind: "subscription", chainId, token, payTo, ...charged }, ledger, () =>
+    ledger.requireBudget(wanted, policy.limits),
+  );
 }
 
 /** When a cancellation takes effect. */
@@ -168,7 +176,8 @@ export function requireUntil(until: number | Date): number {
 /**
  * Sets, moves or removes (undefined) the subscription's end: from then on nothing is charged, but debits of the period
  * that is paid. A scheduled plan change stays.
- * @throws PolicyRefused for a removal where the policy requires an end
+ * @throws PolicyRefused for a removal where the policy requires an end; InvalidRequest for an end that is not in the
+ * future
  */
 export function setUntil(
   context: AgentContext,
@@ -181,14 +190,17 @@ export function setUntil(
       reason: "until",
     });
   }
-  return change(context, ref, async ({ entry, state }) => ({
-    act: "SetNext",
-    path: "next",
-    fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
-    after: entry,
-    isDone: (now) => (now.until ?? 0) === untilSec,
-    overtakes: ["status"],
-  }));
+  return change(context, ref, async ({ entry, state, nowSec }) => {
+    if (untilSec !== 0 && state.until !== untilSec) requireFuture(untilSec, nowSec);
+    return {
+      act: "SetNext",
+      path: "next",
+      fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
+      after: entry,
+      isDone: (now) => (now.until ?? 0) === untilSec,
+      overtakes: ["status"],
+    };
+  });
 }
 
 /** The new plan, and what the change may charge. */
@@ -223,6 +235,7 @@ export function changePlan(
       amount: plan.amount + cap,
       firstAmount: maxCharge,
       periodSec: plan.interval,
+      spendId: spendIdOf(entry, state.version),
     });
     const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
     return {

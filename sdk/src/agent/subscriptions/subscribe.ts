@@ -39,6 +39,7 @@ import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
 import { recordCharge } from "./charges";
+import { isoOf, lastUsableSec, requireFuture } from "./ends";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
 import { adopt, originsOf, searchDerived } from "./recover";
@@ -88,6 +89,10 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
   const { facilitator, plan } = offer;
   const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
   const subscriber = await context.signer.address();
+  if (untilSec !== undefined) {
+    const { chainTimeSec } = await facilitator.account(subscriber, plan.token);
+    requireFuture(untilSec, await signingTimeSec(context, plan.chainId, chainTimeSec));
+  }
   const job: SignupJob = { ledger, facilitator, plan, cap, untilSec, askVoucher: options.voucher, origins, periods };
   return ledger.serialize(`subscribe:${plan.planId}:${subscriber}`, async () => {
     const unfinished = await finishSignup(context, job);
@@ -232,9 +237,14 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   const voucher = await voucherFor(job, subscriber, secretHashOf(secret.value));
   const firstCharge = voucher?.firstAmount ?? plan.amount;
   const firstAmount = chargedAtOnce(plan.amount, voucher);
-  await context.policy.require({ ...facts, firstAmount }, ledger);
+  const { limits } = context.policy;
+  await context.policy.require({ ...facts, firstAmount }, ledger, () =>
+    ledger.requireBudget(spendOf(context, entry, firstAmount), limits),
+  );
   const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
   return withApproval(context, need, async (approval) => {
+    // The policy's question may have taken long.
+    if (untilSec !== undefined) requireFuture(untilSec, approval.nowSec);
     if (approval.account.balance < firstCharge) {
       const { balance } = approval.account;
       const lacks = `The wallet ${subscriber} has ${balance} base units of ${token}, and the first period costs ${firstCharge}.`;
@@ -248,7 +258,7 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
       });
     }
     const earlier = ledger.spend(spendIdOf(entry));
-    const spend = await ledger.reserve(spendOf(context, entry, firstAmount), context.policy.limits);
+    const spend = await ledger.reserve(spendOf(context, entry, firstAmount), limits);
     let signing: SubscriptionEntry;
     emitOf(context, entry, "subscription.signing");
     try {
@@ -385,8 +395,40 @@ async function postSignup(
   }
   const { code } = outcome.error;
   context.effects.emit({ type: "subscription.failed", act: "subscribe", ...namesOf(entry), code });
-  // Despite the refusal the signature is valid until its deadline: the next call posts the same one.
-  throw outcome.error;
+  throw await afterRefusal(context, ledger, { ...entry, signup }, outcome.error);
+}
+
+/**
+ * Returns the refusal of a signup with how long the agent keeps it. Despite a refusal the signature is valid while its
+ * terms hold: until then the next call posts the same one. The agent's own RPC ends it as soon as none can succeed.
+ */
+async function afterRefusal(
+  context: AgentContext,
+  ledger: AgentLedger,
+  entry: SubscriptionEntry & { readonly signup: SubscribeRequestWire },
+  refusal: TurnpikeError,
+): Promise<TurnpikeError> {
+  const usableUntilSec = lastUsableSec(entry.signup);
+  const chain = context.chainOf(entry.chainId);
+  const nowSec = await chain?.timeSec().catch(() => undefined);
+  if (nowSec !== undefined && nowSec > usableUntilSec) {
+    await giveUp(context, ledger, entry);
+    return refusal;
+  }
+  const spend = ledger.spend(spendIdOf(entry));
+  // Without an RPC of its own the agent cannot know that the Facilitator did not use what it refused.
+  const heldUntilSec = chain || !spend ? usableUntilSec : spend.atSec + DAY_SEC;
+  const { code, message, reason, retryAfterSec, details } = refusal;
+  return new TurnpikeError(
+    code,
+    `${message.replace(/\.$/, "")}. What was signed can be used until ${isoOf(usableUntilSec)}: until then the next call posts the same, and agent.void() withdraws it. Its first charge stays in the budget until ${isoOf(heldUntilSec)}.`,
+    {
+      cause: refusal,
+      details: { ...details, idHash: entry.id, usableUntilSec, heldUntilSec },
+      ...(reason !== undefined && { reason }),
+      ...(retryAfterSec !== undefined && { retryAfterSec }),
+    },
+  );
 }
 
 const namesOf = ({ id, planId }: SubscriptionEntry) => ({ idHash: id, planId });
@@ -414,7 +456,7 @@ async function created(
 }
 
 /**
- * Ends a signup whose deadline has passed, where the agent's own RPC proves that it was never used. Else its charge stays
+ * Ends a signup that the contract can accept no more, by its own terms, where the agent's own RPC proves that it was never used. Else its charge stays
  * in the budget, and the entry in the ledger: the next signup reuses its secret, which can make one subscription only.
  */
 async function giveUp(
@@ -496,7 +538,7 @@ async function finishSignup(context: AgentContext, job: SignupJob): Promise<Subs
     const need = { ledger, facilitator, deployment, token, planned: entry, when: "whole" as const };
     const finished = await withApproval(context, need, async ({ nowSec, permit }) => {
       if (!entry.signup) return undefined;
-      if (BigInt(nowSec) > BigInt(entry.signup.deadline)) return giveUp(context, ledger, entry);
+      if (nowSec > lastUsableSec(entry.signup)) return giveUp(context, ledger, entry);
       try {
         return await postSignup(context, job, entry, true);
       } catch (error) {

@@ -1,6 +1,6 @@
 /** `turnpike init`: writes a new provider or agent, which runs, into a new folder. */
 import { relative, resolve } from "node:path";
-import { addressOfKey, configuredAddress, type Hex, isTurnpikeError } from "../../protocol";
+import { addressOfKey, configuredAddress, type Hex, isTurnpikeError, ZERO_ADDRESS } from "../../protocol";
 import type { Command, CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { variable } from "../environment";
@@ -85,8 +85,10 @@ function payToOf(text: string | undefined) {
   const remedy = "Write --pay-to 0x and 40 hex digits: the address that receives the payments.";
   if (text === undefined) throw new UsageError("--pay-to is missing.", remedy);
   try {
-    return configuredAddress(text, "--pay-to", "--pay-to is no address.");
+    const payTo = configuredAddress(text, "--pay-to", "--pay-to is no address.");
+    if (payTo !== ZERO_ADDRESS) return payTo;
   } catch (error) {
     throw isTurnpikeError(error) ? new UsageError(error.message, remedy) : error;
   }
+  throw new UsageError("--pay-to is the zero address: what is paid to it is lost.", remedy);
 }

@@ -1,7 +1,8 @@
 /** `turnpike listen`: reads the provider's events at a Facilitator and posts them to a server on this machine. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isPrivateChannel } from "../../agent/core/request";
+import { makeFolder } from "../../agent/file-ledger/folder";
 import { createFacilitatorClient, type FacilitatorClient, isWebhookEventType } from "../../facilitator";
 import { webhookKeyOf, webhookSecretOf } from "../../facilitator/webhook-signature";
 import { randomBytes } from "../../protocol";
@@ -77,16 +78,18 @@ async function forwardAll({ io, output }: CommandContext, job: Forwarding): Prom
   let failed = 0;
   let reached = job.start;
   try {
-    for await (const { events, next } of pagesAfter(job.client, job.start, { io, output })) {
+    // No page holds more than is left: its end is where the next run continues.
+    const limit = () => left;
+    for await (const { events, next } of pagesAfter(job.client, job.start, { io, output, limit })) {
       for (const event of events) {
         if (job.types && !job.types.has(event.type)) continue;
         const delivery = await forward(io, job.target, event);
         output.result(delivery, [deliveryLine(delivery)]);
         if (!delivery.delivered) failed++;
         left--;
-        if (left === 0) return failed;
       }
       reached = next;
+      if (left === 0) return failed;
     }
   } catch (error) {
     if (!io.signal.aborted) throw error;
@@ -127,11 +130,17 @@ async function webhookSecret({ io, output }: CommandContext): Promise<string> {
   const named = await secretVariable(io, output, WEBHOOK_SECRET);
   if (named !== undefined) return named;
   const file = join(homeFolder(io), "webhook-secret");
-  await mkdir(homeFolder(io), { recursive: true, mode: 0o700 });
   try {
+    await makeFolder(homeFolder(io));
     await writeFile(file, `${webhookSecretOf(randomBytes(32))}\n`, { flag: "wx", mode: 0o600 });
   } catch (error) {
-    if ((error as { code?: string }).code !== "EEXIST") throw error;
+    const { code } = error as { readonly code?: string };
+    if (code !== "EEXIST") {
+      throw new UsageError(
+        `The webhook secret ${file} cannot be written (${code}).`,
+        "Set TURNPIKE_HOME to a folder that you can write to, or TURNPIKE_WEBHOOK_SECRET.",
+      );
+    }
   }
   output.note(`Events are signed with the secret in ${file}: verify them with it.`);
   return readSecretFile(file, output, WEBHOOK_SECRET);

@@ -21,8 +21,13 @@ const [url] = process.argv.slice(2);
 if (!url) {
   console.log(\`The wallet is \${await agent.address()}. Usage: npm start -- https://api.example/quote\`);
 } else {
-  const response = await agent.pay(url);
-  console.log(response.status, await response.text());
+  try {
+    const response = await agent.pay(url);
+    console.log(response.status, await response.text());
+  } catch (error) {
+    console.error(\`\${error.code ?? error.name}: \${error.message}\${error.remedy ? \` \${error.remedy}\` : ""}\`);
+    process.exitCode = 1;
+  }
 }
 await agent.close();
 `;

@@ -1,8 +1,9 @@
 /** Writes a new project into a new folder, whole or not at all. Touches nothing that exists. */
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { UsageError } from "../command-errors";
-import { VERSION } from "../version";
+import { CommandFailed, UsageError } from "../command-errors";
+import { IS_PUBLISHED, VERSION } from "../version";
 
 /** One file of a new project. */
 export interface ProjectFile {
@@ -37,6 +38,14 @@ export async function writeProject(folder: string, files: readonly ProjectFile[]
   }
 }
 
+/** Returns the folder of the package that runs. */
+function packageFolder(folder: string): string {
+  const manifest = join(folder, "package.json");
+  if (existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).name === "turnpike") return folder;
+  if (dirname(folder) !== folder) return packageFolder(dirname(folder));
+  throw new CommandFailed("The package.json of turnpike is missing.", "Install the package again.");
+}
+
 /** Returns the manifest of a project whose program starts with `npm start`. */
 export function manifestOf(folder: string, program: string): string {
   const name = basename(folder)
@@ -47,7 +56,7 @@ export function manifestOf(folder: string, program: string): string {
     ...{ name: name || "turnpike-project", version: "0.0.0", private: true, type: "module" },
     engines: { node: ">=20.19" },
     scripts: { start: `node --env-file=.env ${program}` },
-    dependencies: { turnpike: VERSION },
+    dependencies: { turnpike: IS_PUBLISHED ? VERSION : `file:${packageFolder(__dirname)}` },
   };
   return `${JSON.stringify(manifest, null, 2)}\n`;
 }

@@ -19,8 +19,12 @@ export interface EventPage {
 }
 
 /** Returns one page. @throws the Facilitator's refusal, such as InvalidApiKey; Unavailable */
-async function pageAfter(client: FacilitatorClient, cursor: string, signal: AbortSignal): Promise<EventPage> {
-  const found = await client.events({ cursor, limit: PAGE, signal });
+async function pageAfter(
+  client: FacilitatorClient,
+  cursor: string,
+  { signal, limit = PAGE }: { readonly signal: AbortSignal; readonly limit?: number },
+): Promise<EventPage> {
+  const found = await client.events({ cursor, limit, signal });
   if (found.kind === "refused") throw found.error;
   return found.value;
 }
@@ -29,24 +33,28 @@ async function pageAfter(client: FacilitatorClient, cursor: string, signal: Abor
 export async function endOfLog(client: FacilitatorClient, signal: AbortSignal): Promise<string> {
   let cursor = "0";
   for (;;) {
-    const { events, next } = await pageAfter(client, cursor, signal);
+    const { events, next } = await pageAfter(client, cursor, { signal });
     cursor = next;
     if (events.length < PAGE) return cursor;
   }
 }
 
-/** Yields pages with events for as long as the signal does not abort. An outage is reported, and waited for. */
+/**
+ * Yields pages with events for as long as the signal does not abort. An outage is reported, and waited for.
+ * @param effects `limit` returns how many events are wanted, before each page is read
+ */
 export async function* pagesAfter(
   client: FacilitatorClient,
   start: string,
-  { io, output }: { readonly io: CliIo; readonly output: Output },
+  { io, output, limit }: { readonly io: CliIo; readonly output: Output; readonly limit: () => number },
 ): AsyncGenerator<EventPage> {
   let cursor = start;
   while (!io.signal.aborted) {
     let page: EventPage | undefined;
+    const size = Math.min(PAGE, limit());
     let waitMs = POLL_MS;
     try {
-      page = await pageAfter(client, cursor, io.signal);
+      page = await pageAfter(client, cursor, { signal: io.signal, limit: size });
     } catch (error) {
       if (io.signal.aborted) return;
       if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
@@ -56,7 +64,7 @@ export async function* pagesAfter(
     if (page && page.events.length > 0) {
       yield page;
       cursor = page.next;
-      if (page.events.length === PAGE) continue;
+      if (page.events.length === size) continue;
     }
     await io.sleep(waitMs, io.signal).catch(() => undefined);
   }

@@ -21,6 +21,7 @@ import {
   toHex,
   trustSigners,
   utf8ToBytes,
+  ZERO_ADDRESS,
 } from "../../protocol";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
@@ -97,7 +98,7 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
     rpcUrls: rpcUrlsOf(options),
     deployment,
     token: tokenOf(options.token, network, "token"),
-    payTo: options.payTo === undefined ? undefined : address(options.payTo, "payTo"),
+    payTo: options.payTo === undefined ? undefined : payee(options.payTo, "payTo"),
     facilitator: options.facilitator && facilitatorOf(options.facilitator, "facilitator"),
     facilitatorWaitMs: whole(options.facilitatorWaitMs ?? FACILITATOR_WAIT_MS, "facilitatorWaitMs", 1),
     publicUrl: publicUrlOf(options, isProduction),
@@ -138,7 +139,7 @@ export function targetSettings(base: Settings, target: PaymentTarget, field: str
     rpcUrls: isOwn ? base.rpcUrls : rpcUrls,
     deployment: isOwn ? base.deployment : undefined,
     token: isOwnToken ? base.token : tokenOf(target.token, network, `${field}.token`),
-    payTo: target.payTo === undefined ? ownOnly(isOwn, base.payTo) : address(target.payTo, `${field}.payTo`),
+    payTo: target.payTo === undefined ? ownOnly(isOwn, base.payTo) : payee(target.payTo, `${field}.payTo`),
     facilitator: target.facilitator
       ? facilitatorOf(target.facilitator, `${field}.facilitator`)
       : ownOnly(isOwn, base.facilitator),
@@ -254,6 +255,13 @@ function memoKeysOf({ secret }: ProviderOptions, isProduction: boolean): Setting
 
 export function address(value: string, field: string): Address {
   return configuredAddress(value, field, `${field} is "${value}": an address is 0x and 40 hex digits`);
+}
+
+/** @throws ConfigError also for the zero address: what is paid to it is lost */
+function payee(value: string, field: string): Address {
+  const payTo = address(value, field);
+  if (payTo !== ZERO_ADDRESS) return payTo;
+  throw new ConfigError(`${field} is the zero address, and what is paid to it is lost: name the account that is paid`);
 }
 
 function httpUrl(value: string, field: string): string {

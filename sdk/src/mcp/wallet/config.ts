@@ -9,7 +9,7 @@ import * as z from "zod";
 import { policyFields } from "../../agent/core/policy-fields";
 import type { AgentOptions } from "../../agent/create-agent";
 import { walletFromKey } from "../../agent/signing/wallet";
-import { ConfigError, type Hex, isTurnpikeError, parseMoney } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError, parseMoney, parseStrictJson } from "../../protocol";
 import { readOpened } from "./opened-file";
 
 /** Names the file, where no argument does. */
@@ -44,16 +44,35 @@ const DEFAULT_MAX_BYTES = 262_144;
 
 const DEFAULT_TIMEOUT_SEC = 30;
 
+/** Returns the message of a field that is missing, or of another form than this. */
+const must = (form: string) => ({
+  error: ({ input }: { readonly input?: unknown }) =>
+    input === undefined ? `is required: ${form}` : `is ${shown(input)}, and must be ${form}`,
+});
+
+/** Longer values are cut in messages. */
+const MAX_SHOWN = 60;
+
+const shown = (input: unknown): string => (JSON.stringify(input) ?? typeof input).slice(0, MAX_SHOWN);
+
 /** Text is a price ("$0.50"), a whole number is base units of a token with 6 decimals. */
-const money = z.union([z.string(), z.number().int().nonnegative()]);
+const money = z.union(
+  [z.string(), z.number().int().nonnegative()],
+  must('a price in quotes, such as "$0.50", or base units as a whole number'),
+);
 
-const httpUrl = z.string().refine((text) => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol), {
-  message: "must be an http(s) URL",
-});
+const isHttpUrl = (text: string): boolean => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
 
-const origin = httpUrl.refine((text) => new URL(text).origin === text, {
-  message: "must be an origin: scheme, host and port alone, such as https://api.example.com",
-});
+const httpUrl = z.string().refine(isHttpUrl, must("an http(s) URL, such as https://facilitator.example.com"));
+
+const origin = z
+  .string()
+  .refine(
+    (text) => isHttpUrl(text) && new URL(text).origin === text && !text.includes("*"),
+    must("an origin: scheme, host and port alone, such as https://api.example.com, without wildcards"),
+  );
+
+const address = z.string().regex(/^0x[0-9a-fA-F]{40}$/, must("an address: 0x and 40 hex digits"));
 
 const chainId = z.number().int().positive();
 
@@ -64,11 +83,21 @@ const configSchema = z.strictObject({
   ledger: z.string().min(1).optional(),
   policy: z.strictObject(policyFields(money)),
   facilitators: z
-    .array(z.union([httpUrl, z.strictObject({ url: httpUrl, signers: z.array(z.string()).min(1).optional() })]))
+    .array(
+      z.union(
+        [httpUrl, z.strictObject({ url: httpUrl, signers: z.array(z.string()).min(1).optional() })],
+        must("an http(s) URL, or {url, signers}"),
+      ),
+    )
     .min(1),
   deployments: z.array(z.strictObject({ chainId, turnpike: z.string() })).optional(),
-  tokens: z.array(z.strictObject({ chainId, address: z.string(), name: z.string(), version: z.string() })).optional(),
-  rpc: z.record(z.string().regex(/^[1-9][0-9]{0,15}$/), httpUrl).optional(),
+  tokens: z.array(z.strictObject({ chainId, address, name: z.string(), version: z.string() })).optional(),
+  rpc: z
+    .union(
+      [httpUrl, z.record(z.string().regex(/^[1-9][0-9]{0,15}$/), httpUrl)],
+      must('an http(s) URL, or one for each chain id, such as {"8453": "https://rpc.example.com"}'),
+    )
+    .optional(),
   origins: z.array(origin).optional(),
   privateOrigins: z.array(origin).optional(),
   content: z
@@ -88,7 +117,13 @@ const AMOUNTS = ["perPayment", "perDay", "perPayee", "perSubscription", "perFirs
 const DOLLAR = { decimals: 6, currency: "USD" } as const;
 
 /** Returns an amount of dollars or base units. @throws ConfigError that names the field */
-export const parseDollars = (value: string | number, field: string): bigint => parseMoney(value, DOLLAR, field);
+export function parseDollars(value: string | number, field: string): bigint {
+  const text = typeof value === "string" ? value.trim() : "";
+  if (!/^[0-9]+$/.test(text)) return parseMoney(value, DOLLAR, field);
+  throw new ConfigError(
+    `${field} is "${value}", which could mean dollars or base units: write "$${text}.00" for dollars`,
+  );
+}
 
 /**
  * Reads and checks the file.
@@ -117,7 +152,7 @@ export async function readWalletConfig(
       facilitators: config.facilitators as AgentOptions["facilitators"],
       ...(deployments && { deployments: deployments as AgentOptions["deployments"] }),
       ...(tokens && { tokens: tokens as AgentOptions["tokens"] }),
-      ...(rpc && { rpc: Object.fromEntries(Object.entries(rpc).map(([id, url]) => [Number(id), url])) }),
+      ...(rpc !== undefined && { rpc: rpc as NonNullable<AgentOptions["rpc"]> }),
     } as WalletConfig["agent"],
     ledgerFile,
     reach: {
@@ -191,24 +226,26 @@ function requireOwner(uid: number, path: string, what: string): void {
   throw new ConfigError(`${what} ${path} belongs to another user: it must be yours or root's`);
 }
 
-const WORLD_WRITES = 0o002;
-
 const STICKY = 0o1000;
 
-/** In a folder that everyone may write to, anyone could put another file in its place. */
+/** In a folder that others may write to, they could put another file in its place. */
 async function requireSafeFolder(folder: string, what: string): Promise<void> {
   const { mode } = await stat(folder);
-  const isOpen = (mode & WORLD_WRITES) !== 0 && (mode & STICKY) === 0;
+  const isOpen = (mode & OTHERS_WRITE) !== 0 && (mode & STICKY) === 0;
   if (process.platform === "win32" || !isOpen) return;
-  throw new ConfigError(`${what} is in a folder that everyone can write to: move it, or run chmod o-w ${folder}`);
+  throw new ConfigError(`${what} is in a folder that other users can write to: move it, or run chmod go-w ${folder}`);
 }
 
+/** @throws ConfigError also for a repeated field: of two limits it is not clear which one holds */
 function jsonOf(text: string, path: string): unknown {
+  const read = parseStrictJson(text);
+  if (read) return read;
   try {
-    return JSON.parse(text);
+    JSON.parse(text);
   } catch (cause) {
     throw new ConfigError(`${path} is not JSON`, { cause });
   }
+  throw new ConfigError(`${path} is no JSON object, or repeats a field: name each field once`);
 }
 
 function firstIssue({ issues: [issue] }: z.ZodError): string {

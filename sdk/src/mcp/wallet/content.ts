@@ -1,5 +1,6 @@
 /** Reads what a provider answered, bounded in size and time, and marks it as untrusted. */
 import { randomBytes } from "node:crypto";
+import { redact } from "./redaction";
 
 /** The part of a body that was read. */
 export interface ReadContent {
@@ -54,6 +55,20 @@ export type ContentPart =
       readonly resource: { readonly uri: string; readonly mimeType: string; readonly blob: string };
     };
 
+/** Two tokens of RFC 9110. */
+const MEDIA_TYPE = /^[!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+$/;
+
+const MAX_MEDIA_TYPE = 100;
+
+const UNKNOWN = "unknown";
+
+/** Returns the media type of a response, without its parameters; "unknown" where the header holds none. */
+export function mediaTypeOf({ headers }: Response): string {
+  const [type = ""] = (headers.get("content-type") ?? "").split(";");
+  const name = type.trim().toLowerCase();
+  return name.length <= MAX_MEDIA_TYPE && MEDIA_TYPE.test(name) ? name : UNKNOWN;
+}
+
 const MEDIA = /^(image|audio)\/[a-z0-9.+-]+$/;
 
 /**
@@ -62,24 +77,26 @@ const MEDIA = /^(image|audio)\/[a-z0-9.+-]+$/;
  */
 export function untrustedParts(
   { bytes }: ReadContent,
-  {
-    url,
-    contentType,
-    secrets,
-  }: { readonly url: string; readonly contentType: string; readonly secrets: Iterable<string> },
+  { url, mediaType, secrets }: { readonly url: string; readonly mediaType: string; readonly secrets: Iterable<string> },
 ): readonly ContentPart[] {
   if (bytes.length === 0) return [];
-  const [mimeType = ""] = contentType.toLowerCase().split(";");
-  const source = new URL(url).origin;
   const text = textOf(bytes);
-  if (text !== undefined && !MEDIA.test(mimeType))
-    return [{ type: "text", text: marked(redact(text, secrets), source) }];
+  if (text !== undefined && !MEDIA.test(mediaType)) return [untrustedText(text, { url, secrets })];
+  const source = new URL(url).origin;
   const data = bytes.toString("base64");
-  const [, kind] = MEDIA.exec(mimeType) ?? [];
-  const warning: ContentPart = { type: "text", text: `${noticeOf(source)} It follows as ${mimeType || "bytes"}.` };
-  if (kind === "image" || kind === "audio") return [warning, { type: kind, data, mimeType }];
-  const resource = { uri: source, mimeType: mimeType || "application/octet-stream", blob: data };
-  return [warning, { type: "resource", resource }];
+  const [, kind] = MEDIA.exec(mediaType) ?? [];
+  const warning: ContentPart = { type: "text", text: `${noticeOf(source)} It follows as ${mediaType}.` };
+  if (kind === "image" || kind === "audio") return [warning, { type: kind, data, mimeType: mediaType }];
+  const mimeType = mediaType === UNKNOWN ? "application/octet-stream" : mediaType;
+  return [warning, { type: "resource", resource: { uri: source, mimeType, blob: data } }];
+}
+
+/** Returns text that the server at `url` chose, between marks that it cannot know. */
+export function untrustedText(
+  text: string,
+  { url, secrets }: { readonly url: string; readonly secrets: Iterable<string> },
+): ContentPart {
+  return { type: "text", text: marked(redact(text, secrets), new URL(url).origin) };
 }
 
 const noticeOf = (source: string): string =>
@@ -103,23 +120,4 @@ function textOf(bytes: Buffer): string | undefined {
     }
   }
   return undefined;
-}
-
-/** The shortest end of a secret that is removed where the content was cut in it. */
-const MIN_PARTIAL = 16;
-
-/** Removes credentials from text, also one that the end of the text cuts. */
-export function redact(text: string, secrets: Iterable<string>): string {
-  let shown = text;
-  for (const secret of secrets) {
-    for (const form of new Set([secret, secret.toLowerCase(), secret.toUpperCase(), encodeURIComponent(secret)])) {
-      shown = shown.replaceAll(form, "[secret]");
-      for (let length = form.length - 1; length >= MIN_PARTIAL; length--) {
-        if (!shown.endsWith(form.slice(0, length))) continue;
-        shown = `${shown.slice(0, -length)}[secret]`;
-        break;
-      }
-    }
-  }
-  return shown;
 }

@@ -6,7 +6,7 @@ import { lookup } from "node:dns/promises";
 import { type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
-import { pipeline, Readable } from "node:stream";
+import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import type { FetchFunction } from "../../agent/core/effects";
 import { isPublicAddress, PolicyRefused } from "../../protocol";
@@ -123,7 +123,31 @@ function responseOf(incoming: IncomingMessage): Response {
   }
   const decoder = DECODERS[headers.get("content-encoding")?.toLowerCase() ?? ""]?.();
   if (decoder) for (const name of ["content-encoding", "content-length"]) headers.delete(name);
-  // The reader gets the error of a body that breaks off from the stream itself.
   const body = decoder ? pipeline(incoming, decoder, () => undefined) : incoming;
-  return new Response(Readable.toWeb(body as Readable) as ReadableStream, { status, statusText, headers });
+  return new Response(webStream(incoming, body as Readable), { status, statusText, headers });
+}
+
+/**
+ * Returns a body that is read on demand alone. `Readable.toWeb` pushes instead, and ends the process when a decoder has
+ * more to push after the reader has cancelled.
+ */
+function webStream(incoming: IncomingMessage, body: Readable): ReadableStream<Uint8Array> {
+  // A stream that fails before it is read, or after it was cancelled, has nobody to report to.
+  for (const stream of [incoming, body]) stream.on("error", () => undefined);
+  const chunks = body[Symbol.asyncIterator]();
+  return new ReadableStream<Uint8Array>(
+    {
+      // The reader gets the error of a body that breaks off.
+      async pull(controller) {
+        const { done, value } = await chunks.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel() {
+        body.destroy();
+        incoming.destroy();
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }

@@ -13,8 +13,14 @@ export interface Person {
   ask(question: string, signal: AbortSignal): Promise<Answer>;
 }
 
+/** What a person is asked, and why: the reason is an own sentence of the wallet. */
+export interface Inquiry {
+  readonly question: string;
+  readonly why: string;
+}
+
 /** @throws PolicyRefused, reason `not_approved` or `cannot_ask`, unless the person approves */
-export async function requireApproval(person: Person, question: string, signal: AbortSignal): Promise<void> {
+export async function requireApproval(person: Person, { question, why }: Inquiry, signal: AbortSignal): Promise<void> {
   const answer = await person.ask(question, signal);
   if (answer === "approved") return;
   if (answer === "declined") {
@@ -23,7 +29,7 @@ export async function requireApproval(person: Person, question: string, signal: 
     });
   }
   throw new PolicyRefused(
-    "The wallet's file asks for a person's approval here, and this host cannot ask (it lacks MCP elicitation). Nothing was signed.",
+    `${why} This needs a person's approval, and this host cannot ask (it lacks MCP elicitation). Nothing was signed.`,
     { reason: "cannot_ask" },
   );
 }
@@ -32,8 +38,18 @@ const MAX_RESOURCE = 200;
 
 const DAY_SEC = 86_400;
 
-/** Returns the question about one spend. */
-export function questionOf(intent: SpendIntent): string {
+const ASKED_BY: Readonly<Record<SpendIntent["reasons"][number], string>> = {
+  amount: "policy.askAbove of the wallet's file asks above its amount.",
+  new_payee: "policy.askNewPayees of the wallet's file asks before the first payment to a payee.",
+};
+
+/** Returns the question about one spend, and which limits of the file ask it. */
+export const inquiryOf = (intent: SpendIntent): Inquiry => ({
+  question: questionOf(intent),
+  why: intent.reasons.map((reason) => ASKED_BY[reason]).join(" "),
+});
+
+function questionOf(intent: SpendIntent): string {
   const { kind, amount, firstAmount, periodSec, payTo, resource, method, reasons } = intent;
   const lines =
     kind === "payment"

@@ -2,9 +2,9 @@
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js" with { "resolution-mode": "import" };
 import type { CallToolResult } from "@modelcontextprotocol/sdk/types.js";
 import { ConfigError } from "../../protocol";
-import { redact } from "./content";
 import type { Log } from "./log";
 import type { Answer, Person } from "./person";
+import { redact } from "./redaction";
 import { notConfigured, TOOLS, type ToolResult, type WalletTool } from "./tools";
 import { errorView } from "./views";
 import type { Wallet } from "./wallet";

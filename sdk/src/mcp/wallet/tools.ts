@@ -8,7 +8,7 @@ import { receiptOf } from "../../agent/payments/receipt";
 import type { Subscription } from "../../agent/subscriptions/subscription";
 import { HEADER, InvalidRequest, PolicyRefused } from "../../protocol";
 import { parseDollars } from "./config";
-import { type ContentPart, readContent, untrustedParts } from "./content";
+import { type ContentPart, mediaTypeOf, readContent, untrustedParts, untrustedText } from "./content";
 import { requireAllowed } from "./guarded-fetch";
 import { type Person, requireApproval } from "./person";
 import {
@@ -17,6 +17,7 @@ import {
   chargeView,
   handleOf,
   paymentView,
+  planNames,
   quoteView,
   receiptView,
   subscriptionView,
@@ -112,25 +113,29 @@ function paidInit(wallet: Wallet, args: PaidArgs, call: WalletCall) {
   };
 }
 
+const LOCATION_NOTE = "Redirects to another origin are not followed: where this one leads is untrusted content below.";
+
 /** Returns a provider's answer: what was paid, and its content as untrusted. */
 async function answerOf(wallet: Wallet, url: string, response: Response, { record }: WalletCall): Promise<ToolResult> {
   const receipt = receiptOf(response);
-  const contentType = response.headers.get("content-type") ?? "";
+  const mediaType = mediaTypeOf(response);
   const location = response.headers.get("location");
   const read = await readContent(response, wallet.reach);
   const { status } = response;
   const facts = {
     status,
-    contentType,
+    contentType: mediaType,
     bytes: read.bytes.length,
     ...(read.cut && { cutBy: read.cut }),
-    ...(location !== null && { location, note: "Redirects to another origin are not followed." }),
+    ...(location !== null && { note: LOCATION_NOTE }),
     paid: receipt ? receiptView(receipt) : null,
     ...(status === 402 && record.refusal && { notPaidBecause: record.refusal }),
   };
+  const { secrets } = record;
+  const target = location === null ? [] : [untrustedText(`location: ${location}`, { url, secrets })];
   return {
     facts,
-    content: untrustedParts(read, { url, contentType, secrets: record.secrets }),
+    content: [...target, ...untrustedParts(read, { url, mediaType, secrets })],
     isError: status >= 400,
   };
 }
@@ -158,11 +163,9 @@ function change(
 /** The id of a subscription goes to the origin that it is used at: the file or the person names it, never the model. */
 async function requireTrustedOrigin({ reach }: Wallet, { origin }: URL, person: Person, signal: AbortSignal) {
   if (reach.origins?.has(origin)) return;
-  await requireApproval(
-    person,
-    `Use a subscription at ${origin}?\nIts id is sent there with each request, and a server that has it can use the subscription.`,
-    signal,
-  );
+  const question = `Use a subscription at ${origin}?\nIts id is sent there with each request, and a server that has it can use the subscription.`;
+  const why = `${origin} is not in \`origins\` of the wallet's file, and a subscription's id is sent to no other origin.`;
+  await requireApproval(person, { question, why }, signal);
 }
 
 const tool = <S extends z.ZodType>(definition: WalletTool<S>): WalletTool => definition as unknown as WalletTool;
@@ -182,7 +185,10 @@ export const TOOLS: readonly WalletTool[] = [
       const { callsPerMonth } = args;
       const expected = callsPerMonth === undefined ? {} : { expected: { callsPerPeriod: callsPerMonth } };
       const init = { ...requestInit(wallet, args, call), ...expected };
-      return { facts: quoteView(await wallet.run(call, (agent) => agent.quote(args.url, init))) };
+      const quoted = await wallet.run(call, (agent) => agent.quote(args.url, init));
+      const names = planNames(quoted);
+      const marks = { url: args.url, secrets: call.record.secrets };
+      return { facts: quoteView(quoted), ...(names && { content: [untrustedText(names, marks)] }) };
     },
   }),
   tool({

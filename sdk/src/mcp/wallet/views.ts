@@ -53,15 +53,24 @@ function optionView(option: PriceOption): object {
   const { kind, network, token, amount, verdict, reason, perPeriod } = option;
   const shared = { kind, price: amountView(amount), network, token, policy: verdict, reason };
   if (kind === "one-time") return { ...shared, payTo: option.payTo, method: option.method };
-  const { planId, name, intervalSec, verified, subscribed, cheaperFromCalls } = option;
+  const { planId, intervalSec, verified, subscribed, cheaperFromCalls } = option;
   return {
     ...shared,
     planId,
-    ...(name !== undefined && { nameByProvider: name.slice(0, MAX_NAME) }),
     ...{ periodSeconds: intervalSec, termsProven: verified, subscribed },
     cheaperThanOneTimeFromCalls: cheaperFromCalls?.toString(),
     ...(perPeriod && { costAtThisUse: amountView(perPeriod.numerator / perPeriod.denominator) }),
   };
+}
+
+/** Returns the names that the provider gives its plans, each in a line; undefined where it names none. */
+export function planNames({ options }: PriceQuote): string | undefined {
+  const lines = options.flatMap((option) =>
+    option.kind === "one-time" || option.name === undefined
+      ? []
+      : [`plan ${option.planId}: ${option.name.slice(0, MAX_NAME)}`],
+  );
+  return lines.length > 0 ? lines.join("\n") : undefined;
 }
 
 export function quoteView({ url, method, status, options, cheapest, refusals }: PriceQuote): object {

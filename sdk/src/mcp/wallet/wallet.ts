@@ -11,7 +11,7 @@ import type { Reach, WalletConfig } from "./config";
 import { guardedFetch } from "./guarded-fetch";
 import { LedgerSessions } from "./ledger-sessions";
 import type { Log } from "./log";
-import { covers, type Person, questionOf, requireApproval } from "./person";
+import { covers, inquiryOf, type Person, requireApproval } from "./person";
 
 /** Hosts end a tool call after 60 s: a payment whose outcome is unknown by then is reported as pending. */
 const LIMITS = { facilitatorTimeoutMs: 40_000, settleMs: 40_000, inFlightMs: 30_000 };
@@ -94,7 +94,7 @@ export class Wallet {
           reason: "not_approved",
         });
       }
-      await requireApproval(call.person, questionOf(question), call.signal);
+      await requireApproval(call.person, inquiryOf(question), call.signal);
       approved.push(question);
     }
   }

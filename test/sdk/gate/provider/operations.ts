@@ -189,6 +189,7 @@ describe("the provider's operations", function () {
       [rest, /network is not set/],
       [{ ...options(), network: "nowhere" }, /network is "nowhere"/],
       [{ ...options(), payTo: "0x12" }, /payTo/],
+      [{ ...options(), payTo: `0x${"0".repeat(40)}` }, /payTo is the zero address/],
       [{ ...options(), secret: "short" }, /secret/],
       [{ ...options(), publicUrl: "api.example" }, /publicUrl/],
       [{ ...options(), facilitator: { url: facilitator.url, signers: ["nobody"] } }, /facilitator.signers/],
