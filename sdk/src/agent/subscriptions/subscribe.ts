@@ -456,8 +456,9 @@ async function created(
 }
 
 /**
- * Ends a signup that the contract can accept no more, by its own terms, where the agent's own RPC proves that it was never used. Else its charge stays
- * in the budget, and the entry in the ledger: the next signup reuses its secret, which can make one subscription only.
+ * Ends a signup that the contract can accept no more, by its own terms, where the agent's own RPC proves that it was
+ * never used. Else its charge stays in the budget, and the entry in the ledger: the next signup reuses its secret, which
+ * can make one subscription only.
  */
 async function giveUp(
   context: AgentContext,
