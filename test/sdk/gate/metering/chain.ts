@@ -56,6 +56,11 @@ describe("Metering on a chain", function () {
   }
   const charge = async (idHash: Hex, amount: bigint) => meter.reserve(idHash, amount, await facts(idHash));
   const debitsOf = async (idHash: Hex) => (await world.debited()).filter((one) => one.idHash === idHash);
+  /** Mines what is pending, and whatever is sent later. In the other order a debit sent in between is never mined. */
+  async function mineFromNowOn(): Promise<void> {
+    await chain.provider.send("evm_setAutomine", [true]);
+    await chain.provider.send("evm_mine", []);
+  }
   const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
   const until = async (condition: () => Promise<boolean> | boolean) => {
     const deadline = Date.now() + 60_000;
@@ -165,8 +170,7 @@ describe("Metering on a chain", function () {
     const nonce = Number((await pending())[0]?.nonce);
     const fees = { maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n };
     await world.operator.sendTransaction({ to: world.payTo, value: 1n, nonce, ...fees });
-    await chain.provider.send("evm_mine", []);
-    await chain.provider.send("evm_setAutomine", [true]);
+    await mineFromNowOn();
     await flushed;
     expect(await debitsOf(idHash)).to.deep.equal([{ idHash, amount: 10n, index: 0 }]);
   });
@@ -181,8 +185,7 @@ describe("Metering on a chain", function () {
     // The provider itself debits the same index, and its transaction is mined first.
     const fees = { maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n, gasLimit: 300_000n };
     await world.turnpike.getFunction("debit")(idHash, 4n, 0n, fees);
-    await chain.provider.send("evm_mine", []);
-    await chain.provider.send("evm_setAutomine", [true]);
+    await mineFromNowOn();
     await flushed;
     expect((await debitsOf(idHash)).map(({ amount, index }) => [amount, index])).to.deep.equal([
       [4n, 0],
