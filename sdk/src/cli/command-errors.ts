@@ -12,6 +12,11 @@ export class UsageError extends Error {
   }
 }
 
+/** Returns whether this is what fetch throws for a server that cannot be reached. */
+export function isUnreached(error: unknown): error is TypeError {
+  return error instanceof TypeError && error.cause !== undefined;
+}
+
 /** Names what failed after the command began its work. */
 export class CommandFailed extends Error {
   readonly remedy: string;

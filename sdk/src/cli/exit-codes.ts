@@ -1,6 +1,6 @@
 /** Lists the exit codes of every command, and which error ends with which. */
 import { type ErrorCode, isTurnpikeError } from "../protocol";
-import { UsageError } from "./command-errors";
+import { isUnreached, UsageError } from "./command-errors";
 
 /** Each exit code with its meaning, as the help and docs/reference/cli.md state it. */
 export const EXIT_CODES = {
@@ -37,7 +37,6 @@ const BY_ERROR: Partial<Record<ErrorCode, ExitName>> = {
 export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError) return EXIT_CODES.usage.code;
   if (isTurnpikeError(error)) return EXIT_CODES[BY_ERROR[error.code] ?? "failed"].code;
-  // What fetch throws for a server that cannot be reached.
-  if (error instanceof TypeError && error.cause !== undefined) return EXIT_CODES.unavailable.code;
+  if (isUnreached(error)) return EXIT_CODES.unavailable.code;
   return EXIT_CODES.failed.code;
 }

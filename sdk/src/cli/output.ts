@@ -4,7 +4,7 @@
  */
 import { networkFault } from "../agent/core/request";
 import { isTurnpikeError } from "../protocol";
-import { CommandFailed, UsageError } from "./command-errors";
+import { CommandFailed, isUnreached, UsageError } from "./command-errors";
 import { exitCodeOf } from "./exit-codes";
 import type { CliIo } from "./io";
 import { safeJson, safeLine, safeText } from "./text";
@@ -94,7 +94,7 @@ function factsOf(error: unknown): ErrorFacts {
     };
     return { code: error.code, message: safeLine(error.message, MAX_MESSAGE), remedy: error.remedy, more };
   }
-  const isNetwork = error instanceof TypeError && error.cause !== undefined;
+  const isNetwork = isUnreached(error);
   const message = error instanceof Error ? error.message : String(error);
   const fault = isNetwork ? networkFault(error) : undefined;
   return {
