@@ -282,7 +282,11 @@ function passOn({ reader, reading, passed, recorder, answer, length, settle }: P
  * @param read those parts
  * @param reading a read that has begun
  */
-export function restOf(reader: Reader, read: Uint8Array[], reading?: Promise<Chunk>): ReadableStream<Uint8Array> {
+export function restOf(
+  reader: Pick<Reader, "read" | "cancel">,
+  read: Uint8Array[],
+  reading?: Promise<Chunk>,
+): ReadableStream<Uint8Array> {
   let next = reading;
   // The next pull receives the rejection.
   reading?.catch(() => undefined);

@@ -1,6 +1,7 @@
 /** Watches the response of each HTTP request that a transport handles: whether its client still reads it. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
+import { restOf } from "../../gate/replay/recorder";
 
 /** A response of Node, as far as it is watched. */
 interface NodeResponse {
@@ -49,18 +50,11 @@ async function handleFetched(transport: Transport, request: Partial<Request>, ha
   const response = (await watched.run({ transport, isGone }, handle)) as Response;
   if (!response.body) return response;
   const reader = response.body.getReader();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await reader.read();
-      if (done) controller.close();
-      else controller.enqueue(value);
-    },
-    cancel(reason) {
-      isCancelled = true;
-      return reader.cancel(reason);
-    },
-  });
-  return new Response(body, response);
+  const cancel = (reason: unknown) => {
+    isCancelled = true;
+    return reader.cancel(reason);
+  };
+  return new Response(restOf({ read: () => reader.read(), cancel }, []), response);
 }
 
 /** Returns whether the client of the request that is handled now has closed its connection; never over other transports. */

@@ -9,7 +9,7 @@ import * as z from "zod";
 import { policyFields } from "../../agent/core/policy-fields";
 import type { AgentOptions } from "../../agent/create-agent";
 import { walletFromKey } from "../../agent/signing/wallet";
-import { ConfigError, type Hex, isTurnpikeError, parseMoney, parseStrictJson } from "../../protocol";
+import { ConfigError, type Hex, isAddress, isTurnpikeError, parseMoney, parseStrictJson } from "../../protocol";
 import { readOpened } from "./opened-file";
 
 /** Names the file, where no argument does. */
@@ -72,7 +72,7 @@ const origin = z
     must("an origin: scheme, host and port alone, such as https://api.example.com, without wildcards"),
   );
 
-const address = z.string().regex(/^0x[0-9a-fA-F]{40}$/, must("an address: 0x and 40 hex digits"));
+const address = z.string().refine(isAddress, must("an address: 0x and 40 hex digits"));
 
 const chainId = z.number().int().positive();
 
