@@ -58,6 +58,16 @@ describe("prices of type upto", () => {
     );
   }
 
+  /** Opens again with a Facilitator that settles no smaller amounts than this. @param minAmount base units */
+  async function openWithLeast(minAmount: string): Promise<void> {
+    const { currency: _, ...token } = PRICED;
+    facilitator.supported = { ...OVER_PERMIT2, tokens: [{ ...token, minAmount }] };
+    await server.stop();
+    await provider.close();
+    provider = testProvider(facilitator, { token: PRICED });
+    await open();
+  }
+
   const log = console.error;
   beforeEach(async () => {
     console.error = () => undefined;
@@ -194,12 +204,7 @@ describe("prices of type upto", () => {
   });
 
   it("HU2 a charge or a price below what the Facilitator settles is an error that says so", async () => {
-    const { currency: _, ...token } = PRICED;
-    facilitator.supported = { ...OVER_PERMIT2, tokens: [{ ...token, minAmount: "100" }] };
-    await server.stop();
-    await provider.close();
-    provider = testProvider(facilitator, { token: PRICED });
-    await open();
+    await openWithLeast("100");
     for (const [amount, status] of [
       [99n, 500],
       [1n, 500],
@@ -227,12 +232,7 @@ describe("prices of type upto", () => {
   });
 
   it("HU2 what an answer's meters count together is charged, and nothing where the Facilitator settles no such sum", async () => {
-    const { currency: _, ...token } = PRICED;
-    facilitator.supported = { ...OVER_PERMIT2, tokens: [{ ...token, minAmount: "100" }] };
-    await server.stop();
-    await provider.close();
-    provider = testProvider(facilitator, { token: PRICED });
-    await open();
+    await openWithLeast("100");
     const amounts: (bigint | undefined)[] = [];
     for (const units of [[], [1], [60, 39], [60, 60], [99, 1]]) {
       handle = async (payment) => {
