@@ -20,6 +20,16 @@ const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
 /** A parsed JSON object of unknown contents. */
 export type JsonObject = Record<string, unknown>;
 
+/** Returns whether a value is a JSON object. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Returns a member of an object; undefined where it is no object or has no such member of its own. */
+export function memberOf(value: unknown, key: string): unknown {
+  return isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+}
+
 /** @returns undefined for anything but a well-formed header of at most `maxBytes`; never throws */
 export function decodeJsonHeader(
   value: string,

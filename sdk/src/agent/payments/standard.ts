@@ -22,6 +22,7 @@ import {
   type Network,
   type PaymentMethod,
 } from "../../protocol";
+import { memberOf } from "../../protocol/strict-json";
 import { compareOptions, isRequested, type ParsedQuote, type Requested, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
@@ -102,11 +103,6 @@ function sponsoringIn(extensions: unknown): Pick<StandardOption, "sponsoring"> {
   return typeof sponsoring === "object" && sponsoring !== null
     ? { sponsoring: sponsoring as Readonly<Record<string, unknown>> }
     : {};
-}
-
-function memberOf(value: unknown, key: string): unknown {
-  const isObject = typeof value === "object" && value !== null && Object.hasOwn(value, key);
-  return isObject ? (value as Record<string, unknown>)[key] : undefined;
 }
 
 function optionOf(raw: unknown, { resource }: Requested, networks: readonly Network[]): StandardOption | string {

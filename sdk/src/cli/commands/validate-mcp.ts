@@ -2,10 +2,10 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type JsonObject, parseStrictBody } from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
 import type { CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { safeLine } from "../text";
-import { isObject } from "../validate/entries";
 import { type Problem, Problems } from "../validate/problem";
 import { callTools, type ServerAddress } from "../validate/tool-calls";
 import { checkTool, type ToolReport } from "../validate/tool-result";

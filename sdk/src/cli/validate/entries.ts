@@ -9,6 +9,7 @@ import {
   parseAmount,
   resourceOfUrl,
 } from "../../protocol";
+import { isObject, memberOf } from "../../protocol/strict-json";
 import type { Problems } from "./problem";
 
 /** What one entry asks for, as far as it is well-formed: to compare the versions. */
@@ -31,16 +32,6 @@ export interface EntryRules {
 const MAX_ENTRIES = 64;
 
 const SIGNED_BY_DOMAIN = new Set(["exact"]);
-
-/** Returns a member of an object; undefined where it is no object or has no such member of its own. */
-export function memberOf(value: unknown, key: string): unknown {
-  return isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
-}
-
-/** Returns whether a value is a JSON object. */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** Checks `accepts`. @param checkEntry what the version requires beside the shared fields */
 export function checkAccepts(

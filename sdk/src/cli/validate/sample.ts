@@ -1,5 +1,5 @@
 /** Makes arguments that a tool's input schema accepts, so that a tool can be asked for its price. */
-import { isObject, memberOf } from "./entries";
+import { isObject, memberOf } from "../../protocol/strict-json";
 
 /** How deep a schema is followed, and how long texts and lists get. */
 const MAX_DEPTH = 8;

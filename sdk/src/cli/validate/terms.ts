@@ -1,6 +1,7 @@
 /** Checks PaymentRequired of version 1 and of version 2, wherever a server sends them. */
 import type { JsonObject } from "../../protocol";
-import { checkAccepts, isObject, memberOf, type Price } from "./entries";
+import { isObject, memberOf } from "../../protocol/strict-json";
+import { checkAccepts, type Price } from "./entries";
 import type { Problems } from "./problem";
 
 /** Checks the resource that terms name: over HTTP the requested URL, over MCP the tool. */

@@ -2,10 +2,10 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { ConfigError, isTurnpikeError, type JsonObject, Unavailable } from "../../protocol";
-import { CommandFailed, UsageError } from "../command-errors";
+import { isObject, memberOf } from "../../protocol/strict-json";
+import { CommandFailed, isUnreached, UsageError } from "../command-errors";
 import { safeLine } from "../text";
 import { VERSION } from "../version";
-import { isObject, memberOf } from "./entries";
 import { sampleOf } from "./sample";
 import type { ToolAnswer } from "./tool-result";
 
@@ -135,8 +135,7 @@ function withoutTools(error: unknown, signal: AbortSignal): readonly ListedTool[
   if (code === "ENOENT" || code === "EACCES") {
     throw new UsageError("The command of --stdio cannot be started.", "Check that it exists and may be run.");
   }
-  const isUnreached = error instanceof TypeError && error.cause !== undefined;
-  if (isUnreached || isTurnpikeError(error)) throw error;
+  if (isUnreached(error) || isTurnpikeError(error)) throw error;
   return undefined;
 }
 
@@ -182,7 +181,7 @@ async function callTool(sdk: Sdk, client: Client, tool: ListedTool, plan: CallPl
     return called({ kind: "result", result, schemaRefuses: refuses(sdk, outputSchema, result.structuredContent) });
   } catch (error) {
     plan.signal.throwIfAborted();
-    if (error instanceof TypeError && error.cause !== undefined) throw error;
+    if (isUnreached(error)) throw error;
     const code = memberOfError(error, "code");
     return called({
       ...{ kind: "error", data: memberOfError(error, "data") },

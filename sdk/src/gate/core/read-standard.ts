@@ -37,6 +37,7 @@ import {
   Unavailable,
   x402V1PayloadSchema,
 } from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
 import type { PaymentCase, PaymentVerdict } from "./claim-payment";
 import {
   type Authorization,
@@ -200,9 +201,6 @@ function optionIn(payload: JsonObject): Option | Fault {
 
 /** Returns how a payment over Permit2 moves, by the witness that its payer signed. */
 const transferOf = ({ facilitator }: Permit2Authorization): Permit2Method => (facilitator ? "upto" : "permit2");
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null;
 
 const isOverPermit2 = (signed: unknown): boolean =>
   isObject(signed) && "permit2Authorization" in signed && !("authorization" in signed);

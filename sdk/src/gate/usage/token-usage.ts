@@ -2,6 +2,7 @@
  * Reads how many tokens an answer has used from what language models return: whole answers and stream chunks in the
  * forms of OpenAI (chat completions, responses) and Anthropic (messages). Reads counts alone; prices are the provider's.
  */
+import { memberOf } from "../../protocol/strict-json";
 
 /** Tokens that an answer has used so far. */
 export interface TokenUsage {
@@ -37,7 +38,7 @@ export function openAiUsage(): UsageReader {
 export function anthropicUsage(): UsageReader {
   return reader((chunk) => {
     const usage = objectIn(chunk, "usage") ?? objectIn(objectIn(chunk, "message"), "usage");
-    const deltas = fieldOf(chunk, "type") === "content_block_delta" ? 1 : 0;
+    const deltas = memberOf(chunk, "type") === "content_block_delta" ? 1 : 0;
     return { deltas, usage: usage && anthropicCounts(usage) };
   });
 }
@@ -87,32 +88,28 @@ function anthropicCounts(usage: object): TokenUsage {
 
 /** Counts the parts of content in a chunk: of a chat stream, or an event `response.<what>.delta`. */
 function openAiDeltas(chunk: unknown): number {
-  const type = fieldOf(chunk, "type");
+  const type = memberOf(chunk, "type");
   if (typeof type === "string") return type.startsWith("response.") && type.endsWith(".delta") ? 1 : 0;
-  const choices = fieldOf(chunk, "choices");
+  const choices = memberOf(chunk, "choices");
   if (!Array.isArray(choices)) return 0;
   return choices.filter((choice) => hasContent(objectIn(choice, "delta"))).length;
 }
 
 function hasContent(delta: object | undefined): boolean {
   const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
-  if (["content", "refusal", "reasoning", "reasoning_content"].some((name) => isText(fieldOf(delta, name))))
+  if (["content", "refusal", "reasoning", "reasoning_content"].some((name) => isText(memberOf(delta, name))))
     return true;
   // A call of a tool is output as text is.
-  const calls = fieldOf(delta, "tool_calls");
+  const calls = memberOf(delta, "tool_calls");
   return Array.isArray(calls) ? calls.length > 0 : objectIn(delta, "function_call") !== undefined;
 }
 
-function fieldOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
-}
-
 function objectIn(value: unknown, name: string): object | undefined {
-  const found = fieldOf(value, name);
+  const found = memberOf(value, name);
   return typeof found === "object" && found !== null ? found : undefined;
 }
 
 function countOf(value: unknown, name: string): number {
-  const count = fieldOf(value, name);
+  const count = memberOf(value, name);
   return typeof count === "number" && Number.isSafeInteger(count) && count > 0 ? count : 0;
 }

@@ -1,5 +1,6 @@
 /** Names the keys of `_meta`, and reads and writes what a tool call carries to pay. */
 import { decodeJsonHeader, encodeJsonHeader, type JsonObject, MAX_ANSWER_DEPTH } from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
 
 /** The keys of `_meta` in tool calls and their results. */
 export const MCP_META = {
@@ -85,5 +86,5 @@ export function receiptIn(meta: Meta | undefined): JsonObject | undefined {
 /** Returns an object of a result, also where it is base64 of JSON. */
 export function objectOf(value: unknown): JsonObject | undefined {
   if (typeof value === "string") return decodeJsonHeader(value, value.length, MAX_ANSWER_DEPTH);
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
+  return isObject(value) ? value : undefined;
 }
