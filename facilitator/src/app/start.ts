@@ -81,7 +81,7 @@ export async function startFacilitator(
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const { progress = noProgress, signal } = effects;
-  const { roles, network, turnpike, host, port } = config;
+  const { roles, network, turnpike, host, port, maxConnections } = config;
   const metrics = createMetrics();
   const drain = createDrain();
   const starting = createStarting(metrics);
@@ -90,7 +90,7 @@ export async function startFacilitator(
   const server = await startServer({
     fetch: (request, env) => fetch(request, env),
     fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port },
+    ...{ host, port, maxConnections },
   });
   log.info({ url: server.url, roles }, "the Facilitator starts");
   let core: Core | undefined;

@@ -3,16 +3,36 @@
  * for every request, at a fraction of the cost. Any unusual request goes through the app.
  */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { Unavailable } from "turnpike/protocol";
+import type { Party } from "../lib/fair-shares";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import type { ApiServices } from "./services";
+import { WorkQueue } from "./work-queue";
 
 /** @returns whether the request is handled here; if not, nothing of it has been read */
 export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
 const PATHS = ["/authorize", "/settle"];
+
+/** A payment that would not be started within this time is refused. */
+const MAX_WAIT_MS = 2_000;
+
+/** Time of a turn of the event loop for starting payments: what else a turn does takes about as long. */
+const TURN_MS = 8;
+
+const RETRY_AFTER_SEC = 2;
+
+const CLOSE = { connection: "close" };
+
+interface Exchange {
+  readonly route: string;
+  readonly direct: Direct;
+  readonly message: IncomingMessage;
+  readonly reply: ServerResponse;
+}
 
 export function createFastLane(services: ApiServices, endpoints: readonly Endpoint[]): FastLane {
   const observe = createObserver(services);
@@ -20,43 +40,58 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
   const lanes = new Map<string, Direct>();
   for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
 
-  async function answer(route: string, direct: Direct, message: IncomingMessage, reply: ServerResponse): Promise<void> {
+  const queue = new WorkQueue({ maxAgeMs: MAX_WAIT_MS, turnMs: TURN_MS, monotonicMs: services.monotonicMs });
+
+  async function answer({ route, direct, message, reply }: Exchange): Promise<void> {
     const startedMs = services.monotonicMs();
     const requestId = randomUUID();
     const address = message.socket.remoteAddress ?? "unknown";
-    const bytes = await bodyOf(message);
-    if (!bytes) {
-      // The client is gone; the app logs such a request in the same way.
+    const leftEarly = (): void => {
+      // The app logs such a request in the same way.
       const failure = bodyCutOff();
       observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
-      return;
-    }
-    const readBody = () => {
-      services.rateLimit.take(address);
-      return parseJsonBody(bytes);
     };
-    const { status, headers, text, failure } = await direct(readBody, {
-      origin: { address, requestId },
-      isGone: () => reply.destroyed,
-      untilEnd: services.untilEnd,
-    });
-    write(() => {
-      reply.writeHead(status, {
-        "x-request-id": requestId,
-        "cache-control": "no-store",
-        ...OPEN_HEADERS,
-        ...headers,
-        "content-length": Buffer.byteLength(text),
+    const respond = async (readBody: () => unknown, more: OutgoingHttpHeaders = {}): Promise<void> => {
+      const { status, headers, text, failure } = await direct(readBody, {
+        origin: { address, requestId },
+        isGone: () => reply.destroyed,
+        untilEnd: services.untilEnd,
       });
-      reply.end(text);
-    });
-    observe({ requestId, method: "POST", route, status, startedMs, failure });
+      write(() => {
+        reply.writeHead(status, {
+          "x-request-id": requestId,
+          "cache-control": "no-store",
+          ...OPEN_HEADERS,
+          ...headers,
+          ...more,
+          "content-length": Buffer.byteLength(text),
+        });
+        reply.end(text);
+      });
+      observe({ requestId, method: "POST", route, status, startedMs, failure });
+    };
+
+    const bytes = await bodyOf(message);
+    if (!bytes) return leftEarly();
+    const start = (): void => {
+      if (reply.destroyed) leftEarly();
+      else
+        void respond(() => {
+          services.rateLimit.take(address);
+          return parseJsonBody(bytes);
+        });
+    };
+    if (queue.add(start, () => partyOf(bytes))) return;
+    // The caller returns later, so its connection is closed and makes room for another.
+    void respond(() => {
+      throw new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
+    }, CLOSE);
   }
 
   return (message, reply) => {
     const direct = message.method === "POST" ? lanes.get(message.url ?? "") : undefined;
     if (!direct || !isPlain(message)) return false;
-    void answer(message.url ?? "", direct, message, reply);
+    void answer({ route: message.url ?? "", direct, message, reply });
     return true;
   };
 }
@@ -90,6 +125,15 @@ function isPlain({ headers }: IncomingMessage): boolean {
     headers.upgrade === undefined
   );
 }
+
+/** Finds payer and payee without parsing the body, only to share places: nothing is decided by them. */
+function partyOf(bytes: Buffer): Party {
+  const text = bytes.toString("latin1");
+  return { payer: FROM.exec(text)?.[1]?.toLowerCase() ?? "", payee: TO.exec(text)?.[1]?.toLowerCase() ?? "" };
+}
+
+const FROM = /"from"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
+const TO = /"to"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
 
 /** @returns undefined when the connection broke before the end */
 function bodyOf(message: IncomingMessage): Promise<Buffer | undefined> {

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
+import { Connections } from "./connections";
 import type { FastLane } from "./direct-routes";
 import { acceptMore } from "./multi-accept";
 
@@ -15,6 +16,8 @@ export interface ServerOptions {
   readonly port: number;
   /** for a request's head and body to arrive in full; default 15,000 */
   readonly requestTimeoutMs?: number;
+  /** open at once; default 10,000 */
+  readonly maxConnections?: number;
 }
 
 export interface RunningServer {
@@ -25,6 +28,8 @@ export interface RunningServer {
 
 /** A request whose head and body have not arrived by then gets 408, and its connection is closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
+
+const MAX_CONNECTIONS = 10_000;
 
 /** Node checks connections against that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
@@ -47,6 +52,7 @@ function cannotListen(at: string, cause: Error & { readonly code?: string }): Co
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
+  const { maxConnections = MAX_CONNECTIONS } = options;
   // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
   const timeouts = {
@@ -54,9 +60,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, requestTimeoutMs),
   };
+  const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+    if (!connections.begin(incoming, outgoing)) return;
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
+  connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {
     const refuse = (cause: Error): void => reject(cannotListen(`${host}:${port}`, cause));
     server.once("error", refuse);
