@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import { Unavailable } from "turnpike/protocol";
+import { type Hex, Unavailable } from "turnpike/protocol";
 import type { Party } from "../lib/fair-shares";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
@@ -52,8 +52,12 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
     };
     const respond = async (readBody: () => unknown, more: OutgoingHttpHeaders = {}): Promise<void> => {
+      let paymentId: Hex | undefined;
       const { status, headers, text, failure } = await direct(readBody, {
         origin: { address, requestId },
+        concerns: (id) => {
+          paymentId = id;
+        },
         isGone: () => reply.destroyed,
         untilEnd: services.untilEnd,
       });
@@ -68,7 +72,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
         });
         reply.end(text);
       });
-      observe({ requestId, method: "POST", route, status, startedMs, failure });
+      observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId });
     };
 
     const bytes = await bodyOf(message);
@@ -82,7 +86,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
         });
     };
     if (queue.add(start, () => partyOf(bytes))) return;
-    // The caller returns later, so its connection is closed and makes room for another.
+    // The caller returns later, so its connection is closed: others need it.
     void respond(() => {
       throw new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
     }, CLOSE);

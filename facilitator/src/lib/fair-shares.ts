@@ -1,7 +1,7 @@
 /**
  * Shares the places of a queue among payers and providers, so that none of them keeps the others out. The first half is
- * for anyone. The next quarter is for payers with fewer places than the average payer, and the last one only for those
- * whose provider, too, has fewer than the average provider. Remembers only those who hold a place.
+ * for anyone. The next quarter is for payers with fewer places than the average payer. The last quarter is for such
+ * payers of providers with fewer places than the average provider. Remembers only payers and providers that hold one.
  */
 
 /** Who a request is from and for, by their addresses. They only share places: anyone can name any address. */
