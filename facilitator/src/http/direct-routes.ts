@@ -3,7 +3,7 @@
  * for every request, at a fraction of the cost. Any unusual request goes through the app.
  */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Hex, Unavailable } from "turnpike/protocol";
 import type { Party } from "../lib/fair-shares";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
@@ -17,15 +17,21 @@ export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => 
 
 const PATHS = ["/authorize", "/settle"];
 
-/** A payment that would not be started within this time is refused. */
-const MAX_WAIT_MS = 2_000;
+/** Payments that wait to be started. */
+const MAX_WAITING = 10_000;
+
+/**
+ * A payment that is not started within this time is refused. It leaves time for the two queues behind this one
+ * (`MAX_QUEUE_AGE_MS`) within AUTHORIZE_WAIT_MS.
+ */
+const MAX_WAIT_MS = 5_000;
 
 /** Time of a turn of the event loop for starting payments: what else a turn does takes about as long. */
 const TURN_MS = 8;
 
 const RETRY_AFTER_SEC = 2;
 
-const CLOSE = { connection: "close" };
+const busy = () => new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
 interface Exchange {
   readonly route: string;
@@ -40,7 +46,10 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
   const lanes = new Map<string, Direct>();
   for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
 
-  const queue = new WorkQueue({ maxAgeMs: MAX_WAIT_MS, turnMs: TURN_MS, monotonicMs: services.monotonicMs });
+  const queue = new WorkQueue({
+    ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, turnMs: TURN_MS },
+    monotonicMs: services.monotonicMs,
+  });
 
   async function answer({ route, direct, message, reply }: Exchange): Promise<void> {
     const startedMs = services.monotonicMs();
@@ -51,10 +60,15 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       const failure = bodyCutOff();
       observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
     };
-    const respond = async (readBody: () => unknown, more: OutgoingHttpHeaders = {}): Promise<void> => {
+    const readBody = (bytes: Buffer): unknown => {
+      services.rateLimit.take(address);
+      return parseJsonBody(bytes);
+    };
+    const respond = async (body: () => unknown, waitedMs: number): Promise<void> => {
       let paymentId: Hex | undefined;
-      const { status, headers, text, failure } = await direct(readBody, {
+      const { status, headers, text, failure } = await direct(body, {
         origin: { address, requestId },
+        waitedMs,
         concerns: (id) => {
           paymentId = id;
         },
@@ -67,7 +81,6 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
           "cache-control": "no-store",
           ...OPEN_HEADERS,
           ...headers,
-          ...more,
           "content-length": Buffer.byteLength(text),
         });
         reply.end(text);
@@ -77,19 +90,20 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
 
     const bytes = await bodyOf(message);
     if (!bytes) return leftEarly();
-    const start = (): void => {
-      if (reply.destroyed) leftEarly();
-      else
+    queue.add({
+      partyOf: () => partyOf(bytes),
+      start(waitedMs) {
+        if (reply.destroyed) leftEarly();
+        else void respond(() => readBody(bytes), waitedMs);
+      },
+      refuse() {
+        // The caller returns later, so its connection is closed: others need it.
+        reply.shouldKeepAlive = false;
         void respond(() => {
-          services.rateLimit.take(address);
-          return parseJsonBody(bytes);
-        });
-    };
-    if (queue.add(start, () => partyOf(bytes))) return;
-    // The caller returns later, so its connection is closed: others need it.
-    void respond(() => {
-      throw new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
-    }, CLOSE);
+          throw busy();
+        }, 0);
+      },
+    });
   }
 
   return (message, reply) => {

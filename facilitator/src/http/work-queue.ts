@@ -6,17 +6,26 @@
 import { FairShares, type Party } from "../lib/fair-shares";
 
 export interface WorkQueueOptions {
-  /** the time in which the oldest must start */
+  readonly maxWaiting: number;
+  /** the time in which each must start */
   readonly maxAgeMs: number;
   /** of each turn, spent on starting work */
   readonly turnMs: number;
   readonly monotonicMs: () => number;
 }
 
+export interface Work {
+  /** called only when others wait */
+  partyOf(): Party;
+  start(waitedMs: number): void;
+  /** called instead of `start`, at once or when it would start too late */
+  refuse(): void;
+}
+
 interface Waiting {
+  readonly work: Work;
   readonly party: Party;
   readonly sinceMs: number;
-  start(): void;
 }
 
 export class WorkQueue {
@@ -32,30 +41,31 @@ export class WorkQueue {
     this.#options = options;
   }
 
-  /**
-   * Starts work now or in one of the next turns.
-   * @param partyOf called only when others wait
-   * @returns false when it is refused
-   */
-  add(start: () => void, partyOf: () => Party): boolean {
-    if (this.#waiting.size === 0 && this.#spentMs < this.#options.turnMs) {
-      this.#run(start);
-      return true;
-    }
-    const party = partyOf();
+  /** Starts work now or in one of the next turns, or refuses it. */
+  add(work: Work): void {
+    if (this.#waiting.size === 0 && this.#spentMs < this.#options.turnMs) this.#spend(() => work.start(0));
+    else if (!this.#enter(work)) work.refuse();
+  }
+
+  #enter(work: Work): boolean {
+    const party = work.partyOf();
     const sinceMs = this.#options.monotonicMs();
-    const [oldest] = this.#waiting;
-    const fill = (sinceMs - (oldest?.sinceMs ?? sinceMs)) / this.#options.maxAgeMs;
-    if (!this.#shares.mayEnter(party, fill)) return false;
+    if (!this.#shares.mayEnter(party, this.#fillAt(sinceMs))) return false;
     this.#shares.enter(party);
-    this.#waiting.add({ party, sinceMs, start });
+    this.#waiting.add({ work, party, sinceMs });
     return true;
   }
 
-  #run(start: () => void): void {
+  #fillAt(nowMs: number): number {
+    const { maxAgeMs, maxWaiting } = this.#options;
+    const [oldest] = this.#waiting;
+    return Math.max((nowMs - (oldest?.sinceMs ?? nowMs)) / maxAgeMs, this.#waiting.size / maxWaiting);
+  }
+
+  #spend(act: () => void): void {
     const { monotonicMs } = this.#options;
     const beganMs = monotonicMs();
-    start();
+    act();
     this.#spentMs += monotonicMs() - beganMs;
     if (this.#isNextTurnDue) return;
     this.#isNextTurnDue = true;
@@ -69,7 +79,13 @@ export class WorkQueue {
       if (this.#spentMs >= this.#options.turnMs) break;
       this.#waiting.delete(waiting);
       this.#shares.leave(waiting.party);
-      this.#run(waiting.start);
+      this.#spend(() => this.#begin(waiting));
     }
+  }
+
+  #begin({ work, sinceMs }: Waiting): void {
+    const waitedMs = this.#options.monotonicMs() - sinceMs;
+    if (waitedMs > this.#options.maxAgeMs) work.refuse();
+    else work.start(waitedMs);
   }
 }
