@@ -2,6 +2,9 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { expect } from "chai";
 import { ethers, network } from "hardhat";
 import {
@@ -14,6 +17,8 @@ import {
 } from "turnpike/agent";
 import { writeAudit } from "turnpike/agent/file-ledger";
 import { createProvider, meterStream, openAiUsage, type Payment, type Provider, paymentGate } from "turnpike/gate";
+import { wrapMcpClientWithPayment } from "turnpike/mcp/client";
+import { paidTool } from "turnpike/mcp/server";
 import {
   debitIdOf,
   encodeUsageReceipt,
@@ -165,6 +170,33 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(verified).to.include({ isClean: true });
     expect([verified.differences, verified.unproven]).to.deep.equal([[], []]);
     expect(verified.subscriptions[0]?.cycles).to.deep.equal(audited?.cycles);
+  });
+
+  it("is clean over MCP tool calls, whose receipts name the tool", async () => {
+    const tools = new McpServer({ name: "tools", version: "1.0.0" });
+    const pricing = [{ type: "subscription", plan: planId } as const];
+    paidTool(tools, "search", { provider, serverId: "search", pricing, metered: true }, async (_args, { payment }) => {
+      await payment.deduct(300n, { unit: "search", units: 1, unitPrice: 300n });
+      return { content: [{ type: "text", text: "found" }] };
+    });
+    const [near, far] = InMemoryTransport.createLinkedPair();
+    const client = new Client({ name: "buyer", version: "1.0.0" });
+    await Promise.all([tools.connect(far), client.connect(near)]);
+    await agent.addOrigins(subscription, ["stdio:search"]);
+    const paying = wrapMcpClientWithPayment(client, agent, { server: "search" });
+    for (let i = 0; i < 2; i++) {
+      const result = await paying.callTool({ name: "search", arguments: { q: "x" } });
+      expect(result.content).to.deep.equal([{ type: "text", text: "found" }]);
+      const texts = (result._meta?.["turnpike/usage-receipts"] ?? []) as string[];
+      expect(texts).to.have.length(1);
+      const signed = parseUsageReceipt(texts[0] ?? "") ?? expect.fail("no receipt");
+      expect(signed.receipt).to.include({ unit: "search", amount: 300n, sequence: i + 1 });
+      expect(signed.receipt.requestHash).to.equal(requestHashOf(signed.salt, "CALL", "mcp://tool/search"));
+    }
+    await client.close();
+    await provider.flush();
+    const audit = await agent.audit();
+    expect([kindsOf(audit), audit.subscriptions[0]?.cycles[0]?.receipted]).to.deep.equal([[], 600n]);
   });
 
   it("UR5 names what was debited without receipts, to the unit, and by the chain alone", async () => {
