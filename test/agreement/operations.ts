@@ -1,23 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { settingsText } from "../../facilitator/src/config/settings-text";
-import type { Gauges } from "../../facilitator/src/telemetry/gauges";
 import { createMetrics } from "../../facilitator/src/telemetry/metrics";
-
-/** Gauges of a service that does nothing. */
-const UNUSED: Gauges = {
-  lanes: () => [],
-  nodes: () => [],
-  isDatabaseWell: () => true,
-  databasePool: () => undefined,
-  indexerLagBlocks: () => 0,
-  indexerLagSec: () => 0,
-  isIndexing: () => false,
-  paymentQueue: () => ({ queued: 0, oldestQueuedSec: 0 }),
-  renewalsDue: async () => 0,
-  costs: async () => [],
-  webhooksPending: async () => 0,
-};
+import { UNUSED_GAUGES } from "./support/gauges";
 
 const byName = (a: { readonly name: string }, b: { readonly name: string }): number => (a.name < b.name ? -1 : 1);
 
@@ -26,7 +11,7 @@ const read = (file: string): string => readFileSync(file, "utf8");
 describe("agreement > operations", () => {
   it("HD6 docs/operators/metrics.md lists every metric with its labels and its own help, and no other", () => {
     const metrics = createMetrics();
-    metrics.watch(UNUSED);
+    metrics.watch(UNUSED_GAUGES);
     const measured = metrics.list().filter(({ name }) => name.startsWith("turnpike_"));
     metrics.close();
     const rows = [...read("docs/operators/metrics.md").matchAll(/^\| `(turnpike_\w+)` \|([^|]*)\| ([^|]+) \|/gm)];
@@ -40,7 +25,7 @@ describe("agreement > operations", () => {
 
   it("metrics follow Prometheus' rules for names: counters end in _total, durations in _seconds", async () => {
     const metrics = createMetrics();
-    metrics.watch(UNUSED);
+    metrics.watch(UNUSED_GAUGES);
     const text = await metrics.text();
     metrics.close();
     for (const [, name = "", type] of text.matchAll(/^# TYPE (turnpike_\w+) (\w+)$/gm)) {
@@ -55,7 +40,7 @@ describe("agreement > operations", () => {
     const metrics = createMetrics();
     const away = () => Promise.reject(new Error("away"));
     metrics.watch({
-      ...UNUSED,
+      ...UNUSED_GAUGES,
       isDatabaseWell: () => false,
       indexerLagSec: () => 6,
       ...{ renewalsDue: away, costs: away, webhooksPending: away },

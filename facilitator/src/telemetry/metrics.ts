@@ -41,11 +41,15 @@ export function createMetrics() {
     labelNames: ["version"],
     registers,
   }).set({ version }, 1);
-  return {
+  const counted = {
     ...createHttpMetrics(registers),
     ...createPaymentMetrics(registers),
     ...createChainMetrics(registers),
     ...createWorkMetrics(registers),
+  };
+  beginAtZero(counted);
+  return {
+    ...counted,
     contentType: registry.contentType,
     text: () => registry.metrics(),
     /** Registers the gauges, once, when the services behind them run. */
@@ -58,6 +62,19 @@ export function createMetrics() {
       }),
     close: () => registry.clear(),
   };
+}
+
+/** An alert cannot see the first increase of a series that did not exist before. */
+function beginAtZero({
+  problems,
+  failed,
+  mined,
+  webhooks,
+}: Pick<Metrics, "problems" | "failed" | "mined" | "webhooks">) {
+  problems.inc({ code: "Internal" }, 0);
+  failed.inc({ reason: "expired" }, 0);
+  mined.inc({ purpose: "settle", result: "reverted" }, 0);
+  webhooks.inc({ outcome: "exhausted" }, 0);
 }
 
 function createHttpMetrics(registers: Registry[]) {
@@ -92,6 +109,7 @@ function createPaymentMetrics(registers: Registry[]) {
     buckets: STAGE_BUCKETS,
     registers,
   });
+  for (const stage of PAYMENT_STAGES) stages.zero({ stage });
   const byStage = Object.fromEntries(PAYMENT_STAGES.map((stage) => [stage, stages.labels(stage)]));
   return {
     admitted: new Counter({
