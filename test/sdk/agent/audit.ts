@@ -35,7 +35,7 @@ import {
 } from "turnpike/protocol";
 import { closeServer, listen } from "../../support/gate";
 import { until } from "../../support/subscriptions";
-import { terminal } from "../cli/support/run";
+import { expectCode, removeTerminals, terminal } from "../cli/support/run";
 import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
 import { INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
@@ -108,6 +108,7 @@ describe("agent.audit of a gate's metered bill", function () {
     subscription = await agent.subscribe({ planId, maxOverage: CAP, origins: [url] });
   });
   afterEach(async () => {
+    removeTerminals();
     await agent.close();
     await provider.close();
     await closeServer(server);
@@ -480,5 +481,30 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(subscriptions[0].findings[0]).to.include({ kind: "excess", amount: "5" });
     expect((await terminal().run("audit", file)).code, "no RPC").to.equal(2);
     expect((await terminal(env).run("audit", path.join(folder, "none"))).code).to.equal(2);
+  });
+
+  it("is written by `npx turnpike audit --write`, with the receipts of all its commands", async () => {
+    const shell = terminal({
+      ...{ TURNPIKE_RPC_URL: rpc.url, TURNPIKE_FACILITATOR_URL: relay.url },
+      ...{ TURNPIKE_ADDRESS: relay.addresses.turnpike, TURNPIKE_TOKEN: relay.addresses.token },
+    });
+    const signup = ["--max", "15.00", "--max-overage", "5.00", "--json"];
+    const made = await shell.run("subscribe", `${url}/page`, "--plan", planId, ...signup);
+    expectCode(made, 0);
+    for (let i = 0; i < 2; i++) expectCode(await shell.run("pay", `${url}/page`, "--subscription"), 0);
+    await provider.flush();
+    const written = await shell.run("audit", "bill.json", "--write");
+    expectCode(written, 0);
+    expect(written.out).to.contain(": 2 receipts").and.contain("by receipts 0.002 (2000 base units)");
+    await overcharge(5n, made.json().idHash);
+    expect((await shell.run("audit", "bill.json", "--write")).out).to.contain("excess: 5 base units");
+    expectCode(await shell.run("audit", "bill.json"), 1);
+    for (const wrong of [
+      ["--from-block", "-1"],
+      ["--from-block", "99999999"],
+    ]) {
+      expectCode(await shell.run("audit", "bill.json", "--write", ...wrong), 2);
+    }
+    expectCode(await shell.run("audit", "none/bill.json", "--write"), 1);
   });
 });
