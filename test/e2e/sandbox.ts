@@ -63,6 +63,7 @@ describe("end to end > the sandbox", function () {
       "A maximum, charged as used",
       "A tool of an MCP server",
       "A stream of tokens that ends at its cap",
+      "An overcharge that an audit names",
       "Renewal by the clock alone",
       "Pause and resume",
       "Cancel",

@@ -34,7 +34,8 @@ import {
   usageReceiptTypedData,
 } from "turnpike/protocol";
 import { closeServer, listen } from "../../support/gate";
-import { terminal } from "../cli/support/run";
+import { until } from "../../support/subscriptions";
+import { expectCode, removeTerminals, terminal } from "../cli/support/run";
 import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
 import { INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
@@ -50,6 +51,7 @@ describe("agent.audit of a gate's metered bill", function () {
   let planId: Hex;
   let rpc: StandIn;
   let provider: Provider;
+  let gate: ReturnType<typeof gateOf>;
   let server: Server;
   let url: string;
   let folder: string;
@@ -58,6 +60,9 @@ describe("agent.audit of a gate's metered bill", function () {
   let subscription: Subscription;
   /** what happens to the next answers of the gate on their way to the agent */
   let spoil: ((response: Response) => Response)[];
+
+  const gateOf = (...plans: readonly Hex[]) =>
+    paymentGate({ provider, pricing: plans.map((plan) => ({ type: "subscription", plan })), metered: true });
 
   relayBeforeEach((fresh) => {
     ({ relay, planId } = fresh);
@@ -78,7 +83,7 @@ describe("agent.audit of a gate's metered bill", function () {
       facilitator: { url: relay.url, signers: [addressOf("facilitator")] },
       ...{ operatorKey: testKey("operator"), receiptKey: testKey("receipts"), meterFolder: folder },
     });
-    const gate = paymentGate({ provider, pricing: [{ type: "subscription", plan: planId }], metered: true });
+    gate = gateOf(planId);
     server = createServer((request, response) => {
       void gate(request, response, async (error) => {
         if (error !== undefined) return void response.writeHead(500).end(String(error));
@@ -103,6 +108,7 @@ describe("agent.audit of a gate's metered bill", function () {
     subscription = await agent.subscribe({ planId, maxOverage: CAP, origins: [url] });
   });
   afterEach(async () => {
+    removeTerminals();
     await agent.close();
     await provider.close();
     await closeServer(server);
@@ -211,6 +217,59 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(findingsOf(await verify(audit.text))).to.deep.equal(findingsOf(audit));
   });
 
+  it("UR5 names each of many overcharges, to the unit, whatever was served in between", async () => {
+    await agent.setMaxOverage(subscription, 100n * CAP);
+    let injected = 0n;
+    for (const amount of [1n, 999n, 3n, 40_000n, 7n, 250n]) {
+      if (amount === 7n) await nextCycle();
+      if (amount % 2n === 1n) await call();
+      await provider.flush();
+      await overcharge(amount);
+      injected += amount;
+      const found = findingsOf(await agent.audit());
+      const excess = found.map((finding) => (finding.kind === "excess" ? finding.amount : expect.fail(finding.kind)));
+      expect(excess.reduce((sum, one) => sum + one)).to.equal(injected);
+    }
+  });
+
+  it("is clean over a change of plan, at once and at the end of the period", async () => {
+    const [, owner] = await ethers.getSigners();
+    const next = await relay.createPlan({ amount: PRICE });
+    const last = await relay.createPlan({ amount: PRICE / 5n });
+    for (const plan of [next, last]) {
+      await relay.turnpike.connect(owner ?? null).setOperator(plan, addressOf("receipts"), 4);
+      await relay.turnpike.connect(owner ?? null).setOperator(plan, addressOf("operator"), 1);
+    }
+    gate = gateOf(planId, next, last);
+    // The gate reads a change a moment after the chain has it. Until then it charges in the cycle before.
+    const callUnder = (plan: Hex) =>
+      until(async () => {
+        let named: Hex | undefined;
+        spoil.push((response) => {
+          named = parseUsageReceipt(response.headers.get("usage-receipt") ?? "")?.receipt.planId;
+          return response;
+        });
+        await call();
+        return named === plan;
+      });
+    await callUnder(planId);
+    await provider.flush();
+    await agent.changePlan(subscription, { planId: next, maxOverage: CAP });
+    await callUnder(next);
+    await provider.flush();
+    await agent.changePlan(subscription, { planId: last, at: "periodEnd" });
+    await call();
+    await provider.flush();
+    await nextCycle();
+    await callUnder(last);
+    await provider.flush();
+    const audit = await agent.audit();
+    expect(findingsOf(audit)).to.deep.equal([]);
+    const plans = audit.subscriptions[0]?.receipts.map(({ receipt }) => receipt.planId);
+    expect([...new Set(plans)]).to.deep.equal([planId, next, last]);
+    expect((await verify(audit.text)).isClean).to.equal(true);
+  });
+
   it("UR5 no longer names an excess that was refunded", async () => {
     await call();
     await provider.flush();
@@ -295,6 +354,19 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(verified.unproven).to.have.length(5);
   });
 
+  it("UR1 counts no receipt that is signed for another plan, by who has the right there", async () => {
+    const [, owner] = await ethers.getSigners();
+    const other = await relay.createPlan({ amount: PRICE / 2n });
+    await relay.turnpike.connect(owner ?? null).setOperator(other, addressOf("stranger"), 4);
+    const copy = (receipt: UsageReceipt) => ({ ...receipt, planId: other, sequence: 1, total: 1_000n });
+    spoil.push((response) => response, replaced(copy, testKey("stranger")));
+    for (let i = 0; i < 3; i++) await call();
+    await provider.flush();
+    const audit = await agent.audit();
+    expect(kindsOf(audit), "and no contradiction").to.deep.equal(["forged", "gap"]);
+    expect(findingsOf(await verify(audit.text))).to.deep.equal(findingsOf(audit));
+  });
+
   it("UR5 names two receipts of one number, and a price above its units", async () => {
     const key = testKey("receipts");
     spoil.push(
@@ -361,6 +433,35 @@ describe("agent.audit of a gate's metered bill", function () {
     }
   });
 
+  it("UR8 is not misled by a file that begins after the signup, or ends after the chain", async () => {
+    await call();
+    await provider.flush();
+    const [signup] = await relay.turnpike.queryFilter(relay.turnpike.filters.Subscribed(subscription.idHash));
+    const fromBlock = signup?.blockNumber ?? 0;
+    const audit = await agent.audit({ fromBlock });
+    expect([audit.isClean, (await verify(audit.text)).isClean], "rights are older").to.deep.equal([true, true]);
+    const within = (range: object) => {
+      const file = JSON.parse(audit.text);
+      Object.assign(file.subscriptions[0], range);
+      return rejection(verify(JSON.stringify(file)));
+    };
+    expect((await within({ fromBlock: fromBlock + 1 })).code).to.equal("InvalidRequest");
+    expect((await within({ toBlock: 10_000_000 })).code).to.equal("Unavailable");
+    expect((await rejection(agent.audit({ fromBlock: fromBlock + 1 }))).code).to.equal("InvalidRequest");
+  });
+
+  it("finds nothing clean without an RPC", async () => {
+    const { agent: blind } = agentFor(relay.url, {
+      policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+    });
+    await blind.subscribe({ planId, origins: [url] });
+    const { code, message } = await rejection(blind.audit());
+    expect(code).to.equal("ConfigError");
+    expect(message).to.contain("set rpc");
+    await blind.close();
+  });
+
   it("UR8 is verified by `npx turnpike audit`, with an exit code for scripts", async () => {
     await call();
     await provider.flush();
@@ -380,5 +481,30 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(subscriptions[0].findings[0]).to.include({ kind: "excess", amount: "5" });
     expect((await terminal().run("audit", file)).code, "no RPC").to.equal(2);
     expect((await terminal(env).run("audit", path.join(folder, "none"))).code).to.equal(2);
+  });
+
+  it("is written by `npx turnpike audit --write`, with the receipts of all its commands", async () => {
+    const shell = terminal({
+      ...{ TURNPIKE_RPC_URL: rpc.url, TURNPIKE_FACILITATOR_URL: relay.url },
+      ...{ TURNPIKE_ADDRESS: relay.addresses.turnpike, TURNPIKE_TOKEN: relay.addresses.token },
+    });
+    const signup = ["--max", "15.00", "--max-overage", "5.00", "--json"];
+    const made = await shell.run("subscribe", `${url}/page`, "--plan", planId, ...signup);
+    expectCode(made, 0);
+    for (let i = 0; i < 2; i++) expectCode(await shell.run("pay", `${url}/page`, "--subscription"), 0);
+    await provider.flush();
+    const written = await shell.run("audit", "bill.json", "--write");
+    expectCode(written, 0);
+    expect(written.out).to.contain(": 2 receipts").and.contain("by receipts 0.002 (2000 base units)");
+    await overcharge(5n, made.json().idHash);
+    expect((await shell.run("audit", "bill.json", "--write")).out).to.contain("excess: 5 base units");
+    expectCode(await shell.run("audit", "bill.json"), 1);
+    for (const wrong of [
+      ["--from-block", "-1"],
+      ["--from-block", "99999999"],
+    ]) {
+      expectCode(await shell.run("audit", "bill.json", "--write", ...wrong), 2);
+    }
+    expectCode(await shell.run("audit", "none/bill.json", "--write"), 1);
   });
 });
