@@ -93,7 +93,7 @@ export async function startFacilitator(
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const { progress = noProgress, signal } = effects;
-  const { roles, network, turnpike, host, port } = config;
+  const { roles, network, turnpike, host, port, maxConnections } = config;
   const metrics = createMetrics();
   const drain = createDrain();
   const served = config.metricsPort === undefined ? metrics : undefined;
@@ -103,7 +103,7 @@ export async function startFacilitator(
   const server = await startServer({
     fetch: (request, env) => fetch(request, env),
     fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port },
+    ...{ host, port, maxConnections },
   });
   const metricsServer = await startMetricsServer(config, metrics).catch(async (error: unknown) => {
     await server.stop(0);
