@@ -1,4 +1,4 @@
-// Measures the bytes that a payment takes in PostgreSQL, by table and index. A Facilitator settles some payments on a
+// Measures the bytes of a payment in PostgreSQL, by table and index. A Facilitator settles some payments on a
 // real chain and delivers their webhooks; their rows are then copied under other ids, through the same states. At the
 // end everything that is not kept for ever is deleted.
 // Prints a table and one JSON line per figure.
@@ -11,6 +11,7 @@ import { addressOfKey, type Hex } from "turnpike/protocol";
 import { keepCosts } from "../facilitator/src/analytics/costs";
 import { Secret } from "../facilitator/src/config/setting";
 import { connectStore, type Tx } from "../facilitator/src/db/open";
+import { transactionsAwaited } from "../facilitator/src/payments/ledger";
 import { deleteOldTransactions } from "../facilitator/src/relayer/retention";
 import { deleteOldDeliveries } from "../facilitator/src/webhooks/retention";
 import { testKey } from "../scripts/sandbox/chain";
@@ -148,7 +149,7 @@ async function deleteOld(databaseUrl: string): Promise<void> {
   let longestMs = 0;
   for (const run of [
     () => deleteOldDeliveries(store, CHAIN_ID, beforeMs),
-    () => deleteOldTransactions({ store, chainId: CHAIN_ID, onDelete }, beforeMs),
+    () => deleteOldTransactions({ store, chainId: CHAIN_ID, awaited: transactionsAwaited, onDelete }, beforeMs),
   ]) {
     for (let fromMs = performance.now(); (await run()) > 0; fromMs = performance.now(), batches++)
       longestMs = Math.max(longestMs, performance.now() - fromMs);

@@ -6,6 +6,7 @@ import type { Store } from "../db/open";
 import type { SharedClock } from "../db/shared-clock";
 import { startUpkeep, type UpkeepTask } from "../db/upkeep";
 import type { Worker } from "../lib/loop";
+import { transactionsAwaited } from "../payments/ledger";
 import { deleteOldTransactions } from "../relayer/retention";
 import { deleteOldDeliveries } from "../webhooks/retention";
 
@@ -31,7 +32,7 @@ export function startAppUpkeep({ config, store, wallClock, log }: AppUpkeepConte
     tables: ["transactions", "transaction_hashes"],
     run: () =>
       deleteOldTransactions(
-        { store, chainId, onDelete: (tx, ids) => keepCosts(tx, chainId, ids) },
+        { store, chainId, awaited: transactionsAwaited, onDelete: (tx, ids) => keepCosts(tx, chainId, ids) },
         before(retainTransactionsDays),
       ),
   };

@@ -9,6 +9,8 @@ import { idList } from "../db/sql";
 export interface TransactionRetention {
   readonly store: Store;
   readonly chainId: number;
+  /** Returns those of the transactions that something still waits for. */
+  awaited(tx: Tx, ids: readonly string[]): Promise<readonly string[]>;
   /** Called in the same database transaction, before the rows are deleted. */
   onDelete(tx: Tx, ids: readonly string[]): Promise<void>;
 }
@@ -30,7 +32,7 @@ interface OldTransaction {
   readonly purpose: string;
   /** its nonce was used by another transaction; such a row is rare, and kept */
   readonly is_displaced: boolean;
-  /** whether it can be deleted; a later row waits for it */
+  /** old and final; later rows wait for one that is not */
   readonly is_over: boolean;
 }
 
@@ -39,12 +41,16 @@ interface OldTransaction {
  * @returns the number of transactions looked at; 0 when none is left
  */
 export function deleteOldTransactions(
-  { store, chainId, onDelete }: TransactionRetention,
+  { store, chainId, awaited, onDelete }: TransactionRetention,
   beforeMs: number,
 ): Promise<number> {
   return store.transaction(async (tx) => {
     const rows = await oldTransactions(tx, chainId, beforeMs);
-    const open = rows.findIndex((row) => !row.is_displaced && !row.is_over);
+    const waitedFor = await awaited(
+      tx,
+      rows.map(({ id }) => id),
+    );
+    const open = rows.findIndex((row) => !row.is_displaced && (!row.is_over || waitedFor.includes(row.id)));
     const over = open === -1 ? rows : rows.slice(0, open);
     const last = over.at(-1);
     if (!last) return 0;
@@ -73,8 +79,7 @@ async function oldTransactions(tx: Tx, chainId: number, beforeMs: number): Promi
     .executeTakeFirst();
   const { rows } = await sql<OldTransaction>`
     select t.seq, t.id, t.purpose, t.status = 'displaced' as is_displaced,
-      t.is_final and t.created_at_ms < ${beforeMs}::bigint and not exists (
-        select 1 from payments p where p.transaction_id = t.id and p.state = 'sent') as is_over
+      t.is_final and t.created_at_ms < ${beforeMs}::bigint as is_over
     from transactions t where t.chain_id = ${chainId}::bigint and t.seq > ${cursor?.position ?? 0}::bigint
     order by t.seq limit ${AT_ONCE}::int`.execute(tx);
   return rows;

@@ -3,6 +3,8 @@ import type { SignedPayment } from "turnpike/protocol";
 import { createCosts, keepCosts, transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import type { Core } from "../../../facilitator/src/app/core";
+import type { Tx } from "../../../facilitator/src/db/open";
+import { transactionsAwaited } from "../../../facilitator/src/payments/ledger";
 import { deleteOldTransactions } from "../../../facilitator/src/relayer/retention";
 import { finaliseTransactions } from "../../../facilitator/src/relayer/transactions";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
@@ -20,15 +22,11 @@ describe("Facilitator: transactions that are no longer kept", function () {
   });
   after(() => world.stop());
 
-  const run = (beforeMs: number): Promise<number> =>
-    deleteOldTransactions(
-      {
-        store: core.store,
-        chainId: core.config.chainId,
-        onDelete: (tx, ids) => keepCosts(tx, core.config.chainId, ids),
-      },
-      beforeMs,
-    );
+  const run = (beforeMs: number): Promise<number> => {
+    const { store, config } = core;
+    const onDelete = (tx: Tx, ids: readonly string[]) => keepCosts(tx, config.chainId, ids);
+    return deleteOldTransactions({ store, chainId: config.chainId, awaited: transactionsAwaited, onDelete }, beforeMs);
+  };
   const transactions = () => core.store.db.selectFrom("transactions").selectAll().orderBy("seq").execute();
   const hashes = () => core.store.db.selectFrom("transaction_hashes").selectAll().execute();
   async function settle(): Promise<SignedPayment> {
