@@ -59,6 +59,18 @@ export const SERVICE = {
     fallback: "8402",
     schema: whole(0, 65_535),
   }),
+  metricsPort: optional({
+    env: "METRICS_PORT",
+    about: "Port that serves GET /metrics alone; 0 picks a free one. Unset: PORT serves it too.",
+    schema: whole(0, 65_535),
+  }),
+  metricsHost: setting({
+    env: "METRICS_HOST",
+    about: "Address to listen on for METRICS_PORT.",
+    fallback: "127.0.0.1",
+    danger: "The metrics need no key. They show amounts of work and keys' balances: keep them inside your network.",
+    schema: z.string().min(1),
+  }),
   logLevel: setting({
     env: "LOG_LEVEL",
     about: "silent, error, warn, info or debug.",

@@ -37,6 +37,13 @@ export type StoreTopic =
   | `payment:${string}`
   | `tx:${string}`;
 
+export interface PoolCount {
+  readonly busy: number;
+  readonly idle: number;
+  /** callers that wait for a connection */
+  readonly waiting: number;
+}
+
 export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
@@ -44,6 +51,8 @@ export interface Store {
   /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Counts this process's connections; undefined for the embedded database, which has one. */
+  connections(): PoolCount | undefined;
   close(): Promise<void>;
 }
 
@@ -102,6 +111,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     notifier,
     migrated: [],
     transaction: (act) => db.transaction().execute(act),
+    connections: () => (database.kind === "postgres" ? countOf(pool) : undefined),
     async close() {
       notifier.close();
       await db.destroy();
@@ -109,6 +119,12 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     },
   };
 }
+
+const countOf = ({ totalCount, idleCount, waitingCount }: Pool): PoolCount => ({
+  busy: totalCount - idleCount,
+  idle: idleCount,
+  waiting: waitingCount,
+});
 
 interface Opened {
   readonly pool: Pool;

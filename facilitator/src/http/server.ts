@@ -13,6 +13,8 @@ export interface ServerOptions {
   readonly host: string;
   /** 0: any free one */
   readonly port: number;
+  /** settings that an error names; default HOST and PORT */
+  readonly names?: { readonly host: string; readonly port: string };
   /** for a request's head and body to arrive in full; default 15,000 */
   readonly requestTimeoutMs?: number;
 }
@@ -35,14 +37,19 @@ const KEEP_ALIVE_MS = 65_000;
 /** Connections waiting to be accepted: a burst is not refused before it can get a response. */
 const BACKLOG = 4_096;
 
-function cannotListen(at: string, cause: Error & { readonly code?: string }): ConfigError {
+function cannotListen(
+  { host, port, names = { host: "HOST", port: "PORT" } }: ServerOptions,
+  cause: Error & { readonly code?: string },
+): ConfigError {
   const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: "another process uses the port: stop it, or set PORT to another one",
-    EACCES: "this user may not use the port: set PORT to one above 1023",
-    EADDRNOTAVAIL: "this machine has no such address: correct HOST",
-    ENOTFOUND: "the name is not known: correct HOST",
+    EADDRINUSE: `another process uses the port: stop it, or set ${names.port} to another one`,
+    EACCES: `this user may not use the port: set ${names.port} to one above 1023`,
+    EADDRNOTAVAIL: `this machine has no such address: correct ${names.host}`,
+    ENOTFOUND: `the name is not known: correct ${names.host}`,
   };
-  return new ConfigError(`cannot listen on ${at}: ${reasons[cause.code ?? ""] ?? cause.code ?? "unknown"}`, { cause });
+  return new ConfigError(`cannot listen on ${host}:${port}: ${reasons[cause.code ?? ""] ?? cause.code ?? "unknown"}`, {
+    cause,
+  });
 }
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
@@ -58,7 +65,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
   await new Promise<void>((resolve, reject) => {
-    const refuse = (cause: Error): void => reject(cannotListen(`${host}:${port}`, cause));
+    const refuse = (cause: Error): void => reject(cannotListen(options, cause));
     server.once("error", refuse);
     server.listen({ port, host, backlog: BACKLOG }, () => {
       server.off("error", refuse);

@@ -19,6 +19,7 @@ import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./p
 import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
+import type { PaymentStages } from "./stages";
 import type { WalletDeployments } from "./wallet-deployments";
 
 export interface AdmissionOptions {
@@ -32,6 +33,7 @@ export interface AdmissionOptions {
   readonly reservations: Reservations;
   readonly deployments: WalletDeployments;
   readonly context: JudgeContext;
+  readonly stages: PaymentStages;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
@@ -163,8 +165,10 @@ export class PaymentAdmission {
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const { config, store, intake, deployments, onStep } = this.#options;
+    const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
+    const startedMs = monotonicMs();
     const judgement = await this.judgeUnlimited(request);
+    stages.judged(monotonicMs() - startedMs);
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };

@@ -52,6 +52,8 @@ export interface Delivery {
   readonly url: string;
   readonly secrets: readonly string[];
   readonly step: number;
+  /** unix milliseconds by the database's clock */
+  readonly createdAtMs: number;
   /** created before this one */
   readonly attempts: number;
   /** of a test event */
@@ -64,6 +66,7 @@ interface ClaimedRow {
   event_id: string;
   step: number;
   attempts: number;
+  created_at_ms: number;
   body: string | null;
   url: string;
   provider: string;
@@ -84,7 +87,9 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
       order by due.due_at_ms limit ${limit}::int)
     update webhook_deliveries d set lease_until_ms = ${nowMs + leaseMs}::bigint from picked
     where d.endpoint_id = picked.endpoint_id and d.event_id = picked.event_id
-    returning d.endpoint_id, d.event_id, d.step, d.attempts, d.body, picked.url, picked.provider`.execute(db);
+    returning d.endpoint_id, d.event_id, d.step, d.attempts, d.created_at_ms, d.body, picked.url, picked.provider`.execute(
+    db,
+  );
   if (rows.length === 0) return [];
   const events = await eventsOf(db, chainId, rows);
   const secrets = await secretsOf(db, rows, nowMs);
@@ -96,6 +101,7 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
     secrets: secrets.get(row.endpoint_id) ?? [],
     step: row.step,
     attempts: row.attempts,
+    createdAtMs: row.created_at_ms,
     body: row.body,
     event: events.get(row.event_id),
   }));
