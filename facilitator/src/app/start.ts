@@ -23,6 +23,7 @@ import { countPending } from "../webhooks/delivery-log";
 import { buildApiServices, type Drain } from "./api-services";
 import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
+import { startAppUpkeep } from "./upkeep";
 
 /** The context of a worker. */
 interface RoleContext extends Core {
@@ -80,7 +81,7 @@ const WORKERS: { readonly [R in Role]?: readonly ((context: RoleContext) => Work
   renewals: [(context) => (context.config.renewals ? createRenewals(context) : IDLE)],
   // Both send requests to hosts that providers name.
   webhooks: [startWebhooks, startDiscovery],
-  indexer: [startRetention],
+  indexer: [startRetention, startAppUpkeep],
 };
 
 /**
