@@ -17,6 +17,7 @@ import { deployAll, type LocalContracts } from "./contracts";
 import { ExampleProvider } from "./example-provider";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
+import { placePermit2 } from "./permit2";
 import { type Restartable, StartedParts } from "./restartable";
 import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
@@ -111,6 +112,7 @@ export async function startWorld({
     onStart("the contracts, a test token and plans");
     await chain.mineEvery(Math.min(blockMs, SETUP_BLOCK_MS));
     const contracts = await deployAll(chain, path.join(home, "deployments"));
+    await placePermit2(chain);
     const providerAccount = await chain.wallet("provider");
     const plans = await createPlans(providerAccount, contracts);
     await chain.mineEvery(blockMs);

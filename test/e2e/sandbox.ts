@@ -60,6 +60,7 @@ describe("end to end > the sandbox", function () {
       "Metered calls until the cap",
       "The cap is raised",
       "A larger plan",
+      "A maximum, charged as used",
       "A tool of an MCP server",
       "A stream of tokens that ends at its cap",
       "An overcharge that an audit names",
