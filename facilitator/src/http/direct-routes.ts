@@ -24,12 +24,13 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
   async function answer(route: string, direct: Direct, message: IncomingMessage, reply: ServerResponse): Promise<void> {
     const startedMs = services.monotonicMs();
     const requestId = randomUUID();
+    const trace = services.tracing?.begin({ method: "POST", header: (name) => headerOf(message, name) });
     const address = message.socket.remoteAddress ?? "unknown";
     const bytes = await bodyOf(message);
     if (!bytes) {
       // The client is gone; the app logs such a request in the same way.
       const failure = bodyCutOff();
-      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
+      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure, trace });
       return;
     }
     const readBody = () => {
@@ -41,6 +42,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       origin: { address, requestId },
       concerns: (id) => {
         paymentId = id;
+        trace?.concerns(id);
       },
       isGone: () => reply.destroyed,
       untilEnd: services.untilEnd,
@@ -55,7 +57,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       });
       reply.end(text);
     });
-    observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId });
+    observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId, trace });
   }
 
   return (message, reply) => {
@@ -80,6 +82,11 @@ function createWriter(): (send: () => void) => void {
       for (const one of all) one();
     });
   };
+}
+
+function headerOf({ headers }: IncomingMessage, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value.join(",") : value;
 }
 
 /** Accepts JSON of a declared, allowed length, without headers that change how it is read. */

@@ -143,7 +143,7 @@ describe("log lines and metrics of a payment", function () {
     const expected = {
       'turnpike_payments_admitted_total{channel="authorize"}': 1,
       'turnpike_payments_admitted_total{channel="refund"}': 1,
-      'turnpike_payment_refusals_total{code="InsufficientFunds"}': 1,
+      'turnpike_payment_refusals_total{code="InsufficientFunds",reason="funds"}': 1,
       'turnpike_http_errors_total{code="InsufficientFunds"}': 1,
       turnpike_payments_settled_total: 2,
       turnpike_payment_settle_seconds_count: 2,
@@ -152,6 +152,7 @@ describe("log lines and metrics of a payment", function () {
       turnpike_reorganisations_total: 0,
       'turnpike_lease_held{lease="indexer",key=""}': 1,
       'turnpike_payment_stage_seconds_count{stage="intake"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="bind"}': 2,
       'turnpike_payment_stage_seconds_count{stage="queue"}': 2,
       'turnpike_payment_stage_seconds_count{stage="submit"}': 2,
       'turnpike_payment_stage_seconds_count{stage="mine"}': 2,
