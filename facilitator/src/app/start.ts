@@ -24,6 +24,7 @@ import { countPending } from "../webhooks/delivery-log";
 import { buildApiServices, type Drain } from "./api-services";
 import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
+import { startAppUpkeep } from "./upkeep";
 
 /** The context of a worker. */
 interface RoleContext extends Core {
@@ -81,7 +82,7 @@ const WORKERS: { readonly [R in Role]?: readonly ((context: RoleContext) => Work
   renewals: [(context) => (context.config.renewals ? createRenewals(context) : IDLE)],
   // Both send requests to hosts that providers name.
   webhooks: [startWebhooks, startDiscovery],
-  indexer: [startRetention],
+  indexer: [startRetention, startAppUpkeep],
 };
 
 /**
@@ -94,7 +95,7 @@ export async function startFacilitator(
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const { progress = noProgress, signal } = effects;
-  const { roles, network, turnpike, host, port } = config;
+  const { roles, network, turnpike, host, port, maxConnections } = config;
   const metrics = createMetrics();
   const drain = createDrain();
   const served = config.metricsPort === undefined ? metrics : undefined;
@@ -104,7 +105,7 @@ export async function startFacilitator(
   const server = await startServer({
     fetch: (request, env) => fetch(request, env),
     fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port },
+    ...{ host, port, maxConnections },
   });
   const metricsServer = await startMetricsServer(config, metrics).catch(async (error: unknown) => {
     await server.stop(0);
