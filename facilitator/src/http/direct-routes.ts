@@ -54,11 +54,12 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
   async function answer({ route, direct, message, reply }: Exchange): Promise<void> {
     const startedMs = services.monotonicMs();
     const requestId = randomUUID();
+    const trace = services.tracing?.begin({ method: "POST", header: (name) => headerOf(message, name) });
     const address = message.socket.remoteAddress ?? "unknown";
     const leftEarly = (): void => {
       // The app logs such a request in the same way.
       const failure = bodyCutOff();
-      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
+      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure, trace });
     };
     const readBody = (bytes: Buffer): unknown => {
       services.rateLimit.take(address);
@@ -71,6 +72,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
         waitedMs,
         concerns: (id) => {
           paymentId = id;
+          trace?.concerns(id);
         },
         isGone: () => reply.destroyed,
         untilEnd: services.untilEnd,
@@ -85,7 +87,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
         });
         reply.end(text);
       });
-      observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId });
+      observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId, trace });
     };
 
     const bytes = await bodyOf(message);
@@ -128,6 +130,11 @@ function createWriter(): (send: () => void) => void {
       for (const one of all) one();
     });
   };
+}
+
+function headerOf({ headers }: IncomingMessage, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value.join(",") : value;
 }
 
 /** Accepts JSON of a declared, allowed length, without headers that change how it is read. */

@@ -147,7 +147,10 @@ export function endpoint<
               waitedMs: 0,
               site: siteOf(context),
               isGone: () => context.req.raw.signal.aborted,
-              concerns: (paymentId) => context.set("paymentId", paymentId),
+              concerns(paymentId) {
+                context.set("paymentId", paymentId);
+                context.var.trace?.concerns(paymentId);
+              },
               params: parse(spec.params, context.req.param(), "path") as z.output<P>,
               query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
               body: parse(spec.body, body, "body") as z.output<B>,

@@ -170,7 +170,7 @@ export class PaymentAdmission {
     const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
     const startedMs = monotonicMs();
     const judgement = await this.judgeUnlimited(request);
-    stages.judged(monotonicMs() - startedMs);
+    stages.judged(request, monotonicMs() - startedMs);
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };
@@ -233,7 +233,15 @@ export class PaymentAdmission {
     return undefined;
   }
 
-  #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+  async #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+    const { stages, monotonicMs } = this.#options;
+    const startedMs = monotonicMs();
+    const binding = await this.#write(acceptance, isRebinding);
+    stages.bound(acceptance.request, monotonicMs() - startedMs);
+    return binding;
+  }
+
+  #write(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
     const { store, intake, depth } = this.#options;
     const { refund } = acceptance.request;
     if (refund)

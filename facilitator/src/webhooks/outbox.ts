@@ -242,26 +242,6 @@ export async function recordBeginnings(store: Store, chainId: number): Promise<v
   });
 }
 
-/** Deletes deliveries that finished before the given time, with their attempts. */
-export async function forgetFinished(store: Store, chainId: number, beforeMs: number): Promise<void> {
-  await store.transaction(async (tx) => {
-    // Locks the endpoint before its deliveries, as everywhere. Deleted deliveries are no longer expected.
-    await sql`
-      update webhook_endpoints w set queued_after = finished.seq
-      from (select d.endpoint_id, max(e.seq) as seq from webhook_deliveries d
-        join events e on e.chain_id = d.chain_id and e.id = d.event_id
-        where d.chain_id = ${chainId}::bigint and d.state != 'pending' and d.finished_at_ms < ${beforeMs}::bigint
-        group by d.endpoint_id) finished
-      where w.id = finished.endpoint_id and w.queued_after < finished.seq`.execute(tx);
-    await tx
-      .deleteFrom("webhook_deliveries")
-      .where("chain_id", "=", chainId)
-      .where("state", "!=", "pending")
-      .where("finished_at_ms", "<", beforeMs)
-      .execute();
-  });
-}
-
 /**
  * Returns the highest `seq` of an event. No event is added until `tx` ends, so each later event sees the endpoint as
  * `tx` changed it. Call it before the endpoint is locked: `appendEvents` locks in that order.
