@@ -17,6 +17,7 @@ import type { FirstBroadcastListener } from "../relayer/broadcasts";
 import { createCollectionReader } from "../subscriptions/collections";
 import type { Failpoint } from "../telemetry/failpoints";
 import type { Metrics } from "../telemetry/metrics";
+import type { Tracing } from "../telemetry/tracing";
 import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
@@ -38,6 +39,8 @@ export interface CoreEffects {
   readonly log: Logger;
   /** absent: nothing is counted */
   readonly metrics?: Metrics;
+  /** absent: nothing is traced */
+  readonly tracing?: Tracing | undefined;
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
   readonly onStep?: Failpoint;
@@ -67,6 +70,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   const {
     log,
     metrics,
+    tracing,
     fetch,
     signal,
     onStep = () => undefined,
@@ -106,7 +110,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     });
     begun("clock", { stop: async () => wallClock.stop() });
     signal?.throwIfAborted();
-    const stages = new PaymentStages({ log, metrics, nowMs: wallClock.nowMs });
+    const stages = new PaymentStages({ log, metrics, tracing, nowMs: wallClock.nowMs });
     const onFirstBroadcast: FirstBroadcastListener = (form) => {
       paymentsOfTransaction(store, config.chainId, form)
         .then((payments) => stages.broadcast(payments, form))

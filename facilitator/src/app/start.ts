@@ -18,6 +18,7 @@ import { createRenewals } from "../subscriptions/renewals/runner";
 import { countDue } from "../subscriptions/renewals/work-list";
 import { createLog, secretsOf } from "../telemetry/log";
 import { createMetrics, type Metrics } from "../telemetry/metrics";
+import { openTracing, type Tracing } from "../telemetry/tracing";
 import { startWebhooks } from "../webhooks";
 import { countPending } from "../webhooks/delivery-log";
 import { buildApiServices, type Drain } from "./api-services";
@@ -94,7 +95,7 @@ export async function startFacilitator(
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const { progress = noProgress, signal } = effects;
-  const { roles, network, turnpike, host, port } = config;
+  const { roles, network, turnpike, host, port, maxConnections } = config;
   const metrics = createMetrics();
   const drain = createDrain();
   const served = config.metricsPort === undefined ? metrics : undefined;
@@ -104,7 +105,7 @@ export async function startFacilitator(
   const server = await startServer({
     fetch: (request, env) => fetch(request, env),
     fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port },
+    ...{ host, port, maxConnections },
   });
   const metricsServer = await startMetricsServer(config, metrics).catch(async (error: unknown) => {
     await server.stop(0);
@@ -113,6 +114,7 @@ export async function startFacilitator(
   const at = { url: server.url, ...(metricsServer && { metricsUrl: metricsServer.url }), roles };
   log.info(at, "the Facilitator starts");
   let core: Core | undefined;
+  let tracing: Tracing | undefined;
   const workers: Worker[] = [];
   let stopped: Promise<void> | undefined;
 
@@ -125,6 +127,7 @@ export async function startFacilitator(
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
     await core?.stop();
     for (const timer of timers) clearTimeout(timer);
+    await tracing?.stop();
     // Last, so that the stop is measured too.
     await metricsServer?.stop(0);
     metrics.close();
@@ -132,8 +135,9 @@ export async function startFacilitator(
   }
 
   try {
+    tracing = await openTracing(config, log);
     core = await startCore(config, {
-      ...{ log, metrics, progress, signal, onStage: starting.onStage },
+      ...{ log, metrics, tracing, progress, signal, onStage: starting.onStage },
       ...(effects.fetch && { fetch: effects.fetch }),
       ...(effects.onStep && { onStep: effects.onStep }),
     });
@@ -145,7 +149,7 @@ export async function startFacilitator(
     const running = core;
     // Without the role api, health and metrics are served all the same.
     if (roles.includes("api")) {
-      const api = createApi(buildApiServices({ core, metrics, log, drain, sandbox: effects.sandbox }));
+      const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: effects.sandbox }));
       fetch = api.app.fetch;
       fastLane = api.fastLane;
     } else fetch = createProbes({ readiness: () => readinessOf(running), metrics: served }).fetch;

@@ -29,6 +29,15 @@ export const SERVICE = {
     danger: "Behind a proxy every client has the proxy's address: limit there instead.",
     schema: whole(0, 10_000_000),
   }),
+  maxConnections: setting({
+    env: "MAX_CONNECTIONS",
+    about:
+      "Connections that clients may have open. Past that, a new one takes the place of the one that has been idle or slow for longest, or gets 503.",
+    fallback: "10000",
+    danger:
+      "Each needs an open file: allow the process twice as many (`ulimit -n`), or clients are cut off unanswered.",
+    schema: whole(1, 1_000_000),
+  }),
   renewals: setting({
     env: "RENEWALS",
     about: "Whether a process with the role renewals collects what falls due.",

@@ -109,6 +109,8 @@ function observed(services: ApiServices) {
   return async (context: Context<RequestScope>, next: Next): Promise<void> => {
     const requestId = randomUUID();
     const startedMs = services.monotonicMs();
+    const trace = services.tracing?.begin({ method: context.req.method, header: (name) => context.req.header(name) });
+    if (trace) context.set("trace", trace);
     context.set("requestId", requestId);
     context.set("brokeOff", (error) =>
       services.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
@@ -122,7 +124,7 @@ function observed(services: ApiServices) {
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";
     const { failure, paymentId } = context.var;
-    observe({ requestId, method, route, status, startedMs, failure, paymentId });
+    observe({ requestId, method, route, status, startedMs, failure, paymentId, trace });
   };
 }
 

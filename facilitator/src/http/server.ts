@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
+import { Connections } from "./connections";
 import type { FastLane } from "./direct-routes";
 import { acceptMore } from "./multi-accept";
 
@@ -17,6 +18,8 @@ export interface ServerOptions {
   readonly names?: { readonly host: string; readonly port: string };
   /** for a request's head and body to arrive in full; default 15,000 */
   readonly requestTimeoutMs?: number;
+  /** open at once; default 10,000 */
+  readonly maxConnections?: number;
 }
 
 export interface RunningServer {
@@ -27,6 +30,8 @@ export interface RunningServer {
 
 /** A request whose head and body have not arrived by then gets 408, and its connection is closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
+
+const MAX_CONNECTIONS = 10_000;
 
 /** Node checks connections against that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
@@ -54,6 +59,7 @@ function cannotListen(
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
+  const { maxConnections = MAX_CONNECTIONS } = options;
   // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
   const timeouts = {
@@ -61,9 +67,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, requestTimeoutMs),
   };
+  const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+    if (!connections.begin(incoming, outgoing)) return;
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
+  connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {
     const refuse = (cause: Error): void => reject(cannotListen(options, cause));
     server.once("error", refuse);

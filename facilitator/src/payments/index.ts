@@ -186,7 +186,7 @@ class PaymentService implements Payments {
     this.#earlyProofs = earlyProofs;
     this.#proofVerifier = new ProofVerifier({ config, db: store.db, relayer, indexer, intake, depth });
     this.#exact = new ExactPayments({
-      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
+      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, stages, monotonicMs },
     });
     this.#holds = holds;
     this.#reservations = reservations;

@@ -79,8 +79,8 @@ class RequestRun {
   /** whether such a commit was not answered, so that the row may or may not exist */
   #isUnanswered = false;
   #rejudged = 0;
-  /** whether the payment was not decided when this call first read it */
-  #hasWaited = false;
+  /** since when this call waits for the chain; undefined while it has not */
+  #waitingSinceMs: number | undefined;
   /** when this call first read the payment as settled */
   #settledMs: number | undefined;
   /** `writes` of the projection at the last read of the row */
@@ -117,7 +117,7 @@ class RequestRun {
     const { stages, monotonicMs } = this.#options;
     const nowMs = monotonicMs();
     if (outcome.kind === "refused") stages.refused(this.#request, outcome.error);
-    else if (outcome.kind === "settled" && this.#hasWaited)
+    else if (outcome.kind === "settled" && this.#waitingSinceMs !== undefined)
       stages.confirmed(this.#request, outcome.row, nowMs - (this.#settledMs ?? nowMs));
     return outcome;
   }
@@ -180,7 +180,7 @@ class RequestRun {
     if (admitted === "bound") this.#countAdmitted();
     this.#isProven = true;
     this.#isBound = true;
-    this.#hasWaited = true;
+    this.#waitingSinceMs ??= this.#options.monotonicMs();
     this.#isUnanswered ||= admitted === "unanswered";
     if (admitted === "exists") return undefined;
     if (this.#isTimeUp()) return { kind: "pending" };
@@ -207,10 +207,10 @@ class RequestRun {
 
   /** Returns the outcome that the row proves; otherwise waits for the chain. */
   async #decide(row: PaymentRow, woken: Promise<unknown>, restMs: number): Promise<PaymentOutcome | undefined> {
-    const { sender, depth, monotonicMs } = this.#options;
+    const { sender, depth } = this.#options;
     if (row.state === "waived") return { kind: "settled", row };
     if (row.state === "settled") {
-      this.#settledMs ??= monotonicMs();
+      this.#noteSettled(row);
       if (depth.isDeepEnough(row)) return { kind: "settled", row };
     } else if (row.state === "failed" && depth.isFinalFailure(row)) {
       return this.#afterFailure(row, restMs);
@@ -218,11 +218,18 @@ class RequestRun {
       const refused = await this.#rejudge(row);
       if (refused) return refused;
     }
-    this.#hasWaited = true;
+    this.#waitingSinceMs ??= this.#options.monotonicMs();
     if (row.state === "settled" || row.state === "failed") return this.#afterNextBlock(restMs);
     if (this.#isTimeUp()) return { kind: "pending" };
     await woken;
     return undefined;
+  }
+
+  #noteSettled(row: PaymentRow): void {
+    if (this.#settledMs !== undefined) return;
+    const { stages, monotonicMs } = this.#options;
+    this.#settledMs = monotonicMs();
+    if (this.#waitingSinceMs !== undefined) stages.mined(this.#request, row, this.#settledMs - this.#waitingSinceMs);
   }
 
   async #afterFailure(row: PaymentRow, restMs: number): Promise<PaymentOutcome | undefined> {

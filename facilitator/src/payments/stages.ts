@@ -1,5 +1,5 @@
 /**
- * Logs and counts what happens to each payment. Every line has the payment's id: one payment can be followed through
+ * Logs, counts and traces what happens to each payment. Every line has the payment's id: one payment can be followed through
  * the logs of all processes. A refund's lines have the id of the refunded payment, and its own as `refundId`.
  */
 import type { Logger } from "pino";
@@ -8,6 +8,7 @@ import type { Store } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import type { KnownForm } from "../db/tables/relayer";
 import type { PaymentMetrics } from "../telemetry/metrics";
+import type { TracedStage, Tracing } from "../telemetry/tracing";
 import type { PaymentRequest } from "./payment-request";
 import type { RefundRecords } from "./refund-records";
 
@@ -15,6 +16,7 @@ export interface PaymentStagesOptions {
   readonly log: Logger;
   /** absent: nothing is counted */
   readonly metrics?: PaymentMetrics | undefined;
+  readonly tracing?: Tracing | undefined;
   /** unix milliseconds by the database's clock; absent: settlements are not timed */
   readonly nowMs?: (() => number) | undefined;
 }
@@ -30,17 +32,26 @@ const UNAVAILABLE = 503;
 export class PaymentStages {
   readonly #log: Logger;
   readonly #metrics: PaymentMetrics | undefined;
+  readonly #tracing: Tracing | undefined;
   readonly #nowMs: (() => number) | undefined;
 
-  constructor({ log, metrics, nowMs }: PaymentStagesOptions) {
+  constructor({ log, metrics, tracing, nowMs }: PaymentStagesOptions) {
     this.#log = log;
     this.#metrics = metrics;
+    this.#tracing = tracing;
     this.#nowMs = nowMs;
   }
 
   /** The request's payment was checked, in this time. */
-  judged(tookMs: number): void {
+  judged(request: PaymentRequest, tookMs: number): void {
     this.#metrics?.stageTook("judge", tookMs);
+    this.#trace(request, { name: "judge", tookMs });
+  }
+
+  /** The database has answered the write of the payment. */
+  bound(request: PaymentRequest, tookMs: number): void {
+    this.#metrics?.stageTook("bind", tookMs);
+    this.#trace(request, { name: "bind", tookMs });
   }
 
   /** The payment is accepted: its row is committed. @param tookMs since the request */
@@ -53,7 +64,7 @@ export class PaymentStages {
 
   /** The request is refused. An outage refuses thousands, and is logged by the kind of refusal instead. */
   refused(request: PaymentRequest, { code, reason, status }: TurnpikeError): void {
-    this.#metrics?.refusals.inc({ code });
+    this.#metrics?.refusals.inc({ code, reason: reason ?? "" });
     const line = { ...idsOfRequest(request), code, reason };
     if (status === UNAVAILABLE) this.#log.debug(line, "payment refused");
     else this.#log.info(line, "payment refused");
@@ -61,9 +72,14 @@ export class PaymentStages {
 
   /** A transaction with these payments is sent for the first time. */
   broadcast(payments: readonly BroadcastPayment[], { hash: transaction, signed_at_ms: signedMs }: KnownForm): void {
+    const nowMs = this.#nowMs?.();
     for (const { payment_id: id, refunded_id: refunded, accepted_at_ms: acceptedMs } of payments) {
-      this.#metrics?.stageTook("queue", signedMs - acceptedMs);
-      this.#log.info({ ...idsOf(id, refunded), transaction }, "payment broadcast");
+      const ids = idsOf(id, refunded);
+      const queuedMs = signedMs - acceptedMs;
+      this.#metrics?.stageTook("queue", queuedMs);
+      this.#log.info({ ...ids, transaction }, "payment broadcast");
+      const endedAgoMs = (nowMs ?? signedMs) - signedMs;
+      this.#tracing?.stage(ids.paymentId, { name: "queue", tookMs: queuedMs, endedAgoMs, transaction });
     }
   }
 
@@ -88,10 +104,25 @@ export class PaymentStages {
     this.#log.info(line, "payment mined");
   }
 
+  /** A request that has waited reads the payment as settled. @param tookMs since it waits */
+  mined(request: PaymentRequest, { tx_hash: transaction, block_number: block }: PaymentRow, tookMs: number): void {
+    this.#trace(request, { name: "mine", tookMs, transaction, block });
+  }
+
   /** The payment's block is deep enough to count, and a request has waited for it. @param tookMs since that block */
   confirmed(request: PaymentRequest, { block_number: block }: PaymentRow, tookMs: number): void {
     this.#metrics?.stageTook("confirm", tookMs);
+    this.#trace(request, { name: "confirm", tookMs, block });
     this.#log.info({ ...idsOfRequest(request), block }, "payment confirmed");
+  }
+
+  /** The payment is granted to a purchase: the database has answered. */
+  granted(paymentId: string, tookMs: number): void {
+    this.#tracing?.stage(paymentId, { name: "grant", tookMs });
+  }
+
+  #trace(request: PaymentRequest, stage: TracedStage): void {
+    this.#tracing?.stage(idsOfRequest(request).paymentId, stage);
   }
 
   /** The block of these payments was reorganised away: they are pending again. */

@@ -12,13 +12,14 @@ export type PaymentMetrics = ReturnType<typeof createPaymentMetrics>;
  * Stages of a payment whose duration is measured.
  * intake: from the request until the payment is admitted or refused.
  * judge: reading the payer's account and checking the signature, within intake.
+ * bind: writing the payment to the database, within intake.
  * queue: from admission until its transaction is signed.
  * submit: until a node answers the transaction's broadcast.
  * mine: from signing until the transaction's block is indexed.
  * confirm: from that block until it is deep enough, as far as a request waits for it.
  * notify: from the event until its webhook is delivered.
  */
-export const PAYMENT_STAGES = ["intake", "judge", "queue", "submit", "mine", "confirm", "notify"] as const;
+export const PAYMENT_STAGES = ["intake", "judge", "bind", "queue", "submit", "mine", "confirm", "notify"] as const;
 
 export type PaymentStage = (typeof PAYMENT_STAGES)[number];
 
@@ -104,7 +105,7 @@ function createHttpMetrics(registers: Registry[]) {
 function createPaymentMetrics(registers: Registry[]) {
   const stages = new Histogram({
     name: "turnpike_payment_stage_seconds",
-    help: "Duration of each stage of a payment: intake, judge, queue, submit, mine, confirm, notify.",
+    help: "Duration of each stage of a payment: intake, judge, bind, queue, submit, mine, confirm, notify.",
     labelNames: ["stage"] as const,
     buckets: STAGE_BUCKETS,
     registers,
@@ -120,8 +121,8 @@ function createPaymentMetrics(registers: Registry[]) {
     }),
     refusals: new Counter({
       name: "turnpike_payment_refusals_total",
-      help: "Payment requests that were refused, by the error's code.",
-      labelNames: ["code"] as const,
+      help: "Payment requests that were refused, by the error's code and its reason.",
+      labelNames: ["code", "reason"] as const,
       registers,
     }),
     settled: new Counter({

@@ -1,4 +1,5 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
+export type { OpenTelemetryApi } from "../protocol/tracing";
 export type { KnownToken } from "./core/context";
 export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
 export { DEFAULT_LIMITS } from "./core/effects";

@@ -143,7 +143,7 @@ describe("log lines and metrics of a payment", function () {
     const expected = {
       'turnpike_payments_admitted_total{channel="authorize"}': 1,
       'turnpike_payments_admitted_total{channel="refund"}': 1,
-      'turnpike_payment_refusals_total{code="InsufficientFunds"}': 1,
+      'turnpike_payment_refusals_total{code="InsufficientFunds",reason="funds"}': 1,
       'turnpike_http_errors_total{code="InsufficientFunds"}': 1,
       turnpike_payments_settled_total: 2,
       turnpike_payment_settle_seconds_count: 2,
@@ -152,6 +152,7 @@ describe("log lines and metrics of a payment", function () {
       turnpike_reorganisations_total: 0,
       'turnpike_lease_held{lease="indexer",key=""}': 1,
       'turnpike_payment_stage_seconds_count{stage="intake"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="bind"}': 2,
       'turnpike_payment_stage_seconds_count{stage="queue"}': 2,
       'turnpike_payment_stage_seconds_count{stage="submit"}': 2,
       'turnpike_payment_stage_seconds_count{stage="mine"}': 2,
@@ -164,6 +165,11 @@ describe("log lines and metrics of a payment", function () {
     expect(judged, "each of the three requests, and again while it waits").to.be.at.least(3);
     expect(text).to.match(/^turnpike_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
     expect(seriesValue("process_cpu_seconds_total")).to.be.greaterThan(0);
+    const busy = seriesValue('turnpike_database_connections{state="busy"}');
+    const idle = seriesValue('turnpike_database_connections{state="idle"}');
+    // The embedded database has no connections.
+    if (process.env.TEST_PG_URL) expect(busy + idle).to.be.within(1, 10);
+    else expect(busy + idle).to.deep.equal(Number.NaN);
     expect((await fetch(`${service.url}/metrics`)).status, "not on the API's port").to.equal(404);
     expect((await fetch(`http://127.0.0.1:${metricsPort}/supported`)).status, "nothing else there").to.equal(404);
   });

@@ -32,7 +32,7 @@ const debitOf = (more: Partial<BilledDebit>): BilledDebit => ({
 
 const billOf = (more: Partial<Bill>): Bill => ({
   ...{ idHashes: [ID], debits: [], receipts: [] },
-  maySign: (planId, signer) => planId === PLAN && signer === SIGNER,
+  maySign: ({ planId }, signer) => planId === PLAN && signer === SIGNER,
   ...more,
 });
 

@@ -22,6 +22,7 @@ import {
   signature65Schema,
   type TurnpikeDeployment,
   typedDataDigest,
+  Unavailable,
   type UsageReceipt,
   usageReceiptTypedData,
 } from "../../protocol";
@@ -29,13 +30,13 @@ import { type ChainReader, createChainReader, type ReaderEffects } from "../core
 import type { AgentContext } from "../core/context";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { type AuditedCycle, type Finding, type HeldReceipt, judgeBill } from "./bill";
-import { type BillSource, readBill, recordsOf } from "./billed";
+import { type BillSource, isInHistory, readBill, recordsOf } from "./billed";
 
 /** What to audit. */
 export interface AuditOptions {
-  /** the public name of one subscription; default: every one of the ledger on a chain that the agent has an RPC of */
+  /** the public name of one subscription; default: every one of the ledger */
   readonly idHash?: Hex;
-  /** the first block that is read; default 0. The block in which Turnpike was deployed is enough */
+  /** the first block that is read, before the first signup; default 0 */
   readonly fromBlock?: number;
 }
 
@@ -70,6 +71,7 @@ export async function audit(context: AgentContext, options: AuditOptions = {}): 
   for (const entry of entries) {
     if (done.has(entry.id)) continue;
     const audited = await auditOne(context, entry, options.fromBlock ?? 0);
+    if (audited === undefined) continue;
     for (const idHash of audited.idHashes) done.add(idHash);
     subscriptions.push(audited);
   }
@@ -91,22 +93,25 @@ const asText = (_key: string, value: unknown): unknown => (typeof value === "big
 async function entriesOf(context: AgentContext, idHash: Hex | undefined): Promise<readonly SubscriptionEntry[]> {
   const ledger = await context.ledger();
   const made = ledger.subscriptions().filter(({ state }) => state !== "signup");
-  if (idHash === undefined) return made.filter(({ chainId }) => context.chainOf(chainId) !== undefined);
+  if (idHash === undefined) return made;
   const entry = made.find(({ id }) => id === idHash.toLowerCase());
   if (entry) return [entry];
   throw new InvalidRequest(`audit: idHash ${idHash} names no subscription of this ledger`);
 }
 
+/** @returns undefined for a signup that never reached the chain */
 async function auditOne(
   context: AgentContext,
   entry: SubscriptionEntry,
   fromBlock: number,
-): Promise<AuditedSubscription> {
+): Promise<AuditedSubscription | undefined> {
   const { chainId, turnpike, id } = entry;
   const chain = context.chainOf(chainId);
-  if (!chain) throw new ConfigError(`audit needs the agent's own RPC of chain ${chainId}: set rpc`);
-  const source = { chain, deployment: { chainId, turnpike }, fromBlock, toBlock: await chain.blockNumber() };
-  const idHashes = await recordsOf(source, id);
+  if (!chain) throw new ConfigError(`audit needs the agent's own RPC of chain ${chainId}: set rpc, or name an idHash`);
+  const deployment = { chainId, turnpike };
+  const known = { chain, deployment, fromBlock, toBlock: await chain.blockNumber() };
+  if (entry.state === "ended" && !(await isInHistory(known, id))) return undefined;
+  const idHashes = await recordsOf(known, id);
   const kept = (
     await Promise.all(idHashes.map((idHash) => context.receipts.list({ chainId, turnpike, idHash })))
   ).flat();
@@ -115,9 +120,10 @@ async function auditOne(
   for (const { text, fault, idHash } of kept) {
     const signed = parseUsageReceipt(text);
     if (fault !== undefined || !signed) findings.push({ kind: "foreign", idHash, reason: fault ?? "malformed" });
-    else receipts.push(heldReceipt(source.deployment, signed));
+    else receipts.push(heldReceipt(deployment, signed));
   }
-  const judged = await judge(source, id, receipts);
+  // A head that is later than the receipts has the cycle of each.
+  const judged = await judge({ ...known, toBlock: await chain.blockNumber() }, id, receipts);
   return { ...judged, findings: [...findings, ...judged.findings] };
 }
 
@@ -182,7 +188,8 @@ type FileSubscription = z.output<typeof subscriptionSchema>;
 
 /**
  * Verifies the text of an audit with nothing but the chain: signatures, the signers' rights, and the debits.
- * @throws InvalidRequest for a text that is no audit; ConfigError for one of another contract; Unavailable
+ * @throws InvalidRequest for a text that is no audit, or one that begins after the signup; ConfigError for one of another
+ * contract; Unavailable
  */
 export async function verifyAudit(text: string, options: VerifyAuditOptions): Promise<VerifiedAudit> {
   const file = fileOf(text);
@@ -229,6 +236,9 @@ function requireContract({ chainId, turnpike }: FileSubscription, named: string 
 
 async function judgeClaimed(chain: ChainReader, claimed: FileSubscription): Promise<AuditedSubscription> {
   const { chainId, turnpike, fromBlock, toBlock, idHashes, receipts } = claimed;
+  const head = await chain.blockNumber();
+  if (head < toBlock)
+    throw new Unavailable(`The RPC's head is block ${head}, and the audit's last block is ${toBlock}.`);
   const deployment = { chainId, turnpike };
   const source = { chain, deployment, fromBlock, toBlock };
   const held = receipts.map((one) => heldReceipt(deployment, { ...one, receipt: one.receipt as UsageReceipt }));

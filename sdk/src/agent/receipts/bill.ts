@@ -36,8 +36,8 @@ export interface Bill {
   /** in the order of the chain */
   readonly debits: readonly BilledDebit[];
   readonly receipts: readonly HeldReceipt[];
-  /** Returns whether the plan has ever given this account the right to sign receipts. */
-  readonly maySign: (planId: Hex, signer: Address) => boolean;
+  /** Returns whether the receipt names its cycle's plan, which has ever given this account the right to sign receipts. */
+  readonly maySign: (receipt: UsageReceipt, signer: Address) => boolean;
 }
 
 /** What one cycle was debited, and what receipts say of it; base units. */
@@ -62,7 +62,7 @@ export type Finding =
   | ({ readonly kind: "contradiction"; readonly reason: "number" | "sum"; readonly sequence: number } & CycleName)
   /** charges more than its own units cost */
   | ({ readonly kind: "overpriced"; readonly sequence: number; readonly amount: bigint } & CycleName)
-  /** signed by an account without the right, or by nobody */
+  /** signed by an account without the right on the cycle's plan, or by nobody; or the chain has no such cycle */
   | ({ readonly kind: "forged"; readonly sequence: number; readonly signer: Address | undefined } & CycleName)
   /** of another subscription, or of another request than the one that was answered, or no receipt at all */
   | { readonly kind: "foreign"; readonly idHash: Hex; readonly reason: "subscription" | "request" | "malformed" };
@@ -109,7 +109,7 @@ export function judgeBill({ idHashes, debits, receipts, maySign }: Bill): Judged
   for (const { receipt, signer } of receipts) {
     if (!idHashes.includes(receipt.idHash)) {
       findings.push({ kind: "foreign", idHash: receipt.idHash, reason: "subscription" });
-    } else if (signer === undefined || !maySign(receipt.planId, signer)) {
+    } else if (signer === undefined || !maySign(receipt, signer)) {
       findings.push({ kind: "forged", ...nameOf(receipt), sequence: receipt.sequence, signer });
     } else cycleOf(receipt).receipts.push(receipt);
   }

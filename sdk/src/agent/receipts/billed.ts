@@ -7,6 +7,7 @@ import {
   checksum,
   debitIdOf,
   type Hex,
+  InvalidRequest,
   keccakText,
   refundNonce,
   type TurnpikeDeployment,
@@ -14,7 +15,7 @@ import {
   wordOfAddress,
 } from "../../protocol";
 import type { ChainLog, ChainReader } from "../core/chain-reader";
-import type { BilledDebit } from "./bill";
+import type { Bill, BilledDebit, CycleName } from "./bill";
 
 /** Where to read. */
 export interface BillSource {
@@ -30,7 +31,7 @@ export interface BilledFacts {
   /** its records, the oldest first: rekeys move one to the next */
   readonly idHashes: readonly Hex[];
   readonly debits: readonly BilledDebit[];
-  readonly maySign: (planId: Hex, signer: Address) => boolean;
+  readonly maySign: Bill["maySign"];
 }
 
 const EVENT = {
@@ -58,10 +59,13 @@ const RECEIPT_RIGHT = 4n;
 /** Refunds of one debit that are looked for. */
 const REFUNDS_OF_DEBIT = 4;
 
-/** Nonces in one question. */
-const NONCES_PER_CALL = 100;
+/** Nonces, or accounts, in one question. */
+const TOPICS_PER_CALL = 100;
 
-/** @param signers of the receipts that are held, by plan. @throws Unavailable */
+/**
+ * @param signers of the receipts that are held, by plan
+ * @throws InvalidRequest when the signup is not among the blocks that are read; Unavailable
+ */
 export async function readBill(
   source: BillSource,
   idHash: Hex,
@@ -72,12 +76,19 @@ export async function readBill(
   const history = new History(idHashes[0] ?? idHash);
   for (const log of logs) history.apply(log);
   const { debits, subscriber, planIds } = history;
-  const refunds = subscriber === undefined ? new Map() : await refundsOf(source, { debits, subscriber, planIds });
+  if (subscriber === undefined) {
+    const { fromBlock, toBlock } = source;
+    throw new InvalidRequest(
+      `No signup of ${idHash} is in the blocks ${fromBlock} to ${toBlock}: begin with an earlier one.`,
+    );
+  }
+  const refunds = await refundsOf(source, { debits, subscriber, planIds });
   const rights = await rightsOf(source, signers);
   return {
     idHashes,
     debits: debits.map((debit) => ({ ...debit, refunded: refunds.get(debit) ?? 0n })),
-    maySign: (planId, signer) => rights.has(rightKey(planId, signer)),
+    maySign: (receipt, signer) =>
+      history.planOf(receipt) === receipt.planId && rights.has(rightKey(receipt.planId, signer)),
   };
 }
 
@@ -85,6 +96,11 @@ const logsOf = (
   { chain, deployment, fromBlock, toBlock }: BillSource,
   topics: readonly (Hex | readonly Hex[] | null)[],
 ): Promise<readonly ChainLog[]> => chain.logs({ address: deployment.turnpike, topics, fromBlock, toBlock });
+
+/** Returns whether anything happened to a subscription: a signup that was voided, or never sent, leaves none of these logs. */
+export async function isInHistory(source: BillSource, idHash: Hex): Promise<boolean> {
+  return (await logsOf(source, [Object.values(EVENT), idHash])).length > 0;
+}
 
 /** Follows rekeys in both directions. */
 export async function recordsOf(source: BillSource, idHash: Hex): Promise<Hex[]> {
@@ -105,11 +121,12 @@ export async function recordsOf(source: BillSource, idHash: Hex): Promise<Hex[]>
 /** A debit before its refunds are known. */
 type Debited = Omit<BilledDebit, "refunded">;
 
-/** Replays a record's logs: the cycle that each debit fell into, as the contract counts it. */
+/** Replays a record's logs: its cycles, the plan of each, and the one that a debit fell into, as the contract counts them. */
 class History {
   readonly debits: Debited[] = [];
-  readonly planIds = new Set<Hex>();
   subscriber: Address | undefined;
+  readonly #planOf = new Map<string, Hex>();
+  #planId: Hex | undefined;
   #idHash: Hex;
   #version = 0;
   #paidThrough = 0;
@@ -118,21 +135,37 @@ class History {
     this.#idHash = idHash;
   }
 
-  apply({ topics, words, transaction }: ChainLog): void {
+  get planIds(): ReadonlySet<Hex> {
+    return new Set(this.#planOf.values());
+  }
+
+  /** Returns the plan of a cycle; undefined for one that the record never had. */
+  planOf(cycle: CycleName): Hex | undefined {
+    return this.#planOf.get(cycleKey(cycle));
+  }
+
+  apply(log: ChainLog): void {
+    this.#replay(log);
+    // An end comes before the signup that sets it, and a scheduled change before the period that it begins with.
+    if (this.#planId === undefined || log.topics[0] === EVENT.ChangeMade) return;
+    this.#planOf.set(cycleKey(this.#cycle()), this.#planId);
+  }
+
+  #replay({ topics, words, transaction }: ChainLog): void {
     const [event, , second = "0x"] = topics;
     const [first = 0n, next = 0n] = words;
     switch (event) {
       case EVENT.Subscribed:
         this.#version = 0;
         this.#paidThrough = Number(next);
-        this.planIds.add(second);
+        this.#planId = second;
         this.subscriber = checksum(`0x${(topics[3] ?? "").slice(26)}`);
         return;
       case EVENT.Renewed:
         this.#paidThrough = Number(first);
         return;
       case EVENT.ChangeMade:
-        this.planIds.add(second);
+        this.#planId = second;
         return;
       case EVENT.Resumed:
         this.#version += 1;
@@ -141,7 +174,7 @@ class History {
       case EVENT.PlanChanged:
         this.#version += 1;
         this.#paidThrough = Number(words[2] ?? 0n);
-        this.planIds.add(second);
+        this.#planId = second;
         return;
       case EVENT.Cancelled:
         // A provider's act leaves the version.
@@ -172,7 +205,10 @@ interface Refundable {
   readonly planIds: ReadonlySet<Hex>;
 }
 
-/** Returns what was paid back of each debit, by the plans' providers and payees, in the token of the plan. */
+/**
+ * Returns what was paid back of each debit, in the token of the plan. A refund's nonce names its debit; who sends it does
+ * not matter, since payees and providers can move.
+ */
 async function refundsOf(
   source: BillSource,
   { debits, subscriber, planIds }: Refundable,
@@ -184,22 +220,24 @@ async function refundsOf(
     const id = debitIdOf(deployment, debit);
     for (let index = 0; index < REFUNDS_OF_DEBIT; index++) byNonce.set(refundNonce(id, index), debit);
   }
-  const nonces = [...byNonce.keys()];
-  for (const planId of planIds) {
-    const plan = await chain.plan(deployment.turnpike, planId);
-    if (!plan) continue;
-    const accounts = [...new Set([plan.provider, plan.payTo])].map(topicOf);
-    for (let at = 0; at < nonces.length; at += NONCES_PER_CALL) {
-      const topics = [AUTHORIZATION_USED, accounts, nonces.slice(at, at + NONCES_PER_CALL)];
-      for (const used of await chain.logs({ address: plan.token, topics, fromBlock, toBlock })) {
+  const plans = await Promise.all([...planIds].map((planId) => chain.plan(deployment.turnpike, planId)));
+  for (const token of new Set(plans.flatMap((plan) => (plan ? [plan.token] : [])))) {
+    for (const nonces of inParts([...byNonce.keys()])) {
+      const topics = [AUTHORIZATION_USED, null, nonces];
+      for (const used of await chain.logs({ address: token, topics, fromBlock, toBlock })) {
         const debit = byNonce.get(used.topics[2] as Hex);
-        const amount = await transferAfter(chain, { token: plan.token, used, subscriber });
-        byNonce.delete(used.topics[2] as Hex);
+        const amount = await transferAfter(chain, { token, used, subscriber });
         if (debit) refunds.set(debit, (refunds.get(debit) ?? 0n) + amount);
       }
     }
   }
   return refunds;
+}
+
+function inParts<T>(all: readonly T[]): T[][] {
+  const parts: T[][] = [];
+  for (let at = 0; at < all.length; at += TOPICS_PER_CALL) parts.push(all.slice(at, at + TOPICS_PER_CALL));
+  return parts;
 }
 
 interface UsedAuthorization {
@@ -218,6 +256,8 @@ async function transferAfter(chain: ChainReader, { token, used, subscriber }: Us
 
 const topicOf = (account: Address): Hex => toHex(wordOfAddress(account));
 
+const cycleKey = ({ idHash, version, paidThrough }: CycleName): string => `${idHash} ${version} ${paidThrough}`;
+
 const rightKey = (planId: Hex, signer: Address): string => `${planId} ${signer}`;
 
 /** Returns which of these accounts the plan has ever given the right: what they signed before a revocation counts. */
@@ -225,11 +265,26 @@ async function rightsOf(
   source: BillSource,
   signers: readonly (readonly [Hex, Address])[],
 ): Promise<ReadonlySet<string>> {
-  const asked = new Map(signers.map(([planId, signer]) => [rightKey(planId, signer), { planId, signer }]));
   const held = new Set<string>();
-  for (const [key, { planId, signer }] of asked) {
-    const logs = await logsOf(source, [OPERATOR_SET, planId, topicOf(signer)]);
-    if (logs.some(({ words }) => ((words[0] ?? 0n) & RECEIPT_RIGHT) !== 0n)) held.add(key);
+  const byPlan = new Map<Hex, Map<Hex, Address>>();
+  for (const [planId, signer] of signers) {
+    const accounts = byPlan.get(planId) ?? new Map<Hex, Address>();
+    byPlan.set(planId, accounts.set(topicOf(signer), signer));
   }
+  const read = async (part: BillSource) => {
+    for (const [planId, accounts] of byPlan) {
+      for (const topics of inParts([...accounts.keys()])) {
+        for (const { topics: found, words } of await logsOf(part, [OPERATOR_SET, planId, topics])) {
+          const signer = accounts.get(found[2] as Hex);
+          if (!signer || ((words[0] ?? 0n) & RECEIPT_RIGHT) === 0n) continue;
+          held.add(rightKey(planId, signer));
+          accounts.delete(found[2] as Hex);
+        }
+      }
+    }
+  };
+  await read(source);
+  // A right may be older than the signup. Only who has none among the blocks that are read is looked for in all others.
+  await read({ ...source, fromBlock: 0, toBlock: source.fromBlock - 1 });
   return held;
 }
