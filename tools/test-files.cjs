@@ -36,6 +36,7 @@ const SLOW = {
   faults: [
     "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/compose.ts",
+    "test/facilitator/app/failover.ts",
     "test/facilitator/app/readiness.ts",
     "test/facilitator/app/restored-backup.ts",
     "test/facilitator/app/roles.ts",

@@ -25,7 +25,7 @@ export type Db = Kysely<Tables>;
 
 /**
  * What changed. `lane`: a transaction was queued or mined. `payments`: a payment was queued, or a slot is free. `block`:
- * a block was applied or reverted. `lanes` and `indexer` are polled only.
+ * a block was applied or reverted. `renewals`: claimed rows were released. `lanes` and `indexer` are polled only.
  */
 export type StoreTopic =
   | "block"
@@ -34,11 +34,14 @@ export type StoreTopic =
   | "lane"
   | "lanes"
   | "payments"
+  | "renewals"
   | `payment:${string}`
   | `tx:${string}`;
 
 export interface Store {
   readonly db: Db;
+  /** One connection for leases alone: they are renewed also while the pool's connections are all in use. */
+  readonly leases: Db;
   readonly kind: DatabaseConfig["kind"];
   readonly notifier: Notifier<StoreTopic>;
   /** migrations that were applied on opening */
@@ -56,6 +59,12 @@ const LOCK_RETRY_MS = 500;
 
 /** A server that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 10_000;
+
+/**
+ * A renewal that is not answered in this time is sent again on a new connection, before the lease ends. Long, because
+ * the answer may have come to a process that is too busy to read it.
+ */
+const LEASE_TIMEOUT_MS = 5_000;
 
 /** Delay before the first probe of an idle connection: a failover may end it silently. */
 const KEEP_ALIVE_MS = 10_000;
@@ -91,13 +100,15 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
 
 /** Opens the database without migrating it. */
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
-  const { pool, notifier, release } =
+  const { pool, leasePool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
-  const db = new Kysely<Tables>({
-    dialect: new PostgresDialect({ pool: guardPool(pool, options.watch ?? UNWATCHED) }),
-  });
+  const kyselyOn = (one: Pool): Db =>
+    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED) }) });
+  const db = kyselyOn(pool);
+  const leases = leasePool ? kyselyOn(leasePool) : db;
   return {
     db,
+    leases,
     kind: database.kind,
     notifier,
     migrated: [],
@@ -105,6 +116,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     async close() {
       notifier.close();
       await db.destroy();
+      if (leases !== db) await leases.destroy();
       await release();
     },
   };
@@ -112,6 +124,8 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
 
 interface Opened {
   readonly pool: Pool;
+  /** absent: `pool` serves */
+  readonly leasePool?: Pool;
   readonly notifier: Notifier<StoreTopic>;
   release(): Promise<void>;
 }
@@ -145,13 +159,14 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
 
 function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
   const pool = createPool(database, options);
+  const leasePool = createPool({ ...database, poolSize: 1 }, { timeoutMs: LEASE_TIMEOUT_MS });
   const notifier = sharedNotifier(createNotifier(), pool, {
     connectionString: database.url.reveal(),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   });
-  return { pool, notifier, release: async () => undefined };
+  return { pool, leasePool, notifier, release: async () => undefined };
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
