@@ -125,7 +125,7 @@ async function summaryOf(world: World, response: Response): Promise<string> {
   if (response.status === 402 && Array.isArray(body.accepts))
     return optionsOf(world, body as unknown as PaymentRequiredWire);
   if (response.status >= 400) return cut(`${body.code ?? body.error}: ${body.message}`);
-  return cut(withShortHex(text));
+  return cut(withShortHex(text).replace(/\s+/g, " "));
 }
 
 function optionsOf({ plans: known }: World, { accepts, plans = [], error, reason }: PaymentRequiredWire): string {

@@ -60,6 +60,10 @@ export interface World {
   readonly provider: Restartable & Pick<RunningProvider, "url" | "flush">;
   readonly specialist: RunningServer;
   readonly plans: Readonly<Record<PlanName, Hex>>;
+  /** what every gate of this world is configured with */
+  readonly gateOptions: ReturnType<typeof gateOptionsOf>;
+  /** a folder for what gates keep; removed when the world stops */
+  readonly home: string;
   readonly providerAccount: FundedWallet;
   /** worthless anywhere but here */
   readonly providerKey?: string;
@@ -162,6 +166,8 @@ export async function startWorld({
       provider,
       specialist,
       plans,
+      gateOptions: gateOptionsOf(base),
+      home,
       providerAccount,
       ...(key && { providerKey: key }),
       ...(inbox && { inbox }),

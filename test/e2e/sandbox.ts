@@ -60,6 +60,8 @@ describe("end to end > the sandbox", function () {
       "Metered calls until the cap",
       "The cap is raised",
       "A larger plan",
+      "A tool of an MCP server",
+      "A stream of tokens that ends at its cap",
       "Renewal by the clock alone",
       "Pause and resume",
       "Cancel",

@@ -6,8 +6,10 @@ import type { World } from "../world";
 import { walkApart } from "./apart";
 import { walkMetered } from "./metered";
 import { walkOneTime } from "./one-time";
+import { walkStream } from "./stream";
 import { walkSubscription } from "./subscription";
 import { walkTerms } from "./terms";
+import { walkTools } from "./tools";
 
 export interface WalkOptions {
   readonly world: World;
@@ -34,6 +36,8 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
     await walkOneTime(cast);
     await walkMetered(cast);
     await walkSubscription(cast);
+    await walkTools(cast);
+    await walkStream(cast);
     say("\nThe last flows disturb everybody on a chain, so they run on a second one, which ends with them.");
     const beside = await starting;
     const { cast: apart } = await enter(beside, signal, cast.narrator.steps());
