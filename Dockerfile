@@ -5,6 +5,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 COPY sdk/package.json sdk/
 COPY facilitator/package.json facilitator/
+COPY tools/package.json tools/
 RUN npm ci --no-audit --no-fund
 COPY . .
 # The contracts' types are made by the compiler; the program is one file beside the packages that it names.

@@ -6,17 +6,15 @@
 import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { Client } from "pg";
 import { addressOfKey, type Hex, keccakText } from "turnpike/protocol";
 import { testKey } from "../scripts/sandbox/chain";
 import { CHAIN_ID, findAnvil, type LoadChain, startLoadChain } from "./settle/chain";
-import { type LoadedFacilitator, startLoadedFacilitator } from "./settle/facilitator";
 import type { GeneratorAsk, Load, LoadReport } from "./settle/generator";
 import { type Endpoint, payerAddress } from "./settle/payloads";
-import { cpuSecOf, cpuSecOfTree, type Helper, parentOf, startHelper } from "./settle/process";
+import { cpuSecOf, cpuSecOfTree, type Helper, startHelper } from "./settle/process";
 import { REFERENCE_HOME, type ReferenceAnswer, type ReferenceAsk } from "./settle/reference";
-import type { ProxyAnswer, ProxyAsk } from "./settle/rpc-proxy";
 import { splitOf } from "./settle/split";
+import { AMOUNT, type Blocks, FUNDS, onStage, payloadTermsOf, type Stage } from "./settle/stage";
 
 const { values: args } = parseArgs({
   options: {
@@ -32,8 +30,6 @@ const seconds = Number(args.seconds ?? (args.quick ? 10 : 60));
 const shortSeconds = args.quick ? 8 : 20;
 
 const PAYERS = 2_000;
-const AMOUNT = 1_000n;
-const FUNDS = 10n ** 12n;
 const CALLERS = 500;
 const WARM_UP = 2_000;
 const BUDGET_MS = 0.5;
@@ -55,10 +51,7 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 type Generator = Helper<GeneratorAsk, LoadReport | "signed">;
 
 async function sign(generator: Generator, chain: LoadChain, endpoint: Endpoint, count: number): Promise<void> {
-  const { token, tokenName, tokenVersion, chainId, network } = chain.contracts;
-  const terms = { endpoint, chainId, network, token, tokenName, tokenVersion, payTo, amount: AMOUNT, payers: PAYERS };
-  const validBefore = Math.floor(Date.now() / 1_000) + 900;
-  await generator.ask({ kind: "sign", terms: { ...terms, validBefore }, count });
+  await generator.ask({ kind: "sign", terms: payloadTermsOf(chain, { endpoint, payTo, payers: PAYERS }), count });
 }
 
 async function load(generator: Generator, url: string, what: Load): Promise<LoadReport> {
@@ -67,59 +60,19 @@ async function load(generator: Generator, url: string, what: Load): Promise<Load
   return report;
 }
 
-interface Scene {
-  readonly chain: LoadChain;
-  readonly generator: Generator;
-  readonly facilitator: LoadedFacilitator;
-  readonly proxy: Helper<ProxyAsk, ProxyAnswer>;
-  readonly postgresPid: number | undefined;
-}
+type Scene = Stage & { readonly generator: Generator };
 
 /** Creates all parts of one scenario, so that no earlier measurement affects it. */
-async function stage<T>(
-  blocks: "each second" | "at once",
-  work: (scene: Scene) => Promise<T>,
-  fromSources = false,
-): Promise<T> {
-  const stops: (() => Promise<void>)[] = [];
-  try {
-    const chain = await startLoadChain(anvil);
-    stops.push(chain.stop);
-    await chain.fund(
-      Array.from({ length: PAYERS }, (_, index) => payerAddress(index)),
-      FUNDS,
-    );
-    const proxy = startHelper<ProxyAsk, ProxyAnswer>("rpc-proxy.ts");
-    stops.push(proxy.stop);
-    const { url: rpcUrl } = await proxy.ask({ kind: "start", rpcUrl: chain.rpcUrl });
+function stage<T>(blocks: Blocks, work: (scene: Scene) => Promise<T>, fromSources = false): Promise<T> {
+  const payers = Array.from({ length: PAYERS }, (_, index) => payerAddress(index));
+  return onStage({ anvil, blocks, embedded: args.embedded, fromSources, payers }, async (parts) => {
     const generator: Generator = startHelper("generator.ts");
-    stops.push(generator.stop);
-    const postgres = args.embedded ? undefined : await startPostgres();
-    if (postgres) stops.push(postgres.stop);
-    await chain.mine(blocks);
-    const blockMs = blocks === "each second" ? 1_000 : 100;
-    const databaseUrl = postgres?.url;
-    const facilitator = await startLoadedFacilitator({ chain, rpcUrl, blockMs, databaseUrl, fromSources });
-    stops.push(facilitator.stop);
-    return await work({ chain, proxy, generator, facilitator, postgresPid: postgres?.pid });
-  } finally {
-    for (const stop of stops.reverse()) await stop();
-  }
-}
-
-const tools: {
-  startPostgres(options: { durable: boolean }): Promise<{ url: string; stop(): Promise<void> }>;
-} = require("../facilitator/tools/postgres.cjs");
-
-/** With fsync, as in production; includes the process id of the server, whose children do the work. */
-async function startPostgres(): Promise<{ url: string; pid: number; stop(): Promise<void> }> {
-  const server = await tools.startPostgres({ durable: true });
-  const client = new Client({ connectionString: server.url });
-  await client.connect();
-  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
-  const pid = parentOf(rows[0]?.pid ?? 0);
-  await client.end();
-  return { ...server, pid };
+    try {
+      return await work({ ...parts, generator });
+    } finally {
+      await generator.stop();
+    }
+  });
 }
 
 /** Runs a load after a warm-up and returns the CPU time of every process. */

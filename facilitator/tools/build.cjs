@@ -23,12 +23,10 @@ function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
     platform: "node",
     target: "node20",
     format: "cjs",
-    external: Object.keys(dependencies)
-      .filter((name) => name !== "turnpike")
-      .flatMap((name) => [name, `${name}/*`]),
+    external: Object.keys(dependencies).flatMap((name) => [name, `${name}/*`]),
     alias: Object.fromEntries(ENTRY_POINTS.map((entry) => [`turnpike/${entry}`, join(sdk, entry, "index.ts")])),
     // Before any import: an old Node fails in one of them without naming itself.
-    banner: { js: NODE_CHECK },
+    banner: { js: `#!/usr/bin/env node\n${NODE_CHECK}` },
     outfile,
     logLevel: "error",
   });

@@ -60,7 +60,7 @@ export class MeteredChain {
 
   facts(idHash: Hex) {
     const { cap, spent, debits, paidThroughSec } = this.of(idHash);
-    return { cap, spent, debits, paidThroughSec, blockNumber: this.block };
+    return { cap, spent, debits, paidThroughSec, version: 0, blockNumber: this.block };
   }
 
   renew(idHash: Hex): void {

@@ -11,7 +11,9 @@ import { type Indexer, startIndexer } from "../indexer";
 import { chainMismatch, MISMATCH_REMEDY } from "../indexer/same-chain";
 import { noProgress, type Progress, readingBar } from "../lib/progress";
 import { type Payments, startPayments } from "../payments";
+import { PaymentStages, paymentsOfTransaction } from "../payments/stages";
 import { type Relayer, startRelayer } from "../relayer";
+import type { FirstBroadcastListener } from "../relayer/broadcasts";
 import { createCollectionReader } from "../subscriptions/collections";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createEventFeed, createProjections } from "./projections";
@@ -93,10 +95,24 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     });
     begun("clock", { stop: async () => wallClock.stop() });
     signal?.throwIfAborted();
+    const stages = new PaymentStages({ log });
+    const onFirstBroadcast: FirstBroadcastListener = (form) => {
+      paymentsOfTransaction(store, config.chainId, form)
+        .then((payments) => stages.broadcast(payments, form.hash))
+        .catch((error: unknown) => log.debug({ transaction: form.hash, error }, "payments sent could not be read"));
+    };
     onStage("checking chain and contracts");
     const relayer = begun(
       "relayer",
-      await startRelayer({ config, store, log, onStep, signal: nodes.signal, ...(fetch && { fetch }) }),
+      await startRelayer({
+        config,
+        store,
+        log,
+        onStep,
+        onFirstBroadcast,
+        signal: nodes.signal,
+        ...(fetch && { fetch }),
+      }),
     );
     await bindChainContracts(store.db, config);
     const mismatch = await chainMismatch({ db: store.db, chain: relayer.chain, chainId: config.chainId });
@@ -104,7 +120,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     signal?.throwIfAborted();
     onStage("reading the chain");
     const feed = createEventFeed(config.chainId);
-    const projections = createProjections({ store, chainId: config.chainId, log, onStep });
+    const projections = createProjections({ store, chainId: config.chainId, log, onStep, stages });
     const reading = readingBar(progress, config.startBlock);
     const indexer = begun(
       "indexer",
@@ -120,7 +136,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const payments = begun(
       "payments",
       startPayments({
-        ...{ config, store, feed, projection: projections.payments, relayer, indexer, log, onStep },
+        ...{ config, store, feed, projection: projections.payments, relayer, indexer, stages, log, onStep },
         collections: createCollectionReader(store.db, config),
       }),
     );

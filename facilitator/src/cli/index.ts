@@ -20,8 +20,8 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** @param argv the arguments of the process */
 export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
-  const program = new Command("facilitator").description(
-    "Turnpike's Facilitator: settles payments, renews subscriptions and sends webhooks. Settings come from the environment: docs/reference/settings.md.",
+  const program = new Command("turnpike-facilitator").description(
+    "Turnpike's Facilitator: settles payments, renews subscriptions and sends webhooks. Settings come from the environment: settings.env.example lists them.",
   );
   program
     .command("start", { isDefault: true })

@@ -122,7 +122,8 @@ function observed(services: ApiServices) {
     const { method } = context.req;
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";
-    observe({ requestId, method, route, status, startedMs, failure: context.get("failure") });
+    const { failure, paymentId } = context.var;
+    observe({ requestId, method, route, status, startedMs, failure, paymentId });
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Hex } from "turnpike/protocol";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
@@ -35,8 +36,12 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       services.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
+    let paymentId: Hex | undefined;
     const { status, headers, text, failure } = await direct(readBody, {
       origin: { address, requestId },
+      concerns: (id) => {
+        paymentId = id;
+      },
       isGone: () => reply.destroyed,
       untilEnd: services.untilEnd,
     });
@@ -50,7 +55,7 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
       });
       reply.end(text);
     });
-    observe({ requestId, method: "POST", route, status, startedMs, failure });
+    observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId });
   }
 
   return (message, reply) => {

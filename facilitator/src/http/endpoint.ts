@@ -6,7 +6,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { InvalidRequest } from "turnpike/protocol";
+import { type Hex, InvalidRequest } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
@@ -31,6 +31,8 @@ export interface Call<P, Q, B, C> {
   readonly site: Site;
   /** Returns whether the connection has ended: nobody would receive the response. */
   isGone(): boolean;
+  /** Names the payment that the request concerns, for the request's log line. */
+  concerns(paymentId: Hex): void;
 }
 
 /** Decides who may call: by the Authorization header, for one scope, or with any key. */
@@ -88,6 +90,7 @@ export type Direct = (readBody: () => unknown, request: DirectRequest) => Promis
 export interface DirectRequest {
   readonly origin: Origin;
   readonly isGone: () => boolean;
+  readonly concerns: (paymentId: Hex) => void;
   readonly untilEnd: UntilEnd;
 }
 
@@ -107,10 +110,10 @@ export function endpoint<
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, { origin, isGone, untilEnd }) => {
+  const direct: Direct = async (readBody, { origin, isGone, concerns, untilEnd }) => {
     try {
       const body = parse(spec.body, readBody(), "body");
-      const call = { caller: undefined, origin, isGone, params: {}, query: {}, body };
+      const call = { caller: undefined, origin, isGone, concerns, params: {}, query: {}, body };
       const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
       const headers = { "content-type": "application/json", ...answer.headers };
       return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
@@ -140,6 +143,7 @@ export function endpoint<
               origin,
               site: siteOf(context),
               isGone: () => context.req.raw.signal.aborted,
+              concerns: (paymentId) => context.set("paymentId", paymentId),
               params: parse(spec.params, context.req.param(), "path") as z.output<P>,
               query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
               body: parse(spec.body, body, "body") as z.output<B>,

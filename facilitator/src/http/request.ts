@@ -3,7 +3,7 @@
  * trusted on loopback only.
  */
 import type { Context } from "hono";
-import { findNetwork, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
+import { findNetwork, type Hex, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
 
 /** The client's address as this process sees it: behind a proxy, the proxy's. */
 export function addressOf(context: Context): string {
@@ -29,6 +29,8 @@ export interface RequestScope {
     /** the path's pattern, for logs and metrics: never the path itself, which contains client data */
     route: string;
     failure: TurnpikeError | undefined;
+    /** the payment that the request concerns */
+    paymentId: Hex | undefined;
     /** logs that a response broke off while it was sent */
     brokeOff: ((error: unknown) => void) | undefined;
     /** of the services */

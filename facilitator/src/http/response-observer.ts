@@ -1,6 +1,6 @@
 /** Adds what every response has, on either path: headers, one log line and one measurement. */
 import type { Logger } from "pino";
-import { CORS_EXPOSE_HEADERS, type TurnpikeError } from "turnpike/protocol";
+import { CORS_EXPOSE_HEADERS, type Hex, type TurnpikeError } from "turnpike/protocol";
 import { createFaultLog } from "../telemetry/fault-log";
 import type { Metrics } from "../telemetry/metrics";
 
@@ -23,6 +23,7 @@ export interface Observed {
   readonly status: number;
   readonly startedMs: number;
   readonly failure?: TurnpikeError | undefined;
+  readonly paymentId?: Hex | undefined;
 }
 
 const UNAVAILABLE = 503;
@@ -33,11 +34,15 @@ const UNAVAILABLE = 503;
  */
 export function createObserver({ log, metrics, monotonicMs }: Watching) {
   const refusals = createFaultLog({ log, monotonicMs });
-  return ({ requestId, method, route, status, startedMs, failure }: Observed): void => {
+  return ({ requestId, method, route, status, startedMs, failure, paymentId }: Observed): void => {
     const durationMs = Math.round(monotonicMs() - startedMs);
     metrics.requests.inc({ route, method, status });
     metrics.requestSeconds.observe({ route }, durationMs / 1_000);
-    const line = { requestId, method, route, status, durationMs, ...(failure && { code: failure.code }) };
+    const line = {
+      ...{ requestId, method, route, status, durationMs },
+      ...(paymentId && { paymentId }),
+      ...(failure && { code: failure.code }),
+    };
     if (status === UNAVAILABLE && failure) {
       log.debug(line, "request refused for now");
       refusals.met(`${route} ${failure.code} ${failure.reason}`, failure, "requests are refused for now", line);

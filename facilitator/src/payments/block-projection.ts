@@ -12,12 +12,15 @@ import { factsOfPayments, hasLivePayment, loadPayments, revertPayments, savePaym
 import { findExpired } from "./expired";
 import { paymentRules } from "./projection";
 import { RefundRecords } from "./refund-records";
+import { PaymentStages } from "./stages";
 
 export interface PaymentProjectionOptions {
   readonly store: Store;
   readonly chainId: number;
   readonly log: Logger;
   readonly onStep: Failpoint;
+  /** absent: made of `log` */
+  readonly stages?: PaymentStages;
 }
 
 /** Waking a thousand callers in one turn, each of which issues a proof, would delay the next transactions. */
@@ -25,12 +28,14 @@ const WOKEN_AT_ONCE = 100;
 
 export class PaymentProjection implements BlockProjection {
   readonly #options: PaymentProjectionOptions;
+  readonly #stages: PaymentStages;
   #lastBlockPayments: ReadonlyMap<string, PaymentRow> = new Map();
   #writes = 0;
   #beforeSave: (payments: readonly PaymentRow[]) => void = () => undefined;
 
   constructor(options: PaymentProjectionOptions) {
     this.#options = options;
+    this.#stages = options.stages ?? new PaymentStages(options);
   }
 
   /** Returns how many blocks this process has written. Counts up. */
@@ -81,15 +86,16 @@ export class PaymentProjection implements BlockProjection {
         this.#beforeSave(changed);
         await savePayments(same, this.#options.chainId, changed);
       },
-      committed: () => this.#committed(changed),
+      committed: () => this.#committed(changed, refunds),
     };
   }
 
-  #committed(payments: readonly PaymentRow[]): void {
+  #committed(payments: readonly PaymentRow[], refunds: RefundRecords): void {
     this.#lastBlockPayments = new Map(payments.map((row) => [row.payment_id, row]));
     this.#writes += 1;
     if (payments.length > 0) this.#options.onStep("applied");
     void this.#notify(payments);
+    this.#stages.decided(payments, refunds);
   }
 
   async #notify(payments: readonly PaymentRow[]): Promise<void> {
@@ -102,9 +108,10 @@ export class PaymentProjection implements BlockProjection {
 
   async revert(tx: Tx, block: RevertedBlock): Promise<BlockReversal> {
     const { store, chainId } = this.#options;
-    const { ids, events } = await revertPayments(tx, chainId, block);
+    const { rows, refunds, events } = await revertPayments(tx, chainId, block);
     const committed = (): void => {
-      for (const id of ids) store.notifier.notify(`payment:${id}`);
+      this.#stages.reversed(rows, refunds);
+      for (const { payment_id: id } of rows) store.notifier.notify(`payment:${id}`);
       store.notifier.notify("payments");
     };
     return { events, committed };

@@ -89,12 +89,16 @@ export async function hasLivePayment(db: Db, chainId: number): Promise<boolean> 
   return live !== undefined;
 }
 
-/** Makes the payments of a reverted block pending again. @returns their ids, and the reversal events */
+/** Makes the payments of a reverted block pending again. @returns them as they were, and the reversal events */
 export async function revertPayments(
   tx: Tx,
   chainId: number,
   block: RevertedBlock,
-): Promise<{ readonly ids: readonly string[]; readonly events: readonly EventDraft[] }> {
+): Promise<{
+  readonly rows: readonly PaymentRow[];
+  readonly refunds: RefundRecords;
+  readonly events: readonly EventDraft[];
+}> {
   const reversed = await tx
     .selectFrom("payments")
     .selectAll()
@@ -152,5 +156,5 @@ export async function revertPayments(
       transaction: payment.tx_hash ?? undefined,
     });
   }
-  return { ids: reversed.map((payment) => payment.payment_id), events };
+  return { rows: reversed, refunds, events };
 }

@@ -39,6 +39,7 @@ import { type CollectionReader, settledRefunds } from "./refunds";
 import { createReservations, type Reservations } from "./reservations";
 import { Sender } from "./sender";
 import { SettlementDepth } from "./settlement-depth";
+import type { PaymentStages } from "./stages";
 
 export type {
   ExactRequest,
@@ -125,6 +126,7 @@ export interface PaymentsOptions {
   readonly indexer: Indexer;
   /** of debits and charges, which can be refunded too */
   readonly collections: CollectionReader;
+  readonly stages: PaymentStages;
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
@@ -150,7 +152,7 @@ class PaymentService implements Payments {
   readonly #store: Store;
 
   constructor(options: PaymentsOptions) {
-    const { config, store, feed, projection, relayer, indexer, collections, log, onStep } = options;
+    const { config, store, feed, projection, relayer, indexer, collections, stages, log, onStep } = options;
     const { chainId } = config;
     const monotonicMs = options.monotonicMs ?? (() => performance.now());
     const { clock } = indexer;
@@ -169,7 +171,7 @@ class PaymentService implements Payments {
       monotonicMs,
     });
     const processor = new PaymentProcessor({
-      ...{ store, projection, sender, intake, admission, depth, context, monotonicMs },
+      ...{ store, projection, sender, intake, admission, depth, context, stages, monotonicMs },
     });
     const grants = createGrants(store, chainId);
     const holds = createHolds({ store, chainId, log, monotonicMs });

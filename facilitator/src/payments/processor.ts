@@ -2,7 +2,7 @@
  * Processes one request to its outcome, through either channel: admits it, waits for the chain, and judges again what
  * did not move. Idempotent: the same request gets the same answer and moves money once.
  */
-import type { TurnpikeError } from "turnpike/protocol";
+import { isTurnpikeError, type TurnpikeError } from "turnpike/protocol";
 import type { Store, StoreTopic } from "../db/open";
 import { isDatabaseOutage } from "../db/outage";
 import type { PaymentRow } from "../db/tables/payments";
@@ -15,6 +15,7 @@ import { conflictWith, failureOf, otherPaymentsNeedIt, type PaymentOutcome } fro
 import { type PaymentRequest, refusal } from "./payment-request";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
+import type { PaymentStages } from "./stages";
 import { MAX_ATTEMPTS } from "./unmoved";
 
 export interface PaymentProcessorOptions {
@@ -25,6 +26,7 @@ export interface PaymentProcessorOptions {
   readonly admission: PaymentAdmission;
   readonly depth: SettlementDepth;
   readonly context: JudgeContext;
+  readonly stages: PaymentStages;
   readonly monotonicMs: () => number;
 }
 
@@ -76,6 +78,8 @@ class RequestRun {
   /** whether such a commit was not answered, so that the row may or may not exist */
   #isUnanswered = false;
   #rejudged = 0;
+  /** whether the payment was not decided when this call first read it */
+  #hasWaited = false;
   /** `writes` of the projection at the last read of the row */
   #readAtWrites = Number.POSITIVE_INFINITY;
 
@@ -93,13 +97,23 @@ class RequestRun {
     for (;;) {
       try {
         const outcome = await this.#step();
-        if (outcome) return outcome;
+        if (outcome) return this.#reported(outcome);
       } catch (error) {
-        if (!this.#isBound || !isDatabaseOutage(error)) throw error;
+        if (!this.#isBound || !isDatabaseOutage(error)) {
+          if (isTurnpikeError(error)) this.#options.stages.refused(this.#request, error);
+          throw error;
+        }
         if (this.#isTimeUp()) return { kind: "pending" };
         await this.#options.store.notifier.wait(this.#topic, OUTAGE_REREAD_MS);
       }
     }
+  }
+
+  #reported(outcome: PaymentOutcome): PaymentOutcome {
+    const { stages } = this.#options;
+    if (outcome.kind === "refused") stages.refused(this.#request, outcome.error);
+    else if (outcome.kind === "settled" && this.#hasWaited) stages.confirmed(this.#request, outcome.row);
+    return outcome;
   }
 
   get #topic(): StoreTopic {
@@ -157,8 +171,10 @@ class RequestRun {
     admitted: Exclude<Admitted, "deploying">,
     woken: Promise<unknown>,
   ): Promise<PaymentOutcome | undefined> {
+    if (admitted === "bound") this.#options.stages.admitted(this.#request);
     this.#isProven = true;
     this.#isBound = true;
+    this.#hasWaited = true;
     this.#isUnanswered ||= admitted === "unanswered";
     if (admitted === "exists") return undefined;
     if (this.#isTimeUp()) return { kind: "pending" };
@@ -190,6 +206,7 @@ class RequestRun {
       const refused = await this.#rejudge(row);
       if (refused) return refused;
     }
+    this.#hasWaited = true;
     if (row.state === "settled" || row.state === "failed") return this.#afterNextBlock(restMs);
     if (this.#isTimeUp()) return { kind: "pending" };
     await woken;

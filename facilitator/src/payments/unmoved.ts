@@ -66,7 +66,7 @@ export class UnmovedPayments {
 
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
   async reconcile(row: PaymentRow): Promise<boolean> {
-    const { config, store, feed, relayer } = this.#options;
+    const { config, store, feed, relayer, log } = this.#options;
     const token = row.token as Address;
     const payer = row.payer as Address;
     const nonce = row.nonce as Hex;
@@ -86,6 +86,8 @@ export class UnmovedPayments {
     else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
       await failSpent({ store, feed }, row, "settled_before_acceptance", evidence);
     else await adoptEvidence({ store, feed }, row, evidence);
+    const { transaction, blockNumber: block } = evidence;
+    log.info({ paymentId: row.payment_id, transaction, block }, "payment decided by the logs of the chain");
     return true;
   }
 }

@@ -28,15 +28,20 @@ export interface Broadcasts {
   end(): Promise<void>;
 }
 
+/** Called when this process is about to broadcast a form for the first time. Must not throw. */
+export type FirstBroadcastListener = (form: KnownForm) => void;
+
 export interface BroadcastsOptions {
   readonly store: Store;
   readonly chain: ChainReader;
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
+  readonly onFirstBroadcast?: FirstBroadcastListener | undefined;
 }
 
-export function createBroadcasts({ store, chain, log, onStep, monotonicMs }: BroadcastsOptions): Broadcasts {
+export function createBroadcasts(options: BroadcastsOptions): Broadcasts {
+  const { store, chain, log, onStep, monotonicMs, onFirstBroadcast } = options;
   const sentAtMs = new Map<string, number>();
   const firstSeenMs = new Map<string, number>();
   const sending = new Set<Promise<void>>();
@@ -50,6 +55,7 @@ export function createBroadcasts({ store, chain, log, onStep, monotonicMs }: Bro
 
   async function broadcast(form: KnownForm | SignedForm): Promise<void> {
     knownForMs(form);
+    if (!sentAtMs.has(form.hash)) onFirstBroadcast?.(form);
     sentAtMs.set(form.hash, monotonicMs());
     try {
       const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);

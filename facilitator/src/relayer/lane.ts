@@ -11,7 +11,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
-import { createBroadcasts } from "./broadcasts";
+import { createBroadcasts, type FirstBroadcastListener } from "./broadcasts";
 import { watchFees } from "./fee-watch";
 import { GapWatch } from "./gap";
 import { LaneLease } from "./lane-lease";
@@ -33,6 +33,7 @@ export interface LaneOptions {
   readonly owner: string;
   readonly log: Logger;
   readonly onStep: Failpoint;
+  readonly onFirstBroadcast?: FirstBroadcastListener | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs: () => number;
 }
@@ -67,14 +68,14 @@ export interface Lane {
 const DISPLACED_AFTER_BLOCKS = 10;
 
 export function createLane(options: LaneOptions): Lane {
-  const { config, store, chain, nodes, signer, log, monotonicMs, onStep } = options;
+  const { config, store, chain, nodes, signer, log, monotonicMs, onStep, onFirstBroadcast } = options;
   const { chainId, blockTimeMs } = config;
   const of: LeaseKey = { chainId, key: signer.address, owner: options.owner };
   const patienceMs = Math.max(blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
   const receipts = createReceipts({ store, chain, log, onStep, monotonicMs, blockTimeMs, patienceMs });
   const signing = createSigning({ store, signer, chainId, onStep });
   const fees = watchFees({ config, store, chain, of, monotonicMs });
-  const broadcasts = createBroadcasts({ store, chain, log, onStep, monotonicMs });
+  const broadcasts = createBroadcasts({ store, chain, log, onStep, monotonicMs, onFirstBroadcast });
   const gap = new GapWatch({ store, of, log, monotonicMs, patienceMs });
   const lease = new LaneLease({ config, store, chain, of, log, monotonicMs });
   const state = new LaneState({ config, store, chain, of, lease, monotonicMs });

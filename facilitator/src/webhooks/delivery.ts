@@ -133,8 +133,9 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
-    const fields = { endpoint: delivery.endpointId, event: eventId, attempt: attempts + 1, durationMs };
-    log.info({ ...fields, outcome: conclusion.kind, ...outcomeOf(result) }, "webhook");
+    const fields = { endpoint: delivery.endpointId, event: eventId, ...subjectOf(delivery) };
+    const attempt = { attempt: attempts + 1, durationMs, outcome: conclusion.kind, ...outcomeOf(result) };
+    log.info({ ...fields, ...attempt }, "webhook");
   }
 
   async function postponed(delivery: Delivery): Promise<void> {
@@ -192,6 +193,14 @@ interface Started extends Pick<Delivery, "endpointId" | "eventId" | "attempts"> 
 }
 
 const GONE = 410;
+
+/** The type of the delivered event, and the ids that the log knows its payment by. */
+function subjectOf({ event }: Delivery): Record<string, unknown> {
+  if (!event) return {};
+  const { type, object_id: id, payload } = event;
+  if (type.startsWith("payment.")) return { type, paymentId: id };
+  return type.startsWith("refund.") ? { type, paymentId: payload.refundedId, refundId: id } : { type };
+}
 
 function conclusionOf({ step }: Delivery, result: SendResult, nowMs: number, random: number): Conclusion {
   if (result.kind === "aborted") return { kind: "released" };

@@ -16,6 +16,8 @@ export interface AllowanceFacts {
   readonly debits: number;
   /** unix seconds; the cycle's end */
   readonly paidThroughSec: number;
+  /** of the record: its subscriber's changes raise it */
+  readonly version: number;
   readonly blockNumber: number;
 }
 

@@ -62,6 +62,7 @@ export async function readMetered(
       spent: allowance.spent,
       debits: Number(allowance.debits),
       paidThroughSec: Number(subscription.paidThrough),
+      version: Number(subscription.version),
       blockNumber: block,
     };
   });

@@ -1,6 +1,6 @@
-/** Reads which accounts a plan's provider allows to debit. Sends nothing. */
-import type { Address, Hex } from "../protocol";
-import { turnpikeInterface } from "./abi";
+/** Reads what a plan's provider allows other accounts. Sends nothing. */
+import { type Address, type Hex, lensAddressOf } from "../protocol";
+import { lensInterface, turnpikeInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
 import { callView } from "./rpc";
 
@@ -18,6 +18,13 @@ export async function missingOperators(
     }),
   );
   return accounts.filter((_, i) => !allowed[i]);
+}
+
+/** Returns an account's rights on a plan: the sum of DEBIT 1, VOUCHER 2 and RECEIPT 4. @throws Unavailable */
+export async function rightsOf({ rpc, turnpike }: MeterStatesOptions, planId: Hex, account: Address): Promise<number> {
+  const to = lensAddressOf(turnpike);
+  const [rights] = await callView(rpc, { to, iface: lensInterface, method: "rightsOf", args: [planId, account] });
+  return Number(rights);
 }
 
 /** Returns an account's topic in a log's indexed parameters. */

@@ -23,7 +23,7 @@ export type { MeterPort } from "./metering/meter";
 export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";
 export type { MeterStore } from "./metering/store";
 export type { UnitPrice, UnitPriceOption } from "./metering/unit-price";
-export type { Usage, UsageEvent, UsageMeter, UsageMeterOptions } from "./metering/usage-meter";
+export type { DeductUsage, Usage, UsageMeter, UsageMeterOptions } from "./metering/usage-meter";
 export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
 export {
   buildPaymentRequired,

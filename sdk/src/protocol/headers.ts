@@ -13,6 +13,8 @@ export const HEADER = {
   /** of a failed answer whose payment is refunded */
   paymentRefund: "PAYMENT-REFUND",
   signIn: "SIGN-IN-WITH-X",
+  /** of a metered answer: signed receipts of its charges */
+  usageReceipt: "USAGE-RECEIPT",
 } as const;
 
 /** A longer payment header is refused with 400. */
@@ -41,6 +43,7 @@ export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentRequiredV2,
   HEADER.paymentResponseV2,
   HEADER.paymentRefund,
+  HEADER.usageReceipt,
   HEADER.replayed,
   "Retry-After",
 ].join(", ");

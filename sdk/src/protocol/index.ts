@@ -23,5 +23,6 @@ export * from "./signers";
 export * from "./strict-json";
 export { type Clock, systemClock } from "./time";
 export * from "./typed-data";
+export * from "./usage-receipt";
 export { abiEncodeStrings, wordOfAddress, wordOfUint } from "./words";
 export * from "./x402-v2";

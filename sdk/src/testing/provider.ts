@@ -6,6 +6,7 @@
 import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
+import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   type Address,
@@ -57,6 +58,8 @@ export interface TestProviderOptions {
   readonly clock?: ManualClock;
   /** default: whatever loopback address the test server listens on */
   readonly publicUrl?: string;
+  /** signs usage receipts of metered charges; no chain is asked whether it may */
+  readonly receiptKey?: Hex;
 }
 
 /** The provider, and helpers that act as its clients. */
@@ -88,11 +91,17 @@ export interface TestProvider {
 
 const CHAIN_ID = 31_337;
 
+const TURNPIKE = checksum(`0x${"71".repeat(20)}`);
+
 // Keys for tests: anyone can derive them.
 const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
 
 /** A provider that grants without a chain. */
-export function createTestProvider({ clock = manualClock(), publicUrl }: TestProviderOptions = {}): TestProvider {
+export function createTestProvider({
+  clock = manualClock(),
+  publicUrl,
+  receiptKey: key,
+}: TestProviderOptions = {}): TestProvider {
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
@@ -100,11 +109,11 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
     ...{ address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" },
     ...{ decimals: 6, symbol: "USDC", currency: "USD" as const },
   };
-  const books = new TestBooks({ clock, token, payTo, payer });
+  const books = new TestBooks({ clock, token, payTo, payer, receipts: key !== undefined });
   const settings = settingsOf(
     {
       network: `local-${CHAIN_ID}`,
-      turnpike: `0x${"71".repeat(20)}`,
+      turnpike: TURNPIKE,
       token,
       payTo,
       facilitator: { url: "http://127.0.0.1:1", signers: [facilitator], refundsKey: "a key for tests" },
@@ -113,7 +122,10 @@ export function createTestProvider({ clock = manualClock(), publicUrl }: TestPro
     },
     false,
   );
-  const provider = providerFrom(contextOf(books, settings, clock));
+  const deployment = { chainId: CHAIN_ID, turnpike: TURNPIKE };
+  const warn = (): void => undefined;
+  const usageReceipts = key && new UsageReceiptIssuer({ key, deployment, origin: settings, rpc: undefined, warn });
+  const provider = providerFrom(contextOf(books, settings, clock, usageReceipts));
 
   return {
     provider,
@@ -163,7 +175,12 @@ function supportFrom(uptoSigner: Address): GateContext["support"] {
   return { known: () => support, read: async () => support, isSender: async (key) => key === uptoSigner };
 }
 
-function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): GateContext {
+function contextOf(
+  books: TestBooks,
+  settings: Settings,
+  clock: ManualClock,
+  usageReceipts: GateContext["usageReceipts"],
+): GateContext {
   const mayAnswer = (): void => {
     if (books.isDown) throw new Unavailable("The test's Facilitator is down.", { retryAfterSec: 1 });
   };
@@ -209,6 +226,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
     },
     claims: memoryClaims({ warn: false }),
     meter: books.meter,
+    usageReceipts,
     offerReceipts: undefined,
     reports: undefined,
     meterStarted: async () => undefined,
@@ -219,7 +237,7 @@ function contextOf(books: TestBooks, settings: Settings, clock: ManualClock): Ga
       if (!token || (network === settings.network && token === settings.token && payTo === settings.payTo))
         return context;
       // The test's own Facilitator settles for every target, and a token without a domain has the test token's.
-      const made = contextOf(books, { ...named, facilitator: settings.facilitator }, clock);
+      const made = contextOf(books, { ...named, facilitator: settings.facilitator }, clock, usageReceipts);
       const terms = { address: token.address, name: token.name ?? "Test USD", version: token.version ?? "1" };
       const known = { ...books.terms, token: () => terms, load: async () => undefined };
       return { ...made, terms: known, claims: context.claims };

@@ -4,7 +4,9 @@
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
+import { GONE } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
+import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
 import {
   type Address,
   AllowanceExhausted,
@@ -57,6 +59,8 @@ export interface TestBooksParts {
   readonly token: { readonly address: Address; readonly name: string; readonly version: string };
   readonly payTo: Address;
   readonly payer: Address;
+  /** whether charges get usage receipts */
+  readonly receipts: boolean;
 }
 
 export class TestBooks {
@@ -71,6 +75,7 @@ export class TestBooks {
   readonly #blocked = new Set<string>();
   /** what running meters have reserved ahead, by name */
   readonly #holds = new Map<Hex, { readonly idHash: Hex; readonly amount: bigint; readonly charged: bigint }>();
+  readonly #receipts = new Map<Hex, ReceiptCount>();
   #subscriptions = 0;
 
   constructor(parts: TestBooksParts) {
@@ -177,7 +182,7 @@ export class TestBooks {
         const taken = clipped ? left : amount;
         charged += taken;
         this.#charge(idHash, taken);
-        return { charged: taken, remaining: left - taken, clipped };
+        return { charged: taken, remaining: left - taken, clipped, receipt: this.#receiptOf(idHash, taken) };
       },
       holdAhead: async ({ idHash, hold, need, ahead }) => {
         const left = this.#available(idHash);
@@ -188,13 +193,13 @@ export class TestBooks {
       },
       chargeHold: async ({ idHash, hold, total, release }) => {
         const at = this.#holds.get(hold);
-        if (!at) return 0n;
+        if (!at) return GONE;
         const added = total - at.charged;
         charged += added;
         this.#charge(idHash, added);
         if (release) this.#holds.delete(hold);
         else this.#holds.set(hold, { idHash, amount: at.amount - added, charged: total });
-        return total;
+        return { charged: total, added, receipt: this.#receiptOf(idHash, added) };
       },
       onStop: () => () => undefined,
       remaining: (idHash) => this.#remaining(idHash),
@@ -229,6 +234,13 @@ export class TestBooks {
     const state = this.#at(idHash);
     const { allowance } = state;
     this.#states.set(idHash, { ...state, allowance: { ...allowance, spent: allowance.spent + amount } });
+  }
+
+  #receiptOf(idHash: Hex, amount: bigint): ReceiptCount | undefined {
+    if (!this.#parts.receipts || amount === 0n) return undefined;
+    const receipt = nextReceipt(this.#receipts.get(idHash), this.#at(idHash), amount);
+    this.#receipts.set(idHash, receipt);
+    return receipt;
   }
 
   #at(idHash: Hex): SubscriptionState {

@@ -24,14 +24,14 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       summary: "Settle a signed transfer and return its proof. Safe to repeat.",
       body: authorizeRequestSchema,
       answers: { 200: authorizeResponseSchema, 202: pendingSchema },
-      async handle({ body }) {
+      async handle({ body, concerns }) {
         const { signedPayment } = body;
+        const { token, authorization } = signedPayment;
+        const { from: payer, nonce } = authorization;
+        const paymentId = paymentIdOf({ chainId: network.chainId, token, payer, nonce });
+        concerns(paymentId);
         const outcome = await untilDraining(payments.authorize(signedPayment, { waitMs: authorizeWaitMs }));
-        if (outcome === "draining") {
-          const { token, authorization } = signedPayment;
-          const { from: payer, nonce } = authorization;
-          return pending(paymentIdOf({ chainId: network.chainId, token, payer, nonce }), 1);
-        }
+        if (outcome === "draining") return pending(paymentId, 1);
         switch (outcome.kind) {
           case "settled":
             return { status: 200, body: { proof: proofToWire(outcome.proof) } };
@@ -51,7 +51,8 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       summary: "The status of a payment. Anyone can compute the id, so the response has no proof, memo or resource.",
       params: z.object({ id: hash32Schema }),
       answers: { 200: paymentStatusSchema },
-      async handle({ params: { id } }) {
+      async handle({ params: { id }, concerns }) {
+        concerns(id);
         const { status, transaction, refunds } = await payments.status(id);
         const refunded = refunds?.reduce((sum, { amount }) => sum + amount, 0n).toString();
         const shown = refunds?.map(refundToWire);
@@ -70,7 +71,8 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       params: z.object({ id: hash32Schema }),
       body: releaseRequestSchema,
       answers: { 200: releaseResponseSchema },
-      async handle({ params: { id }, body: { grantId } }) {
+      async handle({ params: { id }, body: { grantId }, concerns }) {
+        concerns(id);
         return { status: 200, body: { released: await payments.releaseReservation(id, grantId) } };
       },
     }),

@@ -9,7 +9,7 @@ import {
   refundRequestSchema,
   refundResponseSchema,
 } from "turnpike/facilitator";
-import { addressSchema, type Hex, hash32Schema, paymentIdOf } from "turnpike/protocol";
+import { type Address, addressSchema, type Hex, hash32Schema, paymentIdOf, refundedIdOf } from "turnpike/protocol";
 import { z } from "zod";
 import type { RefundOutcome } from "../../payments";
 import { admissionTo } from "../admission";
@@ -24,6 +24,7 @@ const SIGNINGS_PER_MINUTE = 60;
 export function refundEndpoints(services: ApiServices): Endpoint[] {
   const { payments, providers, authorizeWaitMs, untilDraining, network } = services;
   const { refundAccounts } = providers;
+  const chain = { chainId: network.chainId, turnpike: services.supported.turnpike as Address };
   const signings = createRateLimit(SIGNINGS_PER_MINUTE, services.monotonicMs);
   return [
     endpoint({
@@ -33,7 +34,8 @@ export function refundEndpoints(services: ApiServices): Endpoint[] {
       summary: "Settle a signed refund of a payment, a debit or a charge. Safe to repeat.",
       body: refundRequestSchema,
       answers: { 200: refundResponseSchema, 202: pendingSchema },
-      async handle({ body }) {
+      async handle({ body, concerns }) {
+        concerns(refundedIdOf(chain, body.target));
         const { from: payer, nonce } = body.authorization;
         const refundId = paymentIdOf({ chainId: network.chainId, token: body.token, payer, nonce });
         return answerOf(await untilDraining(payments.refund(body, { waitMs: authorizeWaitMs })), refundId);
@@ -48,7 +50,8 @@ export function refundEndpoints(services: ApiServices): Endpoint[] {
       params: z.object({ id: hash32Schema }),
       body: z.object({}),
       answers: { 200: refundResponseSchema, 202: pendingSchema },
-      async handle({ caller: { provider }, params: { id: paymentId } }) {
+      async handle({ caller: { provider }, params: { id: paymentId }, concerns }) {
+        concerns(paymentId);
         const refunding = payments.refundAutomatically({ paymentId, provider }, { waitMs: authorizeWaitMs });
         return answerOf(await untilDraining(refunding), paymentId);
       },
@@ -96,7 +99,8 @@ export function refundEndpoints(services: ApiServices): Endpoint[] {
       summary: "The settled refunds of a payment, a debit or a charge, by the id that they are counted under.",
       params: z.object({ id: hash32Schema }),
       answers: { 200: refundListSchema },
-      async handle({ params: { id } }) {
+      async handle({ params: { id }, concerns }) {
+        concerns(id);
         return { status: 200, body: { id, refunds: (await payments.refunds(id)).map(refundToWire) } };
       },
     }),

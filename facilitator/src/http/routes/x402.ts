@@ -11,6 +11,7 @@ import {
 import { caip2Of, EIP2612_GAS_SPONSORING, type Hex } from "turnpike/protocol";
 import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/exact";
 import type { SignedGrant } from "../../payments/grants";
+import { EIP3009, idOfPayment } from "../../payments/transfer";
 import { type Endpoint, endpoint } from "../endpoint";
 import type { ApiServices } from "../services";
 import { wordOf } from "../x402-words";
@@ -39,7 +40,7 @@ export const x402Endpoints = (services: ApiServices): Endpoint[] => [
   supportedEndpoint(services),
 ];
 
-function verifyEndpoint({ payments }: ApiServices): Endpoint {
+function verifyEndpoint({ payments, network }: ApiServices): Endpoint {
   return endpoint({
     method: "post",
     path: "/verify",
@@ -49,10 +50,11 @@ function verifyEndpoint({ payments }: ApiServices): Endpoint {
     body: x402RequestSchema,
     answers: { 200: x402VerifyResponseSchema },
     problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
-    async handle({ body }) {
+    async handle({ body, concerns }) {
       const request = exactRequestOf(body, "verify");
       if (typeof request === "string")
         return { status: 200, body: { isValid: false as const, invalidReason: request } };
+      concerns(paymentIdOfExact(network.chainId, request));
       const verdict = await payments.verifyExact(request);
       if (verdict.kind === "valid") {
         const { payer, isReserved } = verdict;
@@ -88,12 +90,13 @@ function settleEndpoint(services: ApiServices): Endpoint {
       transaction: "",
       network: network.name,
     }),
-    async handle({ body, isGone }) {
+    async handle({ body, isGone, concerns }) {
       const { network: name } = body.paymentRequirements;
       const refused = { success: false as const, transaction: "", network: name };
       const request = exactRequestOf(body, "settle");
       if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
       const { from: payer } = request.authorization;
+      concerns(paymentIdOfExact(network.chainId, request));
       const outcome = await settleOnce(services, request, isGone);
       switch (outcome.kind) {
         case "granted": {
@@ -190,6 +193,10 @@ async function settle(
 /** Returns what is known of a settlement after the wait ends. */
 function pendingOf(outcome: SettleOutcome): OnceOutcome {
   return outcome.kind === "settled" ? { kind: "pending", transaction: outcome.transaction } : outcome;
+}
+
+function paymentIdOfExact(chainId: number, { token, authorization, transfer = EIP3009 }: ExactRequest): Hex {
+  return idOfPayment(chainId, token, authorization, transfer);
 }
 
 /** Returns the standard's reason for a problem. */

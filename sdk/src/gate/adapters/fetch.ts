@@ -24,6 +24,7 @@ import {
   type RequestScope,
   requestScopes,
   settleScope,
+  usageReceiptHeader,
 } from "../core/request-scope";
 import { type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { recordResponse } from "../replay/recorder";
@@ -123,7 +124,7 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
-    return responseOf(answer);
+    return responseOf({ ...answer, headers: { ...answer.headers, ...usageReceiptHeader(scope) } });
   }
   const { keeper } = scope;
   const isError = threw || response.status >= 400;
@@ -138,7 +139,7 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     }
     const settling = settleScope(scope, how);
     if (settling) await settling;
-    const sent = isFailure ? { ...headers, ...scope.refund?.headers } : headers;
+    const sent = { ...headers, ...usageReceiptHeader(scope), ...(isFailure && scope.refund?.headers) };
     return withPaidHeaders(response, sent, gate.cors);
   } catch (error) {
     return responseOf(errorAnswer(error));

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
-import { hasFailed, isRefusedCharge, type RequestScope, settleScope } from "../core/request-scope";
+import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
 import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
 import { withhold } from "./withheld-response";
@@ -110,6 +110,7 @@ class WatchedResponse {
     const status = args[0] as number;
     const { refund } = this.#scope;
     if (refund && hasFailed(this.#scope, status)) setAbsent(this.#response, refund.headers);
+    if (!this.#response.headersSent) setAbsent(this.#response, usageReceiptHeader(this.#scope));
     const mayReplace = this.#onRefusedCharge && !this.#isReplaced && !this.#hasBegun;
     if (!mayReplace || !isRefusedCharge(this.#scope, status)) return this.#writeHead(...args);
     this.#heldHead = args;

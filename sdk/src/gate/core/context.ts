@@ -32,6 +32,7 @@ import { createRefundRequests, type RefundRequests } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { type Settings, settingsOf, targetSettings } from "./settings";
 import { createTerms, type Terms } from "./terms";
+import { UsageReceiptIssuer } from "./usage-receipts";
 
 export interface GateReports {
   /** @returns a callback for the end of a request that was allowed, if it is counted */
@@ -73,6 +74,8 @@ export interface GateContext {
   /** signs offers and receipts, where that is configured */
   readonly offerReceipts: OfferReceiptIssuer | undefined;
   readonly meter: MeterPort | undefined;
+  /** signs receipts of metered charges, where a key for it is configured */
+  readonly usageReceipts: UsageReceiptIssuer | undefined;
   /** counts the outcomes of requests, where that is configured */
   readonly reports: GateReports | undefined;
   /** Resolves once the meter's store is open. @throws Unavailable */
@@ -126,10 +129,12 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     nowSec: () => time.nowSec(),
   });
   const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
-  if (meter) {
+  const usageReceipts = usageReceiptsOf(options, settings, rpc);
+  for (const each of [meter, usageReceipts]) {
+    if (!each) continue;
     followed?.heads.listen({
-      onAdvance: (_head, touched) => meter.onBlocks(touched),
-      onReset: () => meter.onBlocks(undefined),
+      onAdvance: (_head, touched) => each.onBlocks(touched),
+      onReset: () => each.onBlocks(undefined),
     });
   }
   const reports = parts.reportsOf(options, settings, time);
@@ -159,6 +164,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     },
     offerReceipts,
     meter,
+    usageReceipts,
     reports,
     async meterStarted() {
       if (isMeterOpen) return;
@@ -185,6 +191,19 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
     },
   };
   return context;
+}
+
+/** @throws ConfigError for a key that no charge would ever use */
+function usageReceiptsOf(
+  { receiptKey: key }: ProviderOptions,
+  settings: Settings,
+  rpc: Rpc | undefined,
+): UsageReceiptIssuer | undefined {
+  const { deployment } = settings;
+  if (key === undefined) return undefined;
+  if (!deployment) throw new ConfigError("receiptKey (TURNPIKE_RECEIPT_KEY) needs turnpike (TURNPIKE_ADDRESS)");
+  const warn = (message: string) => process.emitWarning(message, { code: "TurnpikeReceiptRight" });
+  return new UsageReceiptIssuer({ key, deployment, origin: settings, rpc, warn });
 }
 
 /** The contexts of entries that differ from the provider's own settings, each made once. */
@@ -262,6 +281,7 @@ function targetContext(
     },
     offerReceipts: base.offerReceipts,
     meter: base.meter,
+    usageReceipts: base.usageReceipts,
     reports: base.reports,
     meterStarted: base.meterStarted,
     isMeterOpen: base.isMeterOpen,

@@ -38,6 +38,8 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
   const { reports } = context;
   async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
+    // A route may meter without saying so.
+    await context.usageReceipts?.prove(route.planIds);
   }
   for (const each of route.contexts) {
     each.facilitatorCheck.checkOnce();

@@ -152,6 +152,11 @@ export interface ProviderOptions {
   readonly settle?: "merged" | "each";
   /** base units that one subscription may owe before its debits are final: the most a cancellation costs; 1,000,000 */
   readonly maxUnsettled?: bigint | number;
+  /**
+   * TURNPIKE_RECEIPT_KEY: signs a usage receipt of each metered charge; its account has the right RECEIPT on the plans:
+   * `setOperator(planId, account, 4)`
+   */
+  readonly receiptKey?: Hex;
   /** called with debits, blocked subscriptions and losses: for logs and alerts; must not throw */
   readonly onMeterEvent?: (event: MeterEvent) => void;
   /** blocks that `verify: "onchain"` waits for; default 1 */
@@ -245,6 +250,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
     apiKey: text("TURNPIKE_API_KEY"),
     meterFolder: text("TURNPIKE_METER"),
+    receiptKey: text("TURNPIKE_RECEIPT_KEY") as Hex | undefined,
     offerReceipt: offerReceiptKey && { key: offerReceiptKey },
     reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;

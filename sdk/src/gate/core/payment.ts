@@ -3,7 +3,7 @@ import type { Plan } from "../../chain/plans";
 import type { Address, Hex, Money, PricedToken } from "../../protocol";
 import type { Deduction } from "../metering/charges";
 import { CountedMeter } from "../metering/counted-meter";
-import { type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
+import { type DeductUsage, type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
 
 interface Charges {
   /**
@@ -20,9 +20,10 @@ interface Deducts extends Charges {
   /**
    * Charges overage to the allowance; one-time and free requests are charged 0.
    * @param amount base units: a bigint, a safe integer or a decimal string
+   * @param usage what it is for, as its usage receipt says; default one "call" at this amount
    * @throws AllowanceExhausted when nothing remains; InsufficientFunds when an earlier debit failed; Unavailable
    */
-  deduct(amount: bigint | number | string): Promise<Deduction>;
+  deduct(amount: bigint | number | string, usage?: DeductUsage): Promise<Deduction>;
   /**
    * Meters an answer in units, such as tokens or seconds, whose number is not known ahead. A subscription is charged
    * what was delivered, up to its cap. A payment of the scheme `upto` is charged the sum of its meters, up to its `max`,

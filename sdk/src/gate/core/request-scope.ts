@@ -1,6 +1,6 @@
 /** Tracks one request while its handler runs: its grant, and what must be settled when it ends. */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { type ErrorCode, isTurnpikeError, type TurnpikeError } from "../../protocol";
+import { type ErrorCode, HEADER, isTurnpikeError, MAX_USAGE_RECEIPTS, type TurnpikeError } from "../../protocol";
 import type { HeldClaim } from "../claims/held-claim";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "./answer";
@@ -30,6 +30,8 @@ export interface RequestScope {
   readonly keeper: AnswerKeeper | undefined;
   /** why the handler could not charge; if it then fails, the client gets this error */
   refused: TurnpikeError | undefined;
+  /** in the header of its answer */
+  usageReceipts: readonly string[];
   /** called with that error before the handler gets it: an adapter may have to keep its framework from logging it */
   onRefused: ((error: TurnpikeError) => void) | undefined;
   /** called when a claim is added after the beginning */
@@ -37,6 +39,10 @@ export interface RequestScope {
   /** called once with whether the request was served; for counting */
   onEnd: ((how: "use" | "release") => void) | undefined;
 }
+
+const NO_RECEIPTS: readonly string[] = [];
+
+const NO_HEADERS: Readonly<Record<string, string>> = {};
 
 export const requestScopes = new AsyncLocalStorage<RequestScope>();
 
@@ -64,13 +70,23 @@ export function openRequestScope(request: GateRequest, decision?: Allowed): Requ
     ending: undefined,
     keeper: decision?.keeper,
     refused: undefined,
+    usageReceipts: NO_RECEIPTS,
     onRefused: undefined,
     onClaim: undefined,
     onEnd: decision?.onEnd,
   };
   const payment = decision?.payment;
-  if (payment instanceof SubscriberPayment) payment.watch((error) => noteRefusal(scope, error));
+  if (payment instanceof SubscriberPayment) payment.watch(request, (error) => noteRefusal(scope, error));
   return scope;
+}
+
+/** Returns the header of the usage receipts that the answer has to carry: the same one whenever it is asked for. */
+export function usageReceiptHeader(scope: RequestScope): Readonly<Record<string, string>> {
+  const { payment } = scope;
+  if (!(payment instanceof SubscriberPayment)) return NO_HEADERS;
+  const fresh = payment.takeReceipts();
+  if (fresh.length > 0) scope.usageReceipts = [...scope.usageReceipts, ...fresh].slice(-MAX_USAGE_RECEIPTS);
+  return scope.usageReceipts.length === 0 ? NO_HEADERS : { [HEADER.usageReceipt]: scope.usageReceipts.join(", ") };
 }
 
 function noteRefusal(scope: RequestScope, error: unknown): void {
@@ -192,5 +208,12 @@ function refusalOf({ payment }: RequestScope, error: TurnpikeError): Refusal {
     return { code: error.code, message: `${error.message} ${error.remedy}` };
   }
   const { plan, allowance, paidThroughSec } = payment;
-  return exhausted(plan, { cap: allowance.cap, spent: allowance.cap, debits: 0, paidThroughSec, blockNumber: 0 });
+  return exhausted(plan, {
+    cap: allowance.cap,
+    spent: allowance.cap,
+    debits: 0,
+    paidThroughSec,
+    version: 0,
+    blockNumber: 0,
+  });
 }

@@ -6,17 +6,22 @@ import {
   type Address,
   ConfigError,
   type Hex,
+  type PricedToken,
   SubscriptionNotActive,
   type TurnpikeError,
   toAmount,
 } from "../../protocol";
 import type { Deduction } from "../metering/charges";
+import { GONE, type HeldCharge } from "../metering/holds";
+import type { ReceiptCount } from "../metering/receipt-count";
 import {
+  type ChargedUsage,
   type ChargeHold,
+  type DeductUsage,
+  deductUsageOf,
   HeldMeter,
   type HoldAhead,
   type UsageAccount,
-  type UsageEvent,
   type UsageMeter,
   type UsageMeterOptions,
   usageTermsOf,
@@ -25,6 +30,8 @@ import type { GateContext } from "./context";
 import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "./payment";
 import type { Refusal } from "./quote";
 import { requireCollectable } from "./readiness";
+import type { GateRequest } from "./request";
+import { ReceiptTray } from "./usage-receipts";
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriberPayment }
@@ -43,7 +50,7 @@ export class SubscriberPayment implements SubscriptionPayment {
   /** a bound function, so that it can be passed on without its payment */
   readonly deduct: SubscriptionPayment["deduct"];
   readonly charge = chargesNothing;
-  readonly #observer: ChargeObserver = { onFailure: undefined, onUsage: undefined };
+  readonly #observer: ChargeObserver = { onFailure: undefined, request: undefined, receipts: undefined };
   readonly #charged: Charged;
 
   constructor(
@@ -57,31 +64,35 @@ export class SubscriberPayment implements SubscriptionPayment {
     this.planId = state.planId;
     this.paidThroughSec = state.paidThroughSec;
     this.allowance = new Allowance(context, state);
-    this.#charged = { context, route, state, observer: this.#observer };
+    this.#charged = { context, route, state, plan, observer: this.#observer };
     this.deduct = charge.bind(undefined, this.#charged);
   }
 
   meter(options: UsageMeterOptions): UsageMeter {
-    const { token } = this.#charged.context.settings;
-    const isPriced = token?.address.toLowerCase() === this.plan.token.toLowerCase();
-    const terms = usageTermsOf(options, isPriced ? token : {});
+    const terms = usageTermsOf(options, pricedTokenOf(this.#charged));
     return new HeldMeter(terms, { account: new SubscriptionAccount(this.#charged) });
   }
 
-  /** Sets a callback for charges that fail; it runs before the handler gets the error. */
-  watch(onFailure: (error: unknown) => void): void {
+  /**
+   * Names the request that it pays for, and sets a callback for charges that fail, which runs before the handler gets the
+   * error.
+   */
+  watch(request: GateRequest, onFailure: (error: unknown) => void): void {
+    this.#observer.request = request;
     this.#observer.onFailure = onFailure;
   }
 
-  /** Sets a callback for what this payment's meters have recorded; it runs once each record is durable. */
-  watchUsage(onUsage: (event: UsageEvent) => void): void {
-    this.#observer.onUsage = onUsage;
+  /** Signs the receipts of charges that no answer has carried yet; each is returned once. */
+  takeReceipts(): readonly string[] {
+    return this.#observer.receipts?.take() ?? [];
   }
 }
 
 interface ChargeObserver {
   onFailure: ((error: unknown) => void) | undefined;
-  onUsage: ((event: UsageEvent) => void) | undefined;
+  request: GateRequest | undefined;
+  /** once there is one */
+  receipts: ReceiptTray | undefined;
 }
 
 /** Base units; what remains may shrink while the request runs. */
@@ -110,16 +121,43 @@ interface Charged {
   readonly context: GateContext;
   readonly route: MeteredRoute;
   readonly state: SubscriptionState;
+  readonly plan: Plan;
   readonly observer: ChargeObserver;
 }
 
-async function charge(charged: Charged, amount: bigint | number | string): Promise<Deduction> {
+/** The token that prices are written in; nameless where the plan's is another one. */
+function pricedTokenOf({ context, plan }: Charged): PricedToken {
+  const { token } = context.settings;
+  return token?.address.toLowerCase() === plan.token.toLowerCase() ? token : {};
+}
+
+async function charge(charged: Charged, amount: bigint | number | string, usage?: DeductUsage): Promise<Deduction> {
   const { context, state } = charged;
   return observed(charged, async () => {
     const units = toAmount(amount, "amount");
+    const described = deductUsageOf(units, usage, pricedTokenOf(charged));
     const { meter, record } = await openMeter(charged);
-    return meter.reserve(state.idHash, units, factsOf(record), () => newestFacts(context, state));
+    const done = await meter.reserve(state.idHash, units, factsOf(record), () => newestFacts(context, state));
+    const { receipt, ...deduction } = done;
+    noteReceipt(charged, { count: receipt, usage: described, amount: done.charged });
+    return deduction;
   });
+}
+
+interface NumberedCharge {
+  /** undefined: it gets no receipt */
+  readonly count: ReceiptCount | undefined;
+  readonly usage: ChargedUsage;
+  readonly amount: bigint;
+}
+
+/** Keeps a charge's receipt for the answer. */
+function noteReceipt({ context, state, observer }: Charged, { count, usage, amount }: NumberedCharge): void {
+  const { usageReceipts: issuer } = context;
+  if (!issuer || !count) return;
+  const { planId, idHash } = state;
+  observer.receipts ??= new ReceiptTray(issuer, { planId, idHash, request: observer.request });
+  observer.receipts.add({ count, usage, amount });
 }
 
 async function observed<T>({ observer }: Charged, work: () => Promise<T>): Promise<T> {
@@ -164,18 +202,21 @@ class SubscriptionAccount implements UsageAccount {
     });
   }
 
-  async charge(request: ChargeHold): Promise<bigint> {
+  async charge(request: ChargeHold): Promise<HeldCharge> {
     const { context, state } = this.#charged;
     const { idHash } = state;
-    return (await context.meter?.chargeHold({ ...request, idHash, facts: this.#facts })) ?? 0n;
+    const done = await context.meter?.chargeHold({ ...request, idHash, facts: this.#facts });
+    if (done === undefined) return GONE;
+    noteReceipt(this.#charged, { count: done.receipt, usage: request.usage, amount: done.added });
+    return done;
   }
 
   track(end: () => Promise<unknown>): () => void {
     return this.#charged.context.meter?.onStop(end) ?? (() => undefined);
   }
 
-  onUsage(event: UsageEvent): void {
-    this.#charged.observer.onUsage?.(event);
+  takeReceipts(): readonly string[] {
+    return this.#charged.observer.receipts?.take() ?? [];
   }
 }
 
@@ -197,7 +238,7 @@ async function newestFacts({ states }: GateContext, judged: SubscriptionState): 
   throw endedMeanwhile();
 }
 
-export function factsOf({ allowance, paidThroughSec, blockNumber }: SubscriptionState): AllowanceFacts {
+export function factsOf({ allowance, paidThroughSec, version, blockNumber }: SubscriptionState): AllowanceFacts {
   const { cap, spent, debits } = allowance;
-  return { cap, spent, debits, paidThroughSec, blockNumber };
+  return { cap, spent, debits, paidThroughSec, version, blockNumber };
 }

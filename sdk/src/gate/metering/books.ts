@@ -6,6 +6,7 @@
 import type { AllowanceFacts, DebitItem, DebitResult } from "../../chain/debit-sender";
 import { type ErrorCode, TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
+import type { ReceiptCount } from "./receipt-count";
 
 export type LossReason = "cancelled" | "clipped";
 
@@ -33,6 +34,8 @@ export type Entry =
       readonly amount: bigint;
       readonly calls: number;
       readonly block: number;
+      /** with this charge, where it gets a receipt */
+      readonly receipt?: ReceiptCount | undefined;
     }
   | {
       readonly kind: "sealed";
@@ -51,7 +54,9 @@ export type Entry =
   | { readonly kind: "reopened"; readonly batch: number }
   | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
-  | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
+  | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason }
+  /** a call that was debited by itself gets a receipt */
+  | { readonly kind: "receipted"; readonly idHash: Hex; readonly receipt: ReceiptCount };
 
 /** What one running meter has reserved ahead; amounts in token base units. */
 export interface Hold {
@@ -108,6 +113,8 @@ export class Books {
   /** settled recently, newest last: what a reorganisation could revert */
   readonly recent: Batch[] = [];
   readonly totals: Totals = { charged: 0n, settled: 0n, lost: 0n };
+  /** by the idHash that was charged, which a rekey does not move; kept while nothing is owed */
+  readonly receipts = new Map<Hex, ReceiptCount>();
   nextBatch = 1;
   private trimAt = ACCOUNTS_KEPT;
 
@@ -140,8 +147,12 @@ export class Books {
         account.calls += entry.calls;
         account.seenBlock = Math.max(account.seenBlock, entry.block);
         this.totals.charged += entry.amount;
+        if (entry.receipt) this.receipts.set(entry.idHash, entry.receipt);
         return;
       }
+      case "receipted":
+        this.receipts.set(entry.idHash, entry.receipt);
+        return;
       case "sealed":
         this.seal(entry);
         return;

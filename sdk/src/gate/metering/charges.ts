@@ -14,8 +14,9 @@ import {
 import type { Hex } from "../../protocol/hex";
 import { atMost, type Deferred, deferred } from "../../protocol/waiting";
 import { heldOf, type MeteredAccount, unsettledOf } from "./books";
-import type { HoldCharge, HoldRequest } from "./holds";
+import type { HeldCharge, HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
+import { nextReceipt, type ReceiptCount } from "./receipt-count";
 import type { Reserved, ReserveRequest } from "./reservation";
 import type { MeterLimits } from "./schedule";
 import type { Call, Settler } from "./settler";
@@ -28,6 +29,11 @@ export interface Deduction {
   readonly remaining: bigint;
   /** the cost was above what remained; only that was charged */
   readonly clipped: boolean;
+}
+
+/** A charge, and the number of its receipt where it gets one. */
+export interface ReceiptedDeduction extends Deduction {
+  readonly receipt?: ReceiptCount | undefined;
 }
 
 /** @throws Unavailable, SubscriptionNotActive */
@@ -63,12 +69,12 @@ export class Charges {
   }
 
   /** Charges a call whose debit is merged with others. */
-  async merged(request: ChargeRequest): Promise<Deduction> {
+  async merged(request: ChargeRequest): Promise<ReceiptedDeduction> {
     const { store } = this.#options;
-    const { charged, remaining } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
+    const { charged, remaining, receipt } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
     const isFirst = (store.account(request.idHash)?.pending ?? 0n) <= charged;
     this.#schedule(request.idHash, isFirst, request.facts.paidThroughSec);
-    return { charged, remaining, clipped: charged < request.amount };
+    return { charged, remaining, clipped: charged < request.amount, ...(receipt && { receipt }) };
   }
 
   /** Holds an amount ahead of delivery. @returns base units held, and what remains beside them */
@@ -78,13 +84,13 @@ export class Charges {
     return { held, remaining };
   }
 
-  /** Charges what was used of a hold. @returns base units that the hold has charged since it began */
-  async chargeHold(request: HoldCharge, paidThroughSec: number): Promise<bigint> {
+  /** Charges what was used of a hold. */
+  async chargeHold(request: HoldCharge): Promise<HeldCharge> {
     const { store } = this.#options;
     // What a running meter has charged before keeps its age.
     const isFirst = (store.account(request.idHash)?.pending ?? 0n) === 0n;
     const charged = await store.chargeHold(request);
-    this.#schedule(request.idHash, isFirst, paidThroughSec);
+    this.#schedule(request.idHash, isFirst, request.facts.paidThroughSec);
     return charged;
   }
 
@@ -101,14 +107,17 @@ export class Charges {
   }
 
   /** Charges a call by a debit of its own, and waits for it. */
-  async each(request: ChargeRequest): Promise<Deduction> {
+  async each(request: ChargeRequest): Promise<ReceiptedDeduction> {
     const { store, limits, monotonicMs } = this.#options;
     const untilMs = monotonicMs() + limits.waitMs;
     for (;;) {
-      const { charged, remaining, block } = await this.#untilCapacity(request, (asked) => store.hold(asked));
-      const held = { idHash: request.idHash, amount: charged, block };
+      const { charged, remaining, facts } = await this.#untilCapacity(request, (asked) => store.hold(asked));
+      const held = { idHash: request.idHash, amount: charged, block: facts.blockNumber };
       const result = await this.#debitCall(held, untilMs - monotonicMs());
-      if (result.kind === "settled") return { charged, remaining, clipped: charged < request.amount };
+      if (result.kind === "settled") {
+        const receipt = request.isReceipted ? await this.#receiptOf(request.idHash, facts, charged) : undefined;
+        return { charged, remaining, clipped: charged < request.amount, ...(receipt && { receipt }) };
+      }
       if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
       if (monotonicMs() >= untilMs || this.#isStopping) throw saturated();
     }
@@ -135,7 +144,7 @@ export class Charges {
     let request = first;
     for (;;) {
       const answer = await ask(request);
-      if (answer.kind === "reserved") return { ...answer, block: request.facts.blockNumber };
+      if (answer.kind === "reserved") return { ...answer, facts: request.facts };
       if (answer.kind === "short") {
         // A cap that was raised since the facts were read is not clipped to what it was.
         request = { ...request, facts: (await request.newest?.()) ?? request.facts, mayClip: true };
@@ -150,6 +159,14 @@ export class Charges {
       await atMost(leftMs, loop.nextRound(), nothing);
       request = { ...request, mayClip: request.newest === undefined };
     }
+  }
+
+  /** Numbers the receipt of a call that was debited: only then, since a debit that fails charges nothing. */
+  async #receiptOf(idHash: Hex, facts: AllowanceFacts, charged: bigint): Promise<ReceiptCount> {
+    const { store } = this.#options;
+    const receipt = nextReceipt(store.receipt(idHash), facts, charged);
+    await store.record({ kind: "receipted", idHash, receipt });
+    return receipt;
   }
 
   #requestSettlement(idHash: Hex): void {

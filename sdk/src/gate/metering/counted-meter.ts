@@ -56,6 +56,11 @@ export class CountedMeter implements UsageMeter {
     this.#isEnded = true;
     return this.usage;
   }
+
+  /** A payment without an allowance is one transfer, which the chain itself shows. */
+  takeReceipts(): readonly string[] {
+    return [];
+  }
 }
 
 function usedUp(): AllowanceExhausted {

@@ -5,6 +5,7 @@
 import { crc32 } from "node:zlib";
 import { TurnpikeError } from "../../protocol/errors";
 import type { Batch, Entry, MeteredAccount, Totals } from "./books";
+import type { ReceiptCount } from "./receipt-count";
 
 /** The whole books, at the head of a compacted journal. */
 export interface SnapshotEntry {
@@ -15,6 +16,8 @@ export interface SnapshotEntry {
   readonly successors: readonly (readonly [string, string])[];
   readonly totals: Totals;
   readonly nextBatch: number;
+  /** absent in a journal of an earlier version */
+  readonly receipts?: readonly (readonly [string, ReceiptCount])[];
 }
 
 export type Line = Entry | SnapshotEntry;
@@ -29,7 +32,7 @@ export const fromJson = (_key: string, value: unknown): unknown =>
 
 export function encodeLine(line: Line): string {
   return sealed(
-    line.kind === "reserved"
+    line.kind === "reserved" && line.receipt === undefined
       ? // Written for every call, so without JSON.stringify: four times faster.
         `{"kind":"reserved","idHash":"${line.idHash}","amount":"${line.amount}n","calls":${line.calls},"block":${line.block}}`
       : JSON.stringify(line, toJson),

@@ -10,10 +10,9 @@ import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
 import type { Line, SnapshotEntry } from "./entry-line";
-import { uncharge } from "./holds";
+import { GONE, uncharge } from "./holds";
 import { Journal } from "./journal";
-import { decideReservation } from "./reservation";
-import { chargeLocalHold, localBooks, type MeterStore } from "./store";
+import { chargeLocalHold, localBooks, type MeterStore, reserveLocally } from "./store";
 
 export interface FileMeterStoreOptions {
   readonly path: string;
@@ -88,13 +87,11 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     requireHealthy: () => void opened(),
     async reserve(request) {
       const open = opened();
-      const decision = decideReservation(books.find(request.idHash), request);
-      if (decision.kind !== "reserved") return decision;
-      const { idHash, facts } = request;
-      const { charged: amount } = decision;
+      const { decision, entry } = reserveLocally(books, request);
+      if (entry === undefined) return decision;
       // Applied in the turn in which it was decided, so that a parallel call sees it; resolved when it is on disk.
-      books.apply({ kind: "reserved", idHash, amount, calls: 1, block: facts.blockNumber });
-      await open.reserved(idHash, amount, facts.blockNumber);
+      books.apply(entry);
+      await open.reserved(entry);
       return decision;
     },
     async hold(request) {
@@ -108,18 +105,18 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     async chargeHold(request) {
       const open = opened();
       const charge = chargeLocalHold(books, request);
-      if (charge === undefined) return 0n;
-      const { before, entry, charged } = charge;
-      if (entry === undefined) return charged;
+      if (charge === undefined) return GONE;
+      const { before, entry, done } = charge;
+      if (entry === undefined) return done;
       books.apply(entry);
       try {
-        await open.reserved(entry.idHash, entry.amount, entry.block);
+        await open.reserved(entry);
       } catch (error) {
         // It is in no file: books that are read again owe it only if it is charged again.
         uncharge(books.account(entry.idHash), before, entry.amount);
         throw error;
       }
-      return charged;
+      return done;
     },
     async record(entry) {
       const open = opened();
@@ -145,6 +142,7 @@ function snapshotOf(books: Books): SnapshotEntry {
     successors: [...books.successors],
     totals: books.totals,
     nextBatch: books.nextBatch,
+    receipts: [...books.receipts],
   };
 }
 
@@ -161,6 +159,7 @@ function apply(books: Books, line: Line): void {
   for (const [from, to] of line.successors) books.successors.set(from as Hex, to as Hex);
   Object.assign(books.totals, line.totals);
   books.nextBatch = line.nextBatch;
+  for (const [idHash, receipt] of line.receipts ?? []) books.receipts.set(idHash as Hex, receipt);
 }
 
 export interface JournalLockOptions {

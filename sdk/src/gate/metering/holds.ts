@@ -2,8 +2,10 @@
  * Reserves in an account ahead of delivery, and charges what was used. Pure: a store applies it to an account in one
  * atomic change. A hold that is gone charges nothing more, so that a charge can be repeated.
  */
+import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
 import { type Hold, type MeteredAccount, unsettledOf } from "./books";
+import type { ReceiptCount } from "./receipt-count";
 import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
 
 /** Asks for at least `amount`, which may be clipped as any reservation, and `ahead` beyond it as far as that remains. */
@@ -20,9 +22,23 @@ export interface HoldCharge {
   readonly total: bigint;
   /** whether to release the rest of it */
   readonly release: boolean;
-  /** of the facts that it was held by */
-  readonly block: number;
+  /** that it was held by */
+  readonly facts: AllowanceFacts;
+  /** whether to number a receipt for what is newly used; default false */
+  readonly isReceipted?: boolean;
 }
+
+/** What a hold has charged; base units. */
+export interface HeldCharge {
+  /** since the hold began; 0 for one that is gone */
+  readonly charged: bigint;
+  /** by this charge: 0 for one that is repeated */
+  readonly added: bigint;
+  /** the number of its receipt, and the sum with it */
+  readonly receipt?: ReceiptCount | undefined;
+}
+
+export const GONE: HeldCharge = { charged: 0n, added: 0n };
 
 /** @param untilMs when others may release the hold; undefined: never */
 export function holdAhead(account: MeteredAccount, request: HoldRequest, untilMs?: number): Reserved {
@@ -46,7 +62,7 @@ export function chargeHold(
   account: MeteredAccount,
   { name, total, release }: HoldCharge,
   untilMs?: number,
-): { readonly added: bigint; readonly charged: bigint } | undefined {
+): HeldCharge | undefined {
   const hold = account.holds.find((other) => other.name === name);
   if (hold === undefined) return undefined;
   const used = smallest(total - hold.charged, hold.amount);

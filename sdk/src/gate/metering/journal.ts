@@ -140,17 +140,19 @@ export class Journal {
     if (this.failure) throw this.failure;
   }
 
-  reserved(idHash: Hex, amount: bigint, block: number): Promise<void> {
+  reserved(entry: Readonly<Reservation>): Promise<void> {
     const group = this.openGroup();
-    const line = group.reservations.get(idHash);
+    const line = group.reservations.get(entry.idHash);
     if (line === undefined) {
-      const first: Reservation = { kind: "reserved", idHash, amount, calls: 1, block };
-      group.reservations.set(idHash, first);
+      const first: Reservation = { ...entry };
+      group.reservations.set(entry.idHash, first);
       group.lines.push(first);
     } else {
-      line.amount += amount;
-      line.calls += 1;
-      line.block = Math.max(line.block, block);
+      line.amount += entry.amount;
+      line.calls += entry.calls;
+      line.block = Math.max(line.block, entry.block);
+      // The last one contains the others.
+      if (entry.receipt) line.receipt = entry.receipt;
     }
     return group.durable.promise;
   }

@@ -7,7 +7,8 @@ import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { Clock } from "../../protocol/time";
 import { remainingOf, unsettledOf } from "./books";
-import { Charges, type Deduction, type ReadNewest, TICK_MS } from "./charges";
+import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
+import type { HeldCharge } from "./holds";
 import { Loop } from "./loop";
 import { type MeterReport, type UnsettledReport, unsettledReport } from "./reports";
 import { limitsOf, type MeterLimits } from "./schedule";
@@ -43,7 +44,7 @@ export interface MeterPort {
     amount: bigint,
     facts: AllowanceFacts,
     newest?: () => Promise<AllowanceFacts>,
-  ): Promise<Deduction>;
+  ): Promise<ReceiptedDeduction>;
   /**
    * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
    * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
@@ -51,9 +52,9 @@ export interface MeterPort {
   holdAhead(hold: HoldParts, newest?: ReadNewest): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
   /**
    * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
-   * @returns base units that the hold has charged since it began: 0 for one that is gone. @throws Unavailable
+   * @throws Unavailable
    */
-  chargeHold(charge: ChargeHold & HeldFor): Promise<bigint>;
+  chargeHold(charge: ChargeParts): Promise<HeldCharge>;
   /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
   onStop(work: () => Promise<unknown>): () => void;
   /** base units: cap - spent - reserved */
@@ -83,6 +84,9 @@ export interface HeldFor {
 /** What to hold. */
 export type HoldParts = HoldAhead & HeldFor;
 
+/** What to charge of a hold. */
+export type ChargeParts = Omit<ChargeHold, "usage"> & HeldFor;
+
 export interface MeterOptions {
   readonly store: MeterStore;
   readonly sender: DebitSender;
@@ -93,6 +97,8 @@ export interface MeterOptions {
   /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
   readonly settle?: "merged" | "each";
   readonly report?: MeterReport;
+  /** whether to number a receipt for each charge; default false */
+  readonly receipts?: boolean;
   /** called with the reason of every debit that was refused */
   readonly onRefused?: (reason: ErrorCode) => void;
   readonly monotonicMs?: () => number;
@@ -109,7 +115,7 @@ export interface Meter {
    * journal fails, or maxUnsettled stays reached; with "each" also SubscriptionNotActive, and PaymentPending when the
    * debit's outcome is not known in time
    */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<Deduction>;
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<ReceiptedDeduction>;
   /**
    * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
    * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
@@ -117,9 +123,9 @@ export interface Meter {
   holdAhead(hold: HoldParts, newest?: ReadNewest): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
   /**
    * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
-   * @returns base units that the hold has charged since it began: 0 for one that is gone. @throws Unavailable
+   * @throws Unavailable
    */
-  chargeHold(charge: ChargeHold & HeldFor): Promise<bigint>;
+  chargeHold(charge: ChargeParts): Promise<HeldCharge>;
   /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
   onStop(work: () => Promise<unknown>): () => void;
   /** cap - spent - reserved, at least zero */
@@ -146,7 +152,7 @@ export interface Meter {
 }
 
 export function createMeter(options: MeterOptions): Meter {
-  const { store, sender, states, clock, settle = "merged" } = options;
+  const { store, sender, states, clock, settle = "merged", receipts: isReceipted = false } = options;
   const { report = () => undefined, onRefused = () => undefined, monotonicMs = () => performance.now() } = options;
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTimeSec(clock) });
@@ -173,7 +179,7 @@ export function createMeter(options: MeterOptions): Meter {
       if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
       if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };
       const mayClip = newest === undefined;
-      const request = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled };
+      const request = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled, isReceipted };
       return settle === "each" ? charges.each(request) : charges.merged(request);
     },
     async holdAhead({ idHash, facts, hold: name, need: amount, ahead }, newest) {
@@ -182,7 +188,7 @@ export function createMeter(options: MeterOptions): Meter {
       return charges.holdAhead({ idHash, facts, name, amount, ahead, mayClip, newest, maxUnsettled });
     },
     chargeHold: ({ idHash, facts, hold: name, total, release }) =>
-      charges.chargeHold({ idHash, name, total, release, block: facts.blockNumber }, facts.paidThroughSec),
+      charges.chargeHold({ idHash, name, total, release, facts, isReceipted }),
     onStop(work) {
       lastWork.add(work);
       return () => lastWork.delete(work);

@@ -2,6 +2,7 @@
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
 import { type MeteredAccount, remainingOf, unsettledOf } from "./books";
+import type { ReceiptCount } from "./receipt-count";
 
 export interface ReserveRequest {
   readonly idHash: Hex;
@@ -12,10 +13,18 @@ export interface ReserveRequest {
   readonly mayClip?: boolean;
   /** base units; reserving never brings what is unsettled above it, a single larger call on an empty account aside */
   readonly maxUnsettled: bigint;
+  /** whether to number a receipt for the charge; default false */
+  readonly isReceipted?: boolean;
 }
 
 export type Reserved =
-  | { readonly kind: "reserved"; readonly charged: bigint; readonly remaining: bigint }
+  | {
+      readonly kind: "reserved";
+      readonly charged: bigint;
+      readonly remaining: bigint;
+      /** the number of its receipt, and the sum with it */
+      readonly receipt?: ReceiptCount | undefined;
+    }
   | { readonly kind: "exhausted" }
   /** less remains than was asked for: ask again with the chain's newest facts */
   | { readonly kind: "short" }

@@ -5,12 +5,23 @@
  */
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type AtomicStore, guardCells } from "../stores/atomic-store";
+import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
-import { chargeHold, type HoldCharge, holdAhead, releaseExpired } from "./holds";
+import { chargeHold, GONE, type HeldCharge, type HoldCharge, holdAhead, releaseExpired } from "./holds";
+import { nextReceipt, type ReceiptCount } from "./receipt-count";
 import { decideReservation, type Reserved } from "./reservation";
 import { SharedSender } from "./shared-sender";
-import { accountKey, accountText, contended, MAX_TRIES, readAccount, SharedView } from "./shared-view";
+import {
+  accountKey,
+  accountText,
+  contended,
+  MAX_TRIES,
+  readAccount,
+  readReceipt,
+  receiptKey,
+  receiptText,
+  SharedView,
+} from "./shared-view";
 import type { MeterStore } from "./store";
 
 export interface SharedMeterOptions {
@@ -61,25 +72,26 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     },
     async reserve(request) {
       requireOpen();
-      return reservations.change(request.idHash, (account) => {
-        const decision = decideReservation(account, request);
-        if (decision.kind === "reserved") charge(account, decision.charged, request.facts.blockNumber);
-        return decision;
+      return reservations.change(request, (charged) => {
+        const decision = decideReservation(charged.account, request);
+        if (decision.kind !== "reserved") return decision;
+        return { ...decision, receipt: charge(charged, request, decision.charged) };
       });
     },
     async holdAhead(request) {
       requireOpen();
-      return reservations.change(request.idHash, (account, nowMs) => holdAhead(account, request, nowMs + holdMs));
+      const { idHash } = request;
+      return reservations.change({ idHash }, ({ account }, nowMs) => holdAhead(account, request, nowMs + holdMs));
     },
     async chargeHold(request) {
       requireOpen();
       const { idHash } = request;
       const at = view.books.current(idHash);
       const answer = await reservations.chargeHold(request, holdMs);
-      if (answer.kind === "charged") return answer.charged;
+      if (answer.kind === "charged") return answer;
       // Its subscription may have a new idHash, which this gate has not read yet: the hold moved with it.
       await sender.refresh();
-      return view.books.current(idHash) === at ? 0n : (await reservations.chargeHold(request, holdMs)).charged;
+      return view.books.current(idHash) === at ? GONE : reservations.chargeHold(request, holdMs);
     },
     async hold() {
       throw new ConfigError('settle: "each" is for one process; gates that share a meter merge their debits');
@@ -101,6 +113,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     setSending: (may) => sender.setSending(may),
     batches: () => (sender.isSender ? [...view.books.batches.values()] : []),
     recent: () => view.books.recent,
+    receipt: () => undefined,
     nextBatch: () => view.books.nextBatch,
     totals: () => totalsOf(view),
     async close() {
@@ -130,22 +143,40 @@ function totalsOf({ books }: SharedView): Totals {
   return { charged: settled + lost + unsettled, settled, lost };
 }
 
-function charge(account: MeteredAccount, amount: bigint, block: number): void {
+/** What one change of a subscription may change together. */
+interface Charged {
+  readonly account: MeteredAccount;
+  /** of the last receipt; read only where a charge gets one */
+  receipt: ReceiptCount | undefined;
+}
+
+/** @returns the number of the charge's receipt, where it gets one */
+function charge(
+  charged: Charged,
+  { facts, isReceipted }: Pick<HoldCharge, "facts" | "isReceipted">,
+  amount: bigint,
+): ReceiptCount | undefined {
+  const { account } = charged;
   account.pending += amount;
   account.calls += 1;
-  account.seenBlock = Math.max(account.seenBlock, block);
+  account.seenBlock = Math.max(account.seenBlock, facts.blockNumber);
+  if (!isReceipted) return undefined;
+  charged.receipt = nextReceipt(charged.receipt, facts, amount);
+  return charged.receipt;
 }
 
 /** What became of a change: a reservation's decision, or what a hold has charged. */
 type Answer = Reserved | HoldAnswer;
 
-/** `charged`: base units since the hold began */
-type HoldAnswer = { readonly kind: "charged" | "gone"; readonly charged: bigint };
+type HoldAnswer = HeldCharge & { readonly kind: "charged" | "gone" };
 
 /** Changes an account that was just read; may run again on a newer one. */
-type Change<A extends Answer> = (account: MeteredAccount, nowMs: number) => A;
+type Change<A extends Answer> = (charged: Charged, nowMs: number) => A;
+
+type ChangeOf = Pick<HoldCharge, "idHash" | "isReceipted">;
 
 interface Waiting {
+  readonly isReceipted: boolean;
   readonly change: Change<Answer>;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
@@ -164,9 +195,9 @@ class SharedReservations {
   }
 
   /** @throws Unavailable */
-  change<A extends Answer>(idHash: Hex, change: Change<A>): Promise<A> {
+  change<A extends Answer>({ idHash, isReceipted = false }: ChangeOf, change: Change<A>): Promise<A> {
     return new Promise<A>((resolve, reject) => {
-      const waiting: Waiting = { change, resolve: (answer) => resolve(answer as A), reject };
+      const waiting: Waiting = { isReceipted, change, resolve: (answer) => resolve(answer as A), reject };
       const queue = this.#queues.get(idHash);
       if (queue) return void queue.push(waiting);
       const first = [waiting];
@@ -177,11 +208,11 @@ class SharedReservations {
 
   /** @throws Unavailable */
   chargeHold(request: HoldCharge, holdMs: number): Promise<HoldAnswer> {
-    return this.change(request.idHash, (account, nowMs) => {
-      const used = chargeHold(account, request, nowMs + holdMs);
-      if (used === undefined) return { kind: "gone", charged: 0n };
-      if (used.added > 0n) charge(account, used.added, request.block);
-      return { kind: "charged", charged: used.charged };
+    return this.change(request, (charged, nowMs) => {
+      const used = chargeHold(charged.account, request, nowMs + holdMs);
+      if (used === undefined) return { kind: "gone", ...GONE };
+      const receipt = used.added > 0n ? charge(charged, request, used.added) : undefined;
+      return { kind: "charged", ...used, receipt };
     });
   }
 
@@ -191,7 +222,7 @@ class SharedReservations {
     const isExpired = ({ holds }: MeteredAccount) =>
       holds.some(({ untilMs }) => untilMs !== undefined && untilMs <= nowMs);
     for (const { idHash } of [...this.#view.books.accounts.values()].filter(isExpired)) {
-      await this.change(idHash, () => RELEASED);
+      await this.change({ idHash }, () => RELEASED);
     }
   }
 
@@ -212,35 +243,44 @@ class SharedReservations {
   async #changeTogether(idHash: Hex, round: readonly Waiting[]): Promise<Answer[]> {
     const view = this.#view;
     const nowMs = await this.#nowMs();
+    const receipts = round.some(({ isReceipted }) => isReceipted) ? receiptKey(idHash) : undefined;
     let isCertain = false;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const key = accountKey(view.books.current(idHash));
-      if (!view.has(key)) {
-        await view.reread([key]);
+      const keys = receipts === undefined ? [key] : [key, receipts];
+      if (!keys.every((each) => view.has(each))) {
+        await view.reread(keys);
         isCertain = true;
       }
       const expected = view.text(key);
       const account = expected === undefined ? emptyAccount(view.books.current(idHash)) : readAccount(expected);
       const hasExpired = releaseExpired(account, nowMs);
-      const answers = round.map(({ change }) => change(account, nowMs));
+      const before = receipts === undefined ? undefined : view.text(receipts);
+      const charged: Charged = { account, receipt: before === undefined ? undefined : readReceipt(before) };
+      const answers = round.map(({ change }) => change(charged, nowMs));
       const saturates = answers.some(({ kind }) => kind === "saturated");
       // A refusal must not rest on what another gate has changed meanwhile.
       if (!isCertain && !answers.every(isMade)) {
-        await view.reread([key]);
+        await view.reread(keys);
         isCertain = true;
         continue;
       }
       if (!answers.some(isMade) && !saturates && !hasExpired) return answers;
       const next = accountText(account, saturates);
-      const listed = hasBalance(account);
-      if (next === expected || (await view.swap([{ key, expected, next, listed }]))) return answers;
-      await view.reread([key]);
+      const changes: CellChange[] = [{ key, expected, next, listed: hasBalance(account) }];
+      // Together: a charge and the number of its receipt are one change.
+      if (receipts !== undefined && charged.receipt) {
+        changes.push({ key: receipts, expected: before, next: receiptText(charged.receipt) });
+      }
+      const isSame = changes.every((change) => change.next === change.expected);
+      if (isSame || (await view.swap(changes))) return answers;
+      await view.reread(keys);
       isCertain = true;
     }
     throw contended();
   }
 }
 
-const RELEASED: Answer = { kind: "charged", charged: 0n };
+const RELEASED: Answer = { kind: "charged", ...GONE };
 
 const isMade = ({ kind }: Answer): boolean => kind === "reserved" || kind === "charged";

@@ -7,6 +7,7 @@ import type { Hex } from "../../protocol/hex";
 import type { CellChange, SharedCells } from "../stores/atomic-store";
 import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
 import { fromJson, toJson } from "./entry-line";
+import type { ReceiptCount } from "./receipt-count";
 
 /** The sender's cell; each subscription has one of its own. Amounts as "123n". */
 export interface SenderState {
@@ -38,6 +39,8 @@ export const SENDER_KEY = "lane";
 
 const ACCOUNT_PREFIX = "account:";
 
+const RECEIPT_PREFIX = "receipt:";
+
 /** Above this many, cells of subscriptions that owe nothing are not remembered. */
 const KEPT = 50_000;
 
@@ -52,6 +55,13 @@ export function contended(): Unavailable {
 }
 
 export const accountKey = (idHash: Hex): string => `${ACCOUNT_PREFIX}${idHash}`;
+
+/** Of the last receipt's number; by the idHash that was charged, which a rekey does not move. */
+export const receiptKey = (idHash: Hex): string => `${RECEIPT_PREFIX}${idHash}`;
+
+export const receiptText = (receipt: ReceiptCount): string => JSON.stringify(receipt, toJson);
+
+export const readReceipt = (text: string): ReceiptCount => JSON.parse(text, fromJson) as ReceiptCount;
 
 export const senderText = (sender: SenderState): string => JSON.stringify(sender, toJson);
 
@@ -116,7 +126,8 @@ export class SharedView {
     if (!isMade) return false;
     for (const { key, next } of changes) this.#learn(key, next);
     // An entry of the sender changes accounts and totals together.
-    if (changes.length > 1) Object.assign(this.#books.totals, this.#sender.totals);
+    const isEntry = changes.length > 1 && changes.some(({ key }) => key === SENDER_KEY);
+    if (isEntry) Object.assign(this.#books.totals, this.#sender.totals);
     return true;
   }
 
@@ -197,6 +208,7 @@ export class SharedView {
 
   #learn(key: string, text: string | undefined): void {
     this.#texts.set(key, text);
+    if (key.startsWith(RECEIPT_PREFIX)) return;
     if (key !== SENDER_KEY) {
       const account = text === undefined ? undefined : readAccount(text);
       if (account) this.#books.accounts.set(account.idHash, account);
@@ -217,5 +229,6 @@ export class SharedView {
       this.#books.accounts.delete(account.idHash);
       this.#texts.delete(accountKey(account.idHash));
     }
+    for (const key of [...this.#texts.keys()]) if (key.startsWith(RECEIPT_PREFIX)) this.#texts.delete(key);
   }
 }

@@ -4,7 +4,8 @@
  */
 import type { Hex } from "../../protocol/hex";
 import { type Batch, Books, type Entry, type MeteredAccount, type Totals } from "./books";
-import { chargeHold, type HoldCharge, type HoldRequest, holdAhead } from "./holds";
+import { chargeHold, GONE, type HeldCharge, type HoldCharge, type HoldRequest, holdAhead } from "./holds";
+import { nextReceipt, type ReceiptCount } from "./receipt-count";
 import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
 
 /** Keeps a meter's books in memory: for tests only, never where real money is charged. */
@@ -14,17 +15,14 @@ export function createMemoryMeterStore(): MeterStore {
     ...localBooks(() => books),
     open: async () => undefined,
     async reserve(request) {
-      const decision = decideReservation(books.find(request.idHash), request);
-      if (decision.kind === "reserved") {
-        const { idHash, facts } = request;
-        books.apply({ kind: "reserved", idHash, amount: decision.charged, calls: 1, block: facts.blockNumber });
-      }
+      const { decision, entry } = reserveLocally(books, request);
+      if (entry) books.apply(entry);
       return decision;
     },
     async chargeHold(request) {
       const charge = chargeLocalHold(books, request);
       if (charge?.entry) books.apply(charge.entry);
-      return charge?.charged ?? 0n;
+      return charge?.done ?? GONE;
     },
     async record(entry) {
       books.apply(entry);
@@ -33,19 +31,44 @@ export function createMemoryMeterStore(): MeterStore {
   };
 }
 
+/** A charge, as it is applied and journaled. */
+type ReservedEntry = Extract<Entry, { kind: "reserved" }>;
+
+interface LocalCharge {
+  readonly request: Pick<ReserveRequest, "idHash" | "facts" | "isReceipted">;
+  /** base units, > 0 */
+  readonly amount: bigint;
+}
+
+function entryOf(books: Books, { request, amount }: LocalCharge): ReservedEntry {
+  const { idHash, facts, isReceipted } = request;
+  const entry = { kind: "reserved", idHash, amount, calls: 1, block: facts.blockNumber } as const;
+  return isReceipted ? { ...entry, receipt: nextReceipt(books.receipts.get(idHash), facts, amount) } : entry;
+}
+
+/** Decides a reservation in books of one process. @returns the entry to apply and journal, if any */
+export function reserveLocally(
+  books: Books,
+  request: ReserveRequest,
+): { readonly decision: Reserved; readonly entry?: ReservedEntry } {
+  const decision = decideReservation(books.find(request.idHash), request);
+  if (decision.kind !== "reserved") return { decision };
+  const entry = entryOf(books, { request, amount: decision.charged });
+  return { decision: { ...decision, receipt: entry.receipt }, entry };
+}
+
 /**
  * Applies a charge to a hold in books of one process.
  * @returns the hold as it was, and the entry to apply and journal, if any; undefined for a hold that is gone
  */
 export function chargeLocalHold(books: Books, request: HoldCharge) {
-  const { idHash, name, block } = request;
+  const { idHash, name } = request;
   const account = books.account(idHash);
   const before = account.holds.find((hold) => hold.name === name);
   const charge = chargeHold(account, request);
   if (before === undefined || charge === undefined) return undefined;
-  const { added: amount, charged } = charge;
-  const entry = amount === 0n ? undefined : ({ kind: "reserved", idHash, amount, calls: 1, block } as const);
-  return { before, entry, charged };
+  const entry = charge.added === 0n ? undefined : entryOf(books, { request, amount: charge.added });
+  return { before, entry, done: { ...charge, receipt: entry?.receipt } };
 }
 
 type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "chargeHold" | "record" | "close">;
@@ -74,6 +97,7 @@ export function localBooks(books: () => Books): LocalBooks {
     setSending: () => undefined,
     batches: () => [...books().batches.values()],
     recent: () => books().recent,
+    receipt: (idHash) => books().receipts.get(idHash),
     nextBatch: () => books().nextBatch,
     totals: () => books().totals,
   };
@@ -100,10 +124,10 @@ export interface MeterStore {
   holdAhead(request: HoldRequest): Promise<Reserved>;
   /**
    * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
-   * @returns base units that the hold has charged since it began: safe to repeat, and 0 for a hold that is gone
+   * Safe to repeat.
    * @throws Unavailable
    */
-  chargeHold(request: HoldCharge): Promise<bigint>;
+  chargeHold(request: HoldCharge): Promise<HeldCharge>;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
   /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */
@@ -124,6 +148,8 @@ export interface MeterStore {
   batches(): readonly Batch[];
   /** Settled recently, newest last, for as long as a reorganisation could revert them. */
   recent(): readonly Batch[];
+  /** Returns the last receipt's number of a subscription, for a store of one process. */
+  receipt(idHash: Hex): ReceiptCount | undefined;
   /** The number of the next debit batch: never one that was used before. */
   nextBatch(): number;
   /** Charged, settled and lost since the books began. */

@@ -6,6 +6,8 @@ import { toAmount } from "../../protocol/amounts";
 import { AllowanceExhausted, ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol/errors";
 import { type Hex, randomBytes, toHex } from "../../protocol/hex";
 import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
+import { isUsageUnit } from "../../protocol/usage-receipt";
+import type { HeldCharge } from "./holds";
 import { costOf, type UnitPrice, type UnitPriceOption, unitPriceOf } from "./unit-price";
 
 /** What a meter counts, and at which price. */
@@ -52,24 +54,11 @@ export interface UsageMeter {
    * @throws Unavailable when it could not be recorded
    */
   end(): Promise<Usage>;
-}
-
-/** What one meter has recorded durably: the source of usage receipts. Amounts in token base units. */
-export interface UsageEvent {
-  /** "end": the last one of its meter */
-  readonly kind: "step" | "end";
-  /** names the meter; each answer's meters are new */
-  readonly meterId: Hex;
-  readonly unit: string;
-  readonly unitPrice: UnitPrice;
-  /** delivered since the meter's previous event */
-  readonly units: bigint;
-  /** charged for them */
-  readonly amount: bigint;
-  /** delivered since the meter began */
-  readonly totalUnits: bigint;
-  /** charged since the meter began: never above `totalUnits` at the unit price, rounded up once */
-  readonly totalAmount: bigint;
+  /**
+   * Returns the usage receipts of this payment that no answer has carried yet, for handlers that write their own stream:
+   * in an event stream as a comment, `: usage-receipt TEXT` and an empty line. Each is returned once.
+   */
+  takeReceipts(): readonly string[];
 }
 
 export interface HoldAhead {
@@ -87,18 +76,27 @@ export interface ChargeHold {
   readonly total: bigint;
   /** whether to release what is left of it */
   readonly release: boolean;
+  /** delivered since the last charge that took something: what its receipt says */
+  readonly usage: ChargedUsage;
+}
+
+/** What was delivered for a charge. */
+export interface ChargedUsage {
+  readonly unit: string;
+  readonly units: bigint;
+  readonly unitPrice: UnitPrice;
 }
 
 /** Where a meter reserves and charges. */
 export interface UsageAccount {
   /** @throws AllowanceExhausted, InsufficientFunds, SubscriptionNotActive, Unavailable */
   hold(request: HoldAhead): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
-  /** @returns what the hold has charged since it began: less than `total` where it was lost. @throws Unavailable */
-  charge(request: ChargeHold): Promise<bigint>;
+  /** @returns what the hold has charged: less than `total` where it was lost. @throws Unavailable */
+  charge(request: ChargeHold): Promise<HeldCharge>;
   /** Registers what is ended when the gate stops. @returns how to withdraw it */
   track(end: () => Promise<unknown>): () => void;
-  /** Called with everything that was recorded. */
-  onUsage(event: UsageEvent): void;
+  /** @see UsageMeter.takeReceipts */
+  takeReceipts(): readonly string[];
 }
 
 /** How often a running meter records what was delivered, and releases what it no longer uses. */
@@ -108,8 +106,6 @@ export const RECORD_MS = 5_000;
 const FRESH_MS = 30_000;
 
 const DEFAULT_STEP = 10_000n;
-
-const UNIT = /^[\x21-\x7e]([\x20-\x7e]{0,62}[\x21-\x7e])?$/;
 
 /** A meter's options, checked. */
 export interface UsageTerms {
@@ -122,15 +118,40 @@ export interface UsageTerms {
 /** @throws ConfigError that names the field */
 export function usageTermsOf(options: UsageMeterOptions, token: PricedToken): UsageTerms {
   const { unit, unitPrice, step = DEFAULT_STEP, atCap = "stop" } = options;
-  if (typeof unit !== "string" || !UNIT.test(unit)) {
-    throw new ConfigError(`meter: unit is "${String(unit)}": name it in 1 to 64 printable ASCII characters`);
-  }
+  requireUnit(unit, "meter");
   if (atCap !== "stop" && atCap !== "finish") {
     throw new ConfigError(`meter: atCap is "${String(atCap)}": use "stop" or "finish"`);
   }
   const stepAmount = parseMoney(step, token, "meter: step");
   if (stepAmount === 0n) throw new ConfigError("meter: step is 0: reserve at least 1 base unit ahead");
   return { unit, unitPrice: unitPriceOf(unitPrice, token, "meter: unitPrice"), step: stepAmount, atCap };
+}
+
+/** @throws ConfigError */
+function requireUnit(unit: unknown, what: string): asserts unit is string {
+  if (isUsageUnit(unit)) return;
+  throw new ConfigError(`${what}: unit is "${String(unit)}": name it in 1 to 64 printable ASCII characters`);
+}
+
+/** What a charge is for, as `deduct` takes it and a receipt says it. */
+export interface DeductUsage {
+  /** what is counted: 1 to 64 printable ASCII characters */
+  readonly unit: string;
+  readonly units: bigint | number;
+  readonly unitPrice: UnitPriceOption;
+}
+
+/** @throws ConfigError that names the field, also for an amount above the price of the units */
+export function deductUsageOf(amount: bigint, usage: DeductUsage | undefined, token: PricedToken): ChargedUsage {
+  if (usage === undefined) return { unit: "call", units: 1n, unitPrice: { amount, per: 1n } };
+  const { unit } = usage;
+  requireUnit(unit, "deduct: usage");
+  const units = toAmount(usage.units, "deduct: usage.units");
+  const unitPrice = unitPriceOf(usage.unitPrice, token, "deduct: usage.unitPrice");
+  if (amount <= costOf(unitPrice, units)) return { unit, units, unitPrice };
+  throw new ConfigError(
+    `deduct: amount is ${amount}, but ${units} ${unit} cost ${costOf(unitPrice, units)}: charge at most that`,
+  );
 }
 
 /** @throws ConfigError */
@@ -170,13 +191,12 @@ export class HeldMeter implements UsageMeter {
   readonly #account: UsageAccount;
   readonly #monotonicMs: () => number;
   readonly #every: (periodMs: number, work: () => void) => () => void;
-  readonly #meterId = toHex(randomBytes(16));
   #units = 0n;
   #amount = 0n;
   /** of the cost: not covered, so at the provider's own cost */
   #forgone = 0n;
-  /** the totals of the last event */
-  #emitted = { units: 0n, amount: 0n };
+  /** of these units, the charges have receipts */
+  #receipted = 0n;
   #hold: Hold | undefined;
   /** what remained beside the hold when it was made */
   #besides = 0n;
@@ -221,9 +241,12 @@ export class HeldMeter implements UsageMeter {
       if (this.#isEnded) return this.usage;
       await this.#record(true);
       this.#isEnded = true;
-      this.#emit("end");
       return this.usage;
     });
+  }
+
+  takeReceipts(): readonly string[] {
+    return this.#account.takeReceipts();
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -262,7 +285,6 @@ export class HeldMeter implements UsageMeter {
     if (this.#isClipped) return this.#addBeyondCap(added);
     if (this.#isCovered(added)) return this.#count(added);
     await this.#record(true);
-    this.#emit("step");
     const need = this.#needOf(added);
     const step = this.#step;
     const name = toHex(randomBytes(16));
@@ -298,7 +320,11 @@ export class HeldMeter implements UsageMeter {
     const total = this.#amount - hold.base;
     const before = hold.releasing ?? hold.charged;
     if (release) hold.releasing ??= total;
-    const isHeld = (await this.#account.charge({ hold: hold.name, total, release })) >= total;
+    const units = this.#units;
+    const usage = { unit: this.unit, units: units - this.#receipted, unitPrice: this.unitPrice };
+    const done = await this.#account.charge({ hold: hold.name, total, release, usage });
+    if (done.added > 0n) this.#receipted = units;
+    const isHeld = done.charged >= total;
     // Gone: a release whose answer was lost has charged it, or it expired while this process did not run. In the latter
     // case what was not recorded before is not charged.
     const charged = isHeld ? total : before;
@@ -321,23 +347,10 @@ export class HeldMeter implements UsageMeter {
     };
   }
 
-  #emit(kind: UsageEvent["kind"]): void {
-    const [totalUnits, totalAmount] = [this.#units, this.#amount];
-    const units = totalUnits - this.#emitted.units;
-    const amount = totalAmount - this.#emitted.amount;
-    if (kind === "step" && units === 0n && amount === 0n) return;
-    this.#emitted = { units: totalUnits, amount: totalAmount };
-    const { unit, unitPrice } = this;
-    this.#account.onUsage({ kind, meterId: this.#meterId, unit, unitPrice, units, amount, totalUnits, totalAmount });
-  }
-
   #tick(): void {
     const isIdle = !this.#isBusy;
     this.#isBusy = false;
-    const recorded = this.#inTurn(async () => {
-      await this.#record(isIdle);
-      this.#emit("step");
-    });
+    const recorded = this.#inTurn(() => this.#record(isIdle));
     // Tried again at the next tick, and by whatever comes next.
     recorded.catch(() => undefined);
   }

@@ -69,6 +69,7 @@ export function meterOf(
   const report = onMeterEvent ?? (() => undefined);
   const meter = createMeter({
     ...{ store, sender, states: operator.states, clock, settle, report, onRefused },
+    receipts: options.receiptKey !== undefined,
     ...(maxUnsettled === undefined ? {} : { limits: { maxUnsettled: toAmount(maxUnsettled, "maxUnsettled") } }),
   });
   const collection = new Collection({

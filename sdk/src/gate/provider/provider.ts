@@ -22,6 +22,7 @@ import { openRequestScope, requestScopes } from "../core/request-scope";
 import type { GateOptions } from "../core/route";
 import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/reports";
+import type { DeductUsage } from "../metering/usage-meter";
 import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";
 import { type AnyRequest, buildPlanQuote, followRequests, verifyProof } from "./verify";
@@ -42,7 +43,7 @@ export interface Provider {
   /** A 402 body for a plan. @throws ConfigError when the plan was not loaded */
   buildPaymentRequired(options: { readonly plan: string; readonly request?: AnyRequest }): PaymentRequiredWire;
   /** Charges overage to the current request's subscription. @see Payment.deduct */
-  deductAllowance(amount: Amount): Promise<Deduction>;
+  deductAllowance(amount: Amount, usage?: DeductUsage): Promise<Deduction>;
   /** Middleware that gives the operations above their request where no gate does. */
   context(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
   /**
@@ -118,9 +119,9 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
 }
 
 /** Charges the current request's subscription. Needs no provider: the request scope has it. */
-export async function deductAllowance(amount: Amount): Promise<Deduction> {
+export async function deductAllowance(amount: Amount, usage?: DeductUsage): Promise<Deduction> {
   const payment = requestScopes.getStore()?.payment;
-  if (payment) return payment.deduct(amount);
+  if (payment) return payment.deduct(amount, usage);
   throw new ConfigError("deductAllowance was called outside a request that paymentGate let through");
 }
 

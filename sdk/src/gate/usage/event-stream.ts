@@ -1,5 +1,5 @@
 /** Splits an event stream (SSE) at its events, and reads their data. Keeps every byte as it came. */
-import { Unavailable } from "../../protocol";
+import { Unavailable, USAGE_RECEIPT_COMMENT } from "../../protocol";
 
 /** An event of an upstream that is longer than this ends the stream, bytes. */
 const MAX_EVENT_BYTES = 1_048_576;
@@ -40,6 +40,19 @@ function isBlankLine(bytes: Uint8Array, at: number): boolean {
   return bytes[at] === LF && (before === LF || (before === CR && bytes[at - 2] === LF));
 }
 
+/** Follows what is sent of an event stream: a comment may follow a whole event, never a part of one. */
+export class EventBoundary {
+  #tail: Uint8Array = new Uint8Array();
+
+  get isHere(): boolean {
+    return this.#tail.length === 0 || isBlankLine(this.#tail, this.#tail.length - 1);
+  }
+
+  sent(part: Uint8Array): void {
+    this.#tail = joined([this.#tail, part.subarray(-3)]).slice(-3);
+  }
+}
+
 export function joined(parts: readonly Uint8Array[]): Uint8Array {
   const [first, second, ...more] = parts;
   if (first !== undefined && (second === undefined || (second.length === 0 && more.length === 0))) return first;
@@ -72,6 +85,11 @@ export function parsed(text: string): unknown {
   } catch {
     return text;
   }
+}
+
+/** Writes usage receipts as comments, which no reader of events sees. */
+export function receiptComments(receipts: readonly string[]): Uint8Array {
+  return new TextEncoder().encode(receipts.map((text) => `: ${USAGE_RECEIPT_COMMENT} ${text}\n\n`).join(""));
 }
 
 /** Writes an event that says why a stream ended, in the form in which the SDKs of model providers expect an error. */

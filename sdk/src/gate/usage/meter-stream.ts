@@ -4,7 +4,7 @@
  */
 import { AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
 import type { UsageMeter } from "../metering/usage-meter";
-import { dataOf, EventSplitter, errorEvent, joined, parsed } from "./event-stream";
+import { dataOf, EventBoundary, EventSplitter, errorEvent, joined, parsed, receiptComments } from "./event-stream";
 import { TokenMeter, type TokenMeterOptions } from "./token-meter";
 import type { UsageReader } from "./token-usage";
 
@@ -29,8 +29,9 @@ const MAX_WHOLE_BYTES = 16_777_216;
 
 /**
  * Returns a response with the upstream's status, headers and body, whose body is metered as it passes. Resolves once
- * its first part is counted, so that a refusal reaches the gate before any byte. A body that an `upto` payment pays for
- * is collected first. A failed upstream response is returned as it is, and costs nothing.
+ * its first part is counted, so that a refusal reaches the gate before any byte. A body that an `upto` payment pays for,
+ * and a model's answer that is no stream, is collected first. Usage receipts leave as comments of an event stream, and
+ * otherwise in the header of what is collected. A failed upstream response is returned as it is, and costs nothing.
  * @throws AllowanceExhausted, InsufficientFunds, SubscriptionNotActive, Unavailable before the first byte; later ones
  * end the body, in an event stream with an `error` event
  */
@@ -42,7 +43,8 @@ export async function meterStream(upstream: Response, options: MeterStreamOption
   for (const name of ["Content-Encoding", "Content-Length", "Transfer-Encoding"]) headers.delete(name);
   const isEventStream = (headers.get("Content-Type") ?? "").toLowerCase().startsWith("text/event-stream");
   const metered = new MeteredBody(body, isEventStream, options);
-  const passed = isChargedBefore(options) ? await metered.collect() : await metered.open();
+  const isCollected = isChargedBefore(options) || ("payment" in options && !isEventStream);
+  const passed = isCollected ? await metered.collect() : await metered.open();
   return new Response(passed as BodyInit, { status, statusText, headers });
 }
 
@@ -60,6 +62,8 @@ class MeteredBody {
   readonly #isEventStream: boolean;
   readonly #count: Count;
   readonly #end: () => Promise<unknown>;
+  readonly #meter: Pick<UsageMeter, "takeReceipts">;
+  readonly #boundary = new EventBoundary();
 
   constructor(body: ReadableStream<Uint8Array>, isEventStream: boolean, options: MeterStreamOptions) {
     this.#source = body.getReader();
@@ -69,6 +73,7 @@ class MeteredBody {
       this.#parts = chunksOf(this.#source);
       this.#count = async (part) => (await meter.add(units(part))).clipped && meter.atCap === "stop";
       this.#end = () => meter.end();
+      this.#meter = meter;
       return;
     }
     const tokens = new TokenMeter(options);
@@ -78,15 +83,20 @@ class MeteredBody {
       return data !== undefined && tokens.count(options.read(data));
     };
     this.#end = () => tokens.end();
+    this.#meter = tokens;
   }
 
   /** Returns the body as a stream, once its first part is counted. */
   async open(): Promise<ReadableStream<Uint8Array>> {
     let first: Passed | undefined = await this.#orClose(() => this.#next());
     const send = async (controller: ReadableStreamDefaultController<Uint8Array>, passed: Passed): Promise<void> => {
-      if (passed.part) controller.enqueue(passed.part);
+      if (passed.part) {
+        controller.enqueue(passed.part);
+        this.#boundary.sent(passed.part);
+      }
+      if (passed.isLast) await this.#close();
+      this.#sendReceipts(controller);
       if (!passed.isLast) return;
-      await this.#close();
       if (passed.isCut && this.#isEventStream) controller.enqueue(endOf(new AllowanceExhausted()));
       controller.close();
     };
@@ -99,6 +109,7 @@ class MeteredBody {
             await send(controller, passed);
           } catch (error) {
             if (!this.#isEventStream || !isTurnpikeError(error)) throw error;
+            this.#sendReceipts(controller);
             controller.enqueue(endOf(error));
             controller.close();
           }
@@ -107,6 +118,12 @@ class MeteredBody {
       },
       { highWaterMark: 0 },
     );
+  }
+
+  /** Sends what was charged and not sent yet, where a comment can carry it: between two events. */
+  #sendReceipts(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    const receipts = this.#isEventStream && this.#boundary.isHere ? this.#meter.takeReceipts() : [];
+    if (receipts.length > 0) controller.enqueue(receiptComments(receipts));
   }
 
   /** Returns the whole body, once all of it is counted. */

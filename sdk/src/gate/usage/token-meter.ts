@@ -62,6 +62,12 @@ export class TokenMeter {
     return isClipped && this.#stopsAtCap;
   }
 
+  /** @see UsageMeter.takeReceipts */
+  takeReceipts(): readonly string[] {
+    // The meters of one payment share them.
+    return this.#meters.output.takeReceipts();
+  }
+
   /** @throws Unavailable when what was counted could not be recorded */
   async end(): Promise<void> {
     const ended = await Promise.allSettled(KINDS.map((kind) => this.#meters[kind].end()));

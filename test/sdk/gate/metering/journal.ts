@@ -8,7 +8,7 @@ import { createFileMeterStore, type FileMeterStoreOptions } from "../../../../sd
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
 import { idHashOf } from "../../../support/metered-chain";
 
-const FACTS = { cap: 10n ** 9n, spent: 0n, debits: 0, paidThroughSec: 10_000, blockNumber: 5 };
+const FACTS = { cap: 10n ** 9n, spent: 0n, debits: 0, paidThroughSec: 10_000, version: 0, blockNumber: 5 };
 
 describe("The meter's journal", () => {
   let file: string;
@@ -200,7 +200,7 @@ describe("The meter's journal", () => {
     const written = reserve(store, 1n);
     await new Promise((resolve) => setImmediate(resolve));
     // Both wait for that write to end.
-    const charges = names.map((name) => ({ idHash, name, total: 40n, block: 5, release: name === "0x01" }));
+    const charges = names.map((name) => ({ idHash, name, total: 40n, facts: FACTS, release: name === "0x01" }));
     const refused = charges.map((charge) => store.chargeHold(charge).catch(({ code }) => code));
     rmSync(`${file}.lock`, { recursive: true });
     expect(await Promise.all(refused)).to.deep.equal(["Unavailable", "Unavailable"]);
@@ -208,7 +208,9 @@ describe("The meter's journal", () => {
     release();
     await written;
     await servedAgain(store);
-    expect(await Promise.all(charges.map((charge) => store.chargeHold(charge)))).to.deep.equal([40n, 40n]);
+    expect(
+      (await Promise.all(charges.map((charge) => store.chargeHold(charge)))).map(({ charged }) => charged),
+    ).to.deep.equal([40n, 40n]);
     await closed();
     expect((await opened()).account(idHash)?.pending, "and on disk").to.equal(82n);
   }).timeout(60_000);

@@ -38,6 +38,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
       clock: { nowSec: () => 1_000 },
       limits: { settleAmount: 10n ** 9n, settleAgeMs: 60_000, pollMs: 20, ...limits },
       report: (event) => void events.push(event),
+      receipts: true,
     });
     meters.push(meter);
     await meter.start();
@@ -107,7 +108,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
       const meter = gates[i % 2];
       const held = await meter?.holdAhead({ idHash, facts, hold: nameOf(i), need: 10n, ahead: 60n }).catch(codeOf);
       if (held === undefined || typeof held === "string") return held;
-      return meter?.chargeHold({ idHash, facts, hold: nameOf(i), total: held.held, release: true });
+      return (await meter?.chargeHold({ idHash, facts, hold: nameOf(i), total: held.held, release: true }))?.charged;
     });
     const charged = (await Promise.all(holds)).flatMap((one) => (typeof one === "bigint" ? [one] : []));
     const sum = charged.reduce((total, one) => total + one, 0n);
@@ -115,18 +116,39 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect([sum, chain.sumDebited()], "the cap, to the unit").to.deep.equal([CAP, CAP]);
   });
 
+  it("UR3 number each receipt once, whichever gate charges, and go on after a rekey under the old name", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const facts = chain.facts(idHash);
+    const gates = await Promise.all([gate(), gate(), gate()]);
+    const calls = Array.from({ length: 30 }, (_, i) => gates[i % 3]?.reserve(idHash, 10n, facts));
+    const streams = gates.map(async (one, i) => {
+      await one.holdAhead({ idHash, facts, hold: nameOf(i), need: 10n, ahead: 10n });
+      return one.chargeHold({ idHash, facts, hold: nameOf(i), total: 20n, release: true });
+    });
+    const numbered = (await Promise.all([...calls, ...streams])).map((one) => one?.receipt);
+    numbered.sort((a, b) => (a?.sequence ?? 0) - (b?.sequence ?? 0));
+    expect(numbered.map((one) => one?.sequence)).to.deep.equal(Array.from({ length: 33 }, (_, i) => i + 1));
+    expect(numbered.at(-1)?.total).to.equal(360n);
+    const [one] = gates;
+    const late = await gate(make(space), {}, { refreshMs: 600_000 });
+    chain.rekey(idHash, nameOf(99));
+    await one?.flush();
+    const next = [await one?.reserve(idHash, 1n, facts), await late.reserve(idHash, 1n, facts)];
+    expect(next.map((each) => each?.receipt?.sequence)).to.deep.equal([34, 35]);
+  });
+
   it("SM3 charge a hold once, though the answer of the store is lost", async () => {
     const idHash = chain.subscribe(1, { cap: CAP });
     const [one, facts] = [await gate(), chain.facts(idHash)];
     await one.holdAhead({ idHash, facts, hold: nameOf(1), need: 100n, ahead: 0n });
     const charge = { idHash, facts, hold: nameOf(1), total: 40n, release: false };
-    expect(await one.chargeHold(charge)).to.equal(40n);
+    expect((await one.chargeHold(charge)).charged).to.equal(40n);
     expect(one.unsettled(), "what is reserved ahead is not charged").to.include({ unsettled: 100n, charged: 40n });
-    expect(await one.chargeHold(charge)).to.equal(40n);
+    expect((await one.chargeHold(charge)).charged).to.equal(40n);
     await one.flush();
     expect(chain.sumDebited(), "a flush waits for no running stream").to.equal(40n);
-    expect(await one.chargeHold({ ...charge, total: 55n, release: true })).to.equal(55n);
-    expect(await one.chargeHold(charge), "a hold that is gone").to.equal(0n);
+    expect((await one.chargeHold({ ...charge, total: 55n, release: true })).charged).to.equal(55n);
+    expect((await one.chargeHold(charge)).charged, "a hold that is gone").to.equal(0n);
     await one.flush();
     expect(chain.sumDebited()).to.equal(55n);
   });
@@ -140,7 +162,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect(await other.reserve(idHash, 1n, facts).catch(codeOf)).to.equal("AllowanceExhausted");
     await until(() => other.remaining(idHash, facts) === CAP - 300n);
     await other.reserve(idHash, 700n, facts);
-    expect(await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).to.equal(0n);
+    expect((await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).charged).to.equal(
+      0n,
+    );
     await other.flush();
     expect(chain.sumDebited()).to.equal(CAP);
   });
@@ -156,7 +180,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 40n, release: false });
     chain.rekey(idHash, to);
     await one.flush();
-    expect(await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 70n, release: true })).to.equal(70n);
+    expect((await late.chargeHold({ idHash, facts, hold: nameOf(2), total: 70n, release: true })).charged).to.equal(
+      70n,
+    );
     await one.flush();
     expect(chain.sumDebited(to)).to.equal(71n);
   });

@@ -1,0 +1,128 @@
+import { expect } from "chai";
+import { API_SCOPES } from "turnpike/facilitator";
+import { type Address, addressOfKey, type Hex, signDigest, typedDataDigest } from "turnpike/protocol";
+import { testKey } from "../../support/chain";
+import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
+import { paymentToWire } from "../support/payments";
+import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
+import { refundToWire, signRefund } from "../support/refunds";
+import { type Receiver, startReceiver } from "../webhooks/support/receiver";
+
+type Line = Readonly<Record<string, unknown>>;
+
+const PAID = 250_000n;
+
+describe("log lines of a payment", function () {
+  this.timeout(180_000);
+  let world: FacilitatorWorld;
+  let program: Program;
+  let service: ServiceProcess;
+  let receiver: Receiver;
+  let payer: Payer;
+  let poorPayer: Payer;
+  const payee: Payer = { key: testKey("payee") as Hex, address: addressOfKey(testKey("payee") as Hex) };
+
+  before(async () => {
+    world = await startWorld();
+    // Before the start, so that their money is in a block that the service has read.
+    payer = await world.payer();
+    poorPayer = await world.payer(1n);
+    program = buildProgram();
+    receiver = await startReceiver();
+    service = await program.start(world.env({ CONFIRMATIONS: "2", ALLOW_PRIVATE_WEBHOOKS: "true" }));
+    const { proofSigners, chainId } = await service.client.supported();
+    const created = await service.client.createKey({
+      ...{
+        provider: payee.address,
+        name: "test",
+        scopes: API_SCOPES,
+        chainId,
+        facilitator: proofSigners[0] as Address,
+      },
+      sign: async (data) => signDigest(typedDataDigest(data), payee.key),
+    });
+    if (created.kind === "refused") throw created.error;
+    const endpoint = await post("/webhook-endpoints", { url: receiver.url }, created.key.key);
+    expect(endpoint.status).to.equal(201);
+  });
+  after(async () => {
+    await service?.stop();
+    await receiver?.stop();
+    program?.remove();
+    await world?.stop();
+  });
+
+  const post = (path: string, body: unknown, apiKey?: string): Promise<Response> =>
+    fetch(service.url + path, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(apiKey && { authorization: `Bearer ${apiKey}` }) },
+      body: JSON.stringify(body),
+    });
+  const lines = (): Line[] =>
+    service
+      .output()
+      .split("\n")
+      .flatMap((text) => (text.startsWith("{") ? [JSON.parse(text) as Line] : []));
+  /** As `jq 'select(.paymentId == $id)'` finds them. */
+  const linesOf = (paymentId: Hex): Line[] => lines().filter((line) => line.paymentId === paymentId);
+  const named = (line: Line): string => String(line.msg === "request" ? `${line.route} ${line.status}` : line.msg);
+
+  it("follows one payment from its request to its receipt, its webhook and its refund", async () => {
+    const signed = await world.signPayment({ payer });
+    const paymentId = world.idOf(signed);
+    const paid = await post("/authorize", { signedPayment: paymentToWire(signed) });
+    expect(paid.status).to.equal(200);
+    await until(async () => linesOf(paymentId).some(({ msg }) => msg === "webhook"), "the webhook is logged");
+    const steps = linesOf(paymentId);
+    expect(steps.map(named)).to.have.members([
+      ...["payment admitted", "payment broadcast", "payment mined", "payment confirmed"],
+      ...["/authorize 200", "webhook"],
+    ]);
+    const placeOf = (name: string): number => steps.map(named).indexOf(name);
+    expect(placeOf("payment admitted")).to.be.lessThan(placeOf("payment mined"));
+    expect(placeOf("payment broadcast")).to.be.lessThan(placeOf("payment mined"));
+    expect(placeOf("payment mined")).to.be.lessThan(placeOf("payment confirmed"));
+    expect(placeOf("payment confirmed")).to.be.lessThan(placeOf("/authorize 200"));
+    const [mined] = steps.filter(({ msg }) => msg === "payment mined");
+    const [sent] = steps.filter(({ msg }) => msg === "payment broadcast");
+    const transfers = await world.transfers();
+    expect(transfers.map(({ transaction }) => transaction)).to.include(mined?.transaction);
+    expect(sent?.transaction, "sent in the transaction that was mined").to.equal(mined?.transaction);
+    const [request] = steps.filter(({ msg }) => msg === "request");
+    expect(request?.requestId).to.equal(paid.headers.get("x-request-id"));
+    const [webhook] = steps.filter(({ msg }) => msg === "webhook");
+    expect(webhook).to.include({ type: "payment.settled", outcome: "delivered" });
+
+    const to = signed.authorization.from;
+    const target = { type: "payment" as const, paymentId };
+    const refund = await signRefund(world, { account: payee, to, amount: PAID, target });
+    expect((await post("/refunds", refundToWire(refund))).status).to.equal(200);
+    const refundSteps = (): Line[] => linesOf(paymentId).slice(steps.length);
+    await until(async () => refundSteps().some(({ msg }) => msg === "webhook"), "the refund's webhook is logged");
+    expect(refundSteps().map(named)).to.have.members([
+      ...["payment admitted", "payment broadcast", "payment mined", "payment confirmed"],
+      ...["/refunds 200", "webhook"],
+    ]);
+    const refundIds = new Set(refundSteps().flatMap(({ refundId }) => (refundId === undefined ? [] : [refundId])));
+    expect([...refundIds], "its own id")
+      .to.have.length(1)
+      .and.not.include(paymentId);
+    expect(refundSteps().find(({ msg }) => msg === "webhook")).to.include({ type: "refund.settled" });
+
+    for (const secret of [signed.signature, signed.memo, refund.signature])
+      expect(service.output()).not.to.include(secret.slice(2));
+  });
+
+  it("says why a payment is refused, on its lines", async () => {
+    const signed = await world.signPayment({ payer: poorPayer });
+    const answer = await post("/authorize", { signedPayment: paymentToWire(signed) });
+    expect(answer.status).to.equal(422);
+    const steps = await until(async () => {
+      const found = linesOf(world.idOf(signed));
+      return found.length >= 2 && found;
+    }, "its lines are written");
+    expect(steps.map(named)).to.deep.equal(["payment refused", "/authorize 422"]);
+    for (const step of steps) expect(step).to.include({ code: "InsufficientFunds" });
+    expect(steps[0]).to.include({ reason: "funds" });
+  });
+});
