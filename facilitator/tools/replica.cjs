@@ -2,6 +2,7 @@
  * Starts a primary PostgreSQL and a replica that it waits for at each commit, on loopback in a temporary folder: for
  * tests and drills, not for money.
  */
+const { EventEmitter, once } = require("node:events");
 const { chmodSync, cpSync, lchownSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
@@ -12,17 +13,19 @@ const { freePort } = require("./postgres.cjs");
 const USER = "postgres";
 const REPLICA = "replica";
 
-/** @returns {Promise<Server>} a server on `databaseDir`, which need not exist yet */
+/** @returns a server on `databaseDir`, which need not exist yet; start: until it answers, a replica read-only */
 async function server(databaseDir, flags) {
   const port = await freePort();
+  const said = new EventEmitter();
   const postgres = new EmbeddedPostgres({
     ...{ databaseDir, port, user: USER, password: USER, persistent: true, initdbFlags: ["--no-sync"] },
     postgresFlags: ["-c", "max_connections=200", "-c", "fsync=off", ...flags],
     createPostgresUser: process.getuid?.() === 0,
-    onLog: () => undefined,
+    onLog: (line) => /ready to accept (read-only )?connections/.test(line) && said.emit("ready"),
     onError: () => undefined,
   });
-  return { postgres, port, url: `postgres://${USER}:${USER}@127.0.0.1:${port}/postgres` };
+  const start = () => Promise.race([postgres.start(), once(said, "ready")]);
+  return { postgres, port, start, url: `postgres://${USER}:${USER}@127.0.0.1:${port}/postgres` };
 }
 
 async function query(url, statement) {
@@ -47,10 +50,13 @@ function copyOwned(from, to) {
   own(to, from);
 }
 
-function crash({ process: running }) {
+async function crash(postgres) {
+  const running = postgres.process;
   const ended = new Promise((resolve) => running.once("exit", resolve));
   running.kill("SIGQUIT");
-  return ended;
+  await ended;
+  // Otherwise the package waits at its exit for the end of a process that has ended.
+  postgres.process = undefined;
 }
 
 /**
@@ -70,30 +76,22 @@ exports.startReplicated = async () => {
   lchownSync(signal, uid, gid);
   const from = `host=127.0.0.1 port=${primary.port} user=${USER} password=${USER} application_name=${REPLICA}`;
   const replica = await server(join(folder, "replica"), ["-c", `primary_conninfo=${from}`, "-c", "hot_standby=on"]);
-  const running = new Set();
-  const start = async ({ postgres }) => {
-    await postgres.start();
-    running.add(postgres);
-  };
-  await start(primary);
-  await start(replica);
+  await primary.start();
+  await replica.start();
   // From now on a commit is answered when the replica has it.
   await query(primary.url, `alter system set synchronous_standby_names = '${REPLICA}'`);
   await query(primary.url, "select pg_reload_conf()");
   return {
     primary: primary.url,
     replica: replica.url,
-    async crashPrimary() {
-      running.delete(primary.postgres);
-      await crash(primary.postgres);
-    },
-    promote: async () => {
+    crashPrimary: () => crash(primary.postgres),
+    async promote() {
       await query(replica.url, "select pg_promote(true)");
       await query(replica.url, "alter system reset synchronous_standby_names");
       await query(replica.url, "select pg_reload_conf()");
     },
     async stop() {
-      for (const postgres of running) await postgres.stop();
+      for (const { postgres } of [replica, primary]) await postgres.stop();
       rmSync(folder, { recursive: true, force: true });
     },
   };
