@@ -19,7 +19,7 @@ const PROCESSES = ["api", "relayer,indexer", "renewals,webhooks,indexer"];
 const PAYERS_AT_ONCE = 6;
 const PATIENCE_MS = 120_000;
 
-/** The drill of docs/operators/replica.md. */
+/** The drill of docs/operators/failover.md#promote-the-replica. */
 describe("Facilitator: the replica of PostgreSQL is promoted", function () {
   this.timeout(400_000);
   let servers: Replicated;
