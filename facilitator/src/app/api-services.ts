@@ -118,6 +118,7 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     readiness: () => readinessOf(core),
     system: () => systemOf(core, costs),
     metrics,
+    servesMetrics: config.metricsPort === undefined,
     log,
     rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
     keyLimit: createRateLimit(config.keyRequestsPerMinute, monotonicMs),

@@ -36,8 +36,9 @@ export const PAYMENTS = {
   }),
   maxIntake: setting({
     env: "MAX_INTAKE",
-    about: "Payments that may wait to be judged and stored; past that, new ones are refused with 503.",
-    fallback: "6000",
+    about:
+      "Payments that may wait to be judged and stored; past that, new ones are refused with 503. A payer alone may fill half of it, a provider alone three quarters.",
+    fallback: "8000",
     schema: whole(1, 100_000),
   }),
   maxLossesPerPayer: setting({

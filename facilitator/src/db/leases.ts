@@ -10,6 +10,8 @@ import type { Store } from "./open";
 import { databaseNowMs } from "./sql";
 
 export interface RoleLease {
+  /** whether this process has it */
+  readonly isHeld: boolean;
   /** Acquires a free lease. @returns whether this process has it */
   acquire(): Promise<boolean>;
   release(): Promise<void>;
@@ -70,6 +72,9 @@ export function createRoleLease(options: RoleLeaseOptions): RoleLease {
   }
 
   return {
+    get isHeld() {
+      return store.kind === "pglite" || isOurs();
+    },
     async acquire() {
       // The embedded database has a single process, because of its folder's lock.
       if (store.kind === "pglite" || isOurs()) return true;

@@ -38,6 +38,13 @@ export type StoreTopic =
   | `payment:${string}`
   | `tx:${string}`;
 
+export interface PoolCount {
+  readonly busy: number;
+  readonly idle: number;
+  /** callers that wait for a connection */
+  readonly waiting: number;
+}
+
 export interface Store {
   readonly db: Db;
   /** One connection for leases alone: they are renewed also while the pool's connections are all in use. */
@@ -47,6 +54,8 @@ export interface Store {
   /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Counts this process's connections; undefined for the embedded database, which has one. */
+  connections(): PoolCount | undefined;
   close(): Promise<void>;
 }
 
@@ -113,6 +122,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     notifier,
     migrated: [],
     transaction: (act) => db.transaction().execute(act),
+    connections: () => (database.kind === "postgres" ? countOf(pool) : undefined),
     async close() {
       notifier.close();
       await db.destroy();
@@ -121,6 +131,12 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     },
   };
 }
+
+const countOf = ({ totalCount, idleCount, waitingCount }: Pool): PoolCount => ({
+  busy: totalCount - idleCount,
+  idle: idleCount,
+  waiting: waitingCount,
+});
 
 interface Opened {
   readonly pool: Pool;

@@ -37,6 +37,7 @@ export function createObserver({ log, metrics, monotonicMs }: Watching) {
   return ({ requestId, method, route, status, startedMs, failure, paymentId }: Observed): void => {
     const durationMs = Math.round(monotonicMs() - startedMs);
     metrics.requests.inc({ route, method, status });
+    if (failure) metrics.problems.inc({ code: failure.code });
     metrics.requestSeconds.observe({ route }, durationMs / 1_000);
     const line = {
       ...{ requestId, method, route, status, durationMs },

@@ -44,6 +44,8 @@ export interface ApiServices {
   readiness(): Readiness;
   system(): Promise<System>;
   readonly metrics: Metrics;
+  /** whether `GET /metrics` is served here, and not on a port of its own */
+  readonly servesMetrics: boolean;
   readonly log: Logger;
   /** by address */
   readonly rateLimit: RateLimit;

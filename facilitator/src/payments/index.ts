@@ -167,7 +167,7 @@ class PaymentService implements Payments {
     const depth = new SettlementDepth(config, indexer);
     const { deployments } = sender;
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, onStep },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, stages, onStep },
       monotonicMs,
     });
     const processor = new PaymentProcessor({

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
-import { databaseNowMs } from "../db/sql";
+import { databaseNowMs, idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
@@ -190,6 +190,17 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
       and t.block_number <= ${applied}::bigint
     returning p.*`.execute(db);
   return rows;
+}
+
+/** Returns those of the transactions whose payments have no outcome yet. */
+export async function transactionsAwaited(tx: Tx, ids: readonly string[]): Promise<string[]> {
+  const rows = await tx
+    .selectFrom("payments")
+    .select("transaction_id")
+    .where("state", "=", "sent")
+    .where(sql<boolean>`transaction_id = any(${idList(ids)})`)
+    .execute();
+  return rows.flatMap(({ transaction_id: id }) => (id === null ? [] : [id]));
 }
 
 /** What a change needs to write a payment and its event together. */

@@ -70,6 +70,7 @@ export class PaymentProcessor {
 class RequestRun {
   readonly #options: PaymentProcessorOptions;
   readonly #request: PaymentRequest;
+  readonly #startedMs: number;
   readonly #untilMs: number;
   /** whether the signature is the payer's */
   #isProven = false;
@@ -80,13 +81,16 @@ class RequestRun {
   #rejudged = 0;
   /** whether the payment was not decided when this call first read it */
   #hasWaited = false;
+  /** when this call first read the payment as settled */
+  #settledMs: number | undefined;
   /** `writes` of the projection at the last read of the row */
   #readAtWrites = Number.POSITIVE_INFINITY;
 
   constructor(options: PaymentProcessorOptions, request: PaymentRequest, waitMs: number) {
     this.#options = options;
     this.#request = request;
-    this.#untilMs = options.monotonicMs() + waitMs;
+    this.#startedMs = options.monotonicMs();
+    this.#untilMs = this.#startedMs + waitMs;
   }
 
   /**
@@ -110,9 +114,11 @@ class RequestRun {
   }
 
   #reported(outcome: PaymentOutcome): PaymentOutcome {
-    const { stages } = this.#options;
+    const { stages, monotonicMs } = this.#options;
+    const nowMs = monotonicMs();
     if (outcome.kind === "refused") stages.refused(this.#request, outcome.error);
-    else if (outcome.kind === "settled" && this.#hasWaited) stages.confirmed(this.#request, outcome.row);
+    else if (outcome.kind === "settled" && this.#hasWaited)
+      stages.confirmed(this.#request, outcome.row, nowMs - (this.#settledMs ?? nowMs));
     return outcome;
   }
 
@@ -171,7 +177,7 @@ class RequestRun {
     admitted: Exclude<Admitted, "deploying">,
     woken: Promise<unknown>,
   ): Promise<PaymentOutcome | undefined> {
-    if (admitted === "bound") this.#options.stages.admitted(this.#request);
+    if (admitted === "bound") this.#countAdmitted();
     this.#isProven = true;
     this.#isBound = true;
     this.#hasWaited = true;
@@ -180,6 +186,11 @@ class RequestRun {
     if (this.#isTimeUp()) return { kind: "pending" };
     if (admitted === "bound") await woken;
     return undefined;
+  }
+
+  #countAdmitted(): void {
+    const { stages, monotonicMs } = this.#options;
+    stages.admitted(this.#request, monotonicMs() - this.#startedMs);
   }
 
   /** Refuses a request that the row is not for, or whose signature is not the payer's. */
@@ -196,9 +207,10 @@ class RequestRun {
 
   /** Returns the outcome that the row proves; otherwise waits for the chain. */
   async #decide(row: PaymentRow, woken: Promise<unknown>, restMs: number): Promise<PaymentOutcome | undefined> {
-    const { sender, depth } = this.#options;
+    const { sender, depth, monotonicMs } = this.#options;
     if (row.state === "waived") return { kind: "settled", row };
     if (row.state === "settled") {
+      this.#settledMs ??= monotonicMs();
       if (depth.isDeepEnough(row)) return { kind: "settled", row };
     } else if (row.state === "failed" && depth.isFinalFailure(row)) {
       return this.#afterFailure(row, restMs);
@@ -218,6 +230,7 @@ class RequestRun {
     if (row.signature === this.#request.signature) return { kind: "failed", error: failureOf(row) };
     const outcome = await this.#options.admission.readmit(this.#request);
     if (outcome === "deploying") return this.#afterNextBlock(restMs);
+    if (outcome === "bound") this.#countAdmitted();
     return isAdmitted(outcome) ? undefined : outcome;
   }
 

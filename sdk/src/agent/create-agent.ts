@@ -23,6 +23,7 @@ import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
+import { memoryReceipts, type ReceiptStore } from "./ledger/receipt-store";
 import { type BudgetView, budget } from "./payments/budget";
 import { charges, giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
@@ -30,6 +31,7 @@ import type { PaidResponse } from "./payments/receipt";
 import { type Credited, creditRefunds } from "./payments/refunds";
 import type { ChargeView, PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
+import { type Audit, type AuditOptions, audit } from "./receipts/audit";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
   type CancelOptions,
@@ -62,6 +64,8 @@ export interface AgentOptions {
   readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
+  /** where usage receipts are kept, for {@link Agent.audit}; default: in memory, forgotten with the process */
+  readonly receipts?: ReceiptStore;
   /** Turnpike's addresses: needed for subscriptions, since signatures and permits name the contract */
   readonly deployments?: readonly TurnpikeDeployment[];
   /** networks that are in no preset */
@@ -168,6 +172,12 @@ export interface Agent {
    * that a signup, a plan change or a resumption made. Returns what was credited; without an RPC nothing is.
    */
   creditRefunds(): Promise<Credited[]>;
+  /**
+   * Compares the usage receipts that the agent holds with what the chain shows as debited, for each subscription and
+   * cycle. Needs the agent's own RPC.
+   * @throws ConfigError without an RPC of the chain; Unavailable
+   */
+  audit(options?: AuditOptions): Promise<Audit>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
@@ -237,6 +247,7 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
     budget: () => run(async () => budget(context)),
     settleHeld: () => run(async () => settleHeld(context)),
     creditRefunds: () => run(async () => creditRefunds(context)),
+    audit: (how) => run(async () => audit(context, how)),
     giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
     close: () => {
       closed ??= closeAll(context, lifetime);
@@ -291,6 +302,7 @@ function createContext(options: AgentOptions, environment: AgentEnvironment, lif
     chainClock: options.clock,
     withinOrigin: environment.withinOrigin ?? false,
     ...(environment.memory ?? createAgentMemory(effects.limits)),
+    receipts: options.receipts ?? memoryReceipts(),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

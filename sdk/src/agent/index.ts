@@ -9,6 +9,8 @@ export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
+export type { KeptReceipt, ReceiptFault, ReceiptStore } from "./ledger/receipt-store";
+export { memoryReceipts } from "./ledger/receipt-store";
 export type { JudgedOffer, JudgedReceipt, StatementFault } from "./ledger/signed-statements";
 export type { BudgetView } from "./payments/budget";
 export type { PayInit } from "./payments/pay";
@@ -26,6 +28,10 @@ export type {
   QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
+export type { Audit, AuditedSubscription, AuditOptions, VerifiedAudit, VerifyAuditOptions } from "./receipts/audit";
+export { verifyAudit } from "./receipts/audit";
+export type { AuditedCycle, CycleName, Finding, HeldReceipt } from "./receipts/bill";
+export { describeFinding } from "./receipts/bill";
 export type {
   AgentWallet,
   Eip1193Provider,

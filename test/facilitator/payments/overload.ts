@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import type { SignedPayment } from "turnpike/protocol";
+import type { Address, SignedPayment } from "turnpike/protocol";
 import { until } from "../../support/facilitator";
 import { startChaosRpc } from "../chaos/support/rpc";
 import { paymentToWire } from "../support/payments";
@@ -111,6 +111,44 @@ describe("Facilitator: overload", function () {
     expect(answered.slice(before).map(({ status }) => status)).to.include(200);
     const signed = await world.signPayment();
     await until(async () => (await post(service, signed)).status === 200, "new payments are accepted again");
+    await service.stop();
+  });
+
+  /** Sends payments while the node is held, and returns those that are refused. The others wait. */
+  async function flood(service: Service, payments: readonly SignedPayment[], refusedCount: number) {
+    const answered: Response[] = [];
+    const all = payments.map((signed) => post(service, signed).then((response) => answered.push(response)));
+    await until(async () => answered.length >= refusedCount, "those beyond the share are answered");
+    return { answered: answered.slice(), all };
+  }
+
+  it("B26 a flood of one payer leaves places for another payer of the same provider", async () => {
+    const service = await start({ MAX_INTAKE: "8" });
+    const greedy = await world.payer(10n ** 9n);
+    const payments = await Promise.all(Array.from({ length: 20 }, () => world.signPayment({ payer: greedy })));
+    node.hold();
+    const { answered, all } = await flood(service, payments, 16);
+    expect(answered).to.have.length(16);
+    for (const response of answered) await expectBusy(response);
+    const other = post(service, await world.signPayment());
+    await until(async () => node.holds() >= 5, "the other payer's payment is judged");
+    node.release();
+    expect((await other).status).to.equal(200);
+    await Promise.all(all);
+    await service.stop();
+  });
+
+  it("B26 a flood for one provider, by payers of any number, leaves places for the payers of another", async () => {
+    const service = await start({ MAX_INTAKE: "8" });
+    const payments = await Promise.all(Array.from({ length: 20 }, () => world.signPayment()));
+    node.hold();
+    const { answered, all } = await flood(service, payments, 14);
+    expect(answered).to.have.length(14);
+    for (const response of answered) await expectBusy(response);
+    const other = post(service, await world.signPayment({ payTo: world.provider.address as Address }));
+    node.release();
+    expect((await other).status).to.equal(200);
+    await Promise.all(all);
     await service.stop();
   });
 });
