@@ -173,9 +173,12 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
   return pool;
 }
 
+/** Leases are renewed one after the other on each; on a busy machine every statement may take a second. */
+const LEASE_CONNECTIONS = 2;
+
 function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
   const pool = createPool(database, options);
-  const leasePool = createPool({ ...database, poolSize: 1 }, { timeoutMs: LEASE_TIMEOUT_MS });
+  const leasePool = createPool({ ...database, poolSize: LEASE_CONNECTIONS }, { timeoutMs: LEASE_TIMEOUT_MS });
   const notifier = sharedNotifier(createNotifier(), pool, {
     connectionString: database.url.reveal(),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,

@@ -59,16 +59,16 @@ describe("doctor on the connection to PostgreSQL", () => {
   it("HD12 names the processes that fit into the server's limit, the role's and the database's", async () => {
     const poolOf = async (size: number) => (await examine(size))[1];
     expect(await poolOf(10)).to.include({ level: "ok", subject: "DATABASE_POOL_SIZE" });
-    await admin.query("alter role doctor connection limit 24");
+    await admin.query("alter role doctor connection limit 26");
     const two = await poolOf(10);
     expect(two?.level).to.equal("ok");
     expect(two?.detail).to.equal(
-      "a process opens up to 12 connections, and PostgreSQL grants 24: enough for 2 processes",
+      "a process opens up to 13 connections, and PostgreSQL grants 26: enough for 2 processes",
     );
     const one = await poolOf(11);
     expect(one).to.include({ level: "warn" });
     expect(one?.remedy).to.contain("max_connections");
-    expect(await poolOf(23)).to.include({ level: "fail" });
+    expect(await poolOf(24)).to.include({ level: "fail" });
     await admin.query(
       `alter role doctor connection limit -1; alter database ${url.pathname.slice(1)} connection limit 5`,
     );

@@ -9,8 +9,8 @@ const SUBJECT = "DATABASE_URL";
 const VERIFIED =
   "add ?sslmode=verify-full to it, and &sslrootcert=FILE when a CA of your own signs the server's certificate";
 
-/** Each process has these besides its pool: for notifications, and for leases. */
-const MORE_PER_PROCESS = 2;
+/** Each process has these besides its pool: one for notifications, and two for leases. */
+const MORE_PER_PROCESS = 3;
 
 /** One is replaced while the other serves. */
 const PROCESSES = 2;
