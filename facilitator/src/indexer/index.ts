@@ -88,9 +88,6 @@ export interface IndexerOptions {
 /** Minimum number of blocks that can be reverted, whatever FINALITY_DEPTH is. */
 const MIN_UNDO_DEPTH = 128;
 
-/** One process indexes. The others follow what it writes, and one of them takes over when it is gone. */
-const LEASE_MS = 3_000;
-
 /** How long a follower waits for the block that it has to catch up with. */
 const FOLLOW_MS = 5_000;
 
@@ -99,9 +96,11 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
   const { chainId } = config;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
   const reads = config.roles.includes("indexer");
-  const lease = createRoleLease({ store, chainId, role: "indexer", lifeMs: LEASE_MS, monotonicMs });
   const faults = createFaultLog({ log, monotonicMs });
   const { tip, heads, forks, applier, sync, follower } = await compose({ ...options, monotonicMs, faults });
+  // One process indexes. The others follow what it writes, and one of them takes over when it is gone or reaches no node.
+  const isAble = (): boolean => !heads.health().isSilent;
+  const lease = createRoleLease({ store, chainId, role: "indexer", monotonicMs, isAble });
   let running: Promise<void> | undefined;
 
   /** Runs a round, or joins the one under way. */

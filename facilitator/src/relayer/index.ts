@@ -11,6 +11,7 @@ import type { BlockTag, CallRequest, ChainLog, ChainReader } from "../chain/chai
 import { type ContractError, decodeContractError } from "../chain/contract-errors";
 import { type Nodes, openNodes } from "../chain/open";
 import type { FacilitatorConfig } from "../config";
+import { renewEvery } from "../db/leases";
 import type { Db, Store, Tx } from "../db/open";
 import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
@@ -162,7 +163,10 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       () => store.notifier.wait("lane", config.pollMs),
     ),
   );
-  for (const lane of lanes) loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
+  for (const lane of lanes) {
+    loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
+    loops.push(renewEvery(config.laneLeaseMs, lane.renewLease));
+  }
   if (!sends) loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 

@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
-import { acquireLease, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
+import { acquireLease, isLeaseFree, type LeaseKey, releaseLease, renewLease, resetLane, stopLane } from "./lease";
 
 export type LaneStatus = "starting" | "standby" | "running" | "stopped";
 
@@ -18,7 +18,7 @@ export interface LaneLeaseOptions {
 
 export class LaneLease {
   readonly #options: LaneLeaseOptions;
-  #lease: { readonly epoch: number; renewAtMs: number } | undefined;
+  #lease: { readonly epoch: number; untilMs: number } | undefined;
   #status: LaneStatus = "starting";
   #reason: string | undefined;
 
@@ -40,19 +40,35 @@ export class LaneLease {
     return this.#reason;
   }
 
-  /** Acquires or renews the lease. @returns whether a round can begin */
+  /** Renews the lease, if this process has it. Runs beside the rounds, because a round may wait for a node. */
+  async renew(): Promise<void> {
+    const { config, store, of, log, monotonicMs } = this.#options;
+    const lease = this.#lease;
+    if (!lease) return;
+    const askedMs = monotonicMs();
+    if (await renewLease(store.leases, of, lease.epoch, config.laneLeaseMs)) {
+      lease.untilMs = askedMs + config.laneLeaseMs;
+      return;
+    }
+    if (this.#lease === lease) this.#lease = undefined;
+    log.warn({ key: of.key }, "the lease of a lane lapsed, and another process acquired it");
+  }
+
+  /** Acquires a free lease. @returns whether a round can begin */
   async acquire(): Promise<boolean> {
     const { config, store, chain, of, log, monotonicMs } = this.#options;
-    if (this.#lease && monotonicMs() < this.#lease.renewAtMs) return true;
-    if (this.#lease) {
-      if (await renewLease(store, of, this.#lease.epoch, config.laneLeaseMs)) {
-        this.#lease.renewAtMs = monotonicMs() + config.laneLeaseMs / 3;
-        return true;
-      }
-      this.#lease = undefined;
-      log.warn({ key: of.key }, "the lease of a lane lapsed, and another process acquired it");
+    if (this.#lease && monotonicMs() < this.#lease.untilMs) return true;
+    if (!this.#lease && store.kind !== "pglite" && !(await isLeaseFree(store, of))) {
+      this.#status = "standby";
+      return false;
     }
+    // A process that reaches no node fails here, and leaves the lease to others.
     const chainNonce = await chain.nonce(of.key);
+    if (this.#lease) {
+      await this.renew();
+      if (this.#lease) return true;
+    }
+    const askedMs = monotonicMs();
     const acquired = await acquireLease(store, of, {
       lifeMs: config.laneLeaseMs,
       firstNonce: chainNonce,
@@ -62,7 +78,7 @@ export class LaneLease {
       this.#status = "standby";
       return false;
     }
-    this.#lease = { epoch: acquired.epoch, renewAtMs: monotonicMs() + config.laneLeaseMs / 3 };
+    this.#lease = { epoch: acquired.epoch, untilMs: askedMs + config.laneLeaseMs };
     if (config.adoptNonce && (chainNonce > acquired.nextNonce || acquired.status === "stopped")) {
       log.warn({ key: of.key, nonce: chainNonce }, "continuing from the chain's nonce because of ADOPT_NONCE");
       await resetLane(store, of, Math.max(chainNonce, acquired.nextNonce));

@@ -40,10 +40,9 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
       if (leasedNow.length > 0) leased = leasedNow;
       lanes = rows.map((row): LaneHealth => {
         const silentMs = row.at_ms === null ? 0 : Math.max(0, row.now - row.at_ms);
-        // Its process runs and waits for nodes, and its lease may lapse meanwhile. Its report says more than the lease.
-        const isWaiting = row.obstacle !== null && silentMs <= REPORT_FRESH_MS && row.at_ms !== null;
-        const isLeased = row.lease_until_ms > row.now || isWaiting;
-        const isUsable = row.status === "running" && isLeased;
+        // Its process waits for nodes, or another one is about to acquire the lane. Payments queue meanwhile.
+        const hasJustReported = row.at_ms !== null && silentMs <= REPORT_FRESH_MS;
+        const isUsable = row.status === "running" && (row.lease_until_ms > row.now || hasJustReported);
         // A process of the previous release leases the lane and does not report.
         const obstacle =
           silentMs > REPORT_SILENT_MS

@@ -45,6 +45,8 @@ export interface LaneOptions {
 export interface Lane {
   /** Runs one round. Never throws: logs the error and retries in the next round. */
   tick(): Promise<void>;
+  /** Renews the lease beside the rounds, while nodes answer. */
+  renewLease(): Promise<void>;
   /**
    * Reports that no node answers, which a round that waits for a node cannot do. Runs beside the rounds. Never throws.
    */
@@ -102,6 +104,10 @@ export function createLane(options: LaneOptions): Lane {
       if (!silence.check() || lease.epoch === undefined) return;
       state.obstructed(describeSilence(nodes.nodes()));
       await state.report().catch((error: unknown) => faults.met("report", error, "a lane could not be reported"));
+    },
+    async renewLease() {
+      // Another process with the key may reach other nodes.
+      if (!silence.isSilent) await lease.renew();
     },
     async tick() {
       try {

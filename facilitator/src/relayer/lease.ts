@@ -61,9 +61,22 @@ export async function acquireLease(store: Store, of: LeaseKey, options: AcquireO
   return row && { epoch: row.lease_epoch, nextNonce: row.next_nonce, status: row.status, reason: row.reason };
 }
 
+/** Returns whether no other process has the lane's lease. Locks and writes nothing. */
+export async function isLeaseFree(store: Store, { chainId, key, owner }: LeaseKey): Promise<boolean> {
+  const held = await store.db
+    .selectFrom("lanes")
+    .select("lease_owner")
+    .where("chain_id", "=", chainId)
+    .where("key", "=", key)
+    .where("lease_owner", "!=", owner)
+    .where("lease_until_ms", ">=", databaseNowMs)
+    .executeTakeFirst();
+  return held === undefined;
+}
+
 /** @returns false when another process has acquired the lease */
-export async function renewLease(store: Store, of: LeaseKey, epoch: number, lifeMs: number): Promise<boolean> {
-  const result = await store.db
+export async function renewLease(db: Db, of: LeaseKey, epoch: number, lifeMs: number): Promise<boolean> {
+  const result = await db
     .updateTable("lanes")
     .set({ lease_until_ms: sql<number>`${databaseNowMs} + ${lifeMs}::bigint` })
     .where("chain_id", "=", of.chainId)

@@ -9,9 +9,6 @@ export interface NodeSilenceOptions {
   readonly monotonicMs: () => number;
 }
 
-/** Fraction of the lease's life. */
-const LEASE_PART = 1 / 2;
-
 const SILENT_CHECKS = 2;
 
 export class NodeSilence {
@@ -33,17 +30,22 @@ export class NodeSilence {
   /** Checks the nodes. @returns whether they are silent, by more checks than one */
   check(): boolean {
     // A single check may be caused by a pause of this process.
-    this.#silentChecks = this.#isSilent() ? this.#silentChecks + 1 : 0;
+    this.#silentChecks = this.#wasSilent() ? this.#silentChecks + 1 : 0;
+    return this.isSilent;
+  }
+
+  /** whether the nodes were silent at the last checks */
+  get isSilent(): boolean {
     return this.#silentChecks >= SILENT_CHECKS;
   }
 
   /**
-   * Returns whether no node has answered for too long. The limit is shorter than the lease: only a round renews the
-   * lease, and no process reports the cause once it lapses.
+   * Returns whether no node has answered for too long. From then on the lease is not renewed. At most its life, so that
+   * a lane without nodes is left to another process in twice that time.
    */
-  #isSilent(): boolean {
+  #wasSilent(): boolean {
     const { config, nodes, monotonicMs } = this.#options;
-    const afterMs = Math.min(silentAfterMs(config), config.laneLeaseMs * LEASE_PART);
+    const afterMs = Math.min(silentAfterMs(config), config.laneLeaseMs);
     if (monotonicMs() - this.#wellMs < afterMs) return false;
     return nodes.nodes().every(({ status, answeredSec }) => status !== "well" || (answeredSec ?? 0) * 1_000 >= afterMs);
   }

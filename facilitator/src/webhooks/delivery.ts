@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { type Network, TurnpikeError } from "turnpike/protocol";
+import { LEASE_MS, renewEvery } from "../db/leases";
 import type { Store } from "../db/open";
 import { repeat } from "../lib/loop";
 import { createNotifier } from "../lib/notifier";
@@ -16,6 +17,7 @@ import {
   claimDeliveries,
   concludeAttempt,
   type Delivery,
+  extendLeases,
   isAnythingDue,
 } from "./outbox";
 import { nextAttempt } from "./schedule";
@@ -53,9 +55,6 @@ export interface DeliveryWorker {
   stop(): Promise<void>;
 }
 
-/** Longer than the longest attempt. */
-const LEASE_MS = 60_000;
-
 /**
  * Concurrent deliveries of one endpoint. A failing endpoint gets one; all failing ones share a quarter of the slots.
  */
@@ -72,7 +71,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const { store, network, sender, log, metrics, nowMs, monotonicMs, random, onStep = () => undefined } = deps;
   const { chainId } = network;
   const faults = createFaultLog({ log, monotonicMs });
-  const underWay = new Map<Promise<void>, Claimed>();
+  const underWay = new Map<Promise<void>, Started>();
   const stopping = new AbortController();
   const freed = createNotifier();
 
@@ -88,7 +87,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     return (await claim("healthy")) + (await claim("failing"));
   }
 
-  async function claim(endpoints: Claimed["endpoints"]): Promise<number> {
+  async function claim(endpoints: Started["endpoints"]): Promise<number> {
     const all = [...underWay.values()];
     const failing = all.filter((one) => one.endpoints === "failing").length;
     const free = deps.inFlight - all.length;
@@ -106,7 +105,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     return claimed.length;
   }
 
-  function begin(delivery: Delivery, endpoints: Claimed["endpoints"]): void {
+  function begin(delivery: Delivery, endpoints: Started["endpoints"]): void {
     const work = deliver(delivery)
       .catch((error: unknown) => {
         // The lease expires by itself, and the delivery is retried.
@@ -117,7 +116,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
         underWay.delete(work);
         freed.notify("place");
       });
-    underWay.set(work, { endpointId: delivery.endpointId, endpoints });
+    underWay.set(work, { ...delivery, endpoints });
   }
 
   async function deliver(delivery: Delivery): Promise<void> {
@@ -166,6 +165,10 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     () => Promise.race([store.notifier.wait("events", deps.pollMs), freed.wait("place", deps.pollMs)]),
   );
 
+  const renewing = renewEvery(LEASE_MS, async () => {
+    if (underWay.size > 0) await extendLeases(store.leases, [...underWay.values()], nowMs() + LEASE_MS);
+  });
+
   return {
     tick,
     settled,
@@ -180,13 +183,13 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
       await stopped;
       await settled();
       clearTimeout(cut);
+      await renewing.stop();
       await sender.close();
     },
   };
 }
 
-interface Claimed {
-  readonly endpointId: string;
+interface Started extends Pick<Delivery, "endpointId" | "eventId" | "attempts"> {
   readonly endpoints: "healthy" | "failing";
 }
 

@@ -108,6 +108,26 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
   }));
 }
 
+/** Extends the leases of deliveries that are being sent and have no other outcome yet. */
+export async function extendLeases(
+  db: Db,
+  deliveries: readonly Pick<Delivery, "endpointId" | "eventId" | "attempts">[],
+  untilMs: number,
+): Promise<void> {
+  const endpoints = deliveries.map(({ endpointId }) => endpointId);
+  const events = deliveries.map(({ eventId }) => eventId);
+  const attempts = deliveries.map((delivery) => delivery.attempts);
+  // Skips rows whose outcome is being written: waiting could deadlock with an endpoint that is being disabled.
+  await sql`
+    with mine as (
+      select d.endpoint_id, d.event_id
+      from unnest(${endpoints}::text[], ${events}::text[], ${attempts}::int[]) as x(endpoint_id, event_id, attempts)
+        join webhook_deliveries d on d.endpoint_id = x.endpoint_id and d.event_id = x.event_id
+      where d.attempts = x.attempts and d.state = 'pending' for update of d skip locked)
+    update webhook_deliveries d set lease_until_ms = ${untilMs}::bigint
+    from mine where d.endpoint_id = mine.endpoint_id and d.event_id = mine.event_id`.execute(db);
+}
+
 /** Checks cheaply whether there is anything to claim. */
 export async function isAnythingDue(db: Db, chainId: number, nowMs: number): Promise<boolean> {
   const row = await db

@@ -13,7 +13,7 @@ interface Kms {
   readonly url: string;
   readonly asked: { target: string; body: Record<string, unknown> }[];
   /** what it does instead of signing well */
-  fault?: "other key" | "silent" | "broken";
+  fault?: "other key" | "silent" | "broken" | "throttled";
   stop(): Promise<void>;
 }
 
@@ -26,6 +26,10 @@ async function startKms(curve = "secp256k1", spec = "ECC_SECG_P256K1"): Promise<
     const target = String(request.headers["x-amz-target"]);
     kms.asked.push({ target, body });
     if (kms.fault === "silent") return void request.socket.destroy();
+    if (kms.fault === "throttled") {
+      const error = JSON.stringify({ __type: "ThrottlingException", message: "Rate exceeded" });
+      return void response.writeHead(400, { "content-type": "application/x-amz-json-1.1" }).end(error);
+    }
     const answer =
       target === "TrentService.GetPublicKey"
         ? {
@@ -122,7 +126,7 @@ describe("Facilitator: keys in AWS KMS", function () {
     expect(await codeOf(openKmsSigner({ keyId: "k", endpoint: foreign.url }))).to.equal("ConfigError");
     await foreign.stop();
     const signer = await openKmsSigner({ keyId: "k", endpoint: kms.url });
-    for (const fault of ["other key", "broken", "silent"] as const) {
+    for (const fault of ["other key", "broken", "silent", "throttled"] as const) {
       kms.fault = fault;
       expect(await codeOf(Promise.resolve(signer.signDigest(DIGEST))), fault).to.equal("Unavailable");
     }
@@ -158,11 +162,15 @@ describe("Facilitator: keys in AWS KMS", function () {
       expect(outcome.kind).to.equal("settled");
       const hash = outcome.kind === "settled" ? proofToWire(outcome.proof).transaction : "0x";
       expect((await world.chain.provider.getTransaction(hash))?.from).to.equal(address);
-      kms.fault = "silent";
-      const pending = core.payments.authorize(await world.signPayment(), { waitMs: 15_000 });
-      await until(async () => kms.asked.length > 4, "signing was tried while KMS is away");
-      delete kms.fault;
-      expect((await pending).kind, "an outage delays, it loses nothing").to.equal("settled");
+      for (const fault of ["silent", "throttled"] as const) {
+        const before = kms.asked.length;
+        kms.fault = fault;
+        const pending = core.payments.authorize(await world.signPayment(), { waitMs: 15_000 });
+        await until(async () => kms.asked.length > before, `signing was tried while KMS is ${fault}`);
+        delete kms.fault;
+        expect((await pending).kind, `${fault}: it delays, it loses nothing`).to.equal("settled");
+      }
+      expect((await world.transfers()).length, "each payment once").to.equal(3);
       await core.stop();
     });
   });

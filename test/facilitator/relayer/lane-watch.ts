@@ -1,5 +1,7 @@
 import { expect } from "chai";
+import { sql } from "kysely";
 import { type Address, addressOfKey, type Hex } from "turnpike/protocol";
+import { databaseNowMs } from "../../../facilitator/src/db/sql";
 import { watchLanes } from "../../../facilitator/src/relayer/lane-watch";
 import { createDebits } from "../../../facilitator/src/subscriptions/debits";
 import { testKey } from "../../support/chain";
@@ -33,6 +35,26 @@ describe("Facilitator: lanes as a process without keys sees them", function () {
     await core.relayer.stop();
     await watch.refresh();
     expect(watch.addresses(), "while its process is replaced").to.deep.equal([own]);
+  });
+
+  it("HD10 a lane whose process has released it a moment ago takes payments: another process acquires it", async () => {
+    await world.loseDatabase();
+    const core = await world.core({ RENEWALS: "false" });
+    await core.relayer.stop();
+    const watch = watchLanes(core.store, world.chain.chainId);
+    const laneAfter = async (silentMs: number) => {
+      const at_ms = sql<number>`${databaseNowMs} - ${silentMs}::bigint`;
+      const report = { balance_wei: "1", is_balance_low: false, in_flight: 0, queued: 0, oldest_pending_sec: 0 };
+      await core.store.db
+        .insertInto("lane_reports")
+        .values({ chain_id: world.chain.chainId, key: core.relayer.addresses[0] ?? "", at_ms, ...report })
+        .onConflict((conflict) => conflict.columns(["chain_id", "key"]).doUpdateSet({ at_ms }))
+        .execute();
+      await watch.refresh();
+      return watch.health()[0];
+    };
+    expect(await laneAfter(4_000)).to.include({ status: "standby", isStuck: false });
+    expect(await laneAfter(7_000)).to.include({ status: "stopped", reason: "no process holds this lane" });
   });
 
   it("HA3 where no relayer is known nothing is said of a debit: it is asked for again", async () => {

@@ -1,12 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect } from "chai";
+import { LEASE_MS } from "../../../facilitator/src/db/leases";
 import { DELIVERY_STEPS } from "../../../facilitator/src/webhooks/delivery";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { CHAIN_ID, openOutbox } from "./support/outbox";
 import { startReceiver } from "./support/receiver";
-
-const LEASE_MS = 60_000;
 
 describe("Facilitator: webhooks and sudden death", function () {
   this.timeout(120_000);

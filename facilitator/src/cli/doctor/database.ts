@@ -9,6 +9,7 @@ import { connectStore, type Store } from "../../db/open";
 import { describeOutage } from "../../db/outage";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { chainMismatch, MISMATCH_REMEDY } from "../../indexer/same-chain";
+import { examineConnection, tlsFailure } from "./connection";
 
 const SKEW_SEC = 5;
 
@@ -39,6 +40,8 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     store = await connectStore(config.database);
     await sql`select 1`.execute(store.db);
   } catch (error) {
+    const tls = tlsFailure(error);
+    if (tls) return { findings: [tls] };
     // A driver's message may contain the URL.
     const isOurs = error instanceof Error && error.name === "ConfigError";
     const detail = isOurs ? error.message : `it cannot be reached: ${describeOutage(error)}`;
@@ -56,6 +59,7 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     const detail = `its clock and this machine's differ by ${skewSec} s`;
     findings.push({ level: "warn", subject, detail, remedy: "keep both by NTP: leases are by the database's clock" });
   }
+  if (config.database.kind === "postgres") findings.push(...(await examineConnection(config.database, store.db)));
   const pending = await pendingMigrations(store.db);
   if (pending.length > 0) {
     const detail = `${pending.length} migrations are to be applied: ${pending.join(", ")}`;

@@ -19,6 +19,7 @@ import { DUE_PLAN, type DuePlan, WITH_PLANS } from "./work-list";
 export interface RiskWatch {
   /** Checks renewals that entered a horizon since the last run. @throws Unavailable when no node answers */
   check(): Promise<void>;
+  stop(): Promise<void>;
 }
 
 export interface RiskContext {
@@ -40,8 +41,6 @@ export const HORIZONS_SEC = [3 * DAY_SEC, DAY_SEC] as const;
 const EVERY_SEC = 30;
 
 const PAGE = 500;
-
-const LEASE_MS = 60_000;
 
 interface Coming extends DuePlan {
   readonly id_hash: string;
@@ -78,7 +77,7 @@ export async function warnedUntilSec(db: Db, chainId: number): Promise<number | 
 
 export function createRiskWatch({ config, store, feed, relayer, clock, log }: RiskContext): RiskWatch {
   const { chainId, turnpike } = config;
-  const lease = createRoleLease({ store, chainId, role: "at-risk", lifeMs: LEASE_MS });
+  const lease = createRoleLease({ store, chainId, role: "at-risk" });
   let nextSec = 0;
 
   /** @returns the end of the checked span; on the first run, the end of what is due now */
@@ -191,5 +190,6 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
       for (const horizonSec of HORIZONS_SEC) await checkHorizon(horizonSec, nowSec);
       nextSec = nowSec + EVERY_SEC;
     },
+    stop: () => lease.release(),
   };
 }

@@ -5,6 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Hex } from "turnpike/protocol";
+import { LEASE_MS, renewEvery } from "../../db/leases";
 import type { Indexer } from "../../indexer";
 import { repeat, type Worker } from "../../lib/loop";
 import type { Progress, ProgressBar } from "../../lib/progress";
@@ -34,8 +35,8 @@ export interface RenewalsOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** In chain time; extended while a transaction is pending. A runner that takes over too early charges nobody twice. */
-export const LEASE_SEC = 30;
+/** In chain time; extended while rows are in work. A runner that takes over too early charges nobody twice. */
+export const LEASE_SEC = LEASE_MS / 1_000;
 
 const APPLY_WAIT_MS = 5_000;
 
@@ -61,6 +62,9 @@ class RenewalRunner implements Renewals {
   readonly #ends: EndWatch;
   readonly #faults: FaultLog;
   readonly #loop: Worker;
+  readonly #renewing: Worker;
+  /** batches in work */
+  #inWork = 0;
   #isRunning = true;
   #idle: Idle | undefined;
 
@@ -72,19 +76,41 @@ class RenewalRunner implements Renewals {
     const owner = randomUUID();
     this.#context = context;
     this.#monotonicMs = monotonicMs;
-    this.#work = createWorkList({ db: store.db, chainId, owner, limit, leaseSec: LEASE_SEC, monotonicMs });
+    this.#work = createWorkList({
+      db: store.db,
+      chainId,
+      owner,
+      limit,
+      leaseSec: LEASE_SEC,
+      monotonicMs,
+      leases: store.leases,
+    });
     this.#risks = createRiskWatch(context);
     this.#ends = createEndWatch({ store, feed: context.feed, chainId });
     this.#faults = createFaultLog({ log, monotonicMs });
     this.#loop = repeat(
       () => this.#round(),
-      () => store.notifier.wait("block", config.pollMs),
+      () => Promise.race([store.notifier.wait("block", config.pollMs), this.#released(config.pollMs)]),
     );
+    this.#renewing = renewEvery(LEASE_MS, async () => {
+      if (this.#inWork > 0) await this.#work.extend(context.clock.nowSec());
+    });
   }
 
-  stop(): Promise<void> {
+  async stop(): Promise<void> {
     this.#isRunning = false;
-    return this.#loop.stop();
+    await this.#loop.stop();
+    await this.#renewing.stop();
+    await this.#risks.stop();
+    const { store, clock, indexer } = this.#context;
+    // Before the first head there is no chain time, and nothing was claimed.
+    if (!indexer.head()) return;
+    if ((await this.#work.release(clock.nowSec())) > 0) store.notifier.notify("renewals");
+  }
+
+  /** Waits until another process releases rows. They come with no block. */
+  async #released(timeoutMs: number): Promise<void> {
+    if (await this.#context.store.notifier.wait("renewals", timeoutMs)) this.#idle = undefined;
   }
 
   async tick(): Promise<number> {
@@ -102,10 +128,14 @@ class RenewalRunner implements Renewals {
         bar ??= progress.begin("renewals", 0);
         bar.setTotal(worked + (await countDue(store.db, config.chainId, clock.nowSec())));
       }
+      this.#inWork++;
       const batch: Promise<void> = this.#workOn(rows)
         .then(() => bar?.advance(rows.length))
         .catch((error: unknown) => void failures.push(error))
-        .finally(() => running.delete(batch));
+        .finally(() => {
+          this.#inWork--;
+          running.delete(batch);
+        });
       running.add(batch);
       if (running.size >= IN_FLIGHT) await Promise.race(running);
     }
@@ -136,7 +166,7 @@ class RenewalRunner implements Renewals {
     await this.#ends.check();
     await this.#risks.check();
     if (worked > 0) return;
-    // Rows that another process abandoned come with no block.
+    // Rows that a killed process abandoned come with no block.
     const untilSec = await this.#work.nextDueSec();
     this.#idle = { applied, untilSec, untilMs: this.#monotonicMs() + LOOK_FROM_START_MS };
   }
@@ -157,7 +187,7 @@ class RenewalRunner implements Renewals {
 
   async #collectRows(rows: readonly ClaimedRow[]): Promise<void> {
     const { config, relayer, indexer, clock, log, metrics } = this.#context;
-    const keepWaiting = () => this.#keepWaiting();
+    const keepWaiting = async () => this.#isRunning;
     const outcomes = await collect(rows.map(itemOf), { relayer, turnpike: config.turnpike, keepWaiting });
     const blocks = [...outcomes.values()].flatMap((o) => (o.kind === "renewed" ? [o.blockNumber] : []));
     // The indexer updates the rows of renewed subscriptions; until then they stay leased.
@@ -170,11 +200,6 @@ class RenewalRunner implements Renewals {
     });
     await this.#settle(decided, nowSec);
     if (blocks.length > 0) log.info({ renewed: blocks.length, of: rows.length }, "renewals collected");
-  }
-
-  async #keepWaiting(): Promise<boolean> {
-    await this.#work.extend(this.#context.clock.nowSec());
-    return this.#isRunning;
   }
 
   /** Writes the events and the schedule in one transaction. */

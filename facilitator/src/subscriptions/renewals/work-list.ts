@@ -50,10 +50,14 @@ export interface WorkList {
   remove(rows: readonly Key[], tx?: Db): Promise<void>;
   /** Extends the leases of rows that this owner claimed and has not finished. */
   extend(nowSec: number): Promise<void>;
+  /** Ends the leases of rows that this owner has not finished: another process can claim them. @returns how many */
+  release(nowSec: number): Promise<number>;
 }
 
 export interface WorkListOptions {
   readonly db: Db;
+  /** for extending leases; default: `db` */
+  readonly leases?: Db;
   readonly chainId: number;
   readonly owner: string;
   /** maximum rows of one claim */
@@ -133,14 +137,26 @@ class RenewalWorkList implements WorkList {
   }
 
   async extend(nowSec: number): Promise<void> {
-    const { db, chainId, owner, leaseSec } = this.#options;
-    await db
-      .updateTable("renewal_due")
-      .set({ due_at: nowSec + leaseSec, lease_until: nowSec + leaseSec })
-      .where("chain_id", "=", chainId)
-      .where("lease_owner", "=", owner)
-      .where("is_ready", "=", false)
-      .execute();
+    const until = nowSec + this.#options.leaseSec;
+    await this.#setUnfinished({ dueAtSec: until, leaseUntilSec: until, owner: this.#options.owner });
+  }
+
+  async release(nowSec: number): Promise<number> {
+    // Not before the place to which another process has scanned, by a clock that is a moment ahead.
+    return this.#setUnfinished({ dueAtSec: nowSec + 1, leaseUntilSec: 0, owner: null });
+  }
+
+  /** Updates the rows that this owner has claimed. Skips rows whose outcome is being written: waiting could deadlock. */
+  async #setUnfinished(to: { dueAtSec: number; leaseUntilSec: number; owner: string | null }): Promise<number> {
+    const { db, leases = db, chainId, owner } = this.#options;
+    const { numAffectedRows } = await sql`
+      with mine as (
+        select id_hash from renewal_due
+        where chain_id = ${chainId}::bigint and lease_owner = ${owner}::text and not is_ready for update skip locked)
+      update renewal_due d set due_at = ${to.dueAtSec}::bigint, lease_until = ${to.leaseUntilSec}::bigint,
+        lease_owner = ${to.owner}::text
+      from mine where d.chain_id = ${chainId}::bigint and d.id_hash = mine.id_hash`.execute(leases);
+    return Number(numAffectedRows ?? 0);
   }
 
   async #scanFromStart(): Promise<void> {

@@ -141,6 +141,20 @@ for (const [name, start] of DATABASES) {
       expect(taken).to.have.length(2);
     });
 
+    it("HD9 what a stopped owner has not finished is another's within a second, and nothing else is touched", async () => {
+      await due("p", HOUR, [
+        ["finished", NOW],
+        ["unfinished", NOW],
+      ]);
+      await due("q", HOUR, [["of another", NOW]]);
+      const [stopped, other] = [listOf("stopped", 2), listOf("other", 2)];
+      expect(named(await other.claim(NOW))).to.have.length(2);
+      const rows = await stopped.claim(NOW);
+      expect(rows).to.have.length(1);
+      expect(await stopped.release(NOW), "only its own").to.equal(1);
+      expect(named(await listOf("next").claim(NOW + 1))).to.deep.equal(named(rows));
+    });
+
     it("says when there will be something: the next row's time, or the end of a lease", async () => {
       const list = listOf("a");
       expect(await list.nextDueSec()).to.equal(Number.POSITIVE_INFINITY);
