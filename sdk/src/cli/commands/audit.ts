@@ -91,7 +91,7 @@ function linesOf({ subscriptions, unproven, differences }: VerifiedAudit): strin
   const lines: string[] = [];
   for (const { idHashes, chainId, turnpike, toBlock, cycles, receipts, findings } of subscriptions) {
     lines.push(
-      `subscription ${idHashes.at(-1)} on chain ${chainId}, contract ${turnpike}, through block ${toBlock}: ${receipts.length} receipts`,
+      `subscription ${idHashes.at(-1)} on chain ${chainId}, contract ${turnpike}, through block ${toBlock}, receipts: ${receipts.length}`,
     );
     for (const { paidThrough, debited, refunded, receipted } of cycles) {
       const refund = refunded > 0n ? `, refunded ${shownMoney(refunded)}` : "";
