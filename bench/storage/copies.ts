@@ -7,6 +7,9 @@ import type { Client } from "pg";
 /** An id of the same length as the original, different for each copy `$1`. */
 const other = (column: string): string => `'0x' || encode(sha256(convert_to($1 || ${column}, 'UTF8')), 'hex')`;
 
+/** The same for a column of bytes: an id has the same copy in both forms. */
+const otherBytes = (column: string): string => `sha256(convert_to($1 || '0x' || encode(${column}, 'hex'), 'UTF8'))`;
+
 const otherUuid = (column: string): string => `md5($1 || ${column})::uuid::text`;
 
 /** Copies are older than the originals: each is an hour of its own, `$2` hours ago. Later copies are newer. */
@@ -27,13 +30,13 @@ const STEPS: readonly string[] = [
   `insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
     valid_after, valid_before, signature, method, has_code, state, attempts, transaction_id, accepted_at_ms, accepted_block)
   select p.chain_id, ${other("p.payment_id")}, p.door, p.resource_hash, p.resource_shown, p.token, p.payer, p.pay_to, p.amount,
-    ${other("p.nonce")}, p.valid_after, p.valid_before, p.signature, p.method, p.has_code, 'sent', p.attempts,
+    ${otherBytes("p.nonce")}, p.valid_after, p.valid_before, p.signature, p.method, p.has_code, 'sent', p.attempts,
     ${otherUuid("p.transaction_id")}, ${atMs("p.accepted_at_ms")}, ${block("p.accepted_block")}
   from bench_payments p order by p.accepted_at_ms`,
   `insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
-  select g.chain_id, ${other("g.payment_id")}, ${other("g.grant_id")}, g.is_gate, g.held_until_ms from bench_grants g`,
-  `update payments p set state = 'settled', tx_hash = ${other("o.tx_hash")}, block_number = ${block("o.block_number")},
-    block_hash = ${other("o.block_hash")}, block_time = o.block_time, log_index = o.log_index,
+  select g.chain_id, ${otherBytes("g.payment_id")}, ${otherBytes("g.grant_id")}, g.is_gate, g.held_until_ms from bench_grants g`,
+  `update payments p set state = 'settled', tx_hash = ${otherBytes("o.tx_hash")}, block_number = ${block("o.block_number")},
+    block_hash = ${otherBytes("o.block_hash")}, block_time = o.block_time, log_index = o.log_index,
     settled_at_ms = ${atMs("o.settled_at_ms")}
   from bench_payments o where p.chain_id = o.chain_id and p.payment_id = ${other("o.payment_id")}`,
   `update transactions t set status = 'mined', block_number = ${block("o.block_number")}, block_hash = ${other("o.block_hash")},
@@ -42,11 +45,11 @@ const STEPS: readonly string[] = [
   `insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash, log_index,
     block_time, transaction)
   select ${other("e.id")}, e.chain_id, e.type, ${other("e.object_id")}, e.sequence, e.provider, e.payer,
-    e.payload || jsonb_build_object('paymentId', ${other("e.object_id")}, 'transaction', ${other("e.transaction")}),
+    e.payload,
     ${block("e.block_number")}, ${other("e.block_hash")}, e.log_index, e.block_time, ${other("e.transaction")}
   from bench_events e order by e.seq`,
   `update payment_grants g set granted_at_ms = o.granted_at_ms
-  from bench_grants o where g.chain_id = o.chain_id and g.payment_id = ${other("o.payment_id")}`,
+  from bench_grants o where g.chain_id = o.chain_id and g.payment_id = ${otherBytes("o.payment_id")}`,
   `insert into webhook_deliveries (chain_id, endpoint_id, event_id, due_at_ms, created_at_ms)
   select d.chain_id, d.endpoint_id, ${other("d.event_id")}, ${atMs("d.due_at_ms")}, ${atMs("d.created_at_ms")}
   from bench_deliveries d order by d.seq`,

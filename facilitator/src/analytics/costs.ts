@@ -4,7 +4,7 @@
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytes, databaseNowMs, idList } from "../db/sql";
 import type { TransactionProjection } from "../events/projection";
 
 export interface TransactionCost {
@@ -63,8 +63,8 @@ export function createCosts(db: Db, chainId: number, nativePrice: number | undef
         .select(({ fn }) => fn.countAll<number>().as("count"))
         .where("chain_id", "=", chainId)
         // Only the block is indexed.
-        .where("block_hash", "=", row.block_hash)
-        .where("tx_hash", "=", hash)
+        .where("block_hash", "=", bytes(row.block_hash ?? ""))
+        .where("tx_hash", "=", bytes(hash))
         .executeTakeFirst();
       const wei = BigInt(row.gas_used) * BigInt(row.gas_price_wei);
       return {

@@ -30,7 +30,8 @@ export const PAYMENTS = {
   }),
   maxQueueAgeMs: setting({
     env: "MAX_QUEUE_AGE_MS",
-    about: "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503.",
+    about:
+      "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503; a payer above its share from half of it, a provider from three quarters.",
     fallback: "10000",
     schema: whole(100, 600_000),
   }),

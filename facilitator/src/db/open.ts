@@ -1,6 +1,6 @@
 /**
  * Opens the database: PostgreSQL by URL, or the embedded one in a folder that an exclusive lock guards. Both have the
- * same SQL and types: int8 as number, numeric as decimal text.
+ * same SQL and types: int8 as number, numeric as decimal text, bytea as hex digits.
  */
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
@@ -60,6 +60,16 @@ export interface Store {
 const IN_MEMORY = "memory://";
 
 const INT8 = 20;
+
+const BYTEA = 17;
+
+/** Reads bytes as hex digits, as the chain's nodes and the API write them. */
+function hexOfBytes(text: string): string {
+  if (!text.startsWith("\\x")) throw new TypeError("the database's bytea_output is not hex: set it to hex");
+  return `0x${text.slice(2)}`;
+}
+
+const PARSERS: Readonly<Record<number, (text: string) => unknown>> = { [INT8]: Number, [BYTEA]: hexOfBytes };
 
 const LOCK_RETRY_MS = 500;
 
@@ -149,7 +159,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
     }),
     types: {
       getTypeParser: ((oid: number, format: "text" | "binary") =>
-        oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
+        PARSERS[oid] ?? pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
     },
   });
   // Without a listener, an `error` event ends the process. The pool listens to idle connections only, so a connection
@@ -190,7 +200,7 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
   return embedded(await PGlite.create(options(dir)), unlock);
 }
 
-const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
+const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });
 
 function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
   return { pool: pglitePool(lite) as unknown as Pool, notifier: createNotifier(), release: unlock };

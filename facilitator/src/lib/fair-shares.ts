@@ -11,7 +11,7 @@ export interface Party {
 }
 
 /** From this fill on a payer above its share is refused. */
-const CROWDED = 0.5;
+export const CROWDED = 0.5;
 
 /** From this fill on a provider above its share is refused. */
 const SCARCE = 0.75;
@@ -19,7 +19,7 @@ const SCARCE = 0.75;
 class Holders {
   readonly #held = new Map<string, number>();
 
-  add(name: string, change: 1 | -1): void {
+  add(name: string, change: number): void {
     const held = (this.#held.get(name) ?? 0) + change;
     if (held === 0) this.#held.delete(name);
     else this.#held.set(name, held);
@@ -47,15 +47,15 @@ export class FairShares {
     return fill < SCARCE || this.#payees.isBelowShare(payee, this.#taken);
   }
 
-  enter(party: Party): void {
-    this.#change(party, 1);
+  enter(party: Party, places = 1): void {
+    this.#change(party, places);
   }
 
   leave(party: Party): void {
     this.#change(party, -1);
   }
 
-  #change({ payer, payee }: Party, change: 1 | -1): void {
+  #change({ payer, payee }: Party, change: number): void {
     this.#taken += change;
     this.#payers.add(payer, change);
     this.#payees.add(payee, change);

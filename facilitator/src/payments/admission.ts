@@ -148,12 +148,13 @@ export class PaymentAdmission {
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
-  #whyClosed({ transfer }: PaymentRequest): TurnpikeError | undefined {
+  #whyClosed(request: PaymentRequest): TurnpikeError | undefined {
     const { config, sender, relayer } = this.#options;
-    if (sender.queue().oldestMs > config.maxQueueAgeMs) {
-      return refusal("Unavailable", "busy", "the queue is too long", {
-        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
-      });
+    const { transfer } = request;
+    if (!sender.mayQueue(partyOf(request))) {
+      const isFull = sender.queue().oldestMs >= config.maxQueueAgeMs;
+      const message = isFull ? "the queue is too long" : "too many payments of this payer or provider are queued";
+      return refusal("Unavailable", "busy", message, { retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000) });
     }
     const health = relayer.health();
     // An `upto` payment waits for its own key, whatever the others can send.

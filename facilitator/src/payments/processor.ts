@@ -11,7 +11,7 @@ import type { PaymentProjection } from "./block-projection";
 import type { Intake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { requeuePayment } from "./ledger";
-import { conflictWith, failureOf, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
+import { conflictWith, failureOf, hasSignature, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
 import { type PaymentRequest, refusal } from "./payment-request";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
@@ -200,7 +200,7 @@ class RequestRun {
     if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
     // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
     this.#isBound = true;
-    this.#isProven ||= row.signature === request.signature || (await isSignedByPayer(this.#options.context, request));
+    this.#isProven ||= hasSignature(row, request) || (await isSignedByPayer(this.#options.context, request));
     if (this.#isProven) return undefined;
     return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
   }
@@ -234,7 +234,7 @@ class RequestRun {
 
   async #afterFailure(row: PaymentRow, restMs: number): Promise<PaymentOutcome | undefined> {
     // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
-    if (row.signature === this.#request.signature) return { kind: "failed", error: failureOf(row) };
+    if (hasSignature(row, this.#request)) return { kind: "failed", error: failureOf(row) };
     const outcome = await this.#options.admission.readmit(this.#request);
     if (outcome === "deploying") return this.#afterNextBlock(restMs);
     if (outcome === "bound") this.#countAdmitted();

@@ -6,6 +6,7 @@ import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { WebhookAttemptsTable } from "../db/tables/webhooks";
+import { wholePayload } from "../events/payload";
 import type { EventProjection, PublishedRow } from "../events/projection";
 import type { EventContents } from "./message";
 
@@ -125,11 +126,22 @@ async function eventsOf(db: Db, chainId: number, rows: readonly ClaimedRow[]): P
   if (ids.length === 0) return new Map();
   const events = await db
     .selectFrom("events")
-    .select(["id", "type", "object_id", "sequence", "block_time", "transaction", "payload"])
+    .select([
+      "id",
+      "type",
+      "object_id",
+      "sequence",
+      "provider",
+      "payer",
+      "block_number",
+      "block_time",
+      "transaction",
+      "payload",
+    ])
     .where("chain_id", "=", chainId)
     .where("id", "in", [...new Set(ids)])
     .execute();
-  return new Map(events.map((event) => [event.id, event]));
+  return new Map(events.map((event) => [event.id, { ...event, payload: wholePayload(event) }]));
 }
 
 async function secretsOf(db: Db, rows: readonly ClaimedRow[], nowMs: number): Promise<Map<string, string[]>> {

@@ -26,7 +26,7 @@ const TABLES = ["payments", "payment_grants", "events"];
 const LISTING = ["payments_finished", "payments_finished_of_payer", "transactions_stored"];
 
 /** of the payments' indexes, for one payment; those that only pending payments are in take next to nothing */
-const MAX_INDEX_BYTES = 750;
+const MAX_INDEX_BYTES = 500;
 
 describe("Facilitator: statements at scale", function () {
   this.timeout(240_000);

@@ -151,4 +151,35 @@ describe("Facilitator: overload", function () {
     await Promise.all(all);
     await service.stop();
   });
+
+  it("B26 a payer or a provider whose payments wait for the chain leaves places in the queue for others", async () => {
+    const rpc = world.chain.provider.send.bind(world.chain.provider);
+    const service = await start({
+      LANE_IN_FLIGHT: "1",
+      MAX_INTAKE: "1000",
+      MAX_QUEUE_AGE_MS: "20000",
+      BUMP_AFTER_MS: "60000",
+    });
+    const greedy = { payer: await world.payer(10n ** 9n) };
+    const flood = await Promise.all(Array.from({ length: 9 }, () => world.signPayment(greedy)));
+    const others = await Promise.all(Array.from({ length: 2 }, () => world.signPayment()));
+    const elsewhere = await world.signPayment({ payTo: world.provider.address as Address });
+    const late = () => post(service, flood.pop() as SignedPayment);
+    const oldestSec = async (): Promise<number> => {
+      const text = await (await fetch(`${service.url}/readyz`)).text();
+      return Number(/queued, oldest (\d+) s/.exec(text.slice(text.indexOf('"queue"')))?.[1]);
+    };
+    await rpc("evm_setIntervalMining", [0]);
+    const queued = flood.splice(0, 7).map((signed) => post(service, signed));
+    await until(async () => (await oldestSec()) >= 11, "half of the time is over");
+    await expectBusy(await late());
+    queued.push(post(service, others[0] as SignedPayment));
+    await until(async () => (await oldestSec()) >= 16, "three quarters are");
+    await expectBusy(await post(service, others[1] as SignedPayment));
+    queued.push(post(service, elsewhere));
+    await until(async () => (await oldestSec()) >= 17, "the last is queued");
+    await rpc("evm_setIntervalMining", [100]);
+    for (const response of await Promise.all(queued)) expect(response.status).to.equal(200);
+    await service.stop();
+  });
 });

@@ -30,6 +30,7 @@ import { refundAccounts } from "./490-refund-accounts";
 import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
 import { retention } from "./520-retention";
+import { compactPayments } from "./530-compact-payments";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -64,4 +65,5 @@ export const MIGRATIONS: readonly Migration[] = [
   listings,
   walletDeployments,
   retention,
+  compactPayments,
 ];
