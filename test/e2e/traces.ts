@@ -43,7 +43,7 @@ describe("end to end > traces", function () {
     collector = await startCollector();
     world = await startWorld();
     buyer = await world.payer();
-    payers = [await world.payer(), await world.payer(), await world.payer()];
+    payers = [await world.payer(), await world.payer(), await world.payer(), await world.payer()];
     folder = mkdtempSync(path.join(tmpdir(), "turnpike-traces-"));
     script = bundled(path.join(__dirname, "support/traced-process.ts"), folder);
     program = buildProgram();
@@ -139,51 +139,69 @@ describe("end to end > traces", function () {
   });
 
   describe("a gate that traces nothing", () => {
+    const sent: { readonly path: string; readonly traceparent: string | null }[] = [];
     let provider: Provider;
-    let server: Server;
-    let url: string;
+    let servers: Record<"before" | "after", { readonly server: Server; readonly url: string }>;
 
     before(async () => {
-      provider = createProvider({ ...settings, claims: memoryClaims({ warn: false }) });
-      const gate = provider.paymentGate({ pricing: [{ type: "one-time", amount: PRICE }], settle: "before" });
-      server = createServer(gated(gate, (_request, response) => response.end("the report")));
-      url = `${await listen(server)}/report`;
+      const recorded: ProviderOptions["fetch"] = (input, init) => {
+        const traceparent = new Headers(init.headers).get("traceparent");
+        sent.push({ path: new URL(input).pathname, traceparent });
+        return fetch(input, init);
+      };
+      provider = createProvider({ ...settings, claims: memoryClaims({ warn: false }), fetch: recorded });
+      servers = { before: await open("before"), after: await open("after") };
     });
     after(async () => {
-      await closeServer(server);
+      for (const { server } of Object.values(servers)) await closeServer(server);
       await provider.close();
     });
 
-    /** Buys with a standard payment. @returns its id */
-    async function buy(payer: Payer, headers: Readonly<Record<string, string>>): Promise<string> {
+    async function open(settle: "before" | "after") {
+      const gate = provider.paymentGate({ pricing: [{ type: "one-time", amount: PRICE }], settle });
+      await gate.ready();
+      const server = createServer(gated(gate, (_request, response) => response.end("the report")));
+      return { server, url: `${await listen(server)}/report` };
+    }
+
+    /** Buys with a standard payment. @returns its id, and what the gate has sent for it */
+    async function buy(settle: "before" | "after", payer: Payer | undefined, traceparent: string) {
+      const { url } = servers[settle];
       const [entry] = (await quoteOf(url)).accepts as AcceptEntryWire[];
-      const exact = await world.signExact({ payer });
+      const exact = await world.signExact({ payer: payer as Payer });
       const payload = { signature: exact.signature, authorization: authorizationToWire(exact.authorization) };
       const payment = encodeJsonHeader({ x402Version: 1, scheme: "exact", network: entry?.network, payload });
-      const answer = await send(url, { headers: { "X-PAYMENT": payment, ...headers } });
+      const start = sent.length;
+      const answer = await send(url, { headers: { "X-PAYMENT": payment, traceparent } });
       expect(answer.text).to.equal("the report");
-      return world.idOf(exact);
+      return { paymentId: world.idOf(exact), asked: sent.slice(start) };
     }
     const settledSpan = (paymentId: string): ReceivedSpan | undefined =>
       collector
         .spans()
         .find(({ name, attributes }) => name === "POST /settle" && attributes["turnpike.payment.id"] === paymentId);
 
-    it("passes on the trace that a request names", async () => {
-      const paymentId = await buy(payers[0] as Payer, { traceparent: `00-${TRACE}-${PARENT}-01` });
-      const settled = await until(async () => settledSpan(paymentId), "the settlement is exported");
-      expect(settled).to.include({ traceId: TRACE, parentSpanId: PARENT });
-      const stages = inTrace(TRACE).filter(({ parentSpanId }) => parentSpanId === settled.spanId);
-      expect(stages.map(({ name }) => name)).to.include.members(["bind payment", "grant payment"]);
-    });
+    for (const settle of ["before", "after"] as const) {
+      it(`passes on the trace that a request names, and settles ${settle} the handler`, async () => {
+        const traceparent = `00-${TRACE}-${PARENT}-01`;
+        const { paymentId, asked } = await buy(settle, payers[settle === "before" ? 0 : 1], traceparent);
+        const paths = settle === "before" ? ["/settle"] : ["/verify", "/settle"];
+        expect(asked.filter(({ path }) => paths.includes(path))).to.deep.equal(
+          paths.map((at) => ({ path: at, traceparent })),
+        );
+        const settled = await until(async () => settledSpan(paymentId), "the settlement is exported");
+        expect(settled).to.include({ traceId: TRACE, parentSpanId: PARENT });
+        const stages = inTrace(TRACE).filter(({ parentSpanId }) => parentSpanId === settled.spanId);
+        expect(stages.map(({ name }) => name)).to.include.members(["bind payment", "grant payment"]);
+      });
+    }
 
-    it("exports nothing of a trace that is not sampled, and passes on nothing that is no trace", async () => {
-      const unsampled = await buy(payers[1] as Payer, { traceparent: `00-${TRACE}-${PARENT}-00` });
-      const malformed = `00-${"0".repeat(31)}g-${PARENT}-01`;
-      const paymentId = await buy(payers[2] as Payer, { traceparent: malformed });
-      const settled = await until(async () => settledSpan(paymentId), "the later settlement is exported");
-      expect(settled.parentSpanId ?? "").to.equal("");
-      expect(settledSpan(unsampled)).to.equal(undefined);
+    it("passes on nothing that is no trace; what is not sampled is not exported", async () => {
+      const unsampled = await buy("before", payers[2], `00-${TRACE}-${PARENT}-00`);
+      const { paymentId, asked } = await buy("before", payers[3], `00-${"0".repeat(31)}g-${PARENT}-01`);
+      expect(asked.map(({ traceparent }) => traceparent)).to.deep.equal(asked.map(() => null));
+      await until(async () => settledSpan(paymentId), "the later settlement is exported");
+      expect(settledSpan(unsampled.paymentId)).to.equal(undefined);
     });
   });
 

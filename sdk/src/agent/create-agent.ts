@@ -92,8 +92,8 @@ export interface AgentOptions {
   readonly onEvent?: (event: AgentEvent) => void;
   readonly limits?: Partial<AgentLimits>;
   /**
-   * the module `@opentelemetry/api`: calls of `fetch` and `pay`, and their requests, become spans of the program's traces,
-   * which providers and Facilitators continue by the header `traceparent`
+   * the module `@opentelemetry/api`: calls of `fetch`, `pay` and `subscribe`, and all requests, become spans of the
+   * program's traces, which providers and Facilitators continue by the header `traceparent`
    */
   readonly openTelemetry?: OpenTelemetryApi;
 }
@@ -241,7 +241,7 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
     pay: (input, init) => traced("pay", () => abortable(input, init, async () => pay(context, input, init))),
     fetch: (input, init) => traced("fetch", () => abortable(input, init, async () => agentFetch(context, input, init))),
     quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
-    subscribe: (signup) => run(async () => subscribe(context, signup)),
+    subscribe: (signup) => traced("subscribe", () => run(async () => subscribe(context, signup))),
     recover: (wanted) => run(async () => recover(context, wanted)),
     list: () =>
       run(async () => {
