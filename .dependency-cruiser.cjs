@@ -45,7 +45,7 @@ module.exports = {
       ...["express", "fastify", "fetch", "hono", "next", "node", "postgres", "redis", "index"],
     ]),
     ...layers(AGENT, [
-      ...["ledger", "file-ledger", "signing", "core", "payments", "subscriptions", "pricing"],
+      ...["ledger", "file-ledger", "signing", "core", "receipts", "payments", "subscriptions", "pricing"],
       ...["fetch", "create-agent", "index"],
     ]),
     rule(

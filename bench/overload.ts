@@ -46,7 +46,7 @@ const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 function figure(name: string, value: number, goal: number | null = null, digits = 0): void {
-  say(JSON.stringify({ figure: name, value: Number(value.toFixed(digits)), goal }));
+  say(JSON.stringify({ figure: name, value: Number(value.toFixed(digits)), goal, seconds, runs: Number(args.runs) }));
 }
 
 /** MB of memory that the process has in use. */

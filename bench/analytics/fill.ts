@@ -53,6 +53,8 @@ const address = (number: string) => `('0x' || lpad((${number})::text, 40, '0'))`
 const hash = (kind: string, number: string) =>
   `('0x' || md5('${kind}' || (${number})) || md5((${number}) || '${kind}'))`;
 
+const asBytes = (hex: string): string => `decode(substr(${hex}, 3), 'hex')`;
+
 /** @param report reports the progress, in weeks of the year */
 export async function fill(store: Store, scale: Scale, report: (done: string) => void): Promise<void> {
   const { db } = store;
@@ -160,11 +162,11 @@ async function fillSpan(db: Db, scale: Scale, from: number, to: number): Promise
     .raw(`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount,
       nonce, valid_after, valid_before, signature, has_code, state, fail_code, fail_reason, is_reversed, attempts,
       accepted_at_ms, accepted_block, transaction_id, tx_hash, block_number, block_hash, block_time, log_index, settled_at_ms)
-    select ${CHAIN_ID}, ${hash("pay", "i")}, 'authorize', ${hash("res", "i % 1000")}, 'https://api.example/v1/' || i % 40, '${TOKEN}',
-      ${payer}, ${payee}, ${amount}, ${hash("nonce", "i")}, 0, at + 600, '0x' || repeat(md5(i::text), 4) || '1b', false, ${state},
+    select ${CHAIN_ID}, ${hash("pay", "i")}, 'authorize', ${asBytes(hash("res", "i % 1000"))}, 'https://api.example/v1/' || i % 40, '${TOKEN}',
+      ${payer}, ${payee}, ${amount}, ${asBytes(hash("nonce", "i"))}, 0, at + 600, decode(repeat(md5(i::text), 4) || '1b', 'hex'), false, ${state},
       case when i % 200 = 17 then 'PaymentExpired' end, case when i % 200 = 17 then 'expired' end, false, 1, at * 1000 - 900,
-      at / 2, 'tx' || at / 2, case when i % 200 <> 17 then ${hash("tx", "at / 2")} end, at / 2,
-      case when i % 200 <> 17 then ${hash("block", "at / 2")} end, at, case when i % 200 <> 17 then i end,
+      at / 2, 'tx' || at / 2, case when i % 200 <> 17 then ${asBytes(hash("tx", "at / 2"))} end, at / 2,
+      case when i % 200 <> 17 then ${asBytes(hash("block", "at / 2"))} end, at, case when i % 200 <> 17 then i end,
       case when i % 200 <> 17 then at * 1000 + 500 + (${u("i", 14)} * ${u("i", 15)} * 8000)::bigint end
     from (select i, ${timeOf(oneTime)} as at from ${range(oneTime)}) a`)
     .execute(db);

@@ -8,6 +8,7 @@ import { type Address, type Hex, keccakText } from "turnpike/protocol";
 import { createEventFeed, createProjections } from "../../facilitator/src/app/projections";
 import type { ChainFact } from "../../facilitator/src/chain/facts";
 import type { Store } from "../../facilitator/src/db/open";
+import { bytesOf } from "../../facilitator/src/db/sql";
 import { createBlockWriter } from "../../facilitator/src/indexer/block-writer";
 import { addressOf, CHAIN_ID, START_SEC, TOKEN } from "./fill";
 
@@ -61,8 +62,8 @@ async function accept({ db }: Store): Promise<void> {
   }));
   await sql`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, has_code, state, is_reversed, attempts, accepted_at_ms, accepted_block)
-    select ${CHAIN_ID}::bigint, payment_id, 'authorize', payment_id, 'https://api.example/v1', ${TOKEN}, payer, pay_to,
-      ${AMOUNT.toString()}::numeric, payment_id, 0, ${START_SEC + 86_400}::bigint, '0x', false, 'sent', false, 1,
+    select ${CHAIN_ID}::bigint, payment_id, 'authorize', ${bytesOf("payment_id")}, 'https://api.example/v1', ${TOKEN}, payer, pay_to,
+      ${AMOUNT.toString()}::numeric, ${bytesOf("payment_id")}, 0, ${START_SEC + 86_400}::bigint, '', false, 'sent', false, 1,
       ${START_SEC * 1_000}::bigint, 0
     from json_to_recordset(${JSON.stringify(rows)}::json) as x(payment_id text, payer text, pay_to text)`.execute(db);
   await sql`analyze payments`.execute(db);

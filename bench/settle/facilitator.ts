@@ -25,6 +25,8 @@ export interface FacilitatorOptions {
   readonly databaseUrl?: string | undefined;
   /** runs from its sources, so that a profile shows the parts of the program */
   readonly fromSources?: boolean | undefined;
+  /** further settings, by their names in the environment */
+  readonly settings?: Readonly<Record<string, string>> | undefined;
 }
 
 /** The program as its image runs it, built once. */
@@ -36,7 +38,7 @@ const relayerKey = testKey("bench relayer") as Hex;
 const relayer: Address = addressOfKey(relayerKey);
 
 export async function startLoadedFacilitator(options: FacilitatorOptions): Promise<LoadedFacilitator> {
-  const { chain, rpcUrl, blockMs, databaseUrl, fromSources = false } = options;
+  const { chain, rpcUrl, blockMs, databaseUrl, fromSources = false, settings = {} } = options;
   const { contracts } = chain;
   await chain.giveGas(relayer);
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-bench-"));
@@ -68,6 +70,7 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
       PROFILE_FILE: profileFile,
       ...(databaseUrl && { DATABASE_URL: databaseUrl }),
       ...Object.fromEntries(Object.entries(process.env).filter(([name]) => name in TUNABLE)),
+      ...settings,
     },
   });
   endWithParent(child);

@@ -45,6 +45,8 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     BATCH_SETTLER: contracts.batchSettler,
     TOKENS: JSON.stringify([{ address, name, version }]),
     RELAYER_KEYS: relayer.privateKey,
+    PERMIT2: "true",
+    UPTO_SIGNER: relayer.address,
     PROOF_KEY: proofKey,
     PGLITE_DIR: path.join(home, "facilitator"),
     START_BLOCK: "0",

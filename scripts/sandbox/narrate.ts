@@ -132,7 +132,7 @@ function optionsOf({ plans: known }: World, { accepts, plans = [], error, reason
   const nameOf = (planId: string) => Object.entries(known).find(([, id]) => id === planId)?.[0] ?? shortened(planId);
   const once = accepts.filter((entry) => !isPlanEntry(entry));
   const options = [
-    ...once.map(({ amount }) => `${units(amount)} once`),
+    ...once.map(({ scheme, amount }) => (scheme === "upto" ? `at most ${units(amount)}` : `${units(amount)} once`)),
     ...plans.map(
       ({ amount, interval, planId }) => `${units(amount)} per ${interval / 86_400} days (plan ${nameOf(planId)})`,
     ),

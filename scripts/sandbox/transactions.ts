@@ -1,6 +1,7 @@
 /** Lists mined transactions: the name of the called function, the outcome and the gas. */
 import type { Interface, TransactionResponse } from "ethers";
-import { batchSettlerInterface, tokenInterface, turnpikeInterface } from "turnpike/chain";
+import { batchSettlerInterface, tokenInterface, turnpikeInterface, uptoProxyInterface } from "turnpike/chain";
+import { UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import { shortened } from "./wording";
 import type { World } from "./world";
 
@@ -27,6 +28,7 @@ function nameOf({ contracts }: World, { to, data, value }: TransactionResponse):
     ["Turnpike", contracts.turnpike, turnpikeInterface],
     ["BatchSettler", contracts.batchSettler, batchSettlerInterface],
     ["Token", contracts.token, tokenInterface],
+    ["Permit2 proxy", UPTO_PERMIT2_PROXY, uptoProxyInterface],
   ];
   const [name, , abi] = known.find(([, address]) => address === to) ?? [];
   if (!abi) return to ? `call of ${to}` : "deployment";

@@ -17,6 +17,7 @@ import { deployAll, type LocalContracts } from "./contracts";
 import { ExampleProvider } from "./example-provider";
 import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
+import { placePermit2 } from "./permit2";
 import { type Restartable, StartedParts } from "./restartable";
 import { createSandboxDoor, type SandboxFacts } from "./test-clock";
 
@@ -74,8 +75,15 @@ export interface World {
   /** what `turnpike` stores, as structs */
   readonly lens: Contract;
   /** Creates an agent with tokens and without any gas; the same name is the same key. */
-  agent(name: string, options?: { readonly tokens?: bigint; readonly fetch?: typeof fetch }): Promise<TestAgent>;
+  agent(name: string, options?: TestAgentOptions): Promise<TestAgent>;
   stop(): Promise<void>;
+}
+
+export interface TestAgentOptions {
+  readonly tokens?: bigint;
+  readonly fetch?: typeof fetch;
+  /** reads the chain itself, as an audit does */
+  readonly hasNode?: boolean;
 }
 
 export interface TestAgent {
@@ -104,6 +112,7 @@ export async function startWorld({
     onStart("the contracts, a test token and plans");
     await chain.mineEvery(Math.min(blockMs, SETUP_BLOCK_MS));
     const contracts = await deployAll(chain, path.join(home, "deployments"));
+    await placePermit2(chain);
     const providerAccount = await chain.wallet("provider");
     const plans = await createPlans(providerAccount, contracts);
     await chain.mineEvery(blockMs);
@@ -217,7 +226,9 @@ function providerOptionsOf(base: WorldBase, account: FundedWallet, plans: World[
 
 /** Returns the function that creates agents. Each agent is closed with the world. */
 function agentFactory({ chain, contracts, facilitator }: WorldBase, started: StartedParts): World["agent"] {
-  return async (name, { tokens = 1_000n * UNIT, fetch } = {}) => {
+  // On a real chain's id, an agent does not trust a Facilitator that reports a time jump: it asks its own node.
+  const isReal = !contracts.network.startsWith("local-");
+  return async (name, { tokens = 1_000n * UNIT, fetch, hasNode = isReal } = {}) => {
     const wallet = new Wallet(testKey(name));
     if (tokens > 0n) await contracts.mint(wallet.address, tokens);
     const options = {
@@ -226,8 +237,7 @@ function agentFactory({ chain, contracts, facilitator }: WorldBase, started: Sta
       chainId: contracts.chainId,
       turnpike: contracts.turnpike,
       token: contracts.token,
-      // On a real chain's id, an agent does not trust a Facilitator that reports a time jump: it asks its own node.
-      ...(contracts.network.startsWith("local-") ? {} : { rpc: chain.rpcUrl }),
+      ...(hasNode && { rpc: chain.rpcUrl }),
     };
     const agent = exampleAgent(fetch ? { ...options, fetch } : options);
     started.onStop(() => agent.close());

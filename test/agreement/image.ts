@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
+import { parse } from "yaml";
 import { SETTINGS } from "../../facilitator/src/config";
 import { ROLES } from "../../facilitator/src/config/roles";
-import { readPlainYaml } from "./support/plain-yaml";
 
 const read = (file: string): string => readFileSync(file, "utf8");
 
@@ -18,6 +18,8 @@ interface Service {
   readonly ports?: readonly string[];
   readonly depends_on?: Readonly<Record<string, { readonly condition: string }>>;
   readonly stop_grace_period?: string;
+  readonly read_only?: boolean;
+  readonly cap_drop?: readonly string[];
 }
 interface Compose {
   readonly services: Readonly<Record<string, Service>>;
@@ -49,7 +51,7 @@ function stagesOf(dockerfile: string): Instruction[][] {
 }
 
 describe("agreement > image", () => {
-  const compose = readPlainYaml(read("compose.yaml")) as unknown as Compose;
+  const compose = parse(read("compose.yaml"), { merge: true }) as Compose;
   const ours = Object.entries(compose.services).filter(([, { build }]) => build !== undefined);
   const [build = [], image = []] = stagesOf(read("Dockerfile"));
   const named = (stage: readonly Instruction[], name: string) => stage.filter((one) => one.name === name);
@@ -115,6 +117,9 @@ describe("agreement > image", () => {
     expect(program).to.deep.equal(["node", "facilitator/dist/program/facilitator.cjs"]);
     expect(read("facilitator/tools/build.cjs"), "and that is what is built").to.contain("dist/program/facilitator.cjs");
     expect(named(image, "USER")[0]?.words, "not as root").to.deep.equal(["node"]);
+    for (const [name, service] of ours) {
+      expect(service, name).to.deep.include({ read_only: true, cap_drop: ["ALL"] });
+    }
     const versions = [...build, ...image].filter(({ name }) => name === "FROM").map(({ words }) => words[0] ?? "");
     expect(new Set(versions).size, "one Node for building and running").to.equal(1);
     const wanted = (JSON.parse(read("package.json")) as { engines: { node: string } }).engines.node;

@@ -38,10 +38,10 @@ describe("image", function () {
     rmSync(home, { recursive: true, force: true });
   });
 
-  /** As `docker run` would: the image's environment and entry point, its command unless there are arguments. */
+  /** As `docker run --read-only` would: the image's environment and entry point, its command unless there are arguments. */
   function run(args: readonly string[] = image.cmd, env: Readonly<Record<string, string>> = {}) {
-    const [program = "node", ...entry] = image.entrypoint;
-    const child = spawn(program, [...entry, ...args], {
+    const readOnly = ["-rm", "sh", "-c", 'mount -o remount,ro,bind / && exec "$@"', "sh"];
+    const child = spawn("unshare", [...readOnly, ...image.entrypoint, ...args], {
       cwd: image.folder,
       env: { PATH: process.env.PATH, ...image.env, ...world.env(), LOG_LEVEL: "info", ...env },
       stdio: ["ignore", "pipe", "pipe"],

@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { expect } from "chai";
 import { paymentGate } from "turnpike/gate/node";
 import { createTestProvider } from "turnpike/testing";
+import { startMeteredSeller } from "../sdk/agent/support/metered-bill";
+import { startRelay } from "../sdk/agent/support/relay";
 import { closeAll, serve } from "../sdk/agent/support/servers";
 import { addressOf, Chain, NETWORK, startFacilitator, startProvider, TOKEN, testKey } from "../sdk/agent/support/world";
 import { closeServer, listen } from "../support/gate";
@@ -138,6 +140,38 @@ describe("the command line of the package in an empty project", function () {
     expect(again.code, again.out + again.err).to.equal(0);
     expect(again.err).to.contain("paid by an earlier command");
     expect([chain.transfers.length, facilitator.signatures.size]).to.deep.equal([1, 1]);
+  });
+
+  it("keeps the receipts of a metered plan, audits the bill and names an overcharge", async () => {
+    const relay = await startRelay();
+    const planId = await relay.createPlan();
+    await relay.fund(addressOf("payer"));
+    const seller = await startMeteredSeller(relay, planId);
+    const key = join(project.folder, "subscriber.key");
+    await writeFile(key, testKey("payer"), { mode: 0o600 });
+    const env = {
+      ...{ TURNPIKE_HOME: join(project.folder, "subscriber"), TURNPIKE_WALLET_KEY: `file:${key}` },
+      ...{ TURNPIKE_NETWORK: NETWORK, TURNPIKE_RPC_URL: seller.rpc.url, TURNPIKE_FACILITATOR_URL: relay.url },
+      ...{ TURNPIKE_ADDRESS: relay.addresses.turnpike, TURNPIKE_TOKEN: relay.addresses.token },
+    };
+    try {
+      const page = `${seller.url}/page`;
+      const made = await npx(["subscribe", page, "--max", "15.00", "--max-overage", "5.00", "--json"], env);
+      expect(made.code, made.out + made.err).to.equal(0);
+      expect((await npx(["pay", page, "--subscription"], env)).code).to.equal(0);
+      await seller.provider.flush();
+      const clean = await npx(["audit", "bill.json", "--write"], env);
+      expect(clean.code, clean.out + clean.err).to.equal(0);
+      expect(clean.out).to.contain("receipts: 1");
+      await seller.overcharge(5n, JSON.parse(made.out).idHash);
+      expect((await npx(["audit", "bill.json", "--write"], env)).code).to.equal(1);
+      const flags = ["--rpc", seller.rpc.url, "--contract", relay.addresses.turnpike];
+      const verified = await npx(["audit", "bill.json", ...flags]);
+      expect(verified.code).to.equal(1);
+      expect(verified.out).to.contain("excess: 5 base units");
+    } finally {
+      await seller.stop();
+    }
   });
 
   it("starts the provider and the agent that init writes, and the one pays the other", async () => {

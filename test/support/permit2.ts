@@ -1,10 +1,4 @@
-/**
- * Permit2 on a test's chain, and what its payers sign. Permit2 is the real code; both x402 proxies are doubles that
- * implement the interface (contracts/test/Permit2Proxies.sol), because their own code is on no registry. All three are at
- * their constant addresses, which stock packages have built in.
- */
-import { readFileSync } from "node:fs";
-import path from "node:path";
+/** What payers over Permit2 sign, and their approval of it. */
 import type { Contract } from "ethers";
 import type { X402RequestWire } from "turnpike/facilitator";
 import {
@@ -20,24 +14,7 @@ import {
   typedDataDigest,
   UPTO_PERMIT2_PROXY,
 } from "turnpike/protocol";
-import type { Chain } from "./chain";
 import { type FacilitatorWorld, fund, type Payer, walletOf } from "./facilitator";
-import permit2 from "./permit2-code.json";
-
-const ARTIFACTS = path.resolve(__dirname, "../../artifacts/contracts/test/Permit2Proxies.sol");
-
-const runtimeOf = (name: string): string =>
-  JSON.parse(readFileSync(path.join(ARTIFACTS, `${name}.json`), "utf8")).deployedBytecode;
-
-/** Places Permit2 and both doubles on a hardhat or anvil chain. */
-export async function placePermit2(chain: Pick<Chain, "provider">): Promise<void> {
-  const codes = [
-    [PERMIT2, permit2.runtime],
-    [EXACT_PERMIT2_PROXY, runtimeOf("ExactPermit2ProxyDouble")],
-    [UPTO_PERMIT2_PROXY, runtimeOf("UptoPermit2ProxyDouble")],
-  ];
-  for (const [address, code] of codes) await chain.provider.send("hardhat_setCode", [address, code]);
-}
 
 export interface Permit2Fields extends Partial<Permit2Authorization> {
   readonly payer: Payer;

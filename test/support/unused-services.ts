@@ -23,6 +23,7 @@ export function unusedServices({
     supported: {},
     readiness: () => ({ ready: true, checks: [] }),
     metrics: createMetrics(),
+    servesMetrics: true,
     log: { info: () => undefined, error: () => undefined },
     rateLimit: noRateLimit,
     authorizeWaitMs: 0,

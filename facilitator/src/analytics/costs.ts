@@ -4,7 +4,7 @@
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytes, databaseNowMs, idList } from "../db/sql";
 import type { TransactionProjection } from "../events/projection";
 
 export interface TransactionCost {
@@ -49,7 +49,7 @@ export function createCosts(db: Db, chainId: number, nativePrice: number | undef
     async of(hash) {
       const row = await db
         .selectFrom("transactions")
-        .select(["id", "purpose", "gas_used", "gas_price_wei"])
+        .select(["id", "purpose", "block_hash", "gas_used", "gas_price_wei"])
         .where("chain_id", "=", chainId)
         .where("id", "=", (eb) =>
           eb.selectFrom("transaction_hashes").select("transaction_id").where("transaction_hashes.hash", "=", hash),
@@ -62,7 +62,9 @@ export function createCosts(db: Db, chainId: number, nativePrice: number | undef
         .selectFrom("payments")
         .select(({ fn }) => fn.countAll<number>().as("count"))
         .where("chain_id", "=", chainId)
-        .where("tx_hash", "=", hash)
+        // Only the block is indexed.
+        .where("block_hash", "=", bytes(row.block_hash ?? ""))
+        .where("tx_hash", "=", bytes(hash))
         .executeTakeFirst();
       const wei = BigInt(row.gas_used) * BigInt(row.gas_price_wei);
       return {
@@ -99,22 +101,34 @@ const ITEMS = sql.raw(
 /** Adds the costs of final transactions to the sums. */
 export const transactionCosts: TransactionProjection = { finalised: addCosts };
 
-async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  await sql`insert into rollup_costs as r (chain_id, bucket, purpose, transactions, failed, items, gas, wei)
-    select t.chain_id, coalesce(i.at, b.timestamp, t.stored_at_ms / 1000) / 86400 * 86400, t.purpose, count(*),
-      count(*) filter (where t.success is not true), sum(coalesce(i.items, 0)), sum(t.gas_used),
-      sum(t.gas_used * t.gas_price_wei)
-    from transactions t
+/** Sums of transactions `t` with the items `i` that moved money in them. */
+const SUMS = sql.raw(`count(*) as transactions, count(*) filter (where t.success is not true) as failed,
+  sum(coalesce(i.items, 0)) as items, sum(t.gas_used) as gas, sum(t.gas_used * t.gas_price_wei) as wei`);
+
+/** The final transactions with these ids that have a cost, each with its items. */
+const priced = (chainId: number, ids: readonly string[]) => sql`transactions t
     left join blocks b on b.chain_id = t.chain_id and b.number = t.block_number
     left join lateral (
       select min(e.block_time) as at, count(*) as items from events e
       where e.chain_id = t.chain_id and e.block_number = t.block_number and e.transaction = t.hash and not e.reverted
         and e.type in ${ITEMS} having count(*) > 0) i on true
     where t.id = any(${idList(ids)}) and t.chain_id = ${chainId}::bigint and t.status = 'mined'
-      and t.gas_used is not null and t.gas_price_wei is not null
-    group by 1, 2, 3
-    on conflict (chain_id, bucket, purpose) do update set transactions = r.transactions + excluded.transactions,
-      failed = r.failed + excluded.failed, items = r.items + excluded.items, gas = r.gas + excluded.gas,
-      wei = r.wei + excluded.wei`.execute(db);
+      and t.gas_used is not null and t.gas_price_wei is not null`;
+
+const ADDED = sql.raw(`transactions = r.transactions + excluded.transactions, failed = r.failed + excluded.failed,
+  items = r.items + excluded.items, gas = r.gas + excluded.gas, wei = r.wei + excluded.wei`);
+
+async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await sql`insert into rollup_costs as r (chain_id, bucket, purpose, transactions, failed, items, gas, wei)
+    select t.chain_id, coalesce(i.at, b.timestamp, t.stored_at_ms / 1000) / 86400 * 86400, t.purpose, ${SUMS}
+    from ${priced(chainId, ids)} group by 1, 2, 3
+    on conflict (chain_id, bucket, purpose) do update set ${ADDED}`.execute(db);
+}
+
+/** Adds the costs of transactions that are about to be deleted to the sums that \`reconcile\` compares with. */
+export async function keepCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
+  await sql`insert into pruned_costs as r (chain_id, purpose, transactions, failed, items, gas, wei)
+    select t.chain_id, t.purpose, ${SUMS} from ${priced(chainId, ids)} group by 1, 2
+    on conflict (chain_id, purpose) do update set ${ADDED}`.execute(db);
 }

@@ -40,9 +40,11 @@ const DONE = sql<boolean>`state in ('settled', 'failed')`;
 const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
+  // The index has a hash of both accounts.
+  const parties = sql`hashtextextended(${filter.payTo}::text || ${filter.payer ?? ""}::text, 0)`;
   const newest = (state: RawBuilder<boolean>) => sql`(select * from payments p
     where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and p.door <> 'refund' and ${state}
-      ${filter.payer ? sql`and payer = ${filter.payer}` : sql``}
+      ${filter.payer ? sql`and payer = ${filter.payer} and hashtextextended(pay_to || payer, 0) = ${parties}` : sql``}
       ${after ? sql`and (accepted_at_ms, payment_id) < (${after.time}, ${after.id})` : sql``}
     order by accepted_at_ms desc, payment_id desc limit ${limit})`;
   const states = { pending: [UNDER_WAY], settled: [SETTLED], failed: [FAILED] };

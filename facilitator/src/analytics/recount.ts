@@ -108,7 +108,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
 
 /**
  * Compares the sums that derive from no event:
- * - costs with the transactions, all days together: blocks are not kept for ever, and a transaction that moved nothing
+ * - costs with the transactions and the sums of the deleted ones, all days together: blocks are not kept for ever, and a transaction that moved nothing
  *   has no other time
  * - service end dates with the subscriptions
  * - failed periods with the rows they derive from
@@ -128,14 +128,17 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
       union all select 'failed_periods', concat_ws(' ', id_hash, paid_through),
           concat_ws(' ', provider, token, failed_at, cause, price, outcome)
         from (${failedPeriodsDerived(chainId)}) f
-      union all select 'rollup_costs', purpose, concat_ws(' ', count(*), count(*) filter (where success is not true), sum(coalesce(items, 0)),
-          sum(gas_used), sum(gas_used * gas_price_wei))
-        from transactions t left join (
-          select transaction, block_number, count(*) as items from events
-          where chain_id = ${chainId} and not reverted and type in (${sql.join(Object.keys(SCHEME_OF))}) group by 1, 2) e
-          on e.transaction = t.hash and e.block_number = t.block_number
-        where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
-          and gas_price_wei is not null group by purpose
+      union all select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
+        from (select purpose, count(*) as transactions, count(*) filter (where success is not true) as failed,
+            sum(coalesce(e.items, 0)) as items, sum(gas_used) as gas, sum(gas_used * gas_price_wei) as wei
+          from transactions t left join (
+            select transaction, block_number, count(*) as items from events
+            where chain_id = ${chainId} and not reverted and type in (${sql.join(Object.keys(SCHEME_OF))}) group by 1, 2) e
+            on e.transaction = t.hash and e.block_number = t.block_number
+          where chain_id = ${chainId} and is_final and status = 'mined' and gas_used is not null
+            and gas_price_wei is not null group by purpose
+          union all select purpose, transactions, failed, items, gas, wei from pruned_costs where chain_id = ${chainId}) c
+        group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, d.days, bucket - bucket % (d.days * 86400), resource, token, step,
           cause, offer), concat(sum(count), ' ', sum(amount))
         from rollup_funnel cross join (values (7), (28)) d (days) where chain_id = ${chainId} and grain = 86400

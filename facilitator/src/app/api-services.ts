@@ -19,6 +19,7 @@ import type { Relayer } from "../relayer";
 import { createSubscriptions } from "../subscriptions";
 import { createDebits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
+import type { Tracing } from "../telemetry/tracing";
 import { findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { Core } from "./core";
@@ -79,12 +80,13 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
 interface Wiring {
   readonly core: Core;
   readonly metrics: Metrics;
+  readonly tracing: Tracing | undefined;
   readonly log: Logger;
   readonly drain: Drain;
   readonly sandbox: Sandbox | undefined;
 }
 
-export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring): ApiServices {
+export function buildApiServices({ core, metrics, tracing, log, drain, sandbox }: Wiring): ApiServices {
   const { config, store, relayer, indexer, payments, wallClock } = core;
   const { clock } = indexer;
   const monotonicMs = () => performance.now();
@@ -118,6 +120,8 @@ export function buildApiServices({ core, metrics, log, drain, sandbox }: Wiring)
     readiness: () => readinessOf(core),
     system: () => systemOf(core, costs),
     metrics,
+    tracing,
+    servesMetrics: config.metricsPort === undefined,
     log,
     rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
     keyLimit: createRateLimit(config.keyRequestsPerMinute, monotonicMs),

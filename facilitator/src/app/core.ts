@@ -16,6 +16,8 @@ import { type Relayer, startRelayer } from "../relayer";
 import type { FirstBroadcastListener } from "../relayer/broadcasts";
 import { createCollectionReader } from "../subscriptions/collections";
 import type { Failpoint } from "../telemetry/failpoints";
+import type { Metrics } from "../telemetry/metrics";
+import type { Tracing } from "../telemetry/tracing";
 import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
@@ -35,6 +37,10 @@ export interface Core {
 
 export interface CoreEffects {
   readonly log: Logger;
+  /** absent: nothing is counted */
+  readonly metrics?: Metrics;
+  /** absent: nothing is traced */
+  readonly tracing?: Tracing | undefined;
   /** to the chain's nodes */
   readonly fetch?: typeof fetch;
   readonly onStep?: Failpoint;
@@ -61,7 +67,16 @@ export function startCore(config: FacilitatorConfig, effects: CoreEffects): Prom
 }
 
 async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
-  const { log, fetch, signal, onStep = () => undefined, progress = noProgress, onStage = () => undefined } = effects;
+  const {
+    log,
+    metrics,
+    tracing,
+    fetch,
+    signal,
+    onStep = () => undefined,
+    progress = noProgress,
+    onStage = () => undefined,
+  } = effects;
   const started: { readonly name: string; stop(): Promise<void> }[] = [];
   const begun = <T extends { stop(): Promise<void> }>(name: string, part: T): T => {
     started.push({ name, stop: () => part.stop() });
@@ -95,10 +110,10 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     });
     begun("clock", { stop: async () => wallClock.stop() });
     signal?.throwIfAborted();
-    const stages = new PaymentStages({ log });
+    const stages = new PaymentStages({ log, metrics, tracing, nowMs: wallClock.nowMs });
     const onFirstBroadcast: FirstBroadcastListener = (form) => {
       paymentsOfTransaction(store, config.chainId, form)
-        .then((payments) => stages.broadcast(payments, form.hash))
+        .then((payments) => stages.broadcast(payments, form))
         .catch((error: unknown) => log.debug({ transaction: form.hash, error }, "payments sent could not be read"));
     };
     onStage("checking chain and contracts");
@@ -108,6 +123,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
         config,
         store,
         log,
+        metrics,
         onStep,
         onFirstBroadcast,
         signal: nodes.signal,
@@ -125,7 +141,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, onStep },
+        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, metrics, onStep },
         onProgress(place) {
           reading.update(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);

@@ -8,8 +8,8 @@ import { ROLES, type Role } from "../config/roles";
 import { startDiscovery } from "../discovery";
 import { createApi } from "../http/app";
 import type { FastLane } from "../http/direct-routes";
-import { createProbes } from "../http/probes";
-import { startServer } from "../http/server";
+import { createMetricsPage, createProbes } from "../http/probes";
+import { type RunningServer, startServer } from "../http/server";
 import type { Sandbox } from "../http/services";
 import { createStarting } from "../http/starting";
 import type { Worker } from "../lib/loop";
@@ -18,11 +18,13 @@ import { createRenewals } from "../subscriptions/renewals/runner";
 import { countDue } from "../subscriptions/renewals/work-list";
 import { createLog, secretsOf } from "../telemetry/log";
 import { createMetrics, type Metrics } from "../telemetry/metrics";
+import { openTracing, type Tracing } from "../telemetry/tracing";
 import { startWebhooks } from "../webhooks";
 import { countPending } from "../webhooks/delivery-log";
 import { buildApiServices, type Drain } from "./api-services";
 import { type Core, type CoreEffects, NODES_DRAIN_MS, startCore } from "./core";
 import { isLaneWell, readinessOf } from "./readiness";
+import { startAppUpkeep } from "./upkeep";
 
 /** The context of a worker. */
 interface RoleContext extends Core {
@@ -49,6 +51,8 @@ export interface FacilitatorEffects {
 
 export interface RunningFacilitator {
   readonly url: string;
+  /** where METRICS_PORT serves the metrics */
+  readonly metricsUrl?: string;
   /** Answers waiting requests and closes everything. Pending transactions continue at the next start. */
   stop(): Promise<void>;
 }
@@ -61,6 +65,16 @@ const ANSWER_MS = 4_000;
 /** A replacement process is up by then. */
 const RETRY_AFTER_SEC = 5;
 
+/** Serves the metrics on their own port, where METRICS_PORT names one. */
+async function startMetricsServer(
+  { metricsHost: host, metricsPort: port }: FacilitatorConfig,
+  metrics: Metrics,
+): Promise<RunningServer | undefined> {
+  if (port === undefined) return undefined;
+  const names = { host: "METRICS_HOST", port: "METRICS_PORT" };
+  return startServer({ fetch: createMetricsPage(metrics).fetch, host, port, names });
+}
+
 const IDLE: Worker = { stop: async () => undefined };
 
 /** The workers of each role. The core does the work of relayer and indexer, and HTTP is the api. */
@@ -68,7 +82,7 @@ const WORKERS: { readonly [R in Role]?: readonly ((context: RoleContext) => Work
   renewals: [(context) => (context.config.renewals ? createRenewals(context) : IDLE)],
   // Both send requests to hosts that providers name.
   webhooks: [startWebhooks, startDiscovery],
-  indexer: [startRetention],
+  indexer: [startRetention, startAppUpkeep],
 };
 
 /**
@@ -81,19 +95,26 @@ export async function startFacilitator(
 ): Promise<RunningFacilitator> {
   const log = effects.logger ?? createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const { progress = noProgress, signal } = effects;
-  const { roles, network, turnpike, host, port } = config;
+  const { roles, network, turnpike, host, port, maxConnections } = config;
   const metrics = createMetrics();
   const drain = createDrain();
-  const starting = createStarting(metrics);
+  const served = config.metricsPort === undefined ? metrics : undefined;
+  const starting = createStarting(served);
   let fetch: (request: Request, env?: unknown) => Response | Promise<Response> = starting.app.fetch;
   let fastLane: FastLane | undefined;
   const server = await startServer({
     fetch: (request, env) => fetch(request, env),
     fastLane: (incoming, outgoing) => fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port },
+    ...{ host, port, maxConnections },
   });
-  log.info({ url: server.url, roles }, "the Facilitator starts");
+  const metricsServer = await startMetricsServer(config, metrics).catch(async (error: unknown) => {
+    await server.stop(0);
+    throw error;
+  });
+  const at = { url: server.url, ...(metricsServer && { metricsUrl: metricsServer.url }), roles };
+  log.info(at, "the Facilitator starts");
   let core: Core | undefined;
+  let tracing: Tracing | undefined;
   const workers: Worker[] = [];
   let stopped: Promise<void> | undefined;
 
@@ -106,13 +127,17 @@ export async function startFacilitator(
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
     await core?.stop();
     for (const timer of timers) clearTimeout(timer);
+    await tracing?.stop();
+    // Last, so that the stop is measured too.
+    await metricsServer?.stop(0);
     metrics.close();
     log.info("the Facilitator has stopped");
   }
 
   try {
+    tracing = await openTracing(config, log);
     core = await startCore(config, {
-      ...{ log, progress, signal, onStage: starting.onStage },
+      ...{ log, metrics, tracing, progress, signal, onStage: starting.onStage },
       ...(effects.fetch && { fetch: effects.fetch }),
       ...(effects.onStep && { onStep: effects.onStep }),
     });
@@ -124,20 +149,20 @@ export async function startFacilitator(
     const running = core;
     // Without the role api, health and metrics are served all the same.
     if (roles.includes("api")) {
-      const api = createApi(buildApiServices({ core, metrics, log, drain, sandbox: effects.sandbox }));
+      const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: effects.sandbox }));
       fetch = api.app.fetch;
       fastLane = api.fastLane;
-    } else fetch = createProbes({ readiness: () => readinessOf(running), metrics }).fetch;
+    } else fetch = createProbes({ readiness: () => readinessOf(running), metrics: served }).fetch;
     signal?.throwIfAborted();
-    log.info({ url: server.url, roles, network: network.name, turnpike }, "the Facilitator is up");
-    return { url: server.url, stop: () => (stopped ??= stopAll()) };
+    log.info({ ...at, network: network.name, turnpike }, "the Facilitator is up");
+    return { ...at, stop: () => (stopped ??= stopAll()) };
   } catch (error) {
     await stopAll();
     throw error;
   }
 }
 
-function watch(metrics: Metrics, { config, store, database, relayer, indexer }: Core): void {
+function watch(metrics: Metrics, { config, store, database, relayer, indexer, payments }: Core): void {
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
   metrics.watch({
     lanes: () =>
@@ -145,11 +170,15 @@ function watch(metrics: Metrics, { config, store, database, relayer, indexer }: 
         ...lane,
         balanceEth: Number(lane.balanceWei ?? 0n) / 1e18,
         isWell: isLaneWell(lane),
+        isHeld: lane.status === "running",
       })),
     nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
     isDatabaseWell: () => database.health().ok,
+    databasePool: () => store.connections(),
     indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     indexerLagSec: () => indexer.health().lagSec,
+    isIndexing: () => indexer.health().isIndexing,
+    paymentQueue: () => payments.health(),
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
         purpose,

@@ -38,4 +38,12 @@ export const DATABASE = {
     danger: "Too short, and work that is merely slow is done again and again.",
     schema: whole(1_000, 3_600_000),
   }),
+  retainTransactionsDays: setting({
+    env: "RETAIN_TRANSACTIONS_DAYS",
+    about:
+      "Days for which the relayer's final transactions are kept: afterwards those of payments are deleted, and the others lose their calldata and signed bytes. 0 keeps all.",
+    fallback: "30",
+    danger: "The cost of an older payment's transaction is no longer shown.",
+    schema: whole(0, 36_500).refine((days) => days === 0 || days >= 2, "must be 0, or at least 2"),
+  }),
 } as const;

@@ -15,6 +15,7 @@ import { RELAYING } from "./relaying";
 import type { Role } from "./roles";
 import { SERVICE } from "./service";
 import type { Secret, Setting } from "./setting";
+import { TRACING } from "./tracing";
 
 export type { TokenConfig } from "./chain";
 export type { KeySource } from "./key-source";
@@ -28,6 +29,7 @@ export const SETTINGS = {
   ...RELAYING,
   ...PAYMENTS,
   ...SERVICE,
+  ...TRACING,
   ...PROVIDERS,
 } as const;
 

@@ -30,14 +30,16 @@ export const PAYMENTS = {
   }),
   maxQueueAgeMs: setting({
     env: "MAX_QUEUE_AGE_MS",
-    about: "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503.",
+    about:
+      "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503; a payer above its share from half of it, a provider from three quarters.",
     fallback: "10000",
     schema: whole(100, 600_000),
   }),
   maxIntake: setting({
     env: "MAX_INTAKE",
-    about: "Payments that may wait to be judged and stored; past that, new ones are refused with 503.",
-    fallback: "6000",
+    about:
+      "Payments that may wait to be judged and stored; past that, new ones are refused with 503. A payer alone may fill half of it, a provider alone three quarters.",
+    fallback: "8000",
     schema: whole(1, 100_000),
   }),
   maxLossesPerPayer: setting({

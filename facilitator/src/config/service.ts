@@ -29,6 +29,15 @@ export const SERVICE = {
     danger: "Behind a proxy every client has the proxy's address: limit there instead.",
     schema: whole(0, 10_000_000),
   }),
+  maxConnections: setting({
+    env: "MAX_CONNECTIONS",
+    about:
+      "Connections that clients may have open. Past that, a new one takes the place of the one that has been idle or slow for longest, or gets 503.",
+    fallback: "10000",
+    danger:
+      "Each needs an open file: allow the process twice as many (`ulimit -n`), or clients are cut off unanswered.",
+    schema: whole(1, 1_000_000),
+  }),
   renewals: setting({
     env: "RENEWALS",
     about: "Whether a process with the role renewals collects what falls due.",
@@ -58,6 +67,18 @@ export const SERVICE = {
     about: "Port to listen on; 0 picks a free one.",
     fallback: "8402",
     schema: whole(0, 65_535),
+  }),
+  metricsPort: optional({
+    env: "METRICS_PORT",
+    about: "Port that serves GET /metrics alone; 0 picks a free one. Unset: PORT serves it too.",
+    schema: whole(0, 65_535),
+  }),
+  metricsHost: setting({
+    env: "METRICS_HOST",
+    about: "Address to listen on for METRICS_PORT.",
+    fallback: "127.0.0.1",
+    danger: "The metrics need no key. They show amounts of work and keys' balances: keep them inside your network.",
+    schema: z.string().min(1),
   }),
   logLevel: setting({
     env: "LOG_LEVEL",

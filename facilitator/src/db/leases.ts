@@ -9,6 +9,8 @@ import type { Store } from "./open";
 import { databaseNowMs } from "./sql";
 
 export interface RoleLease {
+  /** whether this process had it when it last asked */
+  readonly isHeld: boolean;
   /** Acquires or renews the lease. @returns whether this process has it */
   acquire(): Promise<boolean>;
   release(): Promise<void>;
@@ -30,9 +32,15 @@ export function createRoleLease({ store, chainId, role, lifeMs, ...options }: Ro
   let isOurs = false;
 
   return {
+    get isHeld() {
+      return isOurs;
+    },
     async acquire() {
       // The embedded database has a single process, because of its folder's lock.
-      if (store.kind === "pglite") return true;
+      if (store.kind === "pglite") {
+        isOurs = true;
+        return true;
+      }
       if (monotonicMs() < askAgainMs) return isOurs;
       const askedMs = monotonicMs();
       const until = sql<number>`${databaseNowMs} + ${lifeMs}::bigint`;

@@ -1,6 +1,6 @@
 /**
  * Opens the database: PostgreSQL by URL, or the embedded one in a folder that an exclusive lock guards. Both have the
- * same SQL and types: int8 as number, numeric as decimal text.
+ * same SQL and types: int8 as number, numeric as decimal text, bytea as hex digits.
  */
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
@@ -37,6 +37,13 @@ export type StoreTopic =
   | `payment:${string}`
   | `tx:${string}`;
 
+export interface PoolCount {
+  readonly busy: number;
+  readonly idle: number;
+  /** callers that wait for a connection */
+  readonly waiting: number;
+}
+
 export interface Store {
   readonly db: Db;
   readonly kind: DatabaseConfig["kind"];
@@ -44,6 +51,8 @@ export interface Store {
   /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Counts this process's connections; undefined for the embedded database, which has one. */
+  connections(): PoolCount | undefined;
   close(): Promise<void>;
 }
 
@@ -51,6 +60,16 @@ export interface Store {
 const IN_MEMORY = "memory://";
 
 const INT8 = 20;
+
+const BYTEA = 17;
+
+/** Reads bytes as hex digits, as the chain's nodes and the API write them. */
+function hexOfBytes(text: string): string {
+  if (!text.startsWith("\\x")) throw new TypeError("the database's bytea_output is not hex: set it to hex");
+  return `0x${text.slice(2)}`;
+}
+
+const PARSERS: Readonly<Record<number, (text: string) => unknown>> = { [INT8]: Number, [BYTEA]: hexOfBytes };
 
 const LOCK_RETRY_MS = 500;
 
@@ -102,6 +121,7 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     notifier,
     migrated: [],
     transaction: (act) => db.transaction().execute(act),
+    connections: () => (database.kind === "postgres" ? countOf(pool) : undefined),
     async close() {
       notifier.close();
       await db.destroy();
@@ -109,6 +129,12 @@ export async function connectStore(database: DatabaseConfig, options: StoreOptio
     },
   };
 }
+
+const countOf = ({ totalCount, idleCount, waitingCount }: Pool): PoolCount => ({
+  busy: totalCount - idleCount,
+  idle: idleCount,
+  waiting: waitingCount,
+});
 
 interface Opened {
   readonly pool: Pool;
@@ -133,7 +159,7 @@ function createPool({ url, poolSize }: PostgresConfig, { timeoutMs }: StoreOptio
     }),
     types: {
       getTypeParser: ((oid: number, format: "text" | "binary") =>
-        oid === INT8 ? Number : pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
+        PARSERS[oid] ?? pgTypes.getTypeParser(oid, format as "text")) as typeof pgTypes.getTypeParser,
     },
   });
   // Without a listener, an `error` event ends the process. The pool listens to idle connections only, so a connection
@@ -174,7 +200,7 @@ async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }):
   return embedded(await PGlite.create(options(dir)), unlock);
 }
 
-const options = (dataDir: string) => ({ dataDir, parsers: { [INT8]: Number } });
+const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });
 
 function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
   return { pool: pglitePool(lite) as unknown as Pool, notifier: createNotifier(), release: unlock };

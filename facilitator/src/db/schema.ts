@@ -38,7 +38,13 @@ import type {
   WalletDeploymentsTable,
 } from "./tables/payments";
 import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
-import type { LaneReportsTable, LanesTable, TransactionHashesTable, TransactionsTable } from "./tables/relayer";
+import type {
+  LaneReportsTable,
+  LanesTable,
+  PrunedCostsTable,
+  TransactionHashesTable,
+  TransactionsTable,
+} from "./tables/relayer";
 import type {
   AllowancesTable,
   DebitRequestsTable,
@@ -67,6 +73,7 @@ export interface Tables {
   database_probes: DatabaseProbesTable;
   transactions: TransactionsTable;
   transaction_hashes: TransactionHashesTable;
+  pruned_costs: PrunedCostsTable;
   payments: PaymentsTable;
   payment_grants: PaymentGrantsTable;
   payment_reservations: PaymentReservationsTable;

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import type { EventDraft } from "./event";
+import { compactPayload, wholePayload } from "./payload";
 import type { EventProjection } from "./projection";
 
 /** Publishes and reverts events, and updates the projections in the same transaction. One writer at a time. */
@@ -65,10 +66,11 @@ export class EventFeed {
       .where("block_number", "=", block.number)
       .where("block_hash", "=", block.hash)
       .where("reverted", "=", false)
-      .returning(["type", "object_id", "provider", "payer", "payload", "block_time"])
+      .returning(["type", "object_id", "provider", "payer", "payload", "block_number", "block_time", "transaction"])
       .execute();
     if (rows.length === 0) return;
-    for (const projection of this.#projections) await projection.reverted?.(tx, this.#chainId, rows);
+    const events = rows.map((row) => ({ ...row, payload: wholePayload(row) }));
+    for (const projection of this.#projections) await projection.reverted?.(tx, this.#chainId, events);
   }
 
   /** Reverts every event of a log, before the chain is indexed again. The caller rebuilds the projections' rows. */
@@ -111,6 +113,7 @@ export class EventFeed {
       block_time: draft.blockTime,
       transaction: draft.transaction ?? null,
     }));
+    const stored = rows.map((row) => ({ ...row, payload: compactPayload(row) }));
     // One parameter for all rows: a block may have thousands.
     const inserted = await sql<{ id: string }>`
     insert into events (id, chain_id, type, object_id, sequence, provider, payer, payload, block_number, block_hash,
@@ -119,7 +122,7 @@ export class EventFeed {
       coalesce((select max(e.sequence) from events e where e.chain_id = ${chainId}::bigint and e.object_id = draft.object_id), 0)
         + row_number() over (partition by object_id order by place),
       provider, payer, payload, block_number, block_hash, log_index, block_time, transaction
-    from json_to_recordset(${JSON.stringify(rows)}::json) as draft(place bigint, id text, type text, object_id text,
+    from json_to_recordset(${JSON.stringify(stored)}::json) as draft(place bigint, id text, type text, object_id text,
       provider text, payer text, payload jsonb, block_number bigint, block_hash text, log_index bigint,
       block_time bigint, transaction text)
     where not exists (select 1 from events e where e.chain_id = ${chainId}::bigint and e.id = draft.id)
@@ -144,9 +147,10 @@ export class EventFeed {
       .returningAll()
       .execute();
     if (rows.length === 0) return [];
+    const events = rows.map((row) => ({ ...row, payload: wholePayload(row) }));
     const more: EventDraft[] = [];
     for (const projection of this.#projections) {
-      more.push(...((await projection.revived?.(tx, this.#chainId, rows)) ?? []));
+      more.push(...((await projection.revived?.(tx, this.#chainId, events)) ?? []));
     }
     return more;
   }

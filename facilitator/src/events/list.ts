@@ -2,6 +2,7 @@
 import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
+import { wholePayload } from "./payload";
 
 export interface EventPage {
   /** provider whose plan or payee the events concern */
@@ -33,7 +34,7 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
       sequence: row.sequence,
       ...(row.transaction && { transaction: row.transaction as Hex }),
       reverted: row.reverted,
-      data: row.payload,
+      data: wholePayload(row),
     }),
   );
   return { events, next: String(rows.at(-1)?.seq ?? after) };

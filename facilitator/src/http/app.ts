@@ -14,6 +14,7 @@ import { API_KEY_SCHEME, type Endpoint } from "./endpoint";
 import { sendError } from "./errors";
 import { liveEvents } from "./live";
 import { completeDocument } from "./openapi";
+import { answerMetrics } from "./probes";
 import { addressOf, type RequestScope } from "./request";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import { accountEndpoints } from "./routes/accounts";
@@ -93,9 +94,7 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
   describeWebhooks(app);
   const document = completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }));
   app.get("/openapi.json", (context) => context.json(document));
-  app.get("/metrics", async (context) =>
-    context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
-  );
+  if (services.servesMetrics) app.get("/metrics", answerMetrics(metrics));
   app.get("/events/live", liveEvents(services));
   serveDashboard(app, { isSandbox: services.sandbox !== undefined, plainPage: () => frontPage(services, endpoints) });
 
@@ -110,6 +109,8 @@ function observed(services: ApiServices) {
   return async (context: Context<RequestScope>, next: Next): Promise<void> => {
     const requestId = randomUUID();
     const startedMs = services.monotonicMs();
+    const trace = services.tracing?.begin({ method: context.req.method, header: (name) => context.req.header(name) });
+    if (trace) context.set("trace", trace);
     context.set("requestId", requestId);
     context.set("brokeOff", (error) =>
       services.log.error({ requestId, route: context.get("route"), error }, "answer broke off"),
@@ -123,7 +124,7 @@ function observed(services: ApiServices) {
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";
     const { failure, paymentId } = context.var;
-    observe({ requestId, method, route, status, startedMs, failure, paymentId });
+    observe({ requestId, method, route, status, startedMs, failure, paymentId, trace });
   };
 }
 
@@ -145,7 +146,7 @@ async function open(context: Context, next: Next): Promise<Response | undefined>
 /**
  * Renders the page at `/` for people: which service this is and what it serves. Static except for its configuration.
  */
-export function frontPage({ network, supported }: ApiServices, endpoints: readonly Endpoint[]): string {
+export function frontPage({ network, supported, servesMetrics }: ApiServices, endpoints: readonly Endpoint[]): string {
   const rows = endpoints.map(({ method, path }) => `<li><code>${method.toUpperCase()} ${path}</code></li>`).join("\n");
   return `<!doctype html>
 <html lang="en">
@@ -159,8 +160,7 @@ contract <code>${supported.turnpike}</code>.</p>
 <ul>
 ${rows}
 <li><code>GET <a href="/openapi.json">/openapi.json</a></code></li>
-<li><code>GET <a href="/metrics">/metrics</a></code></li>
-</ul>
+${servesMetrics ? '<li><code>GET <a href="/metrics">/metrics</a></code></li>\n' : ""}</ul>
 </html>
 `;
 }

@@ -4,16 +4,41 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Hex } from "turnpike/protocol";
+import { type Hex, Unavailable } from "turnpike/protocol";
+import type { Party } from "../lib/fair-shares";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import type { ApiServices } from "./services";
+import { WorkQueue } from "./work-queue";
 
 /** @returns whether the request is handled here; if not, nothing of it has been read */
 export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
 const PATHS = ["/authorize", "/settle"];
+
+/** Payments that wait to be started. */
+const MAX_WAITING = 10_000;
+
+/**
+ * A payment that is not started within this time is refused. It leaves time for the two queues behind this one
+ * (`MAX_QUEUE_AGE_MS`) within AUTHORIZE_WAIT_MS.
+ */
+const MAX_WAIT_MS = 5_000;
+
+/** Time of a turn of the event loop for starting payments: what else a turn does takes about as long. */
+const TURN_MS = 8;
+
+const RETRY_AFTER_SEC = 2;
+
+const busy = () => new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
+
+interface Exchange {
+  readonly route: string;
+  readonly direct: Direct;
+  readonly message: IncomingMessage;
+  readonly reply: ServerResponse;
+}
 
 export function createFastLane(services: ApiServices, endpoints: readonly Endpoint[]): FastLane {
   const observe = createObserver(services);
@@ -21,47 +46,72 @@ export function createFastLane(services: ApiServices, endpoints: readonly Endpoi
   const lanes = new Map<string, Direct>();
   for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
 
-  async function answer(route: string, direct: Direct, message: IncomingMessage, reply: ServerResponse): Promise<void> {
+  const queue = new WorkQueue({
+    ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, turnMs: TURN_MS },
+    monotonicMs: services.monotonicMs,
+  });
+
+  async function answer({ route, direct, message, reply }: Exchange): Promise<void> {
     const startedMs = services.monotonicMs();
     const requestId = randomUUID();
+    const trace = services.tracing?.begin({ method: "POST", header: (name) => headerOf(message, name) });
     const address = message.socket.remoteAddress ?? "unknown";
-    const bytes = await bodyOf(message);
-    if (!bytes) {
-      // The client is gone; the app logs such a request in the same way.
+    const leftEarly = (): void => {
+      // The app logs such a request in the same way.
       const failure = bodyCutOff();
-      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure });
-      return;
-    }
-    const readBody = () => {
+      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure, trace });
+    };
+    const readBody = (bytes: Buffer): unknown => {
       services.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
-    let paymentId: Hex | undefined;
-    const { status, headers, text, failure } = await direct(readBody, {
-      origin: { address, requestId },
-      concerns: (id) => {
-        paymentId = id;
-      },
-      isGone: () => reply.destroyed,
-      untilEnd: services.untilEnd,
-    });
-    write(() => {
-      reply.writeHead(status, {
-        "x-request-id": requestId,
-        "cache-control": "no-store",
-        ...OPEN_HEADERS,
-        ...headers,
-        "content-length": Buffer.byteLength(text),
+    const respond = async (body: () => unknown, waitedMs: number): Promise<void> => {
+      let paymentId: Hex | undefined;
+      const { status, headers, text, failure } = await direct(body, {
+        origin: { address, requestId },
+        waitedMs,
+        concerns: (id) => {
+          paymentId = id;
+          trace?.concerns(id);
+        },
+        isGone: () => reply.destroyed,
+        untilEnd: services.untilEnd,
       });
-      reply.end(text);
+      write(() => {
+        reply.writeHead(status, {
+          "x-request-id": requestId,
+          "cache-control": "no-store",
+          ...OPEN_HEADERS,
+          ...headers,
+          "content-length": Buffer.byteLength(text),
+        });
+        reply.end(text);
+      });
+      observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId, trace });
+    };
+
+    const bytes = await bodyOf(message);
+    if (!bytes) return leftEarly();
+    queue.add({
+      partyOf: () => partyOf(bytes),
+      start(waitedMs) {
+        if (reply.destroyed) leftEarly();
+        else void respond(() => readBody(bytes), waitedMs);
+      },
+      refuse() {
+        // The caller returns later, so its connection is closed: others need it.
+        reply.shouldKeepAlive = false;
+        void respond(() => {
+          throw busy();
+        }, 0);
+      },
     });
-    observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId });
   }
 
   return (message, reply) => {
     const direct = message.method === "POST" ? lanes.get(message.url ?? "") : undefined;
     if (!direct || !isPlain(message)) return false;
-    void answer(message.url ?? "", direct, message, reply);
+    void answer({ route: message.url ?? "", direct, message, reply });
     return true;
   };
 }
@@ -82,6 +132,11 @@ function createWriter(): (send: () => void) => void {
   };
 }
 
+function headerOf({ headers }: IncomingMessage, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value.join(",") : value;
+}
+
 /** Accepts JSON of a declared, allowed length, without headers that change how it is read. */
 function isPlain({ headers }: IncomingMessage): boolean {
   const length = headers["content-length"];
@@ -95,6 +150,15 @@ function isPlain({ headers }: IncomingMessage): boolean {
     headers.upgrade === undefined
   );
 }
+
+/** Finds payer and payee without parsing the body, only to share places: nothing is decided by them. */
+function partyOf(bytes: Buffer): Party {
+  const text = bytes.toString("latin1");
+  return { payer: FROM.exec(text)?.[1]?.toLowerCase() ?? "", payee: TO.exec(text)?.[1]?.toLowerCase() ?? "" };
+}
+
+const FROM = /"from"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
+const TO = /"to"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
 
 /** @returns undefined when the connection broke before the end */
 function bodyOf(message: IncomingMessage): Promise<Buffer | undefined> {

@@ -27,6 +27,8 @@ export interface Call<P, Q, B, C> {
   readonly caller: C;
   /** the origin of the request */
   readonly origin: Origin;
+  /** time for which the request waited for its turn, before this call */
+  readonly waitedMs: number;
   /** the site that the client addresses, by its own headers */
   readonly site: Site;
   /** Returns whether the connection has ended: nobody would receive the response. */
@@ -89,6 +91,7 @@ export type Direct = (readBody: () => unknown, request: DirectRequest) => Promis
 
 export interface DirectRequest {
   readonly origin: Origin;
+  readonly waitedMs: number;
   readonly isGone: () => boolean;
   readonly concerns: (paymentId: Hex) => void;
   readonly untilEnd: UntilEnd;
@@ -110,15 +113,15 @@ export function endpoint<
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, { origin, isGone, concerns, untilEnd }) => {
+  const direct: Direct = async (readBody, { untilEnd, ...request }) => {
     try {
       const body = parse(spec.body, readBody(), "body");
-      const call = { caller: undefined, origin, isGone, concerns, params: {}, query: {}, body };
+      const call = { ...request, caller: undefined, params: {}, query: {}, body };
       const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
       const headers = { "content-type": "application/json", ...answer.headers };
       return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
     } catch (error) {
-      return errorResponseOf(error, origin.requestId, spec.problemExtra);
+      return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
     }
   };
   return {
@@ -141,9 +144,13 @@ export function endpoint<
             spec.handle({
               caller: (await spec.admission?.admit(authorization, origin)) as C,
               origin,
+              waitedMs: 0,
               site: siteOf(context),
               isGone: () => context.req.raw.signal.aborted,
-              concerns: (paymentId) => context.set("paymentId", paymentId),
+              concerns(paymentId) {
+                context.set("paymentId", paymentId);
+                context.var.trace?.concerns(paymentId);
+              },
               params: parse(spec.params, context.req.param(), "path") as z.output<P>,
               query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
               body: parse(spec.body, body, "body") as z.output<B>,

@@ -14,8 +14,8 @@ import { createServer, type Server as NetServer } from "node:net";
 /** Open connections from which on the handles are worth their child's 40 ms; an idle service starts none. */
 const BUSY = 64;
 
-/** 1,000 connections in turns of 10 ms: 136 were in after 150 turns by one handle, 984 by eight. */
-const MORE_HANDLES = 7;
+/** A turn of a service at its capacity takes some 20 ms: three times that load must be accepted in these turns. */
+const MORE_HANDLES = 31;
 
 /**
  * The child's program. It must not outlive its parent, because it holds the port. Handles can be lost at the limit of

@@ -1,11 +1,27 @@
 /** Serves health, readiness and metrics in a process without the API. */
-import { Hono } from "hono";
+import { type Context, Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
 import type { Metrics } from "../telemetry/metrics";
 
 export interface ProbeDoors {
   readiness(): Readiness;
-  readonly metrics: Pick<Metrics, "text" | "contentType">;
+  /** absent: they are served on a port of their own */
+  readonly metrics: MetricsText | undefined;
+}
+
+export type MetricsText = Pick<Metrics, "text" | "contentType">;
+
+/** Answers `GET /metrics`. */
+export const answerMetrics =
+  ({ text, contentType }: MetricsText) =>
+  async (context: Context): Promise<Response> =>
+    context.body(await text(), 200, { "content-type": contentType });
+
+/** Serves the metrics alone, for a port of their own. */
+export function createMetricsPage(metrics: MetricsText): Hono {
+  const app = new Hono();
+  app.get("/metrics", answerMetrics(metrics));
+  return app;
 }
 
 export function createProbes({ readiness, metrics }: ProbeDoors): Hono {
@@ -15,9 +31,7 @@ export function createProbes({ readiness, metrics }: ProbeDoors): Hono {
     const body = readiness();
     return context.json(body, body.ready ? 200 : 503);
   });
-  app.get("/metrics", async (context) =>
-    context.body(await metrics.text(), 200, { "content-type": metrics.contentType }),
-  );
+  if (metrics) app.get("/metrics", answerMetrics(metrics));
   app.notFound((context) =>
     context.json({ code: "NotFound", message: "this process does not have the role api" }, 404),
   );

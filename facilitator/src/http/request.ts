@@ -4,6 +4,7 @@
  */
 import type { Context } from "hono";
 import { findNetwork, type Hex, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
+import type { RequestTrace } from "../telemetry/tracing";
 
 /** The client's address as this process sees it: behind a proxy, the proxy's. */
 export function addressOf(context: Context): string {
@@ -31,6 +32,8 @@ export interface RequestScope {
     failure: TurnpikeError | undefined;
     /** the payment that the request concerns */
     paymentId: Hex | undefined;
+    /** of a request that is traced */
+    trace: RequestTrace | undefined;
     /** logs that a response broke off while it was sent */
     brokeOff: ((error: unknown) => void) | undefined;
     /** of the services */

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { CORS_EXPOSE_HEADERS, type Hex, type TurnpikeError } from "turnpike/protocol";
 import { createFaultLog } from "../telemetry/fault-log";
 import type { Metrics } from "../telemetry/metrics";
+import type { RequestTrace } from "../telemetry/tracing";
 
 /** The API is open to every origin. */
 export const OPEN_HEADERS = {
@@ -24,6 +25,7 @@ export interface Observed {
   readonly startedMs: number;
   readonly failure?: TurnpikeError | undefined;
   readonly paymentId?: Hex | undefined;
+  readonly trace?: RequestTrace | undefined;
 }
 
 const UNAVAILABLE = 503;
@@ -34,13 +36,16 @@ const UNAVAILABLE = 503;
  */
 export function createObserver({ log, metrics, monotonicMs }: Watching) {
   const refusals = createFaultLog({ log, monotonicMs });
-  return ({ requestId, method, route, status, startedMs, failure, paymentId }: Observed): void => {
+  return ({ requestId, method, route, status, startedMs, failure, paymentId, trace }: Observed): void => {
     const durationMs = Math.round(monotonicMs() - startedMs);
     metrics.requests.inc({ route, method, status });
+    if (failure) metrics.problems.inc({ code: failure.code });
     metrics.requestSeconds.observe({ route }, durationMs / 1_000);
+    trace?.end({ route, status, code: failure?.code });
     const line = {
       ...{ requestId, method, route, status, durationMs },
       ...(paymentId && { paymentId }),
+      ...(trace && { traceId: trace.traceId }),
       ...(failure && { code: failure.code }),
     };
     if (status === UNAVAILABLE && failure) {

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
+import { Connections } from "./connections";
 import type { FastLane } from "./direct-routes";
 import { acceptMore } from "./multi-accept";
 
@@ -13,8 +14,12 @@ export interface ServerOptions {
   readonly host: string;
   /** 0: any free one */
   readonly port: number;
+  /** settings that an error names; default HOST and PORT */
+  readonly names?: { readonly host: string; readonly port: string };
   /** for a request's head and body to arrive in full; default 15,000 */
   readonly requestTimeoutMs?: number;
+  /** open at once; default 10,000 */
+  readonly maxConnections?: number;
 }
 
 export interface RunningServer {
@@ -26,6 +31,8 @@ export interface RunningServer {
 /** A request whose head and body have not arrived by then gets 408, and its connection is closed. */
 const REQUEST_TIMEOUT_MS = 15_000;
 
+const MAX_CONNECTIONS = 10_000;
+
 /** Node checks connections against that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
 
@@ -35,18 +42,24 @@ const KEEP_ALIVE_MS = 65_000;
 /** Connections waiting to be accepted: a burst is not refused before it can get a response. */
 const BACKLOG = 4_096;
 
-function cannotListen(at: string, cause: Error & { readonly code?: string }): ConfigError {
+function cannotListen(
+  { host, port, names = { host: "HOST", port: "PORT" } }: ServerOptions,
+  cause: Error & { readonly code?: string },
+): ConfigError {
   const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: "another process uses the port: stop it, or set PORT to another one",
-    EACCES: "this user may not use the port: set PORT to one above 1023",
-    EADDRNOTAVAIL: "this machine has no such address: correct HOST",
-    ENOTFOUND: "the name is not known: correct HOST",
+    EADDRINUSE: `another process uses the port: stop it, or set ${names.port} to another one`,
+    EACCES: `this user may not use the port: set ${names.port} to one above 1023`,
+    EADDRNOTAVAIL: `this machine has no such address: correct ${names.host}`,
+    ENOTFOUND: `the name is not known: correct ${names.host}`,
   };
-  return new ConfigError(`cannot listen on ${at}: ${reasons[cause.code ?? ""] ?? cause.code ?? "unknown"}`, { cause });
+  return new ConfigError(`cannot listen on ${host}:${port}: ${reasons[cause.code ?? ""] ?? cause.code ?? "unknown"}`, {
+    cause,
+  });
 }
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
+  const { maxConnections = MAX_CONNECTIONS } = options;
   // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
   const timeouts = {
@@ -54,11 +67,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, requestTimeoutMs),
   };
+  const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+    if (!connections.begin(incoming, outgoing)) return;
     if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
+  connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {
-    const refuse = (cause: Error): void => reject(cannotListen(`${host}:${port}`, cause));
+    const refuse = (cause: Error): void => reject(cannotListen(options, cause));
     server.once("error", refuse);
     server.listen({ port, host, backlog: BACKLOG }, () => {
       server.off("error", refuse);

@@ -15,6 +15,7 @@ import type { RefundAccounts } from "../providers/refund-accounts";
 import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
+import type { Tracing } from "../telemetry/tracing";
 import type { DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import type { WebhookEndpoints } from "../webhooks/endpoints";
 import type { RateLimit } from "./rate-limit";
@@ -44,6 +45,10 @@ export interface ApiServices {
   readiness(): Readiness;
   system(): Promise<System>;
   readonly metrics: Metrics;
+  /** absent: nothing is traced */
+  readonly tracing: Tracing | undefined;
+  /** whether `GET /metrics` is served here, and not on a port of its own */
+  readonly servesMetrics: boolean;
   readonly log: Logger;
   /** by address */
   readonly rateLimit: RateLimit;

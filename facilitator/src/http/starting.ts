@@ -2,8 +2,8 @@
 import { Hono } from "hono";
 import { PROBLEM_CONTENT_TYPE, type Readiness } from "turnpike/facilitator";
 import { Unavailable } from "turnpike/protocol";
-import type { Metrics } from "../telemetry/metrics";
 import { problemFor } from "./errors";
+import { answerMetrics, type MetricsText } from "./probes";
 
 export interface Starting {
   readonly app: Hono;
@@ -13,7 +13,8 @@ export interface Starting {
 
 const RETRY_AFTER_SEC = 5;
 
-export function createStarting({ text, contentType }: Pick<Metrics, "text" | "contentType">): Starting {
+/** @param metrics absent: they are served on a port of their own */
+export function createStarting(metrics: MetricsText | undefined): Starting {
   const app = new Hono();
   let stage = "starting";
   app.get("/healthz", (context) => context.json({ status: "ok" }));
@@ -21,7 +22,7 @@ export function createStarting({ text, contentType }: Pick<Metrics, "text" | "co
     const body: Readiness = { ready: false, checks: [{ name: "start", ok: false, detail: stage.slice(0, 256) }] };
     return context.json(body, 503, { "retry-after": String(RETRY_AFTER_SEC) });
   });
-  app.get("/metrics", async (context) => context.body(await text(), 200, { "content-type": contentType }));
+  if (metrics) app.get("/metrics", answerMetrics(metrics));
   app.all("*", (context) => {
     const error = new Unavailable("The Facilitator is starting.", { retryAfterSec: RETRY_AFTER_SEC });
     return context.body(JSON.stringify(problemFor(error, crypto.randomUUID())), 503, {

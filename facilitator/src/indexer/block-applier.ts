@@ -8,6 +8,7 @@ import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { BlockProjection } from "../events/projection";
+import { countMined, type MiningMetrics } from "../relayer/transactions";
 import type { Failpoint } from "../telemetry/failpoints";
 import type { AppliedTip } from "./applied-tip";
 import type { BlockWriter, WriteMode, Written } from "./block-writer";
@@ -24,6 +25,7 @@ export interface BlockApplierOptions {
   /** returns whether this service sent a transaction */
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
+  readonly metrics?: MiningMetrics | undefined;
   readonly onStep: Failpoint;
 }
 
@@ -94,13 +96,14 @@ export class BlockApplier {
   }
 
   #notifyWritten({ number }: ChainBlock, { changes, events, isStaged, mined, unmined }: Written): void {
-    const { store, log, onStep } = this.#options;
+    const { store, log, metrics, onStep } = this.#options;
     if (mined.length > 0) {
       log.info({ block: number, transactions: mined.length, events }, "transactions mined");
       onStep("mined");
+      countMined(mined, metrics);
     }
     for (const change of changes) change.committed?.();
-    for (const id of mined) store.notifier.notify(`tx:${id}`);
+    for (const { id } of mined) store.notifier.notify(`tx:${id}`);
     if (events > 0 && !isStaged) store.notifier.notify("events");
     // Mined transactions free their slots in the lanes.
     if (mined.length + unmined > 0) store.notifier.notify("lane");

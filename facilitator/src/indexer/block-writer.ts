@@ -11,7 +11,12 @@ import type {
   BlockRules,
   TransactionProjection,
 } from "../events/projection";
-import { finaliseTransactions, recordMinedTogether, unmineTransactions } from "../relayer/transactions";
+import {
+  finaliseTransactions,
+  type MinedTransaction,
+  recordMinedTogether,
+  unmineTransactions,
+} from "../relayer/transactions";
 import { type BlockRow, newestBlock } from "./applied-blocks";
 import { revertBlock } from "./reorganise";
 import { forgetUndo } from "./undo";
@@ -38,8 +43,8 @@ export interface Written {
   readonly events: number;
   /** whether its events are staged until `publishStaged` */
   readonly isStaged: boolean;
-  /** ids of this service's transactions that are mined in this block */
-  readonly mined: readonly string[];
+  /** this service's transactions that are mined in this block */
+  readonly mined: readonly MinedTransaction[];
   /** number of reopened transactions that were recorded as mined in another block of this height */
   readonly unmined: number;
 }

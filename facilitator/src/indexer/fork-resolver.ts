@@ -3,9 +3,12 @@ import type { Logger } from "pino";
 import { TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
+import type { Metrics } from "../telemetry/metrics";
 import { type BlockRow, blockAt } from "./applied-blocks";
 import type { AppliedTip } from "./applied-tip";
 import type { BlockWriter } from "./block-writer";
+
+export type ReorganisationMetrics = Pick<Metrics, "reorganisations" | "reorganisedBlocks">;
 
 export interface ForkResolverOptions {
   readonly store: Store;
@@ -14,6 +17,7 @@ export interface ForkResolverOptions {
   readonly tip: AppliedTip;
   readonly writer: BlockWriter;
   readonly log: Logger;
+  readonly metrics?: ReorganisationMetrics | undefined;
   /** whether the chain has a single node, which no other can be ahead of */
   readonly isLocal: boolean;
 }
@@ -23,6 +27,8 @@ const notLinked = (): Unavailable => new Unavailable("a node's blocks are not li
 export class ForkResolver {
   readonly #options: ForkResolverOptions;
   #isTooDeep = false;
+  /** blocks that this process has reverted */
+  #reverted = 0;
 
   constructor(options: ForkResolverOptions) {
     this.#options = options;
@@ -41,6 +47,15 @@ export class ForkResolver {
 
   /** Reverts blocks until the newest applied one is on the node's chain. */
   async resolve(newest: ChainBlock): Promise<void> {
+    const before = this.#reverted;
+    try {
+      await this.#resolve(newest);
+    } finally {
+      if (this.#reverted > before) this.#options.metrics?.reorganisations.inc();
+    }
+  }
+
+  async #resolve(newest: ChainBlock): Promise<void> {
     const { chain, tip } = this.#options;
     for (;;) {
       const ours = await tip.read();
@@ -86,7 +101,7 @@ export class ForkResolver {
 
   /** @param expected hash of the block to revert: another process may have reverted it already */
   async #revert(expected: string): Promise<void> {
-    const { store, tip, writer, log } = this.#options;
+    const { store, tip, writer, log, metrics } = this.#options;
     tip.moved();
     const outcome = await writer.revertNewest(expected);
     if (outcome.kind === "too-deep") {
@@ -99,6 +114,8 @@ export class ForkResolver {
     await tip.read();
     if (outcome.kind === "other") return;
     const events = outcome.reversals.reduce((sum, reversal) => sum + reversal.events.length, 0);
+    this.#reverted += 1;
+    metrics?.reorganisedBlocks.inc();
     log.warn({ hash: expected, events }, "a block was reorganised away");
     for (const reversal of outcome.reversals) reversal.committed?.();
     for (const topic of ["events", "lane", "block"] as const) store.notifier.notify(topic);

@@ -11,6 +11,7 @@ import { createRoleLease } from "../db/leases";
 import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import { repeat } from "../lib/loop";
+import type { MiningMetrics } from "../relayer/transactions";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
 import { newestBlock } from "./applied-blocks";
@@ -19,7 +20,7 @@ import { BlockApplier } from "./block-applier";
 import { BlockSync } from "./block-sync";
 import { type ChainProjections, createBlockWriter } from "./block-writer";
 import { Follower } from "./follower";
-import { ForkResolver } from "./fork-resolver";
+import { ForkResolver, type ReorganisationMetrics } from "./fork-resolver";
 import { HeadTracker } from "./head-tracker";
 
 export interface IndexerHealth {
@@ -36,6 +37,8 @@ export interface IndexerHealth {
    * was last read.
    */
   readonly lagSec: number;
+  /** whether this process has the lease to index */
+  readonly isIndexing: boolean;
   /** highest applied block that is still on the chain, when it lost some */
   readonly keptTo?: number;
 }
@@ -73,6 +76,7 @@ export interface IndexerOptions {
   /** Returns whether this service sent a transaction: then its receipt is read without searching for a row. */
   readonly isOurs?: (transaction: Hex) => boolean;
   readonly log: Logger;
+  readonly metrics?: (ReorganisationMetrics & MiningMetrics) | undefined;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
   /** last block to index */
@@ -149,6 +153,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
         silentSec,
         isSilent,
         lagSec,
+        isIndexing: lease.isHeld,
         ...(!isWhole && { keptTo: tip.kept.to() }),
       };
     },
@@ -165,7 +170,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
 
 /** Builds the parts of an indexer, from the newest row of now. */
 async function compose(options: IndexerOptions & { readonly monotonicMs: () => number; readonly faults: FaultLog }) {
-  const { config, store, feed, projections, chain, log, onStep, monotonicMs, faults, onProgress } = options;
+  const { config, store, feed, projections, chain, log, metrics, onStep, monotonicMs, faults, onProgress } = options;
   const { isOurs = () => false } = options;
   const { chainId, startBlock } = config;
   const undoDepth = Math.max(config.finalityDepth, MIN_UNDO_DEPTH);
@@ -175,8 +180,10 @@ async function compose(options: IndexerOptions & { readonly monotonicMs: () => n
   const newest = await newestBlock(store.db, chainId);
   const tip = new AppliedTip({ store, chain, chainId, startBlock, projections: blocks, log, monotonicMs }, newest);
   const heads = new HeadTracker({ config, store, chain, tip, monotonicMs, untilBlock: options.untilBlock });
-  const forks = new ForkResolver({ store, chain, chainId, tip, writer, log, isLocal });
-  const applier = new BlockApplier({ config, store, chain, projections: blocks, writer, tip, isOurs, log, onStep });
+  const forks = new ForkResolver({ store, chain, chainId, tip, writer, log, metrics, isLocal });
+  const applier = new BlockApplier({
+    ...{ config, store, chain, projections: blocks, writer, tip, isOurs, log, metrics, onStep },
+  });
   const sync = new BlockSync({
     config,
     store,

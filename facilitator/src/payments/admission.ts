@@ -7,6 +7,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { isOutcomeUnknown } from "../db/outage";
 import type { Indexer } from "../indexer";
+import type { Party } from "../lib/fair-shares";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { type AdmissionLimiter, createAdmissionLimiter } from "./admission-limiter";
@@ -19,6 +20,7 @@ import { type Acceptance, type Binding, type PaymentRequest, refusal } from "./p
 import type { Reservations } from "./reservations";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
+import type { PaymentStages } from "./stages";
 import type { WalletDeployments } from "./wallet-deployments";
 
 export interface AdmissionOptions {
@@ -32,6 +34,7 @@ export interface AdmissionOptions {
   readonly reservations: Reservations;
   readonly deployments: WalletDeployments;
   readonly context: JudgeContext;
+  readonly stages: PaymentStages;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
 }
@@ -92,7 +95,7 @@ export class PaymentAdmission {
    * @throws Unavailable when the chain cannot be read, or too many payments wait
    */
   verify(request: PaymentRequest): Promise<Verdict> {
-    return this.#limiter.run(async () => {
+    return this.#limiter.run(partyOf(request), async () => {
       const judged = await this.#acceptanceOf(request);
       if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
       return verdictOf(await this.#options.reservations.check(judged));
@@ -109,7 +112,7 @@ export class PaymentAdmission {
     if (closed) throw closed;
     const refused = this.#options.sender.failedSpends.refusalOf(request);
     if (refused) return { kind: "refused", error: refused };
-    return this.#limiter.run(async () => {
+    return this.#limiter.run(partyOf(request), async () => {
       const judged = await this.#acceptanceOf(request);
       if (judged instanceof TurnpikeError) return { kind: "refused", error: judged };
       const reserved = await this.#options.reservations.reserve(judged);
@@ -141,16 +144,17 @@ export class PaymentAdmission {
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
     const closed = this.#whyClosed(request) ?? this.#options.sender.failedSpends.refusalOf(request);
     if (closed) return { kind: "refused", error: closed };
-    return this.#limiter.run(() => this.#judgeAndBind(request, isRebinding));
+    return this.#limiter.run(partyOf(request), () => this.#judgeAndBind(request, isRebinding));
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */
-  #whyClosed({ transfer }: PaymentRequest): TurnpikeError | undefined {
+  #whyClosed(request: PaymentRequest): TurnpikeError | undefined {
     const { config, sender, relayer } = this.#options;
-    if (sender.queue().oldestMs > config.maxQueueAgeMs) {
-      return refusal("Unavailable", "busy", "the queue is too long", {
-        retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000),
-      });
+    const { transfer } = request;
+    if (!sender.mayQueue(partyOf(request))) {
+      const isFull = sender.queue().oldestMs >= config.maxQueueAgeMs;
+      const message = isFull ? "the queue is too long" : "too many payments of this payer or provider are queued";
+      return refusal("Unavailable", "busy", message, { retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000) });
     }
     const health = relayer.health();
     // An `upto` payment waits for its own key, whatever the others can send.
@@ -163,8 +167,10 @@ export class PaymentAdmission {
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const { config, store, intake, deployments, onStep } = this.#options;
+    const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
+    const startedMs = monotonicMs();
     const judgement = await this.judgeUnlimited(request);
+    stages.judged(request, monotonicMs() - startedMs);
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };
@@ -227,7 +233,15 @@ export class PaymentAdmission {
     return undefined;
   }
 
-  #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+  async #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+    const { stages, monotonicMs } = this.#options;
+    const startedMs = monotonicMs();
+    const binding = await this.#write(acceptance, isRebinding);
+    stages.bound(acceptance.request, monotonicMs() - startedMs);
+    return binding;
+  }
+
+  #write(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
     const { store, intake, depth } = this.#options;
     const { refund } = acceptance.request;
     if (refund)
@@ -235,6 +249,8 @@ export class PaymentAdmission {
     return isRebinding ? rebindPayment(store, acceptance) : intake.bind(acceptance);
   }
 }
+
+const partyOf = ({ authorization: { from: payer, to: payee } }: PaymentRequest): Party => ({ payer, payee });
 
 const tooManyReserved = (): TurnpikeError =>
   refusal("RateLimited", "reservations", "this payer has too many payments that are verified and not settled", {

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { ChainFact } from "../chain/facts";
 import type { Db, Tx } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytes, bytesOf, databaseNowMs, idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import { type BlockInput, type RevertedBlock, RowSet } from "../events/projection";
@@ -54,8 +54,8 @@ export async function savePayments(tx: Tx, chainId: number, payments: readonly P
   if (facts.length === 0) return;
   await sql`
     update payments p set state = x.state, fail_code = x.fail_code, fail_reason = x.fail_reason,
-      is_reversed = x.is_reversed, tx_hash = x.tx_hash, block_number = x.block_number, block_hash = x.block_hash,
-      block_time = x.block_time, log_index = x.log_index,
+      is_reversed = x.is_reversed, tx_hash = ${bytesOf("x.tx_hash")}, block_number = x.block_number,
+      block_hash = ${bytesOf("x.block_hash")}, block_time = x.block_time, log_index = x.log_index,
       settled_at_ms = case when x.state = 'settled' then coalesce(p.settled_at_ms, ${databaseNowMs}) end
     from json_to_recordset(${JSON.stringify(facts)}::json) as x(payment_id text, state text, fail_code text,
       fail_reason text, is_reversed boolean, tx_hash text, block_number bigint, block_hash text, block_time bigint,
@@ -103,7 +103,7 @@ export async function revertPayments(
     .selectFrom("payments")
     .selectAll()
     .where("chain_id", "=", chainId)
-    .where("block_hash", "=", block.hash)
+    .where("block_hash", "=", bytes(block.hash))
     .forUpdate()
     .execute();
   const restored = await timesRestored(
@@ -122,7 +122,7 @@ export async function revertPayments(
       is_reversed: sql<boolean>`state = 'settled'`,
     })
     .where("chain_id", "=", chainId)
-    .where("block_hash", "=", block.hash)
+    .where("block_hash", "=", bytes(block.hash))
     .execute();
   // The block of acceptance is gone. On the other branch, a block of the same height may contain the payment's
   // transaction.

@@ -3,6 +3,7 @@
  * payments evaluates it for its rows `a`, while it holds the locks of their payers.
  */
 import { type RawBuilder, sql } from "kysely";
+import { bytesOf } from "../db/sql";
 import type { Acceptance } from "./payment-request";
 
 /** Time of the newest applied block: the clock by which reservations end, the same for all processes. */
@@ -41,7 +42,7 @@ export function isShort(chainId: number): RawBuilder<boolean> {
     - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${id} and p.token = a.token and p.payer = a.payer and p.state = 'settled'
         and p.block_hash = any(array(
-          select b.hash from blocks b where b.chain_id = ${id} and b.number > a.accepted_block)))
+          select ${bytesOf("b.hash")} from blocks b where b.chain_id = ${id} and b.number > a.accepted_block)))
     - (select coalesce(sum(r.amount), 0) from payment_reservations r
       where r.chain_id = ${id} and r.token = a.token and r.payer = a.payer and r.payment_id <> a.payment_id
         and r.expires_at > ${chainNowSec(chainId)}))`;

@@ -25,6 +25,7 @@ import { alreadyGranted, conflictWith, failureOf, refusedBy } from "./outcome";
 import { type PaymentRequest, refusal, requestOf } from "./payment-request";
 import type { PaymentProcessor } from "./processor";
 import type { SettlementDepth } from "./settlement-depth";
+import type { PaymentStages } from "./stages";
 import { EIP3009, idOfPayment } from "./transfer";
 
 export interface ExactPaymentsOptions {
@@ -38,6 +39,7 @@ export interface ExactPaymentsOptions {
   readonly grants: Grants;
   readonly holds: Holds;
   readonly context: JudgeContext;
+  readonly stages: PaymentStages;
   readonly monotonicMs: () => number;
 }
 
@@ -160,9 +162,10 @@ export class ExactPayments {
   }
 
   async grant(exact: ExactRequest, settled: Settled, { waitMs, isGone }: GrantOptions): Promise<GrantedOutcome> {
-    const { store, grants, holds, monotonicMs } = this.#options;
+    const { store, grants, holds, stages, monotonicMs } = this.#options;
     const { purchase } = exact;
-    const untilMs = monotonicMs() + waitMs;
+    const startedMs = monotonicMs();
+    const untilMs = startedMs + waitMs;
     for (;;) {
       if (isGone()) return { kind: "held" };
       const outcome = await grants.grant(settled.paymentId, purchase).catch((error: unknown) => {
@@ -172,7 +175,10 @@ export class ExactPayments {
       });
       if (outcome !== "held") holds.end(purchase);
       if (outcome === "taken") return { kind: "refused", ...exactFailure(alreadyGranted()) };
-      if (outcome === "granted") return this.#signGrant(exact, settled);
+      if (outcome === "granted") {
+        stages.granted(settled.paymentId, monotonicMs() - startedMs);
+        return this.#signGrant(exact, settled);
+      }
       const leftMs = untilMs - monotonicMs();
       if (leftMs <= 0) return { kind: "held" };
       await store.notifier.wait("block", Math.min(leftMs, HELD_RETRY_MS));

@@ -3,10 +3,10 @@
  * once, in the database. Every process gives the same answer, and a second purchase never gets the payment of the
  * first.
  */
-import { sql } from "kysely";
+import { type Selectable, sql } from "kysely";
 import { type Address, grantDigest, type Hex, randomBytes, toHex } from "turnpike/protocol";
 import type { Db, Store } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytes, bytesList, bytesOf, databaseNowMs } from "../db/sql";
 import type { PaymentGrantsTable } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import type { DigestSigner } from "../relayer/signer";
@@ -52,7 +52,7 @@ export function createGrants(store: Store, chainId: number): Grants {
       .selectFrom("payment_grants")
       .selectAll()
       .where("chain_id", "=", chainId)
-      .where(sql<boolean>`payment_id = any(${idList(ids)})`)
+      .where(sql<boolean>`payment_id = any(${bytesList(ids)})`)
       .execute();
 
   const grant = coalesce<GrantAsk, GrantOutcome>({
@@ -63,7 +63,7 @@ export function createGrants(store: Store, chainId: number): Grants {
       const isMine = ({ paymentId, purchase }: GrantAsk) => granted.get(paymentId) === purchase.grantId;
       const missed = asks.filter((ask) => !isMine(ask));
       const rows = missed.length === 0 ? [] : await rowsOf(missed.map(({ paymentId }) => paymentId));
-      const byId = new Map(rows.map((row) => [row.payment_id, row]));
+      const byId = new Map(rows.map((row) => [row.payment_id as string, row]));
       return asks.map((ask) => (isMine(ask) ? "granted" : isOver(byId.get(ask.paymentId)) ? "taken" : "held"));
     },
   });
@@ -76,8 +76,8 @@ export function createGrants(store: Store, chainId: number): Grants {
         .updateTable("payment_grants")
         .set({ held_until_ms: 0 })
         .where("chain_id", "=", chainId)
-        .where("payment_id", "=", paymentId)
-        .where("grant_id", "=", grantId)
+        .where("payment_id", "=", bytes(paymentId))
+        .where("grant_id", "=", bytes(grantId))
         .where("granted_at_ms", "is", null)
         .execute();
     },
@@ -93,7 +93,7 @@ export function createGrants(store: Store, chainId: number): Grants {
 }
 
 /** No row: a release without grants accepted the payment, so its purchase is unknown. */
-const isOver = (row: PaymentGrantsTable | undefined): boolean =>
+const isOver = (row: Selectable<PaymentGrantsTable> | undefined): boolean =>
   row === undefined || row.granted_at_ms !== null || row.is_gate;
 
 /**
@@ -107,13 +107,16 @@ async function grantAll(db: Db, chainId: number, asks: readonly GrantAsk[]): Pro
     is_gate: purchase.isGate,
   }));
   const { rows } = await sql<{ payment_id: string; grant_id: string }>`
-    with locked as materialized (
+    with asked as (
+      select ${bytesOf("payment_id")} as payment_id, ${bytesOf("grant_id")} as grant_id, is_gate
+      from json_to_recordset(${JSON.stringify(asked)}::json) as x(payment_id text, grant_id text, is_gate boolean)),
+    locked as materialized (
       select g.payment_id from payment_grants g
-      where g.chain_id = ${chainId}::bigint and g.payment_id = any(${idList(asked.map((ask) => ask.payment_id))})
+      where g.chain_id = ${chainId}::bigint and g.payment_id = any(${bytesList(asked.map((ask) => ask.payment_id))})
       order by g.payment_id for update)
     update payment_grants g
     set grant_id = a.grant_id, is_gate = a.is_gate, granted_at_ms = coalesce(g.granted_at_ms, ${databaseNowMs})
-    from locked l, json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, grant_id text, is_gate boolean)
+    from locked l, asked a
     where g.chain_id = ${chainId}::bigint and g.payment_id = l.payment_id and a.payment_id = g.payment_id
       and ((g.grant_id = a.grant_id and g.is_gate = a.is_gate)
         or (not g.is_gate and g.granted_at_ms is null and g.held_until_ms <= ${databaseNowMs}))

@@ -7,7 +7,7 @@ import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import type { Store } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytesList, databaseNowMs } from "../db/sql";
 import type { Purchase } from "./payment-request";
 
 /** How long a hold outlives the process of its request. A few renewals may fail before it lapses. */
@@ -91,8 +91,8 @@ export async function renewHolds(
   await sql`
     with held as materialized (
       select g.payment_id, g.grant_id from payment_grants g
-      where g.chain_id = ${chainId}::bigint and g.payment_id = any(${idList(ids)})
-        and g.grant_id = any(${idList(open.keys())})
+      where g.chain_id = ${chainId}::bigint and g.payment_id = any(${bytesList(ids)})
+        and g.grant_id = any(${bytesList(open.keys())})
         and not g.is_gate and g.granted_at_ms is null and g.held_until_ms > 0
       order by g.payment_id for update skip locked)
     update payment_grants g set held_until_ms = greatest(g.held_until_ms, ${databaseNowMs} + ${HOLD_MS}::bigint)

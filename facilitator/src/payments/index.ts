@@ -167,7 +167,7 @@ class PaymentService implements Payments {
     const depth = new SettlementDepth(config, indexer);
     const { deployments } = sender;
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, onStep },
+      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, stages, onStep },
       monotonicMs,
     });
     const processor = new PaymentProcessor({
@@ -186,7 +186,7 @@ class PaymentService implements Payments {
     this.#earlyProofs = earlyProofs;
     this.#proofVerifier = new ProofVerifier({ config, db: store.db, relayer, indexer, intake, depth });
     this.#exact = new ExactPayments({
-      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, monotonicMs },
+      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, stages, monotonicMs },
     });
     this.#holds = holds;
     this.#reservations = reservations;

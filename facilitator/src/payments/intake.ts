@@ -6,7 +6,7 @@ import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { bytesOf, databaseNowMs, idList } from "../db/sql";
 import { createStatistics } from "../db/statistics";
 import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
@@ -173,7 +173,7 @@ async function insertDistinct(
   const isHolding = acceptances.some(({ request }) => request.purchase !== undefined);
   const hold = sql`, held as (
     insert into payment_grants (chain_id, payment_id, grant_id, is_gate, held_until_ms)
-    select ${chainId}::bigint, a.payment_id, a.grant_id, a.is_gate,
+    select ${chainId}::bigint, ${bytesOf("a.payment_id")}, ${bytesOf("a.grant_id")}, a.is_gate,
       case when a.is_gate then null else ${databaseNowMs} + ${HOLD_MS}::bigint end
     from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
     on conflict (chain_id, payment_id) do nothing)`;
@@ -187,8 +187,9 @@ async function insertDistinct(
     bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, method, permitted, sender, token_permit, has_code, state, attempts,
       transaction_id, accepted_at_ms, accepted_block)
-    select ${chainId}::bigint, a.payment_id, a.door, a.resource_hash, a.resource_shown, a.token, a.payer, a.pay_to, a.amount,
-      a.nonce, a.valid_after, a.valid_before, a.signature, a.method, a.permitted, a.sender, a.token_permit, a.has_code,
+    select ${chainId}::bigint, a.payment_id, a.door, ${bytesOf("a.resource_hash")}, a.resource_shown, a.token, a.payer, a.pay_to,
+      a.amount, ${bytesOf("a.nonce")}, a.valid_after, a.valid_before, ${bytesOf("a.signature")}, a.method, a.permitted, a.sender,
+      a.token_permit, a.has_code,
       a.state, a.attempts, a.transaction_id,
       ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))
     from asked a

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import type { Hex } from "turnpike/protocol";
 import type { Db, Store, Tx } from "../db/open";
-import { databaseNowMs } from "../db/sql";
+import { bytes, databaseNowMs, idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
@@ -75,7 +75,7 @@ async function isGrantedElsewhere(tx: Tx, { chainId, request }: Acceptance): Pro
     .selectFrom("payment_grants")
     .select("grant_id")
     .where("chain_id", "=", chainId)
-    .where("payment_id", "=", request.paymentId)
+    .where("payment_id", "=", bytes(request.paymentId))
     .where("granted_at_ms", "is not", null)
     .executeTakeFirst();
   return row !== undefined && row.grant_id !== request.purchase?.grantId;
@@ -88,7 +88,7 @@ async function holdAgain(tx: Tx, { chainId, request }: Acceptance): Promise<void
   const { grantId, isGate } = purchase;
   await sql`
     insert into payment_grants as g (chain_id, payment_id, grant_id, is_gate, held_until_ms)
-    values (${chainId}::bigint, ${paymentId}, ${grantId}, ${isGate},
+    values (${chainId}::bigint, ${bytes(paymentId)}, ${bytes(grantId)}, ${isGate},
       ${isGate ? null : sql`${databaseNowMs} + ${HOLD_MS}::bigint`})
     on conflict (chain_id, payment_id) do update
       set grant_id = excluded.grant_id, is_gate = excluded.is_gate, held_until_ms = excluded.held_until_ms
@@ -108,13 +108,13 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
     .updateTable("payments")
     .set({
       door: request.channel,
-      resource_hash: request.resourceHash,
+      resource_hash: bytes(request.resourceHash),
       resource_shown: request.resourceShown,
       pay_to: authorization.to,
       amount: authorization.value.toString(),
       valid_after: Number(authorization.validAfter),
       valid_before: Number(authorization.validBefore),
-      signature: request.signature,
+      signature: bytes(request.signature),
       ...transferColumns(request.transfer),
       has_code: acceptance.hasCode,
       state: acceptance.state,
@@ -140,9 +140,9 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
 /** Returns the newest transaction that carries a payment; undefined while none is signed. */
 export async function transactionOf(db: Db, chainId: number, paymentId: Hex): Promise<Hex | undefined> {
   const { rows } = await sql<{ hash: Hex }>`
-    select coalesce(p.tx_hash, h.hash) as hash from payments p
+    select coalesce('0x' || encode(p.tx_hash, 'hex'), h.hash) as hash from payments p
     left join transaction_hashes h on h.transaction_id = p.transaction_id
-    where p.chain_id = ${chainId}::bigint and p.payment_id = ${paymentId} and coalesce(p.tx_hash, h.hash) is not null
+    where p.chain_id = ${chainId}::bigint and p.payment_id = ${paymentId} and (p.tx_hash is not null or h.hash is not null)
     order by h.signed_at_ms desc limit 1`.execute(db);
   return rows[0]?.hash;
 }
@@ -192,6 +192,17 @@ export async function parkUnmoved(db: Db, chainId: number, applied: number): Pro
   return rows;
 }
 
+/** Returns those of the transactions whose payments have no outcome yet. */
+export async function transactionsAwaited(tx: Tx, ids: readonly string[]): Promise<string[]> {
+  const rows = await tx
+    .selectFrom("payments")
+    .select("transaction_id")
+    .where("state", "=", "sent")
+    .where(sql<boolean>`transaction_id = any(${idList(ids)})`)
+    .execute();
+  return rows.flatMap(({ transaction_id: id }) => (id === null ? [] : [id]));
+}
+
 /** What a change needs to write a payment and its event together. */
 interface Ledger {
   readonly store: Store;
@@ -231,7 +242,7 @@ export async function adoptEvidence(
     };
     const result = await tx
       .updateTable("payments")
-      .set({ ...settled, settled_at_ms: databaseNowMs })
+      .set({ ...settled, ...hashesOf(evidence), settled_at_ms: databaseNowMs })
       .where("chain_id", "=", row.chain_id)
       .where("payment_id", "=", row.payment_id)
       .where("state", "!=", "settled")
@@ -260,7 +271,7 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
     await feed.lock(tx);
     const result = await tx
       .updateTable("payments")
-      .set(failed)
+      .set({ ...failed, ...hashesOf(place) })
       .where("chain_id", "=", row.chain_id)
       .where("payment_id", "=", row.payment_id)
       .where("state", "in", ["queued", "parked"])
@@ -270,6 +281,8 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
 }
+
+const hashesOf = ({ transaction, blockHash }: Place) => ({ tx_hash: bytes(transaction), block_hash: bytes(blockHash) });
 
 async function eventOf(tx: Tx, row: PaymentRow, outcome: TransferOutcome, place: Place): Promise<EventDraft> {
   const refunds = await RefundRecords.load(tx, row.chain_id, [row]);

@@ -11,6 +11,10 @@ export type PaymentOutcome =
   | { readonly kind: "failed"; readonly error: TurnpikeError }
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
+/** Returns whether the row was bound to these signed bytes. */
+export const hasSignature = (row: PaymentRow, { signature }: PaymentRequest): boolean =>
+  row.signature === signature.toLowerCase();
+
 /** Returns an error when the row was bound to something other than this request asks for. */
 export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
   const isRefund = row.door === "refund";

@@ -11,7 +11,7 @@ import type { PaymentProjection } from "./block-projection";
 import type { Intake } from "./intake";
 import { isSignedByPayer, type JudgeContext } from "./judge";
 import { requeuePayment } from "./ledger";
-import { conflictWith, failureOf, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
+import { conflictWith, failureOf, hasSignature, otherPaymentsNeedIt, type PaymentOutcome } from "./outcome";
 import { type PaymentRequest, refusal } from "./payment-request";
 import type { Sender } from "./sender";
 import type { SettlementDepth } from "./settlement-depth";
@@ -70,6 +70,7 @@ export class PaymentProcessor {
 class RequestRun {
   readonly #options: PaymentProcessorOptions;
   readonly #request: PaymentRequest;
+  readonly #startedMs: number;
   readonly #untilMs: number;
   /** whether the signature is the payer's */
   #isProven = false;
@@ -78,15 +79,18 @@ class RequestRun {
   /** whether such a commit was not answered, so that the row may or may not exist */
   #isUnanswered = false;
   #rejudged = 0;
-  /** whether the payment was not decided when this call first read it */
-  #hasWaited = false;
+  /** since when this call waits for the chain; undefined while it has not */
+  #waitingSinceMs: number | undefined;
+  /** when this call first read the payment as settled */
+  #settledMs: number | undefined;
   /** `writes` of the projection at the last read of the row */
   #readAtWrites = Number.POSITIVE_INFINITY;
 
   constructor(options: PaymentProcessorOptions, request: PaymentRequest, waitMs: number) {
     this.#options = options;
     this.#request = request;
-    this.#untilMs = options.monotonicMs() + waitMs;
+    this.#startedMs = options.monotonicMs();
+    this.#untilMs = this.#startedMs + waitMs;
   }
 
   /**
@@ -110,9 +114,11 @@ class RequestRun {
   }
 
   #reported(outcome: PaymentOutcome): PaymentOutcome {
-    const { stages } = this.#options;
+    const { stages, monotonicMs } = this.#options;
+    const nowMs = monotonicMs();
     if (outcome.kind === "refused") stages.refused(this.#request, outcome.error);
-    else if (outcome.kind === "settled" && this.#hasWaited) stages.confirmed(this.#request, outcome.row);
+    else if (outcome.kind === "settled" && this.#waitingSinceMs !== undefined)
+      stages.confirmed(this.#request, outcome.row, nowMs - (this.#settledMs ?? nowMs));
     return outcome;
   }
 
@@ -171,15 +177,20 @@ class RequestRun {
     admitted: Exclude<Admitted, "deploying">,
     woken: Promise<unknown>,
   ): Promise<PaymentOutcome | undefined> {
-    if (admitted === "bound") this.#options.stages.admitted(this.#request);
+    if (admitted === "bound") this.#countAdmitted();
     this.#isProven = true;
     this.#isBound = true;
-    this.#hasWaited = true;
+    this.#waitingSinceMs ??= this.#options.monotonicMs();
     this.#isUnanswered ||= admitted === "unanswered";
     if (admitted === "exists") return undefined;
     if (this.#isTimeUp()) return { kind: "pending" };
     if (admitted === "bound") await woken;
     return undefined;
+  }
+
+  #countAdmitted(): void {
+    const { stages, monotonicMs } = this.#options;
+    stages.admitted(this.#request, monotonicMs() - this.#startedMs);
   }
 
   /** Refuses a request that the row is not for, or whose signature is not the payer's. */
@@ -189,7 +200,7 @@ class RequestRun {
     if (conflict) return { kind: "refused", error: conflict, liveUntilSec: row.valid_before };
     // Payment ids are computable by anyone, so only the payer's signature gives access to the row.
     this.#isBound = true;
-    this.#isProven ||= row.signature === request.signature || (await isSignedByPayer(this.#options.context, request));
+    this.#isProven ||= hasSignature(row, request) || (await isSignedByPayer(this.#options.context, request));
     if (this.#isProven) return undefined;
     return { kind: "refused", error: refusal("InvalidSignature", "signature", "the signature is not the payer's") };
   }
@@ -199,6 +210,7 @@ class RequestRun {
     const { sender, depth } = this.#options;
     if (row.state === "waived") return { kind: "settled", row };
     if (row.state === "settled") {
+      this.#noteSettled(row);
       if (depth.isDeepEnough(row)) return { kind: "settled", row };
     } else if (row.state === "failed" && depth.isFinalFailure(row)) {
       return this.#afterFailure(row, restMs);
@@ -206,18 +218,26 @@ class RequestRun {
       const refused = await this.#rejudge(row);
       if (refused) return refused;
     }
-    this.#hasWaited = true;
+    this.#waitingSinceMs ??= this.#options.monotonicMs();
     if (row.state === "settled" || row.state === "failed") return this.#afterNextBlock(restMs);
     if (this.#isTimeUp()) return { kind: "pending" };
     await woken;
     return undefined;
   }
 
+  #noteSettled(row: PaymentRow): void {
+    if (this.#settledMs !== undefined) return;
+    const { stages, monotonicMs } = this.#options;
+    this.#settledMs = monotonicMs();
+    if (this.#waitingSinceMs !== undefined) stages.mined(this.#request, row, this.#settledMs - this.#waitingSinceMs);
+  }
+
   async #afterFailure(row: PaymentRow, restMs: number): Promise<PaymentOutcome | undefined> {
     // Another authorization with the same nonce is judged separately: it may be the one that used the nonce.
-    if (row.signature === this.#request.signature) return { kind: "failed", error: failureOf(row) };
+    if (hasSignature(row, this.#request)) return { kind: "failed", error: failureOf(row) };
     const outcome = await this.#options.admission.readmit(this.#request);
     if (outcome === "deploying") return this.#afterNextBlock(restMs);
+    if (outcome === "bound") this.#countAdmitted();
     return isAdmitted(outcome) ? undefined : outcome;
   }
 

@@ -5,6 +5,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import type { EventFeed } from "../events/feed";
+import type { Party } from "../lib/fair-shares";
 import { repeat, type Worker } from "../lib/loop";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
@@ -12,6 +13,7 @@ import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
 import { type BatchBuilder, createBatchBuilder, paceMsOf } from "./batch-builder";
 import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
 import { type Backlog, PaymentQueue } from "./queue";
+import { QueueShares } from "./queue-shares";
 import type { Reservations } from "./reservations";
 import { UnmovedPayments } from "./unmoved";
 import { WalletDeployments } from "./wallet-deployments";
@@ -37,6 +39,7 @@ export class Sender {
   readonly batches: BatchBuilder;
   readonly #options: SenderOptions;
   readonly #queue: PaymentQueue;
+  readonly #shares: QueueShares;
   readonly #unmoved: UnmovedPayments;
   readonly #faults: FaultLog;
   readonly #loop: Worker;
@@ -56,6 +59,7 @@ export class Sender {
     this.failedSpends = failedSpends;
     this.deployments = new WalletDeployments({ config, store, relayer, failedSpends });
     this.#queue = queue;
+    this.#shares = new QueueShares(options);
     this.#unmoved = new UnmovedPayments({ ...options, failedSpends });
     this.#faults = createFaultLog({ log, monotonicMs });
     this.batches = createBatchBuilder({
@@ -77,6 +81,11 @@ export class Sender {
     return this.#queue.backlog;
   }
 
+  /** Returns whether a payment may be queued: towards `MAX_QUEUE_AGE_MS`, only those below their share. */
+  mayQueue(party: Party): boolean {
+    return this.#shares.mayEnter(party, this.#queue.backlog.oldestMs);
+  }
+
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
   reconcile(row: PaymentRow): Promise<boolean> {
     return this.#unmoved.reconcile(row);
@@ -96,6 +105,7 @@ export class Sender {
         await this.#queue.send();
         await this.#options.reservations.deleteEnded();
       } else await this.#queue.measure();
+      await this.#shares.refresh(this.#queue.backlog.oldestMs);
       this.#faults.recovered("round");
     } catch (error) {
       this.#faults.met("round", error, "sending payments failed");

@@ -8,6 +8,7 @@ import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { KnownForm, SignedForm } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
+import type { PaymentMetrics } from "../telemetry/metrics";
 import { rawBytesOf } from "./transactions";
 
 export interface Broadcasts {
@@ -37,11 +38,12 @@ export interface BroadcastsOptions {
   readonly log: Logger;
   readonly onStep: Failpoint;
   readonly monotonicMs: () => number;
+  readonly metrics?: Pick<PaymentMetrics, "stageTook"> | undefined;
   readonly onFirstBroadcast?: FirstBroadcastListener | undefined;
 }
 
 export function createBroadcasts(options: BroadcastsOptions): Broadcasts {
-  const { store, chain, log, onStep, monotonicMs, onFirstBroadcast } = options;
+  const { store, chain, log, onStep, monotonicMs, metrics, onFirstBroadcast } = options;
   const sentAtMs = new Map<string, number>();
   const firstSeenMs = new Map<string, number>();
   const sending = new Set<Promise<void>>();
@@ -56,11 +58,13 @@ export function createBroadcasts(options: BroadcastsOptions): Broadcasts {
   async function broadcast(form: KnownForm | SignedForm): Promise<void> {
     knownForMs(form);
     if (!sentAtMs.has(form.hash)) onFirstBroadcast?.(form);
-    sentAtMs.set(form.hash, monotonicMs());
+    const startedMs = monotonicMs();
+    sentAtMs.set(form.hash, startedMs);
     try {
       const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
       await chain.broadcast(raw as Hex);
       onStep("broadcast");
+      metrics?.stageTook("submit", monotonicMs() - startedMs);
     } catch (error) {
       // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
       const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";

@@ -18,7 +18,7 @@ import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
 import type { FirstBroadcastListener } from "./broadcasts";
 import { openRefundSigners, openSigner } from "./keys";
-import { createLane } from "./lane";
+import { createLane, type RelayerMetrics } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes } from "./lane-watch";
 import type { DigestSigner } from "./signer";
@@ -120,6 +120,7 @@ export interface RelayerOptions {
   readonly store: Store;
   readonly log: Logger;
   readonly onStep: Failpoint;
+  readonly metrics?: RelayerMetrics | undefined;
   readonly onFirstBroadcast?: FirstBroadcastListener;
   readonly fetch?: typeof fetch;
   /** aborts requests that wait for nodes */
@@ -133,7 +134,7 @@ const WATCH_MS = 500;
 
 /** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
-  const { config, store, log, onStep, onFirstBroadcast } = options;
+  const { config, store, log, metrics, onStep, onFirstBroadcast } = options;
   const { chain, nodes } = await openNodes(options);
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
@@ -147,7 +148,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const refundSigners = await openRefundSigners(config, [...signers, ...(proofSigner ? [proofSigner] : [])]);
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
   const lanes = signers.map((signer) =>
-    createLane({ config, store, chain, nodes, signer, owner, log, monotonicMs, onStep, onFirstBroadcast }),
+    createLane({ config, store, chain, nodes, signer, owner, log, metrics, monotonicMs, onStep, onFirstBroadcast }),
   );
   const watch = watchLanes(store, config.chainId);
   await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.refresh()])]).catch(async (error) => {

@@ -8,6 +8,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import type { KnownForm, OpenTransaction, SignedForm } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
+import type { Metrics } from "../telemetry/metrics";
 import type { Broadcasts } from "./broadcasts";
 import { CEILING_BELOW_BASE_FEE, type FeeWatch } from "./fee-watch";
 import { bumpedFees, type Fees, firstFees } from "./fees";
@@ -40,6 +41,7 @@ export interface LaneSenderOptions {
   readonly fees: FeeWatch;
   readonly broadcasts: Broadcasts;
   readonly log: Logger;
+  readonly metrics?: Pick<Metrics, "feeRaises"> | undefined;
   readonly onStep: Failpoint;
   /** monotonic milliseconds */
   readonly monotonicMs: () => number;
@@ -156,7 +158,7 @@ export class LaneSender {
   }
 
   async #bump(row: OpenTransaction, last: KnownForm): Promise<SignedForm | undefined> {
-    const { config, chain, state, signing, log } = this.#options;
+    const { config, chain, state, signing, log, metrics } = this.#options;
     const { baseFeeWei } = await chain.head();
     const raised = bumpedFees(
       { maxFeeWei: BigInt(last.max_fee_wei), priorityFeeWei: BigInt(last.priority_fee_wei) },
@@ -168,6 +170,7 @@ export class LaneSender {
       return undefined;
     }
     log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
+    metrics?.feeRaises.inc();
     return signing.signAgain(row, raised);
   }
 

@@ -11,6 +11,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store, Tx } from "../db/open";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
+import type { Metrics } from "../telemetry/metrics";
 import { createBroadcasts, type FirstBroadcastListener } from "./broadcasts";
 import { watchFees } from "./fee-watch";
 import { GapWatch } from "./gap";
@@ -24,6 +25,8 @@ import type { DigestSigner } from "./signer";
 import { createSigning } from "./signing";
 import type { QueuedTransaction } from "./transactions";
 
+export type RelayerMetrics = Pick<Metrics, "mined" | "stageTook" | "feeRaises">;
+
 export interface LaneOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
@@ -33,6 +36,7 @@ export interface LaneOptions {
   readonly owner: string;
   readonly log: Logger;
   readonly onStep: Failpoint;
+  readonly metrics?: RelayerMetrics | undefined;
   readonly onFirstBroadcast?: FirstBroadcastListener | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs: () => number;
@@ -66,19 +70,19 @@ export interface Lane {
 const DISPLACED_AFTER_BLOCKS = 10;
 
 export function createLane(options: LaneOptions): Lane {
-  const { config, store, chain, nodes, signer, log, monotonicMs, onStep, onFirstBroadcast } = options;
+  const { config, store, chain, nodes, signer, log, metrics, monotonicMs, onStep, onFirstBroadcast } = options;
   const { chainId, blockTimeMs } = config;
   const of: LeaseKey = { chainId, key: signer.address, owner: options.owner };
   const patienceMs = Math.max(blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
-  const receipts = createReceipts({ store, chain, log, onStep, monotonicMs, blockTimeMs, patienceMs });
+  const receipts = createReceipts({ store, chain, log, onStep, metrics, monotonicMs, blockTimeMs, patienceMs });
   const signing = createSigning({ store, signer, chainId, onStep });
   const fees = watchFees({ config, store, chain, of, monotonicMs });
-  const broadcasts = createBroadcasts({ store, chain, log, onStep, monotonicMs, onFirstBroadcast });
+  const broadcasts = createBroadcasts({ store, chain, log, onStep, monotonicMs, metrics, onFirstBroadcast });
   const gap = new GapWatch({ store, of, log, monotonicMs, patienceMs });
   const lease = new LaneLease({ config, store, chain, of, log, monotonicMs });
   const state = new LaneState({ config, store, chain, of, lease, monotonicMs });
   const parts = { of, lease, state, receipts, gap, signing, fees, broadcasts };
-  const sender = new LaneSender({ config, store, chain, signer, log, onStep, monotonicMs, ...parts });
+  const sender = new LaneSender({ config, store, chain, signer, log, metrics, onStep, monotonicMs, ...parts });
   const silence = new NodeSilence({ config, nodes, monotonicMs });
   const faults = createFaultLog({ log, monotonicMs });
   let wasLow = false;

@@ -8,7 +8,7 @@ import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { KnownForm, OpenTransaction } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
-import { markDisplaced, recordMined } from "./transactions";
+import { countMined, type MiningMetrics, markDisplaced, recordMined } from "./transactions";
 
 export interface Receipts {
   /**
@@ -27,6 +27,7 @@ export interface ReceiptsOptions {
   readonly chain: ChainReader;
   readonly log: Logger;
   readonly onStep: Failpoint;
+  readonly metrics?: MiningMetrics | undefined;
   readonly monotonicMs: () => number;
   readonly blockTimeMs: number;
   /** How long a used nonce may lack a receipt before another transaction counts as its user. */
@@ -37,7 +38,7 @@ export interface ReceiptsOptions {
 const MAX_READING_MS = 1_000;
 
 export function createReceipts(options: ReceiptsOptions): Receipts {
-  const { store, chain, log, onStep, monotonicMs, patienceMs } = options;
+  const { store, chain, log, onStep, metrics, monotonicMs, patienceMs } = options;
   const readingMs = Math.min(options.blockTimeMs, MAX_READING_MS);
   const usedSinceMs = new Map<string, number>();
   const missingSinceMs = new Map<string, number>();
@@ -64,7 +65,7 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
     if (!receipt) return false;
     // The node does not have the receipt's block, so the receipt does not count; the next round asks again.
     if ((await chain.block(receipt.blockNumber))?.hash !== receipt.blockHash) return true;
-    await recordMined(store.db, row.id, receipt);
+    countMined(await recordMined(store.db, row.id, receipt), metrics);
     onStep("mined");
     const { hash, blockNumber: block, success } = receipt;
     log.info({ purpose: row.purpose, hash, block, success }, "mined");

@@ -3,6 +3,7 @@ import type { Address, Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
+import type { Metrics } from "../telemetry/metrics";
 
 export interface QueuedTransaction {
   readonly id: string;
@@ -161,30 +162,58 @@ const minedColumns = (facts: MinedFacts) => ({
   gas_price_wei: facts.gasPriceWei.toString(),
 });
 
-export async function recordMined(db: Db, id: string, facts: MinedFacts): Promise<void> {
-  await db
+/** A transaction that was recorded as mined. */
+export interface MinedTransaction {
+  readonly id: string;
+  readonly purpose: string;
+  readonly success: boolean;
+  /** from signing until it was recorded, in milliseconds */
+  readonly tookMs: number;
+}
+
+export type MiningMetrics = Pick<Metrics, "mined" | "stageTook">;
+
+export function countMined(all: readonly MinedTransaction[], metrics: MiningMetrics | undefined): void {
+  for (const { purpose, success, tookMs } of all) {
+    metrics?.mined.inc({ purpose, result: success ? "success" : "reverted" });
+    if (purpose === "settle") metrics?.stageTook("mine", tookMs);
+  }
+}
+
+/** @returns the transaction, unless it was recorded before */
+export function recordMined(db: Db, id: string, facts: MinedFacts): Promise<MinedTransaction[]> {
+  return db
     .updateTable("transactions")
     .set({ status: "mined", ...minedColumns(facts) })
     .where("id", "=", id)
     .where("status", "=", "stored")
+    .returning(["id", "purpose", "success", tookMs("transactions").as("tookMs")])
+    .$narrowType<{ success: boolean }>()
     .execute();
 }
 
+const tookMs = (table: string) =>
+  sql<number>`greatest(0, ${databaseNowMs} - coalesce(${sql.ref(`${table}.stored_at_ms`)}, ${databaseNowMs}))`;
+
 /**
  * Records mined transactions in the transaction of the block that is being written.
- * @returns the ids of those not recorded before
+ * @returns those not recorded before
  */
-export async function recordMinedTogether(tx: Db, chainId: number, all: readonly MinedFacts[]): Promise<string[]> {
+export async function recordMinedTogether(
+  tx: Db,
+  chainId: number,
+  all: readonly MinedFacts[],
+): Promise<MinedTransaction[]> {
   if (all.length === 0) return [];
-  const { rows } = await sql<{ id: string }>`
+  const { rows } = await sql<MinedTransaction>`
     update transactions t set status = 'mined', hash = x.hash, block_number = x.block_number, block_hash = x.block_hash,
       success = x.success, gas_used = x.gas_used, gas_price_wei = x.gas_price_wei
     from json_to_recordset(${JSON.stringify(all.map(minedColumns))}::json) as x(hash text, block_number bigint, block_hash text,
       success boolean, gas_used bigint, gas_price_wei numeric)
     join transaction_hashes h on h.hash = x.hash and h.chain_id = ${chainId}::bigint
     where t.id = h.transaction_id and t.status = 'stored'
-    returning t.id`.execute(tx);
-  return rows.map(({ id }) => id);
+    returning t.id, t.purpose, t.success, ${tookMs("t")} as "tookMs"`.execute(tx);
+  return rows;
 }
 
 /** Marks a transaction whose nonce another transaction has used. */

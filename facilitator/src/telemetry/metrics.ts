@@ -1,66 +1,84 @@
 /** Defines the metrics. One registry per service, so that several services can run in one process. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-
-interface CostGauge {
-  readonly purpose: string;
-  readonly transactions: number;
-  readonly gas: number;
-  readonly cents?: number;
-}
-
-/** Callbacks that are read when the metrics are requested. */
-export interface Gauges {
-  lanes(): readonly {
-    readonly key: string;
-    readonly balanceEth: number;
-    /** whether it can send, and its transactions are mined */
-    readonly isWell: boolean;
-    readonly oldestPendingSec: number;
-    readonly inFlight: number;
-    readonly queued: number;
-  }[];
-  nodes(): readonly { readonly position: number; readonly isWell: boolean; readonly behind?: number }[];
-  isDatabaseWell(): boolean;
-  indexerLagBlocks(): number;
-  indexerLagSec(): number;
-  // Known only to the database. During an outage this metric is left out; all others are reported.
-  renewalsDue(): Promise<number>;
-  /** of the last 24 hours; cents only when NATIVE_PRICE is set */
-  costs(): Promise<readonly CostGauge[]>;
-  webhooksPending(): Promise<number>;
-}
+import { version } from "../../package.json";
+import { type Gauges, registerGauges } from "./gauges";
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** Sets a gauge to the result; removes it when there is none. */
-async function known(gauge: Gauge, ask: () => Promise<number>): Promise<void> {
-  const value = await ask().catch(() => undefined);
-  if (value === undefined) gauge.remove();
-  else gauge.set(value);
+/** The metrics of payments, for the code that processes them. */
+export type PaymentMetrics = ReturnType<typeof createPaymentMetrics>;
+
+/**
+ * Stages of a payment whose duration is measured.
+ * intake: from the request until the payment is admitted or refused.
+ * judge: reading the payer's account and checking the signature, within intake.
+ * bind: writing the payment to the database, within intake.
+ * queue: from admission until its transaction is signed.
+ * submit: until a node answers the transaction's broadcast.
+ * mine: from signing until the transaction's block is indexed.
+ * confirm: from that block until it is deep enough, as far as a request waits for it.
+ * notify: from the event until its webhook is delivered.
+ */
+export const PAYMENT_STAGES = ["intake", "judge", "bind", "queue", "submit", "mine", "confirm", "notify"] as const;
+
+export type PaymentStage = (typeof PAYMENT_STAGES)[number];
+
+/** Seconds: from a check in memory to a block of a slow chain. */
+const STAGE_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300];
+
+export interface MetricFacts {
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
 }
 
 export function createMetrics() {
   const registry = new Registry();
   const registers = [registry];
-  collectDefaultMetrics({ register: registry, prefix: "turnpike_" });
+  collectDefaultMetrics({ register: registry });
+  new Gauge({
+    name: "turnpike_build_info",
+    help: "Always 1; the label has the version of the Facilitator.",
+    labelNames: ["version"],
+    registers,
+  }).set({ version }, 1);
+  const counted = {
+    ...createHttpMetrics(registers),
+    ...createPaymentMetrics(registers),
+    ...createChainMetrics(registers),
+    ...createWorkMetrics(registers),
+  };
+  beginAtZero(counted);
   return {
-    ...createCounters(registers),
+    ...counted,
     contentType: registry.contentType,
     text: () => registry.metrics(),
     /** Registers the gauges, once, when the services behind them run. */
-    watch(gauges: Gauges): void {
-      watchRelayer(gauges, registers);
-      watchNodes(gauges, registers);
-      watchIndexer(gauges, registers);
-      watchDatabase(gauges, registers);
-      watchCosts(gauges, registers);
-      watchQueues(gauges, registers);
-    },
+    watch: (gauges: Gauges): void => registerGauges(gauges, registers),
+    /** Lists the metrics; those of Node too. */
+    list: (): MetricFacts[] =>
+      registry.getMetricsAsArray().map((metric) => {
+        const { name, help, labelNames = [] } = metric as unknown as MetricFacts & { labelNames?: readonly string[] };
+        return { name, help, labels: labelNames };
+      }),
     close: () => registry.clear(),
   };
 }
 
-function createCounters(registers: Registry[]) {
+/** An alert cannot see the first increase of a series that did not exist before. */
+function beginAtZero({
+  problems,
+  failed,
+  mined,
+  webhooks,
+}: Pick<Metrics, "problems" | "failed" | "mined" | "webhooks">) {
+  problems.inc({ code: "Internal" }, 0);
+  failed.inc({ reason: "expired" }, 0);
+  mined.inc({ purpose: "settle", result: "reverted" }, 0);
+  webhooks.inc({ outcome: "exhausted" }, 0);
+}
+
+function createHttpMetrics(registers: Registry[]) {
   return {
     requests: new Counter({
       name: "turnpike_http_requests_total",
@@ -75,6 +93,94 @@ function createCounters(registers: Registry[]) {
       buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30],
       registers,
     }),
+    problems: new Counter({
+      name: "turnpike_http_errors_total",
+      help: "HTTP answers with an error, by its code.",
+      labelNames: ["code"] as const,
+      registers,
+    }),
+  };
+}
+
+function createPaymentMetrics(registers: Registry[]) {
+  const stages = new Histogram({
+    name: "turnpike_payment_stage_seconds",
+    help: "Duration of each stage of a payment: intake, judge, bind, queue, submit, mine, confirm, notify.",
+    labelNames: ["stage"] as const,
+    buckets: STAGE_BUCKETS,
+    registers,
+  });
+  for (const stage of PAYMENT_STAGES) stages.zero({ stage });
+  const byStage = Object.fromEntries(PAYMENT_STAGES.map((stage) => [stage, stages.labels(stage)]));
+  return {
+    admitted: new Counter({
+      name: "turnpike_payments_admitted_total",
+      help: "Payments that were accepted, by channel: authorize, settle, refund.",
+      labelNames: ["channel"] as const,
+      registers,
+    }),
+    refusals: new Counter({
+      name: "turnpike_payment_refusals_total",
+      help: "Payment requests that were refused, by the error's code and its reason.",
+      labelNames: ["code", "reason"] as const,
+      registers,
+    }),
+    settled: new Counter({
+      name: "turnpike_payments_settled_total",
+      help: "Payments that a block has settled; counted by the process that indexes.",
+      registers,
+    }),
+    failed: new Counter({
+      name: "turnpike_payments_failed_total",
+      help: "Accepted payments that can never move money, by reason; counted by the process that indexes.",
+      labelNames: ["reason"] as const,
+      registers,
+    }),
+    reversed: new Counter({
+      name: "turnpike_payments_reversed_total",
+      help: "Settled payments whose block was reorganised away.",
+      registers,
+    }),
+    settleSeconds: new Histogram({
+      name: "turnpike_payment_settle_seconds",
+      help: "Time from a payment's acceptance to its settlement; measured by the process that indexes.",
+      buckets: [0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300],
+      registers,
+    }),
+    stageTook(stage: PaymentStage, ms: number): void {
+      byStage[stage]?.observe(Math.max(0, ms) / 1_000);
+    },
+  };
+}
+
+function createChainMetrics(registers: Registry[]) {
+  return {
+    mined: new Counter({
+      name: "turnpike_transactions_mined_total",
+      help: "This Facilitator's transactions that were mined, by purpose and result: success, reverted.",
+      labelNames: ["purpose", "result"] as const,
+      registers,
+    }),
+    feeRaises: new Counter({
+      name: "turnpike_transaction_fee_raises_total",
+      help: "Fees that were raised because a transaction was not mined in time.",
+      registers,
+    }),
+    reorganisations: new Counter({
+      name: "turnpike_reorganisations_total",
+      help: "Reorganisations of the chain that reverted indexed blocks.",
+      registers,
+    }),
+    reorganisedBlocks: new Counter({
+      name: "turnpike_reorganised_blocks_total",
+      help: "Indexed blocks that were reorganised away.",
+      registers,
+    }),
+  };
+}
+
+function createWorkMetrics(registers: Registry[]) {
+  return {
     renewals: new Counter({
       name: "turnpike_renewals_total",
       help: "Renewal attempts by outcome: renewed, early, unsettled, or the reason of the failure.",
@@ -94,157 +200,4 @@ function createCounters(registers: Registry[]) {
       registers,
     }),
   };
-}
-
-function watchRelayer(gauges: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "turnpike_relayer_balance_eth",
-    help: "Native balance of each relayer key, in whole units.",
-    labelNames: ["key"],
-    registers,
-    collect() {
-      for (const lane of gauges.lanes()) this.set({ key: lane.key }, lane.balanceEth);
-    },
-  });
-  new Gauge({
-    name: "turnpike_relayer_transactions",
-    help: "Transactions of each relayer key that are not mined yet, by state.",
-    labelNames: ["key", "state"],
-    registers,
-    collect() {
-      for (const lane of gauges.lanes()) {
-        this.set({ key: lane.key, state: "in_flight" }, lane.inFlight);
-        this.set({ key: lane.key, state: "queued" }, lane.queued);
-      }
-    },
-  });
-  new Gauge({
-    name: "turnpike_relayer_lane_well",
-    help: "1 while the lane of a relayer key can send and its transactions are mined, else 0.",
-    labelNames: ["key"],
-    registers,
-    collect() {
-      for (const lane of gauges.lanes()) this.set({ key: lane.key }, Number(lane.isWell));
-    },
-  });
-  new Gauge({
-    name: "turnpike_relayer_oldest_pending_seconds",
-    help: "Age of the oldest transaction of each relayer key that is not mined yet.",
-    labelNames: ["key"],
-    registers,
-    collect() {
-      for (const lane of gauges.lanes()) this.set({ key: lane.key }, lane.oldestPendingSec);
-    },
-  });
-}
-
-function watchNodes(gauges: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "turnpike_rpc_node_well",
-    help: "1 while a node of RPC_URLS answers for the right chain, else 0; by its place there, from 1.",
-    labelNames: ["node"],
-    registers,
-    collect() {
-      for (const { position, isWell } of gauges.nodes()) this.set({ node: position }, Number(isWell));
-    },
-  });
-  new Gauge({
-    name: "turnpike_rpc_node_behind_blocks",
-    help: "Blocks of a node behind the furthest of the nodes; by its place in RPC_URLS, from 1.",
-    labelNames: ["node"],
-    registers,
-    collect() {
-      // The head of a failing node is unknown.
-      this.reset();
-      for (const { position, behind } of gauges.nodes()) if (behind !== undefined) this.set({ node: position }, behind);
-    },
-  });
-}
-
-function watchIndexer(gauges: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "turnpike_indexer_lag_blocks",
-    help: "Blocks between the chain's head and what has been read.",
-    registers,
-    collect() {
-      this.set(gauges.indexerLagBlocks());
-    },
-  });
-  new Gauge({
-    name: "turnpike_indexer_lag_seconds",
-    help: "Seconds that the read blocks are late, as /readyz judges them.",
-    registers,
-    collect() {
-      this.set(gauges.indexerLagSec());
-    },
-  });
-}
-
-function watchDatabase(gauges: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "turnpike_database_well",
-    help: "1 while the database can be read and written, else 0.",
-    registers,
-    collect() {
-      this.set(Number(gauges.isDatabaseWell()));
-    },
-  });
-}
-
-function watchCosts(gauges: Gauges, registers: Registry[]): void {
-  let asked: Promise<readonly CostGauge[]> | undefined;
-  /** One query for the three gauges. */
-  const costs = (): Promise<readonly CostGauge[]> => {
-    asked ??= gauges.costs().finally(() => {
-      asked = undefined;
-    });
-    return asked;
-  };
-  const costGauge = (name: string, help: string, amountOf: (sum: CostGauge) => number | undefined): void => {
-    new Gauge({
-      name,
-      help,
-      labelNames: ["purpose"],
-      registers,
-      async collect() {
-        // Purposes without a transaction for a day are removed; during an outage, all are.
-        const sums = await costs().catch((): readonly CostGauge[] => []);
-        this.reset();
-        for (const sum of sums) {
-          const value = amountOf(sum);
-          if (value !== undefined) this.set({ purpose: sum.purpose }, value);
-        }
-      },
-    });
-  };
-  costGauge(
-    "turnpike_transactions_day",
-    "This Facilitator's transactions that were mined within 24 hours, by purpose.",
-    ({ transactions }) => transactions,
-  );
-  costGauge("turnpike_transactions_day_gas", "Gas that these transactions used, by purpose.", ({ gas }) => gas);
-  costGauge(
-    "turnpike_transactions_day_cents",
-    "What these transactions cost in token cents, by purpose; absent without NATIVE_PRICE.",
-    ({ cents }) => cents,
-  );
-}
-
-function watchQueues(gauges: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "turnpike_renewals_due",
-    help: "Subscriptions whose renewal is due now.",
-    registers,
-    collect() {
-      return known(this, gauges.renewalsDue);
-    },
-  });
-  new Gauge({
-    name: "turnpike_webhooks_pending",
-    help: "Deliveries in the outbox that are neither made nor given up.",
-    registers,
-    collect() {
-      return known(this, gauges.webhooksPending);
-    },
-  });
 }

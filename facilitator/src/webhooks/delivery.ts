@@ -31,7 +31,7 @@ export interface DeliveryDeps {
   readonly network: Network;
   readonly sender: Sender;
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, "webhooks">;
+  readonly metrics: Pick<Metrics, "webhooks" | "stageTook">;
   /** maximum concurrent deliveries in this process */
   readonly inFlight: number;
   readonly pollMs: number;
@@ -134,6 +134,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
+    if (attempts === 0) metrics.stageTook("notify", attemptMs - delivery.createdAtMs);
     const fields = { endpoint: delivery.endpointId, event: eventId, ...subjectOf(delivery) };
     const attempt = { attempt: attempts + 1, durationMs, outcome: conclusion.kind, ...outcomeOf(result) };
     log.info({ ...fields, ...attempt }, "webhook");

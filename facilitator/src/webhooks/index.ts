@@ -6,7 +6,7 @@ import type { SharedClock } from "../db/shared-clock";
 import type { Worker } from "../lib/loop";
 import type { Metrics } from "../telemetry/metrics";
 import { createDeliveryWorker } from "./delivery";
-import { forgetFinished, recordBeginnings } from "./outbox";
+import { recordBeginnings } from "./outbox";
 import { createSender } from "./send";
 
 export interface WebhooksContext {
@@ -19,10 +19,6 @@ export interface WebhooksContext {
 
 /** Interval between queries of the outbox without a notification. */
 const POLL_MS = 1_000;
-
-const PRUNE_EVERY_MS = 3_600_000;
-
-const DAY_MS = 86_400_000;
 
 export function startWebhooks({ config, store, wallClock, log, metrics }: WebhooksContext): Worker {
   const worker = createDeliveryWorker({
@@ -37,20 +33,8 @@ export function startWebhooks({ config, store, wallClock, log, metrics }: Webhoo
     monotonicMs: () => performance.now(),
     random: Math.random,
   });
-  const pruning = setInterval(() => {
-    const beforeMs = wallClock.nowMs() - config.webhookLogDays * DAY_MS;
-    forgetFinished(store, config.chainId, beforeMs).catch((error: unknown) => {
-      log.warn({ error }, "old deliveries could not be deleted; trying again in an hour");
-    });
-  }, PRUNE_EVERY_MS);
-  pruning.unref();
   recordBeginnings(store, config.chainId).catch((error: unknown) => {
     log.warn({ error }, "the first events of webhook endpoints could not be recorded; the next start records them");
   });
-  return {
-    stop() {
-      clearInterval(pruning);
-      return worker.stop();
-    },
-  };
+  return worker;
 }

@@ -6,6 +6,7 @@ import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs, idList } from "../db/sql";
 import type { WebhookAttemptsTable } from "../db/tables/webhooks";
+import { wholePayload } from "../events/payload";
 import type { EventProjection, PublishedRow } from "../events/projection";
 import type { EventContents } from "./message";
 
@@ -52,6 +53,8 @@ export interface Delivery {
   readonly url: string;
   readonly secrets: readonly string[];
   readonly step: number;
+  /** unix milliseconds by the database's clock */
+  readonly createdAtMs: number;
   /** created before this one */
   readonly attempts: number;
   /** of a test event */
@@ -64,6 +67,7 @@ interface ClaimedRow {
   event_id: string;
   step: number;
   attempts: number;
+  created_at_ms: number;
   body: string | null;
   url: string;
   provider: string;
@@ -84,7 +88,9 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
       order by due.due_at_ms limit ${limit}::int)
     update webhook_deliveries d set lease_until_ms = ${nowMs + leaseMs}::bigint from picked
     where d.endpoint_id = picked.endpoint_id and d.event_id = picked.event_id
-    returning d.endpoint_id, d.event_id, d.step, d.attempts, d.body, picked.url, picked.provider`.execute(db);
+    returning d.endpoint_id, d.event_id, d.step, d.attempts, d.created_at_ms, d.body, picked.url, picked.provider`.execute(
+    db,
+  );
   if (rows.length === 0) return [];
   const events = await eventsOf(db, chainId, rows);
   const secrets = await secretsOf(db, rows, nowMs);
@@ -96,6 +102,7 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
     secrets: secrets.get(row.endpoint_id) ?? [],
     step: row.step,
     attempts: row.attempts,
+    createdAtMs: row.created_at_ms,
     body: row.body,
     event: events.get(row.event_id),
   }));
@@ -119,11 +126,22 @@ async function eventsOf(db: Db, chainId: number, rows: readonly ClaimedRow[]): P
   if (ids.length === 0) return new Map();
   const events = await db
     .selectFrom("events")
-    .select(["id", "type", "object_id", "sequence", "block_time", "transaction", "payload"])
+    .select([
+      "id",
+      "type",
+      "object_id",
+      "sequence",
+      "provider",
+      "payer",
+      "block_number",
+      "block_time",
+      "transaction",
+      "payload",
+    ])
     .where("chain_id", "=", chainId)
     .where("id", "in", [...new Set(ids)])
     .execute();
-  return new Map(events.map((event) => [event.id, event]));
+  return new Map(events.map((event) => [event.id, { ...event, payload: wholePayload(event) }]));
 }
 
 async function secretsOf(db: Db, rows: readonly ClaimedRow[], nowMs: number): Promise<Map<string, string[]>> {
@@ -232,26 +250,6 @@ export async function recordBeginnings(store: Store, chainId: number): Promise<v
       .set({ queued_after: await lockNewestEvent(tx, chainId) })
       .where("chain_id", "=", chainId)
       .where("queued_after", "is", null)
-      .execute();
-  });
-}
-
-/** Deletes deliveries that finished before the given time, with their attempts. */
-export async function forgetFinished(store: Store, chainId: number, beforeMs: number): Promise<void> {
-  await store.transaction(async (tx) => {
-    // Locks the endpoint before its deliveries, as everywhere. Deleted deliveries are no longer expected.
-    await sql`
-      update webhook_endpoints w set queued_after = finished.seq
-      from (select d.endpoint_id, max(e.seq) as seq from webhook_deliveries d
-        join events e on e.chain_id = d.chain_id and e.id = d.event_id
-        where d.chain_id = ${chainId}::bigint and d.state != 'pending' and d.finished_at_ms < ${beforeMs}::bigint
-        group by d.endpoint_id) finished
-      where w.id = finished.endpoint_id and w.queued_after < finished.seq`.execute(tx);
-    await tx
-      .deleteFrom("webhook_deliveries")
-      .where("chain_id", "=", chainId)
-      .where("state", "!=", "pending")
-      .where("finished_at_ms", "<", beforeMs)
       .execute();
   });
 }

@@ -10,6 +10,7 @@ import { walkStream } from "./stream";
 import { walkSubscription } from "./subscription";
 import { walkTerms } from "./terms";
 import { walkTools } from "./tools";
+import { walkUpTo } from "./up-to";
 
 export interface WalkOptions {
   readonly world: World;
@@ -36,6 +37,7 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
     await walkOneTime(cast);
     await walkMetered(cast);
     await walkSubscription(cast);
+    await walkUpTo(cast);
     await walkTools(cast);
     await walkStream(cast);
     say("\nThe last flows disturb everybody on a chain, so they run on a second one, which ends with them.");

@@ -13,6 +13,7 @@ import { TEST_TOKEN } from "../contracts";
 import { mustBe } from "../narrate";
 import { spentOf, until } from "../observe";
 import { INTERVAL_SEC, UNIT, type World } from "../world";
+import { walkAudit } from "./audit";
 
 /** What the model answers with. */
 const TOKENS = 40;
@@ -22,19 +23,20 @@ const CAP = 150n;
 
 const SERVED = 10;
 
-export async function walkStream({ world, narrator }: Cast): Promise<void> {
+export async function walkStream(cast: Cast): Promise<void> {
+  const { world, narrator } = cast;
+  const account = await world.chain.wallet("tokens");
+  const { agent } = await world.agent("mia", { fetch: narrator.fetch, hasNode: true });
   await narrator.step(
     "A stream of tokens that ends at its cap",
     `Mia asks a language model for ${TOKENS} tokens. Her cap pays for ${SERVED}: the stream ends there, and the next request is refused.`,
     async () => {
-      const account = await world.chain.wallet("tokens");
       const planId = await createTokenPlan(world, account);
       const provider = tokenProvider(world, account);
       const model = await startModel();
       const upstream = { url: `http://127.0.0.1:${(model.address() as AddressInfo).port}`, key: "model key" };
       const proxy = await startLlmProxy({ provider, plan: planId, upstream, port: 0 });
       try {
-        const { agent } = await world.agent("mia", { fetch: narrator.fetch });
         const { idHash } = await agent.subscribe({ planId, maxOverage: CAP, origins: [new URL(proxy.url).origin] });
         const body = JSON.stringify({ stream: true, messages: [] });
         const ask = () =>
@@ -53,6 +55,7 @@ export async function walkStream({ world, narrator }: Cast): Promise<void> {
       }
     },
   );
+  await walkAudit(cast, { agent, provider: account, spent: CAP });
 }
 
 async function createTokenPlan({ contracts, facilitator }: World, account: FundedWallet): Promise<Hex> {
@@ -73,6 +76,8 @@ function tokenProvider({ contracts, gateOptions, home }: World, account: FundedW
     token: { address: contracts.token, decimals: TEST_TOKEN.decimals, currency: "USD" },
     payTo: account.address,
     operatorKey: account.privateKey as Hex,
+    // The plan's provider has every right on it. In production a key without money has this one alone.
+    receiptKey: account.privateKey as Hex,
     secret: testKey("tokens' gate"),
     claims: path.join(home, "tokens"),
     meterFolder: path.join(home, "tokens"),

@@ -12,10 +12,19 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../protocol";
+import { facilitatorSpanName, type OpenTelemetryApi, Tracing } from "../protocol/tracing";
 import { Lifetime, orNothingSigned, signalOf } from "./core/abort";
 import { type ChainReader, createChainReader } from "./core/chain-reader";
 import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
-import { type AgentEvent, type AgentLimits, DEFAULT_LIMITS, type Effects, type Sleep, sleepFor } from "./core/effects";
+import {
+  type AgentEvent,
+  type AgentLimits,
+  DEFAULT_LIMITS,
+  type Effects,
+  type FetchFunction,
+  type Sleep,
+  sleepFor,
+} from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
 import { registerAgent } from "./core/internals";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
@@ -23,6 +32,7 @@ import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";
 import { type Ledger, memoryLedger } from "./ledger/ledger-store";
+import { memoryReceipts, type ReceiptStore } from "./ledger/receipt-store";
 import { type BudgetView, budget } from "./payments/budget";
 import { charges, giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
@@ -30,6 +40,7 @@ import type { PaidResponse } from "./payments/receipt";
 import { type Credited, creditRefunds } from "./payments/refunds";
 import type { ChargeView, PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
+import { type Audit, type AuditOptions, audit } from "./receipts/audit";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
 import {
   type CancelOptions,
@@ -62,6 +73,8 @@ export interface AgentOptions {
   readonly facilitators: readonly FacilitatorOption[];
   /** default: in memory, forgotten with the process */
   readonly ledger?: Ledger;
+  /** where usage receipts are kept, for {@link Agent.audit}; default: in memory, forgotten with the process */
+  readonly receipts?: ReceiptStore;
   /** Turnpike's addresses: needed for subscriptions, since signatures and permits name the contract */
   readonly deployments?: readonly TurnpikeDeployment[];
   /** networks that are in no preset */
@@ -78,6 +91,11 @@ export interface AgentOptions {
   /** Called with progress, in a microtask of its own: what it throws never affects a payment. */
   readonly onEvent?: (event: AgentEvent) => void;
   readonly limits?: Partial<AgentLimits>;
+  /**
+   * the module `@opentelemetry/api`: calls of `fetch` and `pay`, and their requests, become spans of the program's traces,
+   * which providers and Facilitators continue by the header `traceparent`
+   */
+  readonly openTelemetry?: OpenTelemetryApi;
 }
 
 /** An agent: pays and subscribes within its policy, by signatures alone. Amounts are base units. */
@@ -168,6 +186,12 @@ export interface Agent {
    * that a signup, a plan change or a resumption made. Returns what was credited; without an RPC nothing is.
    */
   creditRefunds(): Promise<Credited[]>;
+  /**
+   * Compares the usage receipts that the agent holds with what the chain shows as debited, for each subscription and
+   * cycle. Needs the agent's own RPC.
+   * @throws ConfigError without an RPC of the chain; Unavailable
+   */
+  audit(options?: AuditOptions): Promise<Audit>;
   /** Stops presenting a payment that the provider will not serve; its amount stays in the budget. */
   giveUp(paymentId: Hex): Promise<void>;
   /**
@@ -203,17 +227,19 @@ export function createAgentMemory({ freshMs }: Pick<AgentLimits, "freshMs">): Ag
 /** Creates an agent as part of a larger program of this package. @throws ConfigError that names the option */
 export function createAgentWith(options: AgentOptions, environment: AgentEnvironment): Agent {
   const lifetime = new Lifetime();
-  const context = createContext(options, environment, lifetime);
+  const tracing = options.openTelemetry && new Tracing(options.openTelemetry);
+  const context = createContext(options, environment, lifetime, tracing);
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);
   const runUntil = <T>(signal: AbortSignal | undefined, work: () => Promise<T>) =>
     run(() => orNothingSigned(signal, work));
   const abortable = <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) =>
     runUntil(signalOf(input, init), work);
+  const traced = <T>(name: string, work: () => Promise<T>) => (tracing ? tracing.run({ name }, work) : work());
   let closed: Promise<void> | undefined;
   const agent: Agent = {
     address: () => context.signer.address(),
-    pay: (input, init) => abortable(input, init, async () => pay(context, input, init)),
-    fetch: (input, init) => abortable(input, init, async () => agentFetch(context, input, init)),
+    pay: (input, init) => traced("pay", () => abortable(input, init, async () => pay(context, input, init))),
+    fetch: (input, init) => traced("fetch", () => abortable(input, init, async () => agentFetch(context, input, init))),
     quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
     subscribe: (signup) => run(async () => subscribe(context, signup)),
     recover: (wanted) => run(async () => recover(context, wanted)),
@@ -237,6 +263,7 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
     budget: () => run(async () => budget(context)),
     settleHeld: () => run(async () => settleHeld(context)),
     creditRefunds: () => run(async () => creditRefunds(context)),
+    audit: (how) => run(async () => audit(context, how)),
     giveUp: (paymentId) => run(async () => giveUp(context, paymentId)),
     close: () => {
       closed ??= closeAll(context, lifetime);
@@ -251,15 +278,23 @@ async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void
   await context.closeLedger();
 }
 
-function createContext(options: AgentOptions, environment: AgentEnvironment, lifetime: Lifetime): AgentContext {
+function createContext(
+  options: AgentOptions,
+  environment: AgentEnvironment,
+  lifetime: Lifetime,
+  tracing: Tracing | undefined,
+): AgentContext {
   const networks = options.networks ?? [];
   const { ask } = options.policy ?? {};
   const cancellableAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
   const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
+  const serviceFetch = environment.serviceFetch ?? ownFetch;
+  // In browsers fetch requires its own `this`.
+  const toProviders: FetchFunction = (input, init) => ownFetch(input, init);
+  const toServices: FetchFunction = (input, init) => serviceFetch(input, init);
   const effects: Effects = {
-    // In browsers fetch requires its own `this`.
-    fetch: lifetime.fetch((input, init) => ownFetch(input, init)),
+    fetch: lifetime.fetch(tracing?.fetch(toProviders, (method) => method) ?? toProviders),
     sleep: lifetime.sleep(options.sleep ?? sleepFor),
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },
@@ -268,14 +303,14 @@ function createContext(options: AgentOptions, environment: AgentEnvironment, lif
     // In a microtask of its own: what an observer throws never affects a payment.
     emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
   };
-  const { serviceFetch } = environment;
-  const serviceEffects: Effects = serviceFetch
-    ? { ...effects, fetch: lifetime.fetch((input, init) => serviceFetch(input, init)) }
-    : effects;
+  const facilitatorEffects: Effects = {
+    ...effects,
+    fetch: lifetime.fetch(tracing?.fetch(toServices, facilitatorSpanName) ?? toServices),
+  };
   const wallet = createSigner(options.wallet);
   const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
   const deployments = (options.deployments ?? []).map(checkDeployment);
-  const chains = chainReaders(options, deployments, serviceEffects);
+  const chains = chainReaders(options, deployments, { ...effects, fetch: lifetime.fetch(toServices) });
   const store = options.ledger ?? memoryLedger();
   let ledger: Promise<AgentLedger> | undefined;
   return {
@@ -283,7 +318,7 @@ function createContext(options: AgentOptions, environment: AgentEnvironment, lif
     policy,
     signer,
     roots: createRoots(signer),
-    facilitators: createFacilitators(options.facilitators, serviceEffects, policy.allowHttp),
+    facilitators: createFacilitators(options.facilitators, facilitatorEffects, policy.allowHttp),
     networks,
     tokens: options.tokens ?? [],
     deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
@@ -291,6 +326,7 @@ function createContext(options: AgentOptions, environment: AgentEnvironment, lif
     chainClock: options.clock,
     withinOrigin: environment.withinOrigin ?? false,
     ...(environment.memory ?? createAgentMemory(effects.limits)),
+    receipts: options.receipts ?? memoryReceipts(),
     ledger: () => {
       ledger ??= openLedger(store).catch((error: unknown) => {
         ledger = undefined;

@@ -17,10 +17,12 @@ import {
 import type { SubscriptionEntry } from "./ledger/ledger-store";
 import { type HttpJob, type PayInit, payJob, quoteOf, redirectedJob } from "./payments/pay";
 import { finishEarlier, payQuote, serializeByKey } from "./payments/purchase";
+import { keepReceiptsOf } from "./receipts/keep";
 import { watchPayees } from "./subscriptions/payees";
 import {
   emitUnusedSubscriptions,
   liveAt,
+  type SendSubscribed,
   type SubscribedAnswer,
   withSubscription,
 } from "./subscriptions/use-subscription";
@@ -38,7 +40,7 @@ export async function agentFetch(context: AgentContext, input: RequestInput, ini
     await watchPayees(context, usableAt(context, job));
     const mine = usableAt(context, job);
     if (mine.length > 0) {
-      const send = (credential: string) => sendSubscribed(context, job, credential);
+      const send: SendSubscribed<Response> = (credential, entry) => sendSubscribed(context, job, { credential, entry });
       return withSubscription(context, mine, { signal: template.signal, send });
     }
     const earlier = await finishEarlier(context, job);
@@ -56,10 +58,12 @@ function usableAt(context: AgentContext, { ledger, target }: HttpJob): Subscript
 async function sendSubscribed(
   context: AgentContext,
   job: HttpJob,
-  credential: string,
+  { credential, entry }: { readonly credential: string; readonly entry: SubscriptionEntry },
 ): Promise<SubscribedAnswer<Response>> {
   const headers = { ...job.headers, [HEADER.subscription]: credential };
-  const { response, template } = await sendWithinOrigin(context.effects, job.template, headers);
+  const arrival = await sendWithinOrigin(context.effects, job.template, headers);
+  const { template } = arrival;
+  const response = await keepReceiptsOf(context, { entry, ...arrival });
   const isAsk = response.status === 402;
   return {
     isAsk,

@@ -1,4 +1,5 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
+export type { OpenTelemetryApi } from "../protocol/tracing";
 export type { KnownToken } from "./core/context";
 export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
 export { DEFAULT_LIMITS } from "./core/effects";
@@ -9,6 +10,8 @@ export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
+export type { KeptReceipt, ReceiptFault, ReceiptStore } from "./ledger/receipt-store";
+export { memoryReceipts } from "./ledger/receipt-store";
 export type { JudgedOffer, JudgedReceipt, StatementFault } from "./ledger/signed-statements";
 export type { BudgetView } from "./payments/budget";
 export type { PayInit } from "./payments/pay";
@@ -26,6 +29,10 @@ export type {
   QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
+export type { Audit, AuditedSubscription, AuditOptions, VerifiedAudit, VerifyAuditOptions } from "./receipts/audit";
+export { verifyAudit } from "./receipts/audit";
+export type { AuditedCycle, CycleName, Finding, HeldReceipt } from "./receipts/bill";
+export { describeFinding } from "./receipts/bill";
 export type {
   AgentWallet,
   Eip1193Provider,

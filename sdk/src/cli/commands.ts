@@ -1,5 +1,6 @@
 /** The table of commands: the parser, the help and docs/reference/cli.md follow it. A new command is one line here. */
 import type { Command } from "./command";
+import { auditCommand } from "./commands/audit";
 import { initCommand } from "./commands/init";
 import { listCommand } from "./commands/list";
 import { listenCommand } from "./commands/listen";
@@ -17,6 +18,7 @@ export const COMMANDS: readonly Command[] = [
   subscribeCommand,
   listCommand,
   validateCommand,
+  auditCommand,
   listenCommand,
   mcpCommand,
 ];

@@ -5,7 +5,10 @@ import { isUnreached, UsageError } from "./command-errors";
 /** Each exit code with its meaning, as the help and docs/reference/cli.md state it. */
 export const EXIT_CODES = {
   done: { code: 0, meaning: "The command did what it says." },
-  failed: { code: 1, meaning: "The command failed, the server's answer is an error, or `validate` found a problem." },
+  failed: {
+    code: 1,
+    meaning: "The command failed, the server's answer is an error, or `validate` or `audit` found a problem.",
+  },
   usage: { code: 2, meaning: "An argument, a setting or a file is missing or wrong. Nothing was sent or signed." },
   refused: { code: 3, meaning: "`--max`, the policy or the terms do not allow it. Nothing was signed." },
   pending: { code: 4, meaning: "The outcome is not known yet. Repeat the same command: it never pays twice." },

@@ -1,7 +1,7 @@
 /** Opens the agent that a command works with: its wallet, policy, ledger and connections, from settings alone. */
 import { join } from "node:path";
 import { type Agent, type AgentOptions, type AgentPolicy, createAgent, memoryLedger, walletFromKey } from "../agent";
-import { fileLedger } from "../agent/file-ledger";
+import { fileLedger, fileReceipts } from "../agent/file-ledger";
 import { type Hex, randomBytes, requireNetwork, toHex, UINT256_MAX } from "../protocol";
 import type { CommandContext, FlagSpec } from "./command";
 import { UsageError } from "./command-errors";
@@ -93,6 +93,7 @@ export async function withAgent<T>(
     ...connectionsOf(io, policy),
     wallet: walletFromKey(key as Hex),
     ledger: fileLedger(ledgerFile(io)),
+    receipts: fileReceipts(join(homeFolder(io), "receipts")),
   });
   return closing(io, agent, work);
 }

@@ -77,6 +77,7 @@ import {
   isDone,
   type LookUp,
   type PageOptions,
+  type PaymentCallOptions,
   type Pending,
   pending,
   type Refused,
@@ -85,7 +86,16 @@ import {
   type TransportOptions,
 } from "./transport";
 
-export type { CallOptions, ChangeOutcome, Found, LookUp, PageOptions, Pending, Refused } from "./transport";
+export type {
+  CallOptions,
+  ChangeOutcome,
+  Found,
+  LookUp,
+  PageOptions,
+  PaymentCallOptions,
+  Pending,
+  Refused,
+} from "./transport";
 
 /** Where the Facilitator is, and how long an answer may take. */
 export type FacilitatorClientOptions = TransportOptions;
@@ -132,7 +142,7 @@ const paymentCalls = (calls: Calls) => ({
   },
 
   /** Verifies a proof; `valid: false` when its payment was reversed. */
-  async verifyProof(proof: PaymentProofWire, call: CallOptions = {}): Promise<ProofVerdict> {
+  async verifyProof(proof: PaymentProofWire, call: PaymentCallOptions = {}): Promise<ProofVerdict> {
     const answer = await calls.exchange({ method: "POST", path: "/proofs/verify", body: { proof }, ...call });
     if (answer.status === 200) return read(verifyProofResponseSchema, answer);
     const { error } = refusal(answer);
@@ -143,7 +153,7 @@ const paymentCalls = (calls: Calls) => ({
    * Standard x402: would this payload settle? With `grant`, also reserves the amount for that purchase until it is
    * settled, released, or `validBefore` passes.
    */
-  async x402Verify(request: X402RequestWire, call: CallOptions = {}): Promise<X402Verdict> {
+  async x402Verify(request: X402RequestWire, call: PaymentCallOptions = {}): Promise<X402Verdict> {
     const answer = await calls.exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402VerifyResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);
@@ -159,7 +169,7 @@ const paymentCalls = (calls: Calls) => ({
   },
 
   /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */
-  async x402Settle(request: X402RequestWire, call: CallOptions = {}): Promise<X402Settlement> {
+  async x402Settle(request: X402RequestWire, call: PaymentCallOptions = {}): Promise<X402Settlement> {
     const answer = await calls.exchange({ method: "POST", path: "/settle", body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402SettleResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);

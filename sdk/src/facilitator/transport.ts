@@ -6,6 +6,7 @@
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
+import type { TraceHeaders } from "../protocol/tracing";
 import { Deadline } from "../protocol/waiting";
 import { pendingSchema } from "./payments";
 import { errorOfProblem, problemSchema } from "./problem";
@@ -29,6 +30,7 @@ interface Exchange {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
+  readonly trace?: TraceHeaders | undefined;
 }
 
 interface Answer {
@@ -46,7 +48,7 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
   const send: FetchLike = options.fetch ?? ((input, init) => fetch(input, init));
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
 
-  return async ({ method, path, query, body, signal }) => {
+  return async ({ method, path, query, body, signal, trace }) => {
     const url = `${base}${path}${queryString(query)}`;
     const deadline = new Deadline(timeoutMs, signal);
     try {
@@ -58,6 +60,7 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
           accept: "application/json",
           ...(options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` }),
           ...(body === undefined ? {} : { "content-type": "application/json" }),
+          ...trace,
         },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
@@ -157,6 +160,12 @@ export type ChangeOutcome = { readonly kind: "done"; readonly change: Subscripti
 /** Of one call. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
+}
+
+/** Of one call about a payment. */
+export interface PaymentCallOptions extends CallOptions {
+  /** the trace of the request that the payment is for, where the program traces nothing itself */
+  readonly trace?: TraceHeaders | undefined;
 }
 
 /** Of one page of a list. */

@@ -1,5 +1,6 @@
 /** The provider's side: gates, operations, stores. Framework adapters have entry points of their own. */
 export { ConfigError, type Money, parsePaymentProof } from "../protocol";
+export type { OpenTelemetryApi } from "../protocol/tracing";
 export { fileClaims } from "./claims/file";
 export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";

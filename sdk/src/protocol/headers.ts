@@ -35,6 +35,8 @@ export const CORS_ALLOW_HEADERS = [
   HEADER.idempotencyKey,
   HEADER.signIn,
   "Access-Control-Expose-Headers",
+  "traceparent",
+  "tracestate",
 ].join(", ");
 
 /** What a page of another origin may read of a gated response. */

@@ -188,6 +188,7 @@ function contextOf(
   const payments = new TestPayments({ chainId, network, clock, key: keyOf("facilitator") });
   const context: GateContext = {
     settings,
+    tracing: undefined,
     terms: books.terms,
     time: fixedTime(clock),
     rpc: undefined,

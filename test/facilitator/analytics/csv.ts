@@ -118,8 +118,8 @@ describe("CSV", () => {
       await sql`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount,
           nonce, valid_after, valid_before, signature, has_code, state, is_reversed, attempts, accepted_at_ms, accepted_block,
           block_time)
-        select ${CHAIN_ID}, '0x' || lpad(to_hex(n), 64, '0'), 'authorize', '0x', '/', ${TOKEN}, ${OTHER}, ${PROVIDER}, n, '0x', 0, 1,
-          '0x', false, 'settled', false, 1, ${NOW_SEC * 1_000}::bigint + n / 3, 1, ${NOW_SEC}
+        select ${CHAIN_ID}, '0x' || lpad(to_hex(n), 64, '0'), 'authorize', '', '/', ${TOKEN}, ${OTHER}, ${PROVIDER}, n, '', 0, 1,
+          '', false, 'settled', false, 1, ${NOW_SEC * 1_000}::bigint + n / 3, 1, ${NOW_SEC}
         from generate_series(1, ${sql.raw(String(MANY))}) n`.execute(store.db);
     });
     after(() => store.close());
@@ -172,8 +172,8 @@ describe("CSV", () => {
       await sql`insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount,
           nonce, valid_after, valid_before, signature, has_code, state, is_reversed, attempts, accepted_at_ms, accepted_block,
           block_time)
-        select ${chain.chainId}, '0x' || lpad(to_hex(n), 64, '0'), 'authorize', '0x', '/', ${contracts.token}, ${OTHER},
-          ${provider.address}, n, '0x', 0, 1, '0x', false, 'settled', false, 1, n, 1, 1
+        select ${chain.chainId}, '0x' || lpad(to_hex(n), 64, '0'), 'authorize', '', '/', ${contracts.token}, ${OTHER},
+          ${provider.address}, n, '', 0, 1, '', false, 'settled', false, 1, n, 1, 1
         from generate_series(1, ${sql.raw(String(MANY))}) n`.execute(store.db);
       await store.close();
       const service = await world.service({ RENEWALS: "false", PGLITE_DIR: dir });

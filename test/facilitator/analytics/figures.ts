@@ -8,6 +8,7 @@ import { createReports } from "../../../facilitator/src/analytics/reports";
 import { deleteOld } from "../../../facilitator/src/analytics/retention";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
+import { bytes } from "../../../facilitator/src/db/sql";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
 
 const CHAIN_ID = 31_337;
@@ -280,11 +281,19 @@ describe("figures", () => {
           chain_id: CHAIN_ID,
           payment_id: `0x${index}`,
           door: "authorize" as const,
-          resource_hash: "0x",
+          resource_hash: bytes("0x"),
           resource_shown: "/",
         },
-        ...{ token: TOKEN, payer: OTHER, pay_to: PROVIDER, amount: "5", nonce: "0x", valid_after: 0, valid_before: 1 },
-        ...{ signature: "0x", has_code: false, state: "settled" as const, fail_code: null, fail_reason: null },
+        ...{
+          token: TOKEN,
+          payer: OTHER,
+          pay_to: PROVIDER,
+          amount: "5",
+          nonce: bytes("0x"),
+          valid_after: 0,
+          valid_before: 1,
+        },
+        ...{ signature: bytes("0x"), has_code: false, state: "settled" as const, fail_code: null, fail_reason: null },
         ...{
           is_reversed: false,
           attempts: 1,

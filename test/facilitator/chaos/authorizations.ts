@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { Interface } from "ethers";
 import { type Hex, proofToWire, randomRef, type SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
+import { bytes } from "../../../facilitator/src/db/sql";
 import { type FacilitatorWorld, type Payer, startWorld, until, walletOf } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -86,7 +87,7 @@ describe("authorizations that somebody else interferes with", function () {
     const used = await core.store.db
       .selectFrom("payments")
       .select("log_index")
-      .where("tx_hash", "=", proof.transaction)
+      .where("tx_hash", "=", bytes(proof.transaction))
       .execute();
     expect(used).to.have.length(1);
   });
@@ -136,7 +137,7 @@ describe("authorizations that somebody else interferes with", function () {
     const states = await core.store.db
       .selectFrom("payments")
       .select("state")
-      .where("tx_hash", "=", transaction)
+      .where("tx_hash", "=", bytes(transaction))
       .execute();
     expect(states).to.have.length(12);
   });

@@ -20,9 +20,10 @@ import { exactRequestOf } from "../../../facilitator/src/http/routes/x402-reques
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import type { ExactRequest } from "../../../facilitator/src/payments";
 import { idOfPayment } from "../../../facilitator/src/payments/transfer";
+import { placePermit2 } from "../../../scripts/sandbox/permit2";
 import { testKey } from "../../support/chain";
 import { fund, type Payer, until, walletOf } from "../../support/facilitator";
-import { approvedPayer, type Permit2Fields, placePermit2, signPermit2 } from "../../support/permit2";
+import { approvedPayer, type Permit2Fields, signPermit2 } from "../../support/permit2";
 import { usePostgresWorld } from "../support/postgres-world";
 import { signRefund } from "../support/refunds";
 

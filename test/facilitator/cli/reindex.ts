@@ -9,6 +9,7 @@ import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import type { Store } from "../../../facilitator/src/db/open";
+import { bytes } from "../../../facilitator/src/db/sql";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import type { RefundRequest } from "../../../facilitator/src/payments";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
@@ -175,7 +176,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     await db.updateTable("subscriptions").set({ paid_through: 1 }).execute();
     await db
       .updateTable("payments")
-      .set({ tx_hash: `0x${"00".repeat(32)}` })
+      .set({ tx_hash: bytes(`0x${"00".repeat(32)}`) })
       .where("payment_id", "=", payment?.payment_id ?? "")
       .execute();
     await db.updateTable("rollup_volume").set({ count: 77 }).execute();
@@ -195,7 +196,7 @@ describe("Facilitator: rebuilt from the chain", function () {
       .execute();
     await db
       .updateTable("payments")
-      .set({ tx_hash: payment?.tx_hash ?? null })
+      .set({ tx_hash: bytes(payment?.tx_hash ?? "") })
       .where("payment_id", "=", payment?.payment_id ?? "")
       .execute();
   });

@@ -1,8 +1,13 @@
 import { expect } from "chai";
 import { sql } from "kysely";
+import type { Address, Hex } from "turnpike/protocol";
+import { listPayments } from "../../../facilitator/src/analytics/lists";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { MIGRATIONS } from "../../../facilitator/src/db/migrations";
-import { openStore } from "../../../facilitator/src/db/open";
+import { connectStore, openStore } from "../../../facilitator/src/db/open";
+import { listEvents } from "../../../facilitator/src/events/list";
+import { createGrants } from "../../../facilitator/src/payments/grants";
+import { paymentPayload } from "../../../facilitator/src/payments/rows";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
 /** What the release before goes on running on: new tables, indexes and columns that it need not know. */
@@ -16,6 +21,43 @@ const ADDITIVE = [
   /^alter table \w+ alter column \w+ set statistics \d+(, alter column \w+ set statistics \d+)*$/,
   /^insert into \w+/,
 ];
+
+const digits = (digit: string): Hex => `0x${digit.repeat(64)}`;
+
+const PAID = {
+  ...{
+    chain_id: 1,
+    payment_id: digits("1"),
+    door: "settle" as const,
+    resource_hash: digits("2"),
+    resource_shown: "/a",
+  },
+  ...{ token: `0x${"aA".repeat(20)}`, payer: `0x${"bB".repeat(20)}`, pay_to: `0x${"cC".repeat(20)}`, amount: "5" },
+  ...{
+    nonce: digits("3"),
+    valid_after: 0,
+    valid_before: 9,
+    signature: "0x",
+    has_code: false,
+    state: "settled" as const,
+  },
+  ...{ fail_code: null, fail_reason: null, is_reversed: false, attempts: 1, accepted_at_ms: 4, accepted_block: 3 },
+  ...{
+    transaction_id: "t",
+    tx_hash: digits("4"),
+    block_number: 4,
+    block_hash: digits("5"),
+    block_time: 8,
+    log_index: 2,
+  },
+  ...{ settled_at_ms: 6, method: "eip3009" as const, permitted: null, sender: null, token_permit: null },
+};
+
+const EVENT = {
+  ...{ id: digits("6"), chain_id: 1, type: "payment.settled", object_id: PAID.payment_id, sequence: 1 },
+  ...{ provider: PAID.pay_to, payer: PAID.payer, block_number: 4, block_hash: PAID.block_hash, log_index: 2 },
+  ...{ block_time: 8, transaction: PAID.tx_hash },
+};
 
 describe("Facilitator: migrations", function () {
   this.timeout(120_000);
@@ -86,6 +128,47 @@ describe("Facilitator: migrations", function () {
           (table) => `${table} autovacuum_vacuum_cost_delay=5`,
         ),
       );
+      await store.close();
+    });
+
+    it("S5 leave payments, their purchases and their events as they were", async () => {
+      const url = await postgres.database();
+      const older = await connectStore({ kind: "postgres", url: new Secret(url), poolSize: 2 });
+      const compact = MIGRATIONS.findIndex(({ id }) => id === "530-compact-payments");
+      await sql`create table migrations (id text primary key, applied_at timestamptz not null default now())`.execute(
+        older.db,
+      );
+      for (const { id, statements } of MIGRATIONS.slice(0, compact)) {
+        for (const statement of statements) await sql.raw(statement).execute(older.db);
+        await sql`insert into migrations (id) values (${id})`.execute(older.db);
+      }
+      const row = { ...PAID, signature: `0x${"Ab".repeat(70)}` };
+      for (const [table, values] of [
+        ["payments", row],
+        [
+          "payments",
+          { ...PAID, payment_id: digits("7"), state: "queued", tx_hash: null, block_hash: null, log_index: null },
+        ],
+        ["payment_grants", { chain_id: 1, payment_id: PAID.payment_id, grant_id: digits("9"), is_gate: true }],
+        ["events", { ...EVENT, payload: JSON.stringify(paymentPayload(PAID)) }],
+      ] as const) {
+        await sql`insert into ${sql.table(table)} (${sql.join(Object.keys(values).map((name) => sql.ref(name)))})
+          values (${sql.join(Object.values(values))})`.execute(older.db);
+      }
+      await older.close();
+      const store = await open(url);
+      expect(store.migrated).to.include("530-compact-payments");
+      const listed = await listPayments(
+        store.db,
+        { chainId: 1, payTo: PAID.pay_to, payer: PAID.payer, status: "settled" },
+        { after: undefined, limit: 9 },
+      );
+      expect(listed).to.deep.equal([{ ...row, signature: row.signature.toLowerCase() }]);
+      const grants = createGrants(store, 1);
+      const isOwn = (digit: string) => grants.isOwn(PAID.payment_id, { grantId: digits(digit), isGate: true });
+      expect([await isOwn("9"), await isOwn("8")]).to.deep.equal([true, false]);
+      const { events } = await listEvents(store.db, 1, { provider: PAID.pay_to as Address, after: 0, limit: 9 });
+      expect(events.map(({ data }) => data)).to.deep.equal([paymentPayload(PAID)]);
       await store.close();
     });
 

@@ -1,10 +1,12 @@
 import { expect } from "chai";
 import { AbiCoder, concat, getBytes, hexlify, id, toUtf8Bytes } from "ethers";
+import pino from "pino";
 import { turnpikeInterface } from "turnpike/chain";
 import { type Address, type Hex, paymentIdOf } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { AUTHORIZATION_USED_TOPIC, factsOf, TRANSFER_TOPIC } from "../../../facilitator/src/chain/facts";
 import type { ChainLog } from "../../../facilitator/src/relayer";
+import { createMetrics } from "../../../facilitator/src/telemetry/metrics";
 import { type FacilitatorWorld, startWorld, until, walletOf } from "../../support/facilitator";
 
 const hex = (digit: string, length = 64): Hex => `0x${digit.repeat(length)}`;
@@ -70,13 +72,19 @@ describe("indexer", function () {
   this.timeout(120_000);
   let world: FacilitatorWorld;
   let core: Core;
+  const metrics = createMetrics();
+  const lines: string[] = [];
+  const log = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
 
   before(async () => {
     world = await startWorld({ blockMs: BLOCK_MS });
     // Deeper than what is mined while a slow machine comes to its point.
-    core = await world.core({ FINALITY_DEPTH: "800" });
+    core = await world.core({ FINALITY_DEPTH: "800" }, { metrics, log });
   });
-  after(() => world.stop());
+  after(async () => {
+    metrics.close();
+    await world.stop();
+  });
 
   const rpc = (method: string, params: unknown[] = []) => world.chain.provider.send(method, params);
   const eventsOf = (objectId: string) =>
@@ -99,6 +107,12 @@ describe("indexer", function () {
     while ((await world.chain.provider.getBlockNumber()) <= height) await rpc("evm_mine");
     await until(async () => (await core.payments.status(paymentId)).status === "reversed", "the payment is reversed");
     expect(await core.payments.verifyProof(first.proof)).to.deep.equal({ kind: "invalid", reason: "reversed" });
+    expect(await metrics.text())
+      .to.match(/^turnpike_reorganisations_total [1-9]/m)
+      .and.match(/^turnpike_reorganised_blocks_total [1-9]/m)
+      .and.match(/^turnpike_payments_reversed_total 1$/m);
+    const logged = lines.map((line) => JSON.parse(line) as { readonly msg: string; readonly paymentId?: string });
+    expect(logged.filter(({ paymentId: of }) => of === paymentId).map(({ msg }) => msg)).to.include("payment reversed");
 
     await rpc("evm_setIntervalMining", [BLOCK_MS]);
     const again = await core.payments.authorize(signed);

@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import type { Core } from "../../../facilitator/src/app/core";
+import { bytes } from "../../../facilitator/src/db/sql";
 import { createBatchBuilder } from "../../../facilitator/src/payments/batch-builder";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
@@ -67,7 +68,8 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
       await db
         .insertInto("payments")
         .values({
-          ...{ ...stuck, ...nothing, payment_id: `0x${"ee".repeat(32)}`, nonce: `0x${"ef".repeat(32)}` },
+          ...{ ...stuck, ...nothing, payment_id: `0x${"ee".repeat(32)}`, nonce: bytes(`0x${"ef".repeat(32)}`) },
+          ...{ resource_hash: bytes(stuck.resource_hash), signature: bytes(stuck.signature) },
           ...{ state: "queued", accepted_at_ms: 0, valid_before: nowSec - 1, block_time: null, settled_at_ms: null },
         })
         .execute();

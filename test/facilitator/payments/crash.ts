@@ -6,6 +6,7 @@ import { createFacilitatorClient, type X402RequestWire, x402RequestSchema } from
 import type { Address, Hex } from "turnpike/protocol";
 import { exactRequestOf } from "../../../facilitator/src/http/routes/x402-request";
 import { STEPS } from "../../../facilitator/src/telemetry/failpoints";
+import { placePermit2 } from "../../../scripts/sandbox/permit2";
 import { testKey } from "../../support/chain";
 import {
   BLOCK_MS,
@@ -16,7 +17,7 @@ import {
   until,
   walletOf,
 } from "../../support/facilitator";
-import { approvedPayer, placePermit2, signPermit2 } from "../../support/permit2";
+import { approvedPayer, signPermit2 } from "../../support/permit2";
 import { deployFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { paymentToWire } from "../support/payments";

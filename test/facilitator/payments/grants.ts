@@ -273,10 +273,12 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     const request = await world.signExact();
     const database = new Client({ connectionString: settings.DATABASE_URL });
     await database.connect();
+    const own = "payment_id = decode(substr($1, 3), 'hex')";
     const rowOf = async () => {
-      const { rows } = await database.query("select * from payment_grants where payment_id = $1", [
-        world.idOf(request),
-      ]);
+      const { rows } = await database.query(
+        `select *, '0x' || encode(grant_id, 'hex') as grant_id from payment_grants where ${own}`,
+        [world.idOf(request)],
+      );
       return rows[0] as { held_until_ms: string; granted_at_ms: string | null; grant_id: Hex } | undefined;
     };
     try {
@@ -292,11 +294,11 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
       const config = world.config(settings);
       const store = await openStore(config.database);
       const open = new Map([[first.grant_id, { paymentId: world.idOf(request) }]]);
-      const ended = "update payment_grants set granted_at_ms = null, held_until_ms = 0 where payment_id = $1";
+      const ended = `update payment_grants set granted_at_ms = null, held_until_ms = 0 where ${own}`;
       await database.query(ended, [world.idOf(request)]);
       await renewHolds(store, world.chain.chainId, open);
       expect(Number((await rowOf())?.held_until_ms)).to.equal(0);
-      const lapsed = "update payment_grants set held_until_ms = 1, grant_id = $2 where payment_id = $1";
+      const lapsed = `update payment_grants set held_until_ms = 1, grant_id = decode(substr($2, 3), 'hex') where ${own}`;
       await database.query(lapsed, [world.idOf(request), fresh()]);
       await renewHolds(store, world.chain.chainId, open);
       expect(Number((await rowOf())?.held_until_ms)).to.equal(1);

@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import type { SignedPayment } from "turnpike/protocol";
+import type { Address, SignedPayment } from "turnpike/protocol";
 import { until } from "../../support/facilitator";
 import { startChaosRpc } from "../chaos/support/rpc";
 import { paymentToWire } from "../support/payments";
@@ -111,6 +111,75 @@ describe("Facilitator: overload", function () {
     expect(answered.slice(before).map(({ status }) => status)).to.include(200);
     const signed = await world.signPayment();
     await until(async () => (await post(service, signed)).status === 200, "new payments are accepted again");
+    await service.stop();
+  });
+
+  /** Sends payments while the node is held, and returns those that are refused. The others wait. */
+  async function flood(service: Service, payments: readonly SignedPayment[], refusedCount: number) {
+    const answered: Response[] = [];
+    const all = payments.map((signed) => post(service, signed).then((response) => answered.push(response)));
+    await until(async () => answered.length >= refusedCount, "those beyond the share are answered");
+    return { answered: answered.slice(), all };
+  }
+
+  it("B26 a flood of one payer leaves places for another payer of the same provider", async () => {
+    const service = await start({ MAX_INTAKE: "8" });
+    const greedy = await world.payer(10n ** 9n);
+    const payments = await Promise.all(Array.from({ length: 20 }, () => world.signPayment({ payer: greedy })));
+    node.hold();
+    const { answered, all } = await flood(service, payments, 16);
+    expect(answered).to.have.length(16);
+    for (const response of answered) await expectBusy(response);
+    const other = post(service, await world.signPayment());
+    await until(async () => node.holds() >= 5, "the other payer's payment is judged");
+    node.release();
+    expect((await other).status).to.equal(200);
+    await Promise.all(all);
+    await service.stop();
+  });
+
+  it("B26 a flood for one provider, by payers of any number, leaves places for the payers of another", async () => {
+    const service = await start({ MAX_INTAKE: "8" });
+    const payments = await Promise.all(Array.from({ length: 20 }, () => world.signPayment()));
+    node.hold();
+    const { answered, all } = await flood(service, payments, 14);
+    expect(answered).to.have.length(14);
+    for (const response of answered) await expectBusy(response);
+    const other = post(service, await world.signPayment({ payTo: world.provider.address as Address }));
+    node.release();
+    expect((await other).status).to.equal(200);
+    await Promise.all(all);
+    await service.stop();
+  });
+
+  it("B26 a payer or a provider whose payments wait for the chain leaves places in the queue for others", async () => {
+    const rpc = world.chain.provider.send.bind(world.chain.provider);
+    const service = await start({
+      LANE_IN_FLIGHT: "1",
+      MAX_INTAKE: "1000",
+      MAX_QUEUE_AGE_MS: "20000",
+      BUMP_AFTER_MS: "60000",
+    });
+    const greedy = { payer: await world.payer(10n ** 9n) };
+    const flood = await Promise.all(Array.from({ length: 9 }, () => world.signPayment(greedy)));
+    const others = await Promise.all(Array.from({ length: 2 }, () => world.signPayment()));
+    const elsewhere = await world.signPayment({ payTo: world.provider.address as Address });
+    const late = () => post(service, flood.pop() as SignedPayment);
+    const oldestSec = async (): Promise<number> => {
+      const text = await (await fetch(`${service.url}/readyz`)).text();
+      return Number(/queued, oldest (\d+) s/.exec(text.slice(text.indexOf('"queue"')))?.[1]);
+    };
+    await rpc("evm_setIntervalMining", [0]);
+    const queued = flood.splice(0, 7).map((signed) => post(service, signed));
+    await until(async () => (await oldestSec()) >= 11, "half of the time is over");
+    await expectBusy(await late());
+    queued.push(post(service, others[0] as SignedPayment));
+    await until(async () => (await oldestSec()) >= 16, "three quarters are");
+    await expectBusy(await post(service, others[1] as SignedPayment));
+    queued.push(post(service, elsewhere));
+    await until(async () => (await oldestSec()) >= 17, "the last is queued");
+    await rpc("evm_setIntervalMining", [100]);
+    for (const response of await Promise.all(queued)) expect(response.status).to.equal(200);
     await service.stop();
   });
 });

@@ -21,9 +21,10 @@ import {
 import type { FacilitatorConfig } from "../../../facilitator/src/config";
 import { judgeWindow } from "../../../facilitator/src/payments/judge";
 import type { PaymentRequest } from "../../../facilitator/src/payments/payment-request";
+import { placePermit2 } from "../../../scripts/sandbox/permit2";
 import { testKey } from "../../support/chain";
 import { BLOCK_MS, fund, type Payer, until, walletOf } from "../../support/facilitator";
-import { approvedPayer, approvePermit2, type Permit2Fields, placePermit2, signPermit2 } from "../../support/permit2";
+import { approvedPayer, approvePermit2, type Permit2Fields, signPermit2 } from "../../support/permit2";
 import { settleBody } from "../support/payments";
 import { refundToWire, signRefund } from "../support/refunds";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";

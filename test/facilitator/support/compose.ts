@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { readPlainYaml } from "../../agreement/support/plain-yaml";
+import { parse } from "yaml";
 
 export interface ComposeService {
   readonly build?: string;
@@ -54,7 +54,7 @@ function readEnvFile(text: string): Record<string, string> {
 }
 
 export function compose({ filledIn, appended, secrets }: CompositionOptions): Composition {
-  const { services } = readPlainYaml(readFileSync("compose.yaml", "utf8")) as unknown as {
+  const { services } = parse(readFileSync("compose.yaml", "utf8"), { merge: true }) as {
     services: Record<string, ComposeService>;
   };
   const home = mkdtempSync(path.join(tmpdir(), "turnpike-compose-"));

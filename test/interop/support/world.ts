@@ -15,7 +15,7 @@ import { readArtifact } from "../../../scripts/deploy/artifact";
 import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
 import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
 import { providerKey } from "../../../scripts/sandbox/inbox";
-import { placePermit2 } from "../../support/permit2";
+import { placePermit2 } from "../../../scripts/sandbox/permit2";
 import { deployFactory, type TestFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { accounts, type StockAccount } from "./stock";
 

@@ -29,6 +29,8 @@ import { permit2 } from "./480-permit2";
 import { refundAccounts } from "./490-refund-accounts";
 import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
+import { retention } from "./520-retention";
+import { compactPayments } from "./530-compact-payments";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -62,4 +64,6 @@ export const MIGRATIONS: readonly Migration[] = [
   refundAccounts,
   listings,
   walletDeployments,
+  retention,
+  compactPayments,
 ];

@@ -15,6 +15,7 @@ export interface EventsTable {
   provider: string | null;
   /** the payer or subscriber */
   payer: string | null;
+  /** as published, without what the columns repeat: see `wholePayload` */
   payload: ColumnType<Record<string, unknown>, string, string>;
   block_number: number | null;
   block_hash: string | null;

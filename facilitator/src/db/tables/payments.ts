@@ -1,4 +1,5 @@
 import type { Generated } from "kysely";
+import type { BytesColumn } from "../sql";
 
 /** Payments that were sent and moved nothing, kept for an hour. */
 export interface FailedSpendsTable {
@@ -12,9 +13,9 @@ export interface FailedSpendsTable {
 /** The purchase that an x402 payment belongs to: reserved when the payment is accepted, granted once and for ever. */
 export interface PaymentGrantsTable {
   chain_id: number;
-  payment_id: string;
+  payment_id: BytesColumn;
   /** the gate's id, or that of the stock server's request that holds the payment */
-  grant_id: string;
+  grant_id: BytesColumn;
   /** a gate's hold has no end; a stock server's ends with its request */
   is_gate: boolean;
   /** unix milliseconds by the database's clock; null for a gate */
@@ -175,7 +176,15 @@ export interface PaymentRow {
   settled_at_ms?: number | null;
 }
 
+/** Columns of bytes that have a value when the payment is accepted. */
+type AcceptedBytes = "resource_hash" | "nonce" | "signature";
+
 /** An insert of the release before leaves the method out. */
-export interface PaymentsTable extends Omit<PaymentRow, "method"> {
+export interface PaymentsTable extends Omit<PaymentRow, AcceptedBytes | "tx_hash" | "block_hash" | "method"> {
+  resource_hash: BytesColumn;
+  nonce: BytesColumn;
+  signature: BytesColumn;
+  tx_hash: BytesColumn<null>;
+  block_hash: BytesColumn<null>;
   method: Generated<PaymentMethod>;
 }

@@ -46,6 +46,7 @@ export interface TransactionsTable {
   purpose: string;
   idempotency_key: string;
   to_address: string;
+  /** empty once retention has deleted it */
   data: string;
   gas_limit: number;
   status: TransactionStatus;
@@ -72,10 +73,22 @@ export interface TransactionHashesTable {
   hash: string;
   chain_id: number;
   transaction_id: string;
+  /** empty once retention has deleted it */
   raw: string;
   max_fee_wei: string;
   priority_fee_wei: string;
   signed_at_ms: number;
+}
+
+/** Sums of the final transactions that were deleted, as `rollup_costs` has them. */
+export interface PrunedCostsTable {
+  chain_id: number;
+  purpose: string;
+  transactions: number;
+  failed: number;
+  items: number;
+  gas: string;
+  wei: string;
 }
 
 export type TransactionRow = Selectable<TransactionsTable>;

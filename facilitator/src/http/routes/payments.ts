@@ -24,13 +24,14 @@ export function paymentEndpoints({ payments, authorizeWaitMs, untilDraining, net
       summary: "Settle a signed transfer and return its proof. Safe to repeat.",
       body: authorizeRequestSchema,
       answers: { 200: authorizeResponseSchema, 202: pendingSchema },
-      async handle({ body, concerns }) {
+      async handle({ body, waitedMs, concerns }) {
         const { signedPayment } = body;
         const { token, authorization } = signedPayment;
         const { from: payer, nonce } = authorization;
         const paymentId = paymentIdOf({ chainId: network.chainId, token, payer, nonce });
         concerns(paymentId);
-        const outcome = await untilDraining(payments.authorize(signedPayment, { waitMs: authorizeWaitMs }));
+        const waitMs = authorizeWaitMs - waitedMs;
+        const outcome = await untilDraining(payments.authorize(signedPayment, { waitMs }));
         if (outcome === "draining") return pending(paymentId, 1);
         switch (outcome.kind) {
           case "settled":

@@ -49,11 +49,33 @@ export interface ChainReader {
   subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
   /** Returns what can change of a plan; undefined when there is none. */
   plan(turnpike: Address, planId: Hex): Promise<PlanOnChain | undefined>;
+  blockNumber(): Promise<number>;
+  /** Returns logs in the order of the chain; a range that the endpoint refuses is read in parts. @throws Unavailable */
+  logs(filter: LogFilter): Promise<readonly ChainLog[]>;
+}
+
+/** Which logs; blocks inclusive. */
+export interface LogFilter {
+  readonly address: Address;
+  readonly topics: readonly (Hex | readonly Hex[] | null)[];
+  readonly fromBlock: number;
+  readonly toBlock: number;
+}
+
+/** One log. */
+export interface ChainLog {
+  readonly topics: readonly Hex[];
+  /** 32 bytes each */
+  readonly words: readonly bigint[];
+  readonly transaction: Hex;
+  readonly block: number;
+  readonly index: number;
 }
 
 /** What of a plan its id does not prove. */
 export interface PlanOnChain {
   readonly provider: Address;
+  readonly token: Address;
   readonly payTo: Address;
   /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
   readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
@@ -94,7 +116,7 @@ const SELECTORS = {
 };
 
 /** Positions in the result of `getPlan`. */
-const PLAN_WORDS = { planId: 0, provider: 2, payTo: 8, proposedPayTo: 12, effectiveAt: 13 };
+const PLAN_WORDS = { planId: 0, provider: 2, token: 3, payTo: 8, proposedPayTo: 12, effectiveAt: 13 };
 
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
@@ -102,7 +124,42 @@ const STATE_WORDS = {
   ...{ cap: 15, spent: 16, remaining: 17, debits: 19 },
 };
 
-export function createChainReader(url: string, chainId: number, effects: Effects): ChainReader {
+/** What a reader needs of an agent. */
+export type ReaderEffects = Pick<Effects, "fetch" | "closing"> & {
+  readonly limits: Pick<Effects["limits"], "facilitatorTimeoutMs">;
+};
+
+/** Blocks: a smaller range is not divided again. */
+const SMALLEST_RANGE = 500;
+
+/** Endpoints limit the range, or the number of logs: by an error, or by a status. */
+function isRefusal(error: unknown): boolean {
+  const { cause } = error as { readonly cause?: unknown };
+  return cause instanceof RpcAnswerError || (isTurnpikeError(cause) && /^http_4/.test(cause.reason ?? ""));
+}
+
+const LOG_WORDS = /^0x(?:[0-9a-fA-F]{64})*$/;
+
+const HASH = /^0x[0-9a-fA-F]{64}$/;
+
+/** @throws Unavailable for an answer that is no list of logs */
+function logsOf(found: unknown): ChainLog[] {
+  const unusable = () => new Unavailable("The agent's RPC gave no usable logs.");
+  if (!Array.isArray(found)) throw unusable();
+  return found.map((log: unknown) => {
+    const { topics, data, transactionHash, blockNumber, logIndex, removed } = log as Readonly<Record<string, unknown>>;
+    const [block, index] = [Number(blockNumber), Number(logIndex)];
+    const isWhole = Array.isArray(topics) && topics.every((topic) => typeof topic === "string" && HASH.test(topic));
+    if (!isWhole || typeof data !== "string" || !LOG_WORDS.test(data) || removed === true) throw unusable();
+    if (typeof transactionHash !== "string" || !HASH.test(transactionHash)) throw unusable();
+    if (!Number.isSafeInteger(block) || !Number.isSafeInteger(index)) throw unusable();
+    const words = (data.slice(2).match(/.{64}/g) ?? []).map((word) => BigInt(`0x${word}`));
+    const lowered = topics.map((topic: string) => topic.toLowerCase() as Hex);
+    return { topics: lowered, words, transaction: transactionHash as Hex, block, index };
+  });
+}
+
+export function createChainReader(url: string, chainId: number, effects: ReaderEffects): ChainReader {
   const { facilitatorTimeoutMs: timeoutMs } = effects.limits;
   const post = postByFetch(effects.fetch);
   const endpoint = new RpcEndpoint({ url, post, timeoutMs, signal: effects.closing });
@@ -156,7 +213,28 @@ export function createChainReader(url: string, chainId: number, effects: Effects
     return { number: block.number, timeSec };
   }
 
+  async function logs(filter: LogFilter): Promise<ChainLog[]> {
+    const { fromBlock, toBlock, ...which } = filter;
+    if (fromBlock > toBlock) return [];
+    const hex = (number: number) => `0x${number.toString(16)}`;
+    try {
+      const found = await checked("eth_getLogs", [{ ...which, fromBlock: hex(fromBlock), toBlock: hex(toBlock) }]);
+      return logsOf(found).sort((a, b) => a.block - b.block || a.index - b.index);
+    } catch (error) {
+      if (toBlock - fromBlock < SMALLEST_RANGE || !isRefusal(error)) throw error;
+      const middle = Math.floor((fromBlock + toBlock) / 2);
+      const first = await logs({ ...filter, toBlock: middle });
+      return [...first, ...(await logs({ ...filter, fromBlock: middle + 1 }))];
+    }
+  }
+
   return {
+    logs,
+    async blockNumber() {
+      const number = Number((await head()).number);
+      if (Number.isSafeInteger(number)) return number;
+      throw new Unavailable("The agent's RPC gave a block without a number.");
+    },
     timeSec: async () => (await head()).timeSec,
     balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),
     approval: async (token, owner, spender) =>
@@ -220,6 +298,7 @@ export function createChainReader(url: string, chainId: number, effects: Effects
       if (field("planId") === 0n) return undefined;
       return {
         provider: addressAt("provider"),
+        token: addressAt("token"),
         payTo: addressAt("payTo"),
         proposedPayTo:
           field("proposedPayTo") === 0n

@@ -1,6 +1,7 @@
 /** Defines what the agent's operations share, created once by `createAgent`. */
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
 import type { AgentLedger } from "../ledger/ledger";
+import type { ReceiptStore } from "../ledger/receipt-store";
 import type { Roots, Signer } from "../signing/wallet";
 import type { ChainReader } from "./chain-reader";
 import type { Effects } from "./effects";
@@ -35,6 +36,8 @@ export interface AgentContext {
   readonly recentChanges: RecentChanges;
   /** when `fetch` last looked for another payee of a subscription's plan, unix seconds, by id hash */
   readonly payeeLooks: Map<Hex, number>;
+  /** where usage receipts are kept */
+  readonly receipts: ReceiptStore;
   ledger(): Promise<AgentLedger>;
   closeLedger(): Promise<void>;
 }

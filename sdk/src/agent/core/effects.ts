@@ -1,6 +1,7 @@
 /** Defines the agent's injected effects (fetch, time, waiting, events) and the limits of its retries. */
 import type { Address, Clock, Hex } from "../../protocol";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import type { ReceiptFault } from "../ledger/receipt-store";
 import type { StatementFault } from "../ledger/signed-statements";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
@@ -156,6 +157,10 @@ export type AgentEvent =
   | ({ readonly type: "payment.misreported"; readonly field: "amount" | "payer" | "network" } & OfPayment)
   /** The provider's signed receipt is no evidence of the payment, and why. */
   | ({ readonly type: "receipt.faulty"; readonly fault: StatementFault } & OfPayment)
+  /** A usage receipt is no evidence of the charge, and why; it is kept for an audit. */
+  | ({ readonly type: "usage-receipt.faulty"; readonly fault: ReceiptFault } & OfSubscription)
+  /** Usage receipts could not be kept: an audit will miss them. */
+  | ({ readonly type: "usage-receipt.unkept" } & OfSubscription)
   | ({
       readonly type: "subscription.signing" | "subscription.submitted" | "subscription.pending";
       readonly act: Act;

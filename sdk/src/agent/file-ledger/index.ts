@@ -11,6 +11,8 @@ import { ConfigError, TurnpikeError } from "../../protocol";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
 import { makeFolder } from "./folder";
 
+export { fileReceipts, writeAudit } from "./file-receipts";
+
 /** How the file's lock and its old records are treated. */
 export interface FileLedgerOptions {
   /** how old an unattended lock must be before it is taken over, ms; at least 2,000. Default 5,000 */

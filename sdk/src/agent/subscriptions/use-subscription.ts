@@ -30,8 +30,8 @@ export interface SubscribedAnswer<R> {
   discard(): Promise<void>;
 }
 
-/** Sends the request with a subscription's id. */
-export type SendSubscribed<R> = (credential: string) => Promise<SubscribedAnswer<R>>;
+/** Sends the request with a subscription's id, and keeps the usage receipts of its answer. */
+export type SendSubscribed<R> = (credential: string, entry: SubscriptionEntry) => Promise<SubscribedAnswer<R>>;
 
 /** Returns the live subscriptions recorded for an origin, newest first. */
 export function liveAt(ledger: AgentLedger, origin: string): SubscriptionEntry[] {
@@ -116,7 +116,7 @@ async function tryEach<R>(
   const left = [...mine];
   let entry = left.shift() as SubscriptionEntry;
   for (;;) {
-    const answer = await send(subscriptionId(entry.subscriber, await secretOf(context, entry)));
+    const answer = await send(subscriptionId(entry.subscriber, await secretOf(context, entry)), entry);
     const { isAsk, quote } = answer;
     if (!isAsk) return { answer, entry };
     const offered = quote ? offeredPlans(quote) : new Set<Hex>();

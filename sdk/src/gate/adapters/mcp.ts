@@ -3,7 +3,15 @@
  * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled.
  */
 import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
-import { decodeJsonHeader, EXTENSION, HEADER, isTurnpikeError, type JsonObject, utf8ToBytes } from "../../protocol";
+import {
+  decodeJsonHeader,
+  EXTENSION,
+  HEADER,
+  isTurnpikeError,
+  type JsonObject,
+  usageReceiptTexts,
+  utf8ToBytes,
+} from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
@@ -17,6 +25,7 @@ import {
   type RequestScope,
   requestScopes,
   settleScope,
+  usageReceiptHeader,
   withdraw,
 } from "../core/request-scope";
 import type { KeptAnswer } from "../replay/keeper";
@@ -106,14 +115,19 @@ async function settled(gate: Gate, call: PaidCall, { scope, decision, outcome }:
   if (isRefusedCharge(scope, status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
-    return resultOf(answer, call.isStructured);
+    return withUsageReceipts(resultOf(answer, call.isStructured), scope);
   }
   const isFailure = hasFailed(scope, status);
   const fits = scope.keeper !== undefined && body.byteLength <= scope.keeper.maxBytes;
   const kept = !isFailure && fits ? { status, headers: lowered(decision.headers), body } : undefined;
   await settleScope(scope, isFailure ? "release" : "use", kept);
   const headers = (result.isError === true && decision.headersOfFailure) || decision.headers;
-  return withReceipts(result, { ...headers, ...(isFailure && scope.refund?.headers) });
+  return withUsageReceipts(withReceipts(result, { ...headers, ...(isFailure && scope.refund?.headers) }), scope);
+}
+
+function withUsageReceipts(result: ToolResult, scope: RequestScope): ToolResult {
+  const receipts = usageReceiptTexts(usageReceiptHeader(scope)[HEADER.usageReceipt]);
+  return receipts.length === 0 ? result : { ...result, _meta: { ...result._meta, [MCP_META.usageReceipts]: receipts } };
 }
 
 const lowered = (headers: Readonly<Record<string, string>>): Record<string, string> =>

@@ -18,6 +18,7 @@ import {
   type TurnpikeError,
   Unavailable,
 } from "../../protocol";
+import { facilitatorSpanName, Tracing } from "../../protocol/tracing";
 import { atMost, Deadline } from "../../protocol/waiting";
 import { fileClaims } from "../claims/file";
 import { memoryClaims } from "../claims/memory";
@@ -47,6 +48,8 @@ export interface GateReports {
 
 export interface GateContext {
   readonly settings: Settings;
+  /** absent: nothing is traced */
+  readonly tracing: Tracing | undefined;
   readonly terms: Terms;
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
@@ -122,7 +125,8 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   let claims: ClaimStore | undefined;
   let starting: Promise<void> | undefined;
   let isMeterOpen = false;
-  const facilitator = lazily(() => gateFacilitatorOf(settings, options));
+  const tracing = options.openTelemetry && new Tracing(options.openTelemetry);
+  const facilitator = lazily(() => gateFacilitatorOf(settings, options, tracing));
   const facilitatorCheck = createFacilitatorCheck({
     settings,
     proofSigners: () => facilitator.proofSigners(),
@@ -145,6 +149,7 @@ export function createGateContext(options: ProviderOptions, parts: GateContextPa
   const targets = createTargetContexts(() => context, options);
   const context: GateContext = {
     settings,
+    tracing,
     terms,
     time,
     rpc,
@@ -263,10 +268,12 @@ function targetContext(
   { rpc, time }: Pick<GateContext, "rpc" | "time">,
   options: ProviderOptions,
 ): GateContext {
-  const facilitator = lazily(() => gateFacilitatorOf(settings, options));
+  const { tracing } = base;
+  const facilitator = lazily(() => gateFacilitatorOf(settings, options, tracing));
   const proofSigners = () => facilitator.proofSigners();
   return {
     settings,
+    tracing,
     terms: createTerms(settings, rpc),
     time,
     rpc,
@@ -321,10 +328,14 @@ function followHeads({
   return { heads, time: chainTime(clock, heads) };
 }
 
-function gateFacilitatorOf({ facilitator, facilitatorWaitMs }: Settings, { fetch }: ProviderOptions): GateFacilitator {
+function gateFacilitatorOf(
+  { facilitator, facilitatorWaitMs }: Settings,
+  { fetch }: ProviderOptions,
+  tracing: Tracing | undefined,
+): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
   const { url, refundsKey } = facilitator;
-  return createGateFacilitator({ url, refundsKey, waitMs: facilitatorWaitMs, fetch });
+  return createGateFacilitator({ url, refundsKey, waitMs: facilitatorWaitMs, fetch, tracing });
 }
 
 function lazily(make: () => GateFacilitator): GateFacilitator {
@@ -412,6 +423,7 @@ export interface GateFacilitatorOptions {
   readonly fetch?: FetchLike | undefined;
   /** of calls that have a payment refunded */
   readonly refundsKey?: string | undefined;
+  readonly tracing: Tracing | undefined;
 }
 
 /** An older Facilitator is asked again after this: it may be upgraded while the gate runs. */
@@ -422,8 +434,15 @@ const ASK_AGAIN_MS = 60_000;
  * settlement may wait for a block, so it ends early only when the Facilitator stops answering; its outcome is then
  * unknown, and the same payment can be presented again.
  */
-function createGateFacilitator({ url, waitMs, fetch: given, refundsKey }: GateFacilitatorOptions): GateFacilitator {
-  const send: FetchLike = given ?? ((input, init) => fetch(input, init));
+function createGateFacilitator({
+  url,
+  waitMs,
+  fetch: given,
+  refundsKey,
+  tracing,
+}: GateFacilitatorOptions): GateFacilitator {
+  const plain: FetchLike = given ?? ((input, init) => fetch(input, init));
+  const send = tracing?.fetch(plain, facilitatorSpanName) ?? plain;
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
   let asking: ReturnType<typeof prompt.supported> | undefined;
@@ -458,11 +477,14 @@ function createGateFacilitator({ url, waitMs, fetch: given, refundsKey }: GateFa
     releasePayment: (...args) => prompt.releasePayment(...args),
     refundPayment: (...args) => refunding.refundPayment(...args),
     subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
-    async x402Settle(request, { signal } = {}) {
+    async x402Settle(request, { signal, trace } = {}) {
       const done = new AbortController();
-      const silent = watchForSilence({ url, waitMs, send, done: done.signal });
+      const silent = watchForSilence({ url, waitMs, send: plain, done: done.signal });
       try {
-        return await patient.x402Settle(request, { signal: signal ? AbortSignal.any([signal, silent]) : silent });
+        return await patient.x402Settle(request, {
+          signal: signal ? AbortSignal.any([signal, silent]) : silent,
+          trace,
+        });
       } finally {
         done.abort();
       }

@@ -1,9 +1,11 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
+import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
 import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
+import type { Payment } from "./payment";
 import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
@@ -66,7 +68,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     },
     decide: (handlers) =>
       reports ? decideCounted(reports, context, route, handlers) : decideAndAct(context, route, handlers),
-    settle: (scope, answer) => settleDeferred(context, route, scope, answer),
+    settle: (scope, answer) => settleTraced(context, scope, () => settleDeferred(context, route, scope, answer)),
     answerOfRefusedCharge: (scope) => answerOfRefusedCharge(context, route, scope),
     cors: route.cors,
     bindsBody: route.bindsBody,
@@ -117,6 +119,41 @@ export interface DecisionHandlers<T> {
   readonly fail: (error: unknown) => T;
 }
 
+function decideTraced(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
+  const { tracing } = context;
+  if (!tracing) return decide(context, route, request);
+  return tracing.run({ name: "decide on request", parent: traceHeadersOf(request) }, (span) => {
+    const note = (decision: Decision): Decision => {
+      span.setAttribute("turnpike.decision", decision.kind);
+      if (decision.kind === "allow") notePayment(span, decision.payment);
+      return decision;
+    };
+    const decided = decide(context, route, request);
+    return "then" in decided ? decided.then(note) : note(decided);
+  });
+}
+
+function settleTraced(
+  { tracing }: GateContext,
+  { request, payment }: RequestScope,
+  settle: () => Promise<SettledScope>,
+): Promise<SettledScope> {
+  if (!tracing) return settle();
+  return tracing.run({ name: "settle after handler", parent: traceHeadersOf(request) }, async (span) => {
+    notePayment(span, payment);
+    const settled = await settle();
+    span.setAttribute("turnpike.settlement", settled.kind);
+    return settled;
+  });
+}
+
+/** A subscription is not named: its id is a secret. */
+function notePayment(span: TracedSpan, payment: Payment | undefined): void {
+  if (!payment) return;
+  span.setAttribute("turnpike.access", payment.kind);
+  if (payment.kind === "one-time") span.setAttribute("turnpike.payment.id", payment.paymentId);
+}
+
 function decideAndAct<T>(
   context: GateContext,
   route: Route,
@@ -124,7 +161,7 @@ function decideAndAct<T>(
 ): T | Promise<Awaited<T>> {
   let decided: Decision | Promise<Decision>;
   try {
-    decided = decide(context, route, facts);
+    decided = decideTraced(context, route, facts);
   } catch (error) {
     return fail(error);
   }
@@ -140,7 +177,7 @@ async function decideCounted<T>(
 ): Promise<Awaited<T>> {
   let decision: Decision;
   try {
-    decision = await decide(context, route, facts);
+    decision = await decideTraced(context, route, facts);
   } catch (error) {
     reports.failed(error, facts);
     return await fail(error);

@@ -21,6 +21,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
+import { traceHeadersOf } from "../../protocol/tracing";
 import { secretOfProof } from "../replay/seal";
 import {
   claimPayment,
@@ -82,7 +83,7 @@ export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
     async whenHeld(claim) {
-      const fault = await faultOfSettlement(context, proof, nonce);
+      const fault = await faultOfSettlement(at, proof, nonce);
       return fault === undefined ? grantRefundable(at, { ...purchase, claim }) : withdrawClaim(claim, fault);
     },
   });
@@ -132,7 +133,7 @@ function isQuoted(memo: ParsedMemo, proof: PaymentProof, { settings, method, bod
  * @returns undefined when it is. @throws Unavailable when the answer is unknown
  */
 export async function faultOfSettlement(
-  context: GateContext,
+  { context, request }: Pick<PaymentCase, "context" | "request">,
   proof: PaymentProof,
   nonce: Hex,
 ): Promise<ProofFault | undefined> {
@@ -140,7 +141,7 @@ export async function faultOfSettlement(
     case "signature":
       return undefined;
     case "facilitator": {
-      const verdict = await context.facilitator.verifyProof(proofToWire(proof));
+      const verdict = await context.facilitator.verifyProof(proofToWire(proof), { trace: traceHeadersOf(request) });
       if (verdict.valid) return undefined;
       // Neither paid nor unpaid: its block is being replaced, and the payment is on its way into another one.
       if (verdict.reason === "pending") throw unconfirmed();

@@ -2,6 +2,7 @@
 import type { Rpc } from "../../chain/rpc";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network, type TypedData } from "../../protocol";
+import type { OpenTelemetryApi } from "../../protocol/tracing";
 import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { MeterEvent } from "../metering/reports";
@@ -179,6 +180,12 @@ export interface ProviderOptions {
    * (and why) and served
    */
   readonly reports?: ReportsOptions;
+
+  /**
+   * the module `@opentelemetry/api`: decisions, settlements and calls to the Facilitator become spans of the program's
+   * traces. Without it a request's `traceparent` is passed on all the same
+   */
+  readonly openTelemetry?: OpenTelemetryApi;
 
   // Effects, for tests and other platforms.
   readonly clock?: Clock;

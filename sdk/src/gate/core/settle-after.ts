@@ -3,6 +3,7 @@
  * handler that fails costs nothing, and an answer leaves only once its payment has settled.
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
+import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
 import type { HeldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
@@ -123,11 +124,12 @@ type Reservation =
 /** @throws Unavailable when the Facilitator does not answer, or reserves nothing */
 async function reserve(run: Run): Promise<Reservation> {
   const { at, purchase } = run;
-  const { context, resource } = at;
+  const { context, request, resource } = at;
   const { settlement } = purchase;
+  const trace = traceHeadersOf(request);
   let reason = "";
   for (const id of await grantIdsOf(at, purchase)) {
-    const verdict = await context.facilitator.x402Verify({ ...settlement, grant: { id, resource } });
+    const verdict = await context.facilitator.x402Verify({ ...settlement, grant: { id, resource } }, { trace });
     if (verdict.isValid) {
       if (verdict.reserved) return { kind: "reserved", grantId: id };
       throw new Unavailable("The Facilitator did not reserve the payment: nothing is served by it.", {

@@ -26,6 +26,7 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
+import { traceHeadersOf } from "../../protocol/tracing";
 import { holdClaim } from "../claims/held-claim";
 import type { ReplaySecret } from "../replay/seal";
 import type { PaymentCase } from "./claim-payment";
@@ -79,14 +80,15 @@ export async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): 
 
 /** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
 export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Settlement> {
-  const { context, resource } = at;
+  const { context, request, resource } = at;
   const { payment, settlement } = purchase;
+  const trace = traceHeadersOf(request);
   const [ownGrantId, bareGrantId] = await grantIdsOf(at, purchase);
   let grantId = ownGrantId;
   if (context.settings.facilitator?.trustUnsigned) {
     if (await isSpentElsewhere(at, purchase, grantId)) return { kind: "faulty", reason: "authorization_used" };
   } else await requireGrants(context);
-  const ask = () => context.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } });
+  const ask = () => context.facilitator.x402Settle({ ...settlement, grant: { id: grantId, resource } }, { trace });
   let outcome = await ask();
   if (!outcome.success && outcome.errorReason === "payment_already_granted" && bareGrantId !== undefined) {
     // Perhaps to this very purchase, presented first without its key: such a payment is anybody's who presents it.

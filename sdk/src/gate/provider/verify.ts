@@ -93,7 +93,7 @@ async function verifyOnce(context: GateContext, proof: PaymentProof, given: AnyR
     throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
   }
   try {
-    if ((await faultOfSettlement(context, proof, nonce)) !== undefined) {
+    if ((await faultOfSettlement({ context, request }, proof, nonce)) !== undefined) {
       await attempt.claim.settle("withdraw");
       return false;
     }

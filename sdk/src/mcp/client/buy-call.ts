@@ -6,17 +6,26 @@ import type { AgentContext } from "../../agent/core/context";
 import type { PayJob } from "../../agent/payments/channel";
 import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "../../agent/payments/purchase";
 import type { ParsedQuote } from "../../agent/payments/quote";
+import { keepReceipts } from "../../agent/receipts/keep";
 import { offeredPlansOf, type SubscribeOptions } from "../../agent/subscriptions/offers";
 import { watchPayees } from "../../agent/subscriptions/payees";
 import { subscribe } from "../../agent/subscriptions/subscribe";
 import {
   emitUnusedSubscriptions,
   liveAt,
-  type SubscribedAnswer,
+  type SendSubscribed,
   withSubscription,
 } from "../../agent/subscriptions/use-subscription";
 import { AbortError, type Hex, InvalidRequest, isTurnpikeError, PolicyRefused } from "../../protocol";
-import { type CallResult, callHash, credentialKeyIn, type Meta, subscriptionMeta } from "../wire";
+import {
+  type CallResult,
+  callHash,
+  credentialKeyIn,
+  type Meta,
+  subscriptionMeta,
+  toolResource,
+  usageReceiptsIn,
+} from "../wire";
 import { callChannel, type SendCall } from "./call-channel";
 import { namesOfTool, quoteOf, readAsk } from "./read-ask";
 import type { ServerIdentity } from "./server-identity";
@@ -126,8 +135,12 @@ async function bySubscription<R extends CallResult>(
 ): Promise<R | undefined> {
   const mine = usableAt(job, call);
   if (mine.length === 0) return undefined;
-  const send = async (credential: string): Promise<SubscribedAnswer<R>> => {
+  const send: SendSubscribed<R> = async (credential, entry) => {
     const response = await call.send(subscriptionMeta(credential));
+    const receipts = usageReceiptsIn(response._meta);
+    if (receipts.length > 0) {
+      await keepReceipts(context, { entry, method: "CALL", resource: toolResource(call.tool) }, receipts);
+    }
     const isAsk = readAsk(response) !== undefined;
     const quote = await askedQuote(context, call, response);
     return { isAsk, quote, response, job, waitMs: (fallbackMs) => fallbackMs, discard: async () => {} };

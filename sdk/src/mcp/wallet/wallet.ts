@@ -5,7 +5,9 @@
 import { type AgentEvent, DEFAULT_LIMITS, type FetchFunction } from "../../agent/core/effects";
 import type { SpendIntent } from "../../agent/core/policy";
 import { type Agent, type AgentMemory, createAgentMemory, createAgentWith } from "../../agent/create-agent";
+import { fileReceipts } from "../../agent/file-ledger";
 import { type Ledger, memoryLedger } from "../../agent/ledger/ledger-store";
+import type { ReceiptStore } from "../../agent/ledger/receipt-store";
 import { AbortError, HEADER, PolicyRefused } from "../../protocol";
 import type { Reach, WalletConfig } from "./config";
 import { guardedFetch } from "./guarded-fetch";
@@ -47,6 +49,7 @@ export class Wallet {
   readonly config: WalletConfig;
   readonly #sessions: LedgerSessions;
   readonly #memory: AgentMemory;
+  readonly #receipts: ReceiptStore;
   readonly #fetch: FetchFunction;
   readonly #log: Log;
   readonly #open = new Set<Agent>();
@@ -58,6 +61,7 @@ export class Wallet {
     this.config = config;
     this.#sessions = new LedgerSessions(config.ledgerFile);
     this.#memory = createAgentMemory(DEFAULT_LIMITS);
+    this.#receipts = fileReceipts(`${config.ledgerFile}.receipts`);
     this.#fetch = guardedFetch(config.reach);
     this.#log = log;
     // Checks the options once, so that a mistake shows at the start.
@@ -139,6 +143,7 @@ export class Wallet {
       ...agent,
       policy: { ...agent.policy, ask },
       ledger: store,
+      receipts: this.#receipts,
       fetch: send as typeof fetch,
       limits: { ...LIMITS, requestTimeoutMs: reach.timeoutMs, quoteTimeoutMs: reach.timeoutMs },
       onEvent: (event: AgentEvent) => {

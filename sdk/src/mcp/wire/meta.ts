@@ -1,5 +1,11 @@
 /** Names the keys of `_meta`, and reads and writes what a tool call carries to pay. */
-import { decodeJsonHeader, encodeJsonHeader, type JsonObject, MAX_ANSWER_DEPTH } from "../../protocol";
+import {
+  decodeJsonHeader,
+  encodeJsonHeader,
+  type JsonObject,
+  MAX_ANSWER_DEPTH,
+  MAX_USAGE_RECEIPTS,
+} from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
 
 /** The keys of `_meta` in tool calls and their results. */
@@ -24,6 +30,8 @@ export const MCP_META = {
   replayed: "turnpike/replayed",
   /** result: the refund of a failed call */
   refund: "turnpike/refund",
+  /** result: usage receipts of its metered charges, a list of texts */
+  usageReceipts: "turnpike/usage-receipts",
 } as const;
 
 /** `_meta` of a request or a result. */
@@ -38,6 +46,13 @@ export const credentialKeyIn = (meta: Meta | undefined): string | undefined =>
 /** Returns `_meta` without what pays: for handlers, logs and everything else that has no use for a secret. */
 export function withoutCredentials<T extends Meta>(meta: T): T {
   return Object.fromEntries(Object.entries(meta).filter(([key]) => !CREDENTIALS.includes(key))) as T;
+}
+
+/** Returns the usage receipts of a result; what is no text is left out. */
+export function usageReceiptsIn(meta: Meta | undefined): readonly string[] {
+  const listed = meta?.[MCP_META.usageReceipts];
+  if (!Array.isArray(listed)) return [];
+  return listed.filter((one) => typeof one === "string").slice(0, 4 * MAX_USAGE_RECEIPTS);
 }
 
 /** A payment of a tool call in header form, base64 of JSON; not read any further. */

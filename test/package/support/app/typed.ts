@@ -3,13 +3,15 @@ import { buildPaymentRequired, createAgent as fromRoot, paymentGate } from "turn
 import {
   type Agent,
   type AgentEvent,
+  type Audit,
   createAgent,
   type PaymentReceipt,
   type PriceOption,
   type Subscription,
+  verifyAudit,
   walletFromKey,
 } from "turnpike/agent";
-import { fileLedger } from "turnpike/agent/file-ledger";
+import { fileLedger, fileReceipts, writeAudit } from "turnpike/agent/file-ledger";
 import { type Turnpike, Turnpike__factory, type TurnpikeLens } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
 import { createProvider, type Payment } from "turnpike/gate";
@@ -21,6 +23,7 @@ export const agent: Agent = createAgent({
   policy: { perPayment: 1_000_000n, perDay: "2000000", tokens: [] },
   facilitators: ["https://facilitator.example"],
   ledger: fileLedger("./agent.jsonl"),
+  receipts: fileReceipts("./receipts"),
   onEvent: (event: AgentEvent) => {
     if (event.type === "payment.settled") console.log(event.paymentId satisfies Hex, event.amount + 1n);
     // @ts-expect-error this event bears no payment
@@ -39,6 +42,15 @@ export async function use(): Promise<bigint> {
   const wrong: number | undefined = receipt?.amount;
   void [free, wrong];
   return subscription.remaining + (receipt?.amount ?? 0n);
+}
+
+export async function bill(): Promise<readonly bigint[]> {
+  const audit: Audit = await agent.audit({ fromBlock: 1 });
+  await writeAudit("bill.json", audit);
+  const { differences } = await verifyAudit(audit.text, { rpc: "https://rpc.example" });
+  void (differences satisfies readonly string[]);
+  const found = audit.subscriptions.flatMap(({ findings }) => findings);
+  return found.flatMap((finding) => (finding.kind === "excess" ? [finding.amount] : []));
 }
 
 export const gate = paymentGate({ pricing: [{ type: "one-time", amount: 500_000n }] });

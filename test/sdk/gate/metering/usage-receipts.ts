@@ -29,6 +29,7 @@ import { testKey } from "../../../support/chain";
 import { closeServer, listen, type SmallFacilitator, startSmallFacilitator } from "../../../support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld, until } from "../../../support/subscriptions";
 import { providerOn } from "../support/chain-provider";
+import { ADAPTERS, PREFIX } from "../support/frameworks";
 import { meterBeforeEach } from "../support/meter-world";
 
 const KEY = keccakText("receipt key of this test");
@@ -247,6 +248,34 @@ describe("Usage receipts of metered answers", () => {
     }
     expect(world.spentOf(id)).to.equal(7n);
   });
+});
+
+describe("Usage receipts through every framework", () => {
+  for (const [name, start] of Object.entries(ADAPTERS)) {
+    it(`are in the head of a metered answer of ${name}`, async () => {
+      const world = createTestProvider({ receiptKey: KEY });
+      const { planId } = world.addPlan({});
+      const pricing = [{ type: "subscription", plan: planId }] as const;
+      const handle = async ({ payment }: { payment: Payment }) => {
+        await payment.deduct(6n, { unit: "row", units: 3, unitPrice: 2n });
+        return { body: "rows" };
+      };
+      const server = await start(world.provider, [
+        { path: "/rows", gate: { pricing, metered: true } as never, handle: handle as never },
+      ]);
+      try {
+        const { headers } = world.subscribe({ planId, maxOverage: 100n });
+        const url = `${server.url}${PREFIX}/rows`;
+        const response = await fetch(url, { headers });
+        expect(await response.text()).to.contain("rows");
+        const [receipt] = receiptsOf(response.headers.get("usage-receipt"));
+        expect(receipt?.receipt).to.include({ unit: "row", units: 3n, amount: 6n, sequence: 1 });
+        expect(receipt?.receipt.requestHash).to.equal(requestHashOf(receipt?.salt ?? "0x", "GET", url));
+      } finally {
+        await server.stop();
+      }
+    });
+  }
 });
 
 describe("The numbers of usage receipts", () => {

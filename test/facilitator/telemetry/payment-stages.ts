@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { API_SCOPES } from "turnpike/facilitator";
 import { type Address, addressOfKey, type Hex, signDigest, typedDataDigest } from "turnpike/protocol";
-import { testKey } from "../../support/chain";
+import { freePort, testKey } from "../../support/chain";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
@@ -12,12 +12,13 @@ type Line = Readonly<Record<string, unknown>>;
 
 const PAID = 250_000n;
 
-describe("log lines of a payment", function () {
+describe("log lines and metrics of a payment", function () {
   this.timeout(180_000);
   let world: FacilitatorWorld;
   let program: Program;
   let service: ServiceProcess;
   let receiver: Receiver;
+  let metricsPort: number;
   let payer: Payer;
   let poorPayer: Payer;
   const payee: Payer = { key: testKey("payee") as Hex, address: addressOfKey(testKey("payee") as Hex) };
@@ -29,7 +30,9 @@ describe("log lines of a payment", function () {
     poorPayer = await world.payer(1n);
     program = buildProgram();
     receiver = await startReceiver();
-    service = await program.start(world.env({ CONFIRMATIONS: "2", ALLOW_PRIVATE_WEBHOOKS: "true" }));
+    metricsPort = await freePort();
+    const settings = { CONFIRMATIONS: "2", ALLOW_PRIVATE_WEBHOOKS: "true", METRICS_PORT: String(metricsPort) };
+    service = await program.start(world.env(settings));
     const { proofSigners, chainId } = await service.client.supported();
     const created = await service.client.createKey({
       ...{
@@ -124,5 +127,50 @@ describe("log lines of a payment", function () {
     expect(steps.map(named)).to.deep.equal(["payment refused", "/authorize 422"]);
     for (const step of steps) expect(step).to.include({ code: "InsufficientFunds" });
     expect(steps[0]).to.include({ reason: "funds" });
+  });
+
+  it("counts them, and measures each stage, on a port of its own that needs no key", async () => {
+    const answer = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
+    expect(answer.headers.get("content-type")).to.match(/^text\/plain; version=0\.0\.4/);
+    const text = await answer.text();
+    const seriesValue = (series: string): number =>
+      Number(
+        text
+          .split("\n")
+          .find((line) => line.startsWith(`${series} `))
+          ?.slice(series.length),
+      );
+    const expected = {
+      'turnpike_payments_admitted_total{channel="authorize"}': 1,
+      'turnpike_payments_admitted_total{channel="refund"}': 1,
+      'turnpike_payment_refusals_total{code="InsufficientFunds",reason="funds"}': 1,
+      'turnpike_http_errors_total{code="InsufficientFunds"}': 1,
+      turnpike_payments_settled_total: 2,
+      turnpike_payment_settle_seconds_count: 2,
+      'turnpike_transactions_mined_total{purpose="settle",result="success"}': 2,
+      turnpike_payments_queued: 0,
+      turnpike_reorganisations_total: 0,
+      'turnpike_lease_held{lease="indexer",key=""}': 1,
+      'turnpike_payment_stage_seconds_count{stage="intake"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="bind"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="queue"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="submit"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="mine"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="confirm"}': 2,
+      'turnpike_payment_stage_seconds_count{stage="notify"}': 2,
+    };
+    const found = Object.fromEntries(Object.keys(expected).map((series) => [series, seriesValue(series)]));
+    expect(found).to.deep.equal(expected);
+    const judged = seriesValue('turnpike_payment_stage_seconds_count{stage="judge"}');
+    expect(judged, "each of the three requests, and again while it waits").to.be.at.least(3);
+    expect(text).to.match(/^turnpike_build_info\{version="\d+\.\d+\.\d+"\} 1$/m);
+    expect(seriesValue("process_cpu_seconds_total")).to.be.greaterThan(0);
+    const busy = seriesValue('turnpike_database_connections{state="busy"}');
+    const idle = seriesValue('turnpike_database_connections{state="idle"}');
+    // The embedded database has no connections.
+    if (process.env.TEST_PG_URL) expect(busy + idle).to.be.within(1, 10);
+    else expect(busy + idle).to.deep.equal(Number.NaN);
+    expect((await fetch(`${service.url}/metrics`)).status, "not on the API's port").to.equal(404);
+    expect((await fetch(`http://127.0.0.1:${metricsPort}/supported`)).status, "nothing else there").to.equal(404);
   });
 });

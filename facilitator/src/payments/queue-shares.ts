@@ -1,0 +1,51 @@
+/**
+ * Shares the queue among payers and providers when its payments wait long. Counts the rows, because several processes
+ * admit payments.
+ */
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { CROWDED, FairShares, type Party } from "../lib/fair-shares";
+
+export interface QueueSharesOptions {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly monotonicMs: () => number;
+}
+
+/** How often the rows are counted. */
+const COUNT_MS = 500;
+
+export class QueueShares {
+  readonly #options: QueueSharesOptions;
+  #shares = new FairShares();
+  #countedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: QueueSharesOptions) {
+    this.#options = options;
+  }
+
+  /** @param oldestMs age of the oldest queued payment */
+  mayEnter(party: Party, oldestMs: number): boolean {
+    return this.#shares.mayEnter(party, this.#fillAt(oldestMs));
+  }
+
+  /** Counts the queued payments of each payer and provider, if they wait long and the last count is old. */
+  async refresh(oldestMs: number): Promise<void> {
+    const { config, store, monotonicMs } = this.#options;
+    if (this.#fillAt(oldestMs) < CROWDED || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
+    const rows = await store.db
+      .selectFrom("payments")
+      .select(["payer", "pay_to as payee", (eb) => eb.fn.countAll<number>().as("queued")])
+      .where("chain_id", "=", config.chainId)
+      .where("state", "=", "queued")
+      .groupBy(["payer", "pay_to"])
+      .execute();
+    this.#shares = new FairShares();
+    for (const { queued, ...party } of rows) this.#shares.enter(party, Number(queued));
+    this.#countedAtMs = monotonicMs();
+  }
+
+  #fillAt(oldestMs: number): number {
+    return oldestMs / this.#options.config.maxQueueAgeMs;
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * Audits what an agent was billed for metered use, and verifies the audits of others. A verification trusts nothing in the
+ * file but its signatures: debits and rights are read from the chain again.
+ */
+import * as z from "zod";
+import { findDeployment } from "../../chain/deployments";
+import {
+  type Address,
+  addressSchema,
+  amountSchema,
+  ConfigError,
+  checksum,
+  configuredAddress,
+  type Hex,
+  hash32Schema,
+  InvalidRequest,
+  isUsageUnit,
+  parseStrictJson,
+  parseUnitPrice,
+  parseUsageReceipt,
+  recoverSigner,
+  signature65Schema,
+  type TurnpikeDeployment,
+  typedDataDigest,
+  Unavailable,
+  type UsageReceipt,
+  usageReceiptTypedData,
+} from "../../protocol";
+import { type ChainReader, createChainReader, type ReaderEffects } from "../core/chain-reader";
+import type { AgentContext } from "../core/context";
+import type { SubscriptionEntry } from "../ledger/ledger-store";
+import { type AuditedCycle, type Finding, type HeldReceipt, judgeBill } from "./bill";
+import { type BillSource, isInHistory, readBill, recordsOf } from "./billed";
+
+/** What to audit. */
+export interface AuditOptions {
+  /** the public name of one subscription; default: every one of the ledger */
+  readonly idHash?: Hex;
+  /** the first block that is read, before the first signup; default 0 */
+  readonly fromBlock?: number;
+}
+
+/** One subscription's result. */
+export interface AuditedSubscription {
+  readonly chainId: number;
+  readonly turnpike: Address;
+  /** its records, the oldest first: rekeys move one to the next */
+  readonly idHashes: readonly Hex[];
+  /** the blocks that were read, inclusive */
+  readonly fromBlock: number;
+  readonly toBlock: number;
+  readonly cycles: readonly AuditedCycle[];
+  readonly findings: readonly Finding[];
+  readonly receipts: readonly HeldReceipt[];
+}
+
+/** The result of an audit. */
+export interface Audit {
+  /** nothing was found: every debit is covered by receipts without a gap */
+  readonly isClean: boolean;
+  readonly subscriptions: readonly AuditedSubscription[];
+  /** the file that others verify: {@link verifyAudit} */
+  readonly text: string;
+}
+
+/** @see Agent.audit */
+export async function audit(context: AgentContext, options: AuditOptions = {}): Promise<Audit> {
+  const entries = await entriesOf(context, options.idHash);
+  const subscriptions: AuditedSubscription[] = [];
+  const done = new Set<Hex>();
+  for (const entry of entries) {
+    if (done.has(entry.id)) continue;
+    const audited = await auditOne(context, entry, options.fromBlock ?? 0);
+    if (audited === undefined) continue;
+    for (const idHash of audited.idHashes) done.add(idHash);
+    subscriptions.push(audited);
+  }
+  return auditOf(subscriptions);
+}
+
+function auditOf(subscriptions: readonly AuditedSubscription[]): Audit {
+  return {
+    isClean: subscriptions.every(({ findings }) => findings.length === 0),
+    subscriptions,
+    text: `${JSON.stringify({ format: FORMAT, subscriptions }, asText, 2)}\n`,
+  };
+}
+
+const FORMAT = "turnpike-audit-1";
+
+const asText = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? value.toString() : value);
+
+async function entriesOf(context: AgentContext, idHash: Hex | undefined): Promise<readonly SubscriptionEntry[]> {
+  const ledger = await context.ledger();
+  const made = ledger.subscriptions().filter(({ state }) => state !== "signup");
+  if (idHash === undefined) return made;
+  const entry = made.find(({ id }) => id === idHash.toLowerCase());
+  if (entry) return [entry];
+  throw new InvalidRequest(`audit: idHash ${idHash} names no subscription of this ledger`);
+}
+
+/** @returns undefined for a signup that never reached the chain */
+async function auditOne(
+  context: AgentContext,
+  entry: SubscriptionEntry,
+  fromBlock: number,
+): Promise<AuditedSubscription | undefined> {
+  const { chainId, turnpike, id } = entry;
+  const chain = context.chainOf(chainId);
+  if (!chain) throw new ConfigError(`audit needs the agent's own RPC of chain ${chainId}: set rpc, or name an idHash`);
+  const deployment = { chainId, turnpike };
+  const known = { chain, deployment, fromBlock, toBlock: await chain.blockNumber() };
+  if (entry.state === "ended" && !(await isInHistory(known, id))) return undefined;
+  const idHashes = await recordsOf(known, id);
+  const kept = (
+    await Promise.all(idHashes.map((idHash) => context.receipts.list({ chainId, turnpike, idHash })))
+  ).flat();
+  const findings: Finding[] = [];
+  const receipts: HeldReceipt[] = [];
+  for (const { text, fault, idHash } of kept) {
+    const signed = parseUsageReceipt(text);
+    if (fault !== undefined || !signed) findings.push({ kind: "foreign", idHash, reason: fault ?? "malformed" });
+    else receipts.push(heldReceipt(deployment, signed));
+  }
+  // A head that is later than the receipts has the cycle of each.
+  const judged = await judge({ ...known, toBlock: await chain.blockNumber() }, id, receipts);
+  return { ...judged, findings: [...findings, ...judged.findings] };
+}
+
+type SignedReceipt = Pick<HeldReceipt, "receipt" | "signature">;
+
+function heldReceipt(deployment: TurnpikeDeployment, { receipt, signature }: SignedReceipt): HeldReceipt {
+  const signer = recoverSigner(typedDataDigest(usageReceiptTypedData(deployment, receipt)), signature);
+  return { receipt, signature, signer };
+}
+
+async function judge(source: BillSource, idHash: Hex, receipts: readonly HeldReceipt[]): Promise<AuditedSubscription> {
+  const { deployment, fromBlock, toBlock } = source;
+  const signers = receipts.flatMap(({ receipt: { planId }, signer }) => (signer ? [[planId, signer] as const] : []));
+  const { idHashes, debits, maySign } = await readBill(source, idHash, signers);
+  const { cycles, findings } = judgeBill({ idHashes, debits, receipts, maySign });
+  const { chainId, turnpike } = deployment;
+  return { chainId, turnpike, idHashes, fromBlock, toBlock, cycles, findings, receipts };
+}
+
+/** How an audit is verified. */
+export interface VerifyAuditOptions {
+  /** a JSON-RPC of the audit's chain */
+  readonly rpc: string;
+  /** the contract that the file must name; default: the one that is known on its chain, else the file's own */
+  readonly turnpike?: string;
+  readonly fetch?: typeof fetch;
+  /** how long the RPC may take to answer, milliseconds; default 30,000 */
+  readonly timeoutMs?: number;
+}
+
+/** What a verification came to. */
+export interface VerifiedAudit extends Audit {
+  /** findings of the file that are its writer's word alone: foreign receipts, whose requests only the writer knows */
+  readonly unproven: readonly Finding[];
+  /** what the file says differently from the chain and its own receipts; empty for a truthful file */
+  readonly differences: readonly string[];
+}
+
+const number = z.number().int().nonnegative();
+
+const receiptSchema = z.object({
+  ...{ planId: hash32Schema, idHash: hash32Schema, requestHash: hash32Schema },
+  ...{ version: number.max(0xffff), paidThrough: number.max(2 ** 40 - 1), sequence: number.min(1).max(2 ** 32 - 1) },
+  unit: z.string().refine(isUsageUnit, "must be 1 to 64 printable ASCII characters"),
+  unitPrice: z.string().refine((text) => parseUnitPrice(text) !== undefined, "must be AMOUNT/PER"),
+  ...{ units: amountSchema, amount: amountSchema, total: amountSchema },
+});
+
+const subscriptionSchema = z.object({
+  chainId: number,
+  turnpike: addressSchema,
+  idHashes: z.array(hash32Schema).min(1).max(1_000),
+  ...{ fromBlock: number, toBlock: number },
+  cycles: z.array(z.unknown()),
+  findings: z.array(z.looseObject({ kind: z.string() })),
+  receipts: z.array(z.object({ receipt: receiptSchema, signature: signature65Schema })),
+});
+
+const fileSchema = z.object({ format: z.literal(FORMAT), subscriptions: z.array(subscriptionSchema) });
+
+type FileSubscription = z.output<typeof subscriptionSchema>;
+
+/**
+ * Verifies the text of an audit with nothing but the chain: signatures, the signers' rights, and the debits.
+ * @throws InvalidRequest for a text that is no audit, or one that begins after the signup; ConfigError for one of another
+ * contract; Unavailable
+ */
+export async function verifyAudit(text: string, options: VerifyAuditOptions): Promise<VerifiedAudit> {
+  const file = fileOf(text);
+  const subscriptions: AuditedSubscription[] = [];
+  const differences: string[] = [];
+  const unproven: Finding[] = [];
+  for (const claimed of file.subscriptions) {
+    const chain = chainOf(claimed.chainId, options);
+    requireContract(claimed, options.turnpike);
+    const judged = await judgeClaimed(chain, claimed);
+    subscriptions.push(judged);
+    differences.push(...differencesOf(claimed, judged));
+    unproven.push(...(claimed.findings.filter(({ kind }) => kind === "foreign") as unknown as Finding[]));
+  }
+  return { ...auditOf(subscriptions), unproven, differences };
+}
+
+function fileOf(text: string): z.output<typeof fileSchema> {
+  const read = fileSchema.safeParse(parseStrictJson(text));
+  if (read.success) return read.data;
+  const [issue] = read.error.issues;
+  throw new InvalidRequest(
+    `The file is no audit: ${issue?.path.join(".") || "it"} ${issue?.message ?? "is malformed"}.`,
+  );
+}
+
+function chainOf(chainId: number, { rpc, fetch: send = fetch, timeoutMs = 30_000 }: VerifyAuditOptions): ChainReader {
+  const effects: ReaderEffects = {
+    fetch: (input, init) => send(input, init),
+    closing: new AbortController().signal,
+    limits: { facilitatorTimeoutMs: timeoutMs },
+  };
+  return createChainReader(rpc, chainId, effects);
+}
+
+function requireContract({ chainId, turnpike }: FileSubscription, named: string | undefined): void {
+  const wanted =
+    named === undefined
+      ? findDeployment(chainId)?.turnpike
+      : configuredAddress(named, "turnpike", `turnpike is "${named}": not an address`);
+  if (wanted === undefined || checksum(wanted) === turnpike) return;
+  throw new ConfigError(`The audit is of the contract ${turnpike} on chain ${chainId}, which is not ${wanted}.`);
+}
+
+async function judgeClaimed(chain: ChainReader, claimed: FileSubscription): Promise<AuditedSubscription> {
+  const { chainId, turnpike, fromBlock, toBlock, idHashes, receipts } = claimed;
+  const head = await chain.blockNumber();
+  if (head < toBlock)
+    throw new Unavailable(`The RPC's head is block ${head}, and the audit's last block is ${toBlock}.`);
+  const deployment = { chainId, turnpike };
+  const source = { chain, deployment, fromBlock, toBlock };
+  const held = receipts.map((one) => heldReceipt(deployment, { ...one, receipt: one.receipt as UsageReceipt }));
+  return judge(source, idHashes.at(-1) as Hex, held);
+}
+
+const FIELDS = ["idHashes", "cycles", "findings"] as const;
+
+function differencesOf(claimed: FileSubscription, judged: AuditedSubscription): string[] {
+  const findings = claimed.findings.filter(({ kind }) => kind !== "foreign");
+  const name = judged.idHashes.at(-1) ?? "";
+  return FIELDS.filter((field) => {
+    const said = JSON.stringify(field === "findings" ? findings : claimed[field], asText);
+    return said !== JSON.stringify(judged[field], asText);
+  }).map((field) => `${field} of ${name}`);
+}

@@ -1,0 +1,290 @@
+/**
+ * Reads from the chain what a subscription was debited in which cycle, what was refunded of it, and who may sign its
+ * receipts: from Turnpike's and the token's logs alone, without a chain library.
+ */
+import {
+  type Address,
+  checksum,
+  debitIdOf,
+  type Hex,
+  InvalidRequest,
+  keccakText,
+  refundNonce,
+  type TurnpikeDeployment,
+  toHex,
+  wordOfAddress,
+} from "../../protocol";
+import type { ChainLog, ChainReader } from "../core/chain-reader";
+import type { Bill, BilledDebit, CycleName } from "./bill";
+
+/** Where to read. */
+export interface BillSource {
+  readonly chain: ChainReader;
+  readonly deployment: TurnpikeDeployment;
+  readonly fromBlock: number;
+  /** inclusive */
+  readonly toBlock: number;
+}
+
+/** What the chain says of one subscription. */
+export interface BilledFacts {
+  /** its records, the oldest first: rekeys move one to the next */
+  readonly idHashes: readonly Hex[];
+  readonly debits: readonly BilledDebit[];
+  readonly maySign: Bill["maySign"];
+}
+
+const EVENT = {
+  Subscribed: keccakText("Subscribed(bytes32,bytes32,address,uint256,uint40)"),
+  Renewed: keccakText("Renewed(bytes32,uint40)"),
+  Paused: keccakText("Paused(bytes32)"),
+  Resumed: keccakText("Resumed(bytes32,uint256,uint40)"),
+  Cancelled: keccakText("Cancelled(bytes32,bool,address)"),
+  MaxOverageSet: keccakText("MaxOverageSet(bytes32,uint256)"),
+  NextSet: keccakText("NextSet(bytes32,uint40,bytes32)"),
+  ChangeMade: keccakText("ChangeMade(bytes32,bytes32)"),
+  PlanChanged: keccakText("PlanChanged(bytes32,bytes32,uint256,uint256,uint40)"),
+  Rekeyed: keccakText("Rekeyed(bytes32,bytes32)"),
+  Debited: keccakText("Debited(bytes32,uint256,uint256)"),
+} as const;
+
+const OPERATOR_SET = keccakText("OperatorSet(bytes32,address,uint8)");
+
+const AUTHORIZATION_USED = keccakText("AuthorizationUsed(address,bytes32)");
+
+const TRANSFER = keccakText("Transfer(address,address,uint256)");
+
+const RECEIPT_RIGHT = 4n;
+
+/** Refunds of one debit that are looked for. */
+const REFUNDS_OF_DEBIT = 4;
+
+/** Nonces, or accounts, in one question. */
+const TOPICS_PER_CALL = 100;
+
+/**
+ * @param signers of the receipts that are held, by plan
+ * @throws InvalidRequest when the signup is not among the blocks that are read; Unavailable
+ */
+export async function readBill(
+  source: BillSource,
+  idHash: Hex,
+  signers: readonly (readonly [Hex, Address])[],
+): Promise<BilledFacts> {
+  const idHashes = await recordsOf(source, idHash);
+  const logs = await logsOf(source, [Object.values(EVENT), idHashes]);
+  const history = new History(idHashes[0] ?? idHash);
+  for (const log of logs) history.apply(log);
+  const { debits, subscriber, planIds } = history;
+  if (subscriber === undefined) {
+    const { fromBlock, toBlock } = source;
+    throw new InvalidRequest(
+      `No signup of ${idHash} is in the blocks ${fromBlock} to ${toBlock}: begin with an earlier one.`,
+    );
+  }
+  const refunds = await refundsOf(source, { debits, subscriber, planIds });
+  const rights = await rightsOf(source, signers);
+  return {
+    idHashes,
+    debits: debits.map((debit) => ({ ...debit, refunded: refunds.get(debit) ?? 0n })),
+    maySign: (receipt, signer) =>
+      history.planOf(receipt) === receipt.planId && rights.has(rightKey(receipt.planId, signer)),
+  };
+}
+
+const logsOf = (
+  { chain, deployment, fromBlock, toBlock }: BillSource,
+  topics: readonly (Hex | readonly Hex[] | null)[],
+): Promise<readonly ChainLog[]> => chain.logs({ address: deployment.turnpike, topics, fromBlock, toBlock });
+
+/** Returns whether anything happened to a subscription: a signup that was voided, or never sent, leaves none of these logs. */
+export async function isInHistory(source: BillSource, idHash: Hex): Promise<boolean> {
+  return (await logsOf(source, [Object.values(EVENT), idHash])).length > 0;
+}
+
+/** Follows rekeys in both directions. */
+export async function recordsOf(source: BillSource, idHash: Hex): Promise<Hex[]> {
+  const found: Hex[] = [idHash];
+  for (let isBefore = true; isBefore; ) {
+    const [log] = await logsOf(source, [EVENT.Rekeyed, null, found[0] as Hex]);
+    isBefore = log?.topics[1] !== undefined && !found.includes(log.topics[1]);
+    if (isBefore) found.unshift(log?.topics[1] as Hex);
+  }
+  for (let isAfter = true; isAfter; ) {
+    const [log] = await logsOf(source, [EVENT.Rekeyed, found.at(-1) as Hex]);
+    isAfter = log?.topics[2] !== undefined && !found.includes(log.topics[2]);
+    if (isAfter) found.push(log?.topics[2] as Hex);
+  }
+  return found;
+}
+
+/** A debit before its refunds are known. */
+type Debited = Omit<BilledDebit, "refunded">;
+
+/** Replays a record's logs: its cycles, the plan of each, and the one that a debit fell into, as the contract counts them. */
+class History {
+  readonly debits: Debited[] = [];
+  subscriber: Address | undefined;
+  readonly #planOf = new Map<string, Hex>();
+  #planId: Hex | undefined;
+  #idHash: Hex;
+  #version = 0;
+  #paidThrough = 0;
+
+  constructor(idHash: Hex) {
+    this.#idHash = idHash;
+  }
+
+  get planIds(): ReadonlySet<Hex> {
+    return new Set(this.#planOf.values());
+  }
+
+  /** Returns the plan of a cycle; undefined for one that the record never had. */
+  planOf(cycle: CycleName): Hex | undefined {
+    return this.#planOf.get(cycleKey(cycle));
+  }
+
+  apply(log: ChainLog): void {
+    this.#replay(log);
+    // An end comes before the signup that sets it, and a scheduled change before the period that it begins with.
+    if (this.#planId === undefined || log.topics[0] === EVENT.ChangeMade) return;
+    this.#planOf.set(cycleKey(this.#cycle()), this.#planId);
+  }
+
+  #replay({ topics, words, transaction }: ChainLog): void {
+    const [event, , second = "0x"] = topics;
+    const [first = 0n, next = 0n] = words;
+    switch (event) {
+      case EVENT.Subscribed:
+        this.#version = 0;
+        this.#paidThrough = Number(next);
+        this.#planId = second;
+        this.subscriber = checksum(`0x${(topics[3] ?? "").slice(26)}`);
+        return;
+      case EVENT.Renewed:
+        this.#paidThrough = Number(first);
+        return;
+      case EVENT.ChangeMade:
+        this.#planId = second;
+        return;
+      case EVENT.Resumed:
+        this.#version += 1;
+        this.#paidThrough = Number(next);
+        return;
+      case EVENT.PlanChanged:
+        this.#version += 1;
+        this.#paidThrough = Number(words[2] ?? 0n);
+        this.#planId = second;
+        return;
+      case EVENT.Cancelled:
+        // A provider's act leaves the version.
+        if (this.subscriber?.toLowerCase() === `0x${next.toString(16).padStart(40, "0")}`) this.#version += 1;
+        return;
+      case EVENT.Paused:
+      case EVENT.MaxOverageSet:
+      case EVENT.NextSet:
+        this.#version += 1;
+        return;
+      case EVENT.Rekeyed:
+        this.#idHash = second;
+        this.#version = 0;
+        return;
+      case EVENT.Debited:
+        this.debits.push({ ...this.#cycle(), amount: first, index: Number(next), transaction });
+    }
+  }
+
+  #cycle() {
+    return { idHash: this.#idHash, version: this.#version, paidThrough: this.#paidThrough };
+  }
+}
+
+interface Refundable {
+  readonly debits: readonly Debited[];
+  readonly subscriber: Address;
+  readonly planIds: ReadonlySet<Hex>;
+}
+
+/**
+ * Returns what was paid back of each debit, in the token of the plan. A refund's nonce names its debit; who sends it does
+ * not matter, since payees and providers can move.
+ */
+async function refundsOf(
+  source: BillSource,
+  { debits, subscriber, planIds }: Refundable,
+): Promise<Map<Debited, bigint>> {
+  const { chain, deployment, fromBlock, toBlock } = source;
+  const refunds = new Map<Debited, bigint>();
+  const byNonce = new Map<Hex, Debited>();
+  for (const debit of debits) {
+    const id = debitIdOf(deployment, debit);
+    for (let index = 0; index < REFUNDS_OF_DEBIT; index++) byNonce.set(refundNonce(id, index), debit);
+  }
+  const plans = await Promise.all([...planIds].map((planId) => chain.plan(deployment.turnpike, planId)));
+  for (const token of new Set(plans.flatMap((plan) => (plan ? [plan.token] : [])))) {
+    for (const nonces of inParts([...byNonce.keys()])) {
+      const topics = [AUTHORIZATION_USED, null, nonces];
+      for (const used of await chain.logs({ address: token, topics, fromBlock, toBlock })) {
+        const debit = byNonce.get(used.topics[2] as Hex);
+        const amount = await transferAfter(chain, { token, used, subscriber });
+        if (debit) refunds.set(debit, (refunds.get(debit) ?? 0n) + amount);
+      }
+    }
+  }
+  return refunds;
+}
+
+function inParts<T>(all: readonly T[]): T[][] {
+  const parts: T[][] = [];
+  for (let at = 0; at < all.length; at += TOPICS_PER_CALL) parts.push(all.slice(at, at + TOPICS_PER_CALL));
+  return parts;
+}
+
+interface UsedAuthorization {
+  readonly token: Address;
+  readonly used: ChainLog;
+  readonly subscriber: Address;
+}
+
+/** Returns what the authorization moved: the token's next log; 0 for one that was cancelled, or moved elsewhere. */
+async function transferAfter(chain: ChainReader, { token, used, subscriber }: UsedAuthorization): Promise<bigint> {
+  const topics = [TRANSFER, used.topics[1] as Hex, topicOf(subscriber)];
+  const found = await chain.logs({ address: token, topics, fromBlock: used.block, toBlock: used.block });
+  const moved = found.find(({ transaction, index }) => transaction === used.transaction && index === used.index + 1);
+  return moved?.words[0] ?? 0n;
+}
+
+const topicOf = (account: Address): Hex => toHex(wordOfAddress(account));
+
+const cycleKey = ({ idHash, version, paidThrough }: CycleName): string => `${idHash} ${version} ${paidThrough}`;
+
+const rightKey = (planId: Hex, signer: Address): string => `${planId} ${signer}`;
+
+/** Returns which of these accounts the plan has ever given the right: what they signed before a revocation counts. */
+async function rightsOf(
+  source: BillSource,
+  signers: readonly (readonly [Hex, Address])[],
+): Promise<ReadonlySet<string>> {
+  const held = new Set<string>();
+  const byPlan = new Map<Hex, Map<Hex, Address>>();
+  for (const [planId, signer] of signers) {
+    const accounts = byPlan.get(planId) ?? new Map<Hex, Address>();
+    byPlan.set(planId, accounts.set(topicOf(signer), signer));
+  }
+  const read = async (part: BillSource) => {
+    for (const [planId, accounts] of byPlan) {
+      for (const topics of inParts([...accounts.keys()])) {
+        for (const { topics: found, words } of await logsOf(part, [OPERATOR_SET, planId, topics])) {
+          const signer = accounts.get(found[2] as Hex);
+          if (!signer || ((words[0] ?? 0n) & RECEIPT_RIGHT) === 0n) continue;
+          held.add(rightKey(planId, signer));
+          accounts.delete(found[2] as Hex);
+        }
+      }
+    }
+  };
+  await read(source);
+  // A right may be older than the signup. Only who has none among the blocks that are read is looked for in all others.
+  await read({ ...source, fromBlock: 0, toBlock: source.fromBlock - 1 });
+  return held;
+}

@@ -1,0 +1,107 @@
+/** `turnpike audit`: verifies the audit of a metered bill with nothing but the chain. */
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { describeFinding, type VerifiedAudit, verifyAudit } from "../../agent";
+import { writeAudit } from "../../agent/file-ledger";
+import { boundedText } from "../../protocol/bounded-text";
+import type { Command, CommandContext } from "../command";
+import { CommandFailed, UsageError } from "../command-errors";
+import { variable } from "../environment";
+import { EXIT_CODES } from "../exit-codes";
+import { shownMoney } from "../money";
+import { policyWithoutPayment, withAgent } from "../open-agent";
+import { safeLine } from "../text";
+import { timeText } from "./shown-subscription";
+
+const MAX_FILE_BYTES = 256 * 1_024 * 1_024;
+
+/** The command `audit`. It may write the file first. */
+export const auditCommand: Command = {
+  name: "audit",
+  summary: "verify the audit of a metered bill: its signatures, the signers' rights and the debits, by the chain alone",
+  words: [{ name: "FILE", about: "what an agent's audit has written" }],
+  flags: {
+    write: {
+      about: "first write FILE: the audit of your own subscriptions. It needs TURNPIKE_RPC_URL",
+    },
+    "from-block": {
+      value: "NUMBER",
+      about: "with --write: the first block to read, before your first signup; default 0",
+    },
+    rpc: { value: "URL", about: "a JSON-RPC of the audit's chain; default TURNPIKE_RPC_URL" },
+    contract: {
+      value: "ADDRESS",
+      about: "the Turnpike contract to accept; default TURNPIKE_ADDRESS, or the known one",
+    },
+  },
+  examples: [
+    "npx turnpike audit bill.json --rpc https://rpc.example",
+    "npx turnpike audit bill.json --json",
+    "npx turnpike audit bill.json --write",
+  ],
+  async run(context) {
+    const { args, output, io } = context;
+    const rpc = args.value("rpc") ?? variable(io, "TURNPIKE_RPC_URL")?.split(",")[0]?.trim();
+    if (rpc === undefined) {
+      throw new UsageError("No JSON-RPC is named.", "Give --rpc URL, or set TURNPIKE_RPC_URL.");
+    }
+    const turnpike = args.value("contract") ?? variable(io, "TURNPIKE_ADDRESS");
+    if (args.has("write")) await writeOwn(context, resolve(io.cwd, args.word("FILE")));
+    const text = await fileText(context, args.word("FILE"));
+    const verified = await verifyAudit(text, { rpc, fetch: io.fetch, ...(turnpike !== undefined && { turnpike }) });
+    const { isClean, subscriptions, unproven, differences } = verified;
+    const shown = subscriptions.map(({ receipts, ...rest }) => ({ ...rest, receipts: receipts.length }));
+    const isFine = isClean && differences.length === 0;
+    output.result({ clean: isFine, subscriptions: shown, unproven, differences }, linesOf(verified));
+    return isFine ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
+  },
+};
+
+async function writeOwn(context: CommandContext, file: string): Promise<void> {
+  const fromBlock = blockOf(context.args.value("from-block"));
+  const audit = await withAgent(context, await policyWithoutPayment(context), (agent) => agent.audit({ fromBlock }));
+  await writeAudit(file, audit).catch((cause: unknown) => {
+    throw new CommandFailed(
+      `The file ${safeLine(file)} cannot be written.`,
+      "Name a file in a folder of yours.",
+      cause,
+    );
+  });
+}
+
+/** @throws UsageError */
+function blockOf(text = "0"): number {
+  if (/^[0-9]{1,15}$/.test(text)) return Number(text);
+  throw new UsageError("--from-block is no number of a block.", "Write it as --from-block 12345678.");
+}
+
+/** @throws UsageError */
+async function fileText({ io }: CommandContext, name: string): Promise<string> {
+  const file = resolve(io.cwd, name);
+  const bytes = await readFile(file).catch((error: { readonly code?: string }) => {
+    const why = error.code === "ENOENT" ? "does not exist" : "cannot be read";
+    throw new UsageError(`The file ${safeLine(file)} ${why}.`, "Name a file that an agent's audit has written.");
+  });
+  const text = await boundedText(new Response(new Uint8Array(bytes)), MAX_FILE_BYTES);
+  if (text !== undefined) return text;
+  throw new UsageError(`The file ${safeLine(file)} is longer than ${MAX_FILE_BYTES} bytes.`, "Name another file.");
+}
+
+function linesOf({ subscriptions, unproven, differences }: VerifiedAudit): string[] {
+  const lines: string[] = [];
+  for (const { idHashes, chainId, turnpike, toBlock, cycles, receipts, findings } of subscriptions) {
+    lines.push(
+      `subscription ${idHashes.at(-1)} on chain ${chainId}, contract ${turnpike}, through block ${toBlock}, receipts: ${receipts.length}`,
+    );
+    for (const { paidThrough, debited, refunded, receipted } of cycles) {
+      const refund = refunded > 0n ? `, refunded ${shownMoney(refunded)}` : "";
+      lines.push(
+        `  cycle until ${timeText(paidThrough)}: debited ${shownMoney(debited)}${refund}, by receipts ${shownMoney(receipted)}`,
+      );
+    }
+    for (const finding of findings) lines.push(`  ${describeFinding(finding)}`);
+  }
+  for (const finding of unproven) lines.push(`the file's own statement: ${safeLine(describeFinding(finding))}`);
+  for (const difference of differences) lines.push(`the file differs from the chain: ${safeLine(difference)}`);
+  return lines;
+}

@@ -1,0 +1,16 @@
+import type { Gauges } from "../../../facilitator/src/telemetry/gauges";
+
+/** Gauges of a service that does nothing. */
+export const UNUSED_GAUGES: Gauges = {
+  lanes: () => [],
+  nodes: () => [],
+  isDatabaseWell: () => true,
+  databasePool: () => undefined,
+  indexerLagBlocks: () => 0,
+  indexerLagSec: () => 0,
+  isIndexing: () => false,
+  paymentQueue: () => ({ queued: 0, oldestQueuedSec: 0 }),
+  renewalsDue: async () => 0,
+  costs: async () => [],
+  webhooksPending: async () => 0,
+};

@@ -1,0 +1,132 @@
+/** How the statements of a payment find their rows in tables that have grown. */
+import { expect } from "chai";
+import { Client } from "pg";
+import pino from "pino";
+import type { Hex } from "turnpike/protocol";
+import { copyPayments, keepOriginals } from "../../../bench/storage/copies";
+import { createCosts } from "../../../facilitator/src/analytics/costs";
+import { listPayments } from "../../../facilitator/src/analytics/lists";
+import type { Core } from "../../../facilitator/src/app/core";
+import { startAppUpkeep } from "../../../facilitator/src/app/upkeep";
+import { listEvents } from "../../../facilitator/src/events/list";
+import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
+import type { ExactRequest } from "../../../facilitator/src/payments";
+import { findExpired } from "../../../facilitator/src/payments/expired";
+import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
+import { startPostgres, type TestPostgres } from "../../support/postgres";
+
+const REAL = 40;
+
+const PAYMENTS = 20_000;
+
+/** Tables of a row or more for every payment. */
+const TABLES = ["payments", "payment_grants", "events"];
+
+/** Indexes that only these statements need. */
+const LISTING = ["payments_finished", "payments_finished_of_payer", "transactions_stored"];
+
+/** of the payments' indexes, for one payment; those that only pending payments are in take next to nothing */
+const MAX_INDEX_BYTES = 500;
+
+describe("Facilitator: statements at scale", function () {
+  this.timeout(240_000);
+  let postgres: TestPostgres;
+  let world: FacilitatorWorld;
+  let client: Client;
+
+  before(async () => {
+    postgres = await startPostgres();
+    world = await startWorld({ blockMs: 200, postgres });
+    const core = await world.core();
+    client = new Client({ connectionString: world.env().DATABASE_URL });
+    await client.connect();
+    await settle(core, REAL);
+    await world.chain.provider.send("hardhat_mine", ["0x90"]);
+    const head = await world.chain.provider.getBlockNumber();
+    await until(async () => core.indexer.applied() >= head, "the chain is read");
+    expect(await count("transactions where not is_final")).to.equal(0);
+    await core.stop();
+    await keepOriginals(client);
+    await copyPayments(client, REAL, PAYMENTS);
+    // The originals come first in the order of sending.
+    await client.query("update transactions set created_at_ms = 0");
+    await client.query("vacuum analyze");
+  });
+  after(async () => {
+    await client.end();
+    await world.stop();
+    await postgres.stop();
+  });
+
+  async function settle(core: Core, payments: number): Promise<void> {
+    const requests = await Promise.all(Array.from({ length: payments }, () => world.signExact()));
+    await Promise.all(requests.map((request) => buy(core, request)));
+  }
+
+  async function buy({ payments }: Core, request: ExactRequest): Promise<void> {
+    const settled = await payments.settleExact(request);
+    if (settled.kind !== "settled") expect.fail(`it is ${settled.kind}`);
+    const granted = await payments.grantExact(request, settled, { waitMs: 5_000, isGone: () => false });
+    expect(granted.kind).to.equal("granted");
+  }
+
+  async function count(from: string): Promise<number> {
+    const { rows } = await client.query<{ count: string }>(`select count(*) from ${from}`);
+    return Number(rows[0]?.count);
+  }
+
+  /** Number of times that each table was read from end to end. */
+  async function fullReads(): Promise<Record<string, number>> {
+    const { rows } = await client.query<{ table: string; reads: string }>(
+      `select relname as table, seq_scan as reads from pg_stat_user_tables where relname = any($1)`,
+      [TABLES],
+    );
+    return Object.fromEntries(rows.map(({ table, reads }) => [table, Number(reads)]));
+  }
+
+  /** A backend reports what it read when its connection closes, at the latest. */
+  async function connections(): Promise<number> {
+    return count("pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()");
+  }
+
+  it("read no table from end to end, from a payment's acceptance to its lists, costs and clearing", async () => {
+    const { chainId } = world.config();
+    const before = await fullReads();
+    const core = await world.core();
+    const { db } = core.store;
+    await settle(core, 20);
+    const [last] = await world.transfers();
+    const signed = await world.signExact({ grantId: `0x${"5a".repeat(32)}` });
+    await buy(core, signed);
+    await buy(core, signed);
+    await core.payments.status(world.idOf(signed));
+    const page = { after: undefined, limit: 20 };
+    const payer = signed.authorization.from;
+    for (const filter of [{}, { payer }, { status: "settled" as const }])
+      expect(await listPayments(db, { chainId, payTo: world.payee, ...filter }, page)).not.to.deep.equal([]);
+    await listEvents(db, chainId, { provider: world.payee, after: 0, limit: 20 });
+    const costs = createCosts(db, chainId, undefined);
+    expect((await costs.of(last?.transaction as Hex))?.payments).to.be.greaterThan(0);
+    await costs.ofLastDay();
+    const newest = await newestBlock(db, chainId);
+    const log = pino({ level: "silent" });
+    await findExpired({ store: core.store, chain: core.relayer.chain, chainId, log }, newest?.number ?? 0);
+    const upkeep = startAppUpkeep({ ...core, config: { ...core.config, retainTransactionsDays: 2 }, log });
+    await until(async () => (await count("transactions where created_at_ms = 0")) === 0, "old ones are deleted");
+    await upkeep.stop();
+    await core.stop();
+    await until(async () => (await connections()) === 0, "every backend has reported");
+    const after = await fullReads();
+    expect(after).to.deep.equal(before);
+    const { rows: used } = await client.query<{ index: string }>(
+      "select indexrelname as index from pg_stat_user_indexes where idx_scan > 0 and indexrelname = any($1) order by 1",
+      [LISTING],
+    );
+    expect(used.map(({ index }) => index)).to.deep.equal(LISTING);
+  });
+
+  it("keep the payments' indexes small", async () => {
+    const { rows } = await client.query<{ bytes: string }>("select pg_indexes_size('payments') as bytes");
+    expect(Number(rows[0]?.bytes) / PAYMENTS).to.be.lessThan(MAX_INDEX_BYTES);
+  });
+});
