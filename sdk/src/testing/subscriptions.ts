@@ -188,7 +188,7 @@ export class TestBooks {
       holdAhead: async ({ idHash, hold, need, ahead, own = [] }) => {
         const left = this.#available(idHash, own);
         if (need > left && this.#isHeld(idHash, own)) throw heldByOthers();
-        const needed = need < left ? need : left;
+        const needed = need > left ? left : need;
         const most = (left - needed) / 4n;
         const held = needed + (ahead < most ? ahead : most);
         this.#holds.set(hold, { idHash, amount: held, charged: 0n });
