@@ -7,6 +7,7 @@ import type { Terms } from "../gate/core/terms";
 import { GONE } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
+import { heldByOthers } from "../gate/metering/reservation";
 import {
   type Address,
   AllowanceExhausted,
@@ -184,10 +185,12 @@ export class TestBooks {
         this.#charge(idHash, taken);
         return { charged: taken, remaining: left - taken, clipped, receipt: this.#receiptOf(idHash, taken) };
       },
-      holdAhead: async ({ idHash, hold, need, ahead }) => {
-        const left = this.#available(idHash);
-        let held = need + ahead;
-        if (held > left) held = left;
+      holdAhead: async ({ idHash, hold, need, ahead, own = [] }) => {
+        const left = this.#available(idHash, own);
+        if (need > left && this.#isHeld(idHash, own)) throw heldByOthers();
+        const needed = need > left ? left : need;
+        const most = (left - needed) / 4n;
+        const held = needed + (ahead < most ? ahead : most);
         this.#holds.set(hold, { idHash, amount: held, charged: 0n });
         return { held, remaining: left - held };
       },
@@ -203,6 +206,7 @@ export class TestBooks {
       },
       onStop: () => () => undefined,
       remaining: (idHash) => this.#remaining(idHash),
+      isHeld: (idHash) => this.#isHeld(idHash),
       isBlocked: (idHash) => this.#blocked.has(idHash),
       retryBlocked: () => undefined,
       isSaturated: () => false,
@@ -213,14 +217,22 @@ export class TestBooks {
     };
   }
 
-  /** @returns what remains, more than 0. @throws AllowanceExhausted, InsufficientFunds */
-  #available(idHash: Hex): bigint {
+  /** @returns what remains, more than 0. @throws AllowanceExhausted, InsufficientFunds, Unavailable */
+  #available(idHash: Hex, own: readonly Hex[] = []): bigint {
     if (this.#blocked.has(idHash)) {
       throw new InsufficientFunds("A debit of this subscription could not be collected.");
     }
     const left = this.#remaining(idHash);
-    if (left === 0n) throw new AllowanceExhausted();
+    if (left === 0n) throw this.#isHeld(idHash, own) ? heldByOthers() : new AllowanceExhausted();
     return left;
+  }
+
+  /** @param own holds to leave out */
+  #isHeld(idHash: Hex, own: readonly Hex[] = []): boolean {
+    for (const [name, hold] of this.#holds) {
+      if (hold.idHash === idHash && hold.amount > 0n && !own.includes(name)) return true;
+    }
+    return false;
   }
 
   #remaining(idHash: Hex): bigint {

@@ -15,6 +15,7 @@ import {
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import type { MeterPort } from "../metering/meter";
+import { heldByOthers } from "../metering/reservation";
 import type { GateContext } from "./context";
 import type { MeteredRoute } from "./payment";
 import type { Refusal } from "./quote";
@@ -148,6 +149,8 @@ async function refusalOfMeter(
     const message = "An overage debit failed: add funds to the wallet or renew the token approval, then retry.";
     return { kind: "refused", refusal: { code: "InsufficientFunds", message } };
   }
+  if (meter.remaining(idHash, facts) <= 0n && meter.isHeld(idHash))
+    return { kind: "unavailable", cause: heldByOthers() };
   if (meter.remaining(idHash, facts) <= 0n) return { kind: "refused", refusal: exhausted(plan, facts) };
   if (meter.isSaturated(idHash) && !(await hasCapacitySoon(meter, idHash))) {
     const cause = new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 5 });

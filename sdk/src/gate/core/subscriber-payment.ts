@@ -52,6 +52,8 @@ export class SubscriberPayment implements SubscriptionPayment {
   readonly charge = chargesNothing;
   readonly #observer: ChargeObserver = { onFailure: undefined, request: undefined, receipts: undefined };
   readonly #charged: Charged;
+  /** once there is a meter */
+  #account: SubscriptionAccount | undefined;
 
   constructor(
     context: GateContext,
@@ -70,7 +72,8 @@ export class SubscriberPayment implements SubscriptionPayment {
 
   meter(options: UsageMeterOptions): UsageMeter {
     const terms = usageTermsOf(options, pricedTokenOf(this.#charged));
-    return new HeldMeter(terms, { account: new SubscriptionAccount(this.#charged) });
+    this.#account ??= new SubscriptionAccount(this.#charged);
+    return new HeldMeter(terms, { account: this.#account });
   }
 
   /**
@@ -184,6 +187,7 @@ async function openMeter({ context, route, state }: Charged) {
 /** Reserves and charges what the meters of one subscriber's request use. */
 class SubscriptionAccount implements UsageAccount {
   readonly #charged: Charged;
+  readonly #holds = new Set<Hex>();
   #facts: AllowanceFacts;
 
   constructor(charged: Charged) {
@@ -198,7 +202,10 @@ class SubscriptionAccount implements UsageAccount {
       const { meter, record } = await openMeter(this.#charged);
       if (!record.known || record.cancelled || record.paused) throw endedMeanwhile();
       this.#facts = factsOf(record);
-      return meter.holdAhead({ ...request, idHash, facts: this.#facts }, () => newestFacts(context, state));
+      const asked = { ...request, idHash, facts: this.#facts, own: [...this.#holds] };
+      const held = await meter.holdAhead(asked, () => newestFacts(context, state));
+      this.#holds.add(request.hold);
+      return held;
     });
   }
 
@@ -207,6 +214,7 @@ class SubscriptionAccount implements UsageAccount {
     const { idHash } = state;
     const done = await context.meter?.chargeHold({ ...request, idHash, facts: this.#facts });
     if (done === undefined) return GONE;
+    if (request.release) this.#holds.delete(request.hold);
     noteReceipt(this.#charged, { count: done.receipt, usage: request.usage, amount: done.added });
     return done;
   }

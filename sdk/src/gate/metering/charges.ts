@@ -17,7 +17,7 @@ import { heldOf, type MeteredAccount, unsettledOf } from "./books";
 import type { HeldCharge, HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
-import type { Reserved, ReserveRequest } from "./reservation";
+import { heldByOthers, type Reserved, type ReserveRequest } from "./reservation";
 import type { MeterLimits } from "./schedule";
 import type { Call, Settler } from "./settler";
 import type { MeterStore } from "./store";
@@ -151,6 +151,7 @@ export class Charges {
         continue;
       }
       if (answer.kind === "exhausted") throw new AllowanceExhausted();
+      if (answer.kind === "contended") throw heldByOthers();
       if (answer.kind === "blocked")
         throw new InsufficientFunds("A debit of this subscription could not be collected.");
       const leftMs = untilMs - monotonicMs();

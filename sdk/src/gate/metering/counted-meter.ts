@@ -1,7 +1,7 @@
 /** Meters an answer whose payment has no allowance: an `upto` payment is charged the sum, any other one nothing. */
 import { AllowanceExhausted } from "../../protocol/errors";
 import { costOf, type UnitPrice } from "./unit-price";
-import { endedMeter, type Usage, type UsageMeter, type UsageTerms, unitsOf } from "./usage-meter";
+import { endedMeter, type PartMeter, type Usage, type UsageTerms, unitsOf } from "./usage-meter";
 
 /** What the meters of one answer may charge together, base units. */
 export interface UsageBudget {
@@ -10,7 +10,7 @@ export interface UsageBudget {
   take(amount: bigint): bigint;
 }
 
-export class CountedMeter implements UsageMeter {
+export class CountedMeter implements PartMeter {
   readonly unit: string;
   readonly unitPrice: UnitPrice;
   readonly atCap: "stop" | "finish";
@@ -19,6 +19,8 @@ export class CountedMeter implements UsageMeter {
   #amount = 0n;
   #isClipped = false;
   #isEnded = false;
+  /** units whose cost is taken, and which are not counted yet */
+  #reserved: bigint | undefined;
 
   /** @param budget undefined: units are counted, and cost nothing */
   constructor({ unit, unitPrice, atCap }: UsageTerms, budget?: UsageBudget) {
@@ -37,19 +39,33 @@ export class CountedMeter implements UsageMeter {
 
   async add(units: bigint | number): Promise<Usage> {
     const added = unitsOf(units);
+    if (this.#reserved !== added) this.#take(added);
+    this.#reserved = undefined;
+    this.#units += added;
+    return this.usage;
+  }
+
+  /** Takes it: a payment whose handler fails costs nothing. */
+  async reserve(units: bigint | number): Promise<bigint> {
+    const added = unitsOf(units);
+    const taken = this.#take(added);
+    this.#reserved = added;
+    return taken;
+  }
+
+  /** @returns what of the units' cost was taken */
+  #take(added: bigint): bigint {
     if (this.#isEnded) throw endedMeter();
     if (this.#isClipped && this.atCap === "stop") throw usedUp();
     const budget = this.#budget;
     const total = costOf(this.unitPrice, this.#units + added);
-    if (budget !== undefined && !this.#isClipped && total > this.#amount) {
-      const need = total - this.#amount;
-      const granted = budget.take(need);
-      this.#isClipped = granted < need;
-      if (granted === 0n && this.atCap === "stop") throw usedUp();
-      this.#amount += granted;
-    }
-    this.#units += added;
-    return this.usage;
+    if (budget === undefined || this.#isClipped || total <= this.#amount) return 0n;
+    const need = total - this.#amount;
+    const granted = budget.take(need);
+    this.#isClipped = granted < need;
+    if (granted === 0n && this.atCap === "stop") throw usedUp();
+    this.#amount += granted;
+    return granted;
   }
 
   async end(): Promise<Usage> {

@@ -6,9 +6,12 @@ import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
 import { type Hold, type MeteredAccount, unsettledOf } from "./books";
 import type { ReceiptCount } from "./receipt-count";
-import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
+import { decideReservation, isHeldByOthers, type Reserved, type ReserveRequest } from "./reservation";
 
-/** Asks for at least `amount`, which may be clipped as any reservation, and `ahead` beyond it as far as that remains. */
+/**
+ * Asks for at least `amount`, which is clipped to what remains unless others hold some of the cap, and `ahead` beyond
+ * it: of what remains at most a quarter, so that near the cap one answer does not keep what the others need.
+ */
 export interface HoldRequest extends ReserveRequest {
   /** new for each hold */
   readonly name: Hex;
@@ -48,7 +51,9 @@ export function holdAhead(account: MeteredAccount, request: HoldRequest, untilMs
   const decision = decideReservation(account, request);
   if (decision.kind !== "reserved") return decision;
   const { charged: needed, remaining } = decision;
-  const extra = smallest(ahead, remaining, maxUnsettled - unsettledOf(account) - needed);
+  // Not the cap's end: others may release what they hold.
+  if (needed < request.amount && isHeldByOthers(account, request.own)) return { kind: "contended" };
+  const extra = smallest(ahead, remaining / 4n, maxUnsettled - unsettledOf(account) - needed);
   account.holds.push({ name, amount: needed + extra, charged: 0n, untilMs });
   account.seenBlock = Math.max(account.seenBlock, facts.blockNumber);
   return { kind: "reserved", charged: needed + extra, remaining: remaining - extra };

@@ -11,6 +11,7 @@ import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./ch
 import type { HeldCharge } from "./holds";
 import { Loop } from "./loop";
 import { type MeterReport, type UnsettledReport, unsettledReport } from "./reports";
+import { isHeldByOthers } from "./reservation";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { Settler } from "./settler";
 import type { MeterStore } from "./store";
@@ -59,6 +60,8 @@ export interface MeterPort {
   onStop(work: () => Promise<unknown>): () => void;
   /** base units: cap - spent - reserved */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
+  /** Returns whether running answers hold some of the cap, and may release it. */
+  isHeld(idHash: Hex): boolean;
   /** an earlier debit failed for funds or approval */
   isBlocked(idHash: Hex): boolean;
   /** Retries its failed debit soon: the wallet may have been funded. */
@@ -130,6 +133,8 @@ export interface Meter {
   onStop(work: () => Promise<unknown>): () => void;
   /** cap - spent - reserved, at least zero */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
+  /** Returns whether running answers hold some of the cap, and may release it: answer 503 where nothing else remains. */
+  isHeld(idHash: Hex): boolean;
   /**
    * Returns whether a debit failed for lack of funds or approval: answer 402 InsufficientFunds before the handler runs.
    */
@@ -182,10 +187,10 @@ export function createMeter(options: MeterOptions): Meter {
       const request = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled, isReceipted };
       return settle === "each" ? charges.each(request) : charges.merged(request);
     },
-    async holdAhead({ idHash, facts, hold: name, need: amount, ahead }, newest) {
+    async holdAhead({ idHash, facts, hold: name, need: amount, ahead, own = [] }, newest) {
       const mayClip = newest === undefined;
       const { maxUnsettled } = limits;
-      return charges.holdAhead({ idHash, facts, name, amount, ahead, mayClip, newest, maxUnsettled });
+      return charges.holdAhead({ idHash, facts, name, amount, ahead, own, mayClip, newest, maxUnsettled });
     },
     chargeHold: ({ idHash, facts, hold: name, total, release }) =>
       charges.chargeHold({ idHash, name, total, release, facts, isReceipted }),
@@ -194,6 +199,7 @@ export function createMeter(options: MeterOptions): Meter {
       return () => lastWork.delete(work);
     },
     remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
+    isHeld: (idHash) => isHeldByOthers(store.account(idHash)),
     isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
     retryBlocked(idHash) {
       settler.retryBlocked(idHash);

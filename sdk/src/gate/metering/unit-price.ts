@@ -1,5 +1,5 @@
 /** Prices units exactly: an amount for so many units, and one rounding of the total. Knows no currency but a token. */
-import { toAmount } from "../../protocol/amounts";
+import { UINT256_MAX } from "../../protocol/amounts";
 import { ConfigError } from "../../protocol/errors";
 import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
 
@@ -20,9 +20,16 @@ export interface UnitPrice {
 export function unitPriceOf(option: UnitPriceOption, token: PricedToken, field: string): UnitPrice {
   if (typeof option !== "object" || option === null) return { amount: parseMoney(option, token, field), per: 1n };
   const amount = parseMoney(option.amount, token, `${field}.amount`);
-  const per = toAmount(option.per, `${field}.per`);
+  const per = toCount(option.per, `${field}.per`);
   if (per === 0n) throw new ConfigError(`${field}.per is 0: name the number of units that the amount is for`);
   return { amount, per };
+}
+
+/** A number of units. @throws ConfigError that names the field */
+export function toCount(value: bigint | number, field: string): bigint {
+  const count = Number.isSafeInteger(value) ? BigInt(value) : value;
+  if (typeof count === "bigint" && count >= 0n && count <= UINT256_MAX) return count;
+  throw new ConfigError(`${field} is ${String(value)}: name a whole number of units, as a bigint or a safe integer`);
 }
 
 /**

@@ -2,13 +2,13 @@
  * Meters an answer whose length is not known ahead: reserves in steps, charges the units that were delivered, releases
  * the rest. Knows no HTTP; the account behind it reserves and charges durably.
  */
-import { toAmount } from "../../protocol/amounts";
 import { AllowanceExhausted, ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol/errors";
 import { type Hex, randomBytes, toHex } from "../../protocol/hex";
 import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
 import { isUsageUnit } from "../../protocol/usage-receipt";
 import type { HeldCharge } from "./holds";
-import { costOf, type UnitPrice, type UnitPriceOption, unitPriceOf } from "./unit-price";
+import { isOutOfCap } from "./reservation";
+import { costOf, toCount, type UnitPrice, type UnitPriceOption, unitPriceOf } from "./unit-price";
 
 /** What a meter counts, and at which price. */
 export interface UsageMeterOptions {
@@ -68,6 +68,8 @@ export interface HoldAhead {
   readonly need: bigint;
   /** base units held beyond the need, as far as they remain */
   readonly ahead: bigint;
+  /** holds of the same answer */
+  readonly own?: readonly Hex[];
 }
 
 export interface ChargeHold {
@@ -85,6 +87,17 @@ export interface ChargedUsage {
   readonly unit: string;
   readonly units: bigint;
   readonly unitPrice: UnitPrice;
+}
+
+/** A meter as several count one part together: each reserves what the part needs before any of them counts. */
+export interface PartMeter extends UsageMeter {
+  /**
+   * Sets aside what these units cost, and nothing ahead of them, for an `add` of the same units, which then counts them
+   * at once. `end` releases it.
+   * @returns base units of their cost that are set aside: less than the cost at the cap
+   * @throws as `add`
+   */
+  reserve(units: bigint | number): Promise<bigint>;
 }
 
 /** Where a meter reserves and charges. */
@@ -117,6 +130,9 @@ export interface UsageTerms {
 
 /** @throws ConfigError that names the field */
 export function usageTermsOf(options: UsageMeterOptions, token: PricedToken): UsageTerms {
+  if (typeof options !== "object" || options === null) {
+    throw new ConfigError(`meter: options are ${String(options)}: name at least { unit, unitPrice }`);
+  }
   const { unit, unitPrice, step = DEFAULT_STEP, atCap = "stop" } = options;
   requireUnit(unit, "meter");
   if (atCap !== "stop" && atCap !== "finish") {
@@ -146,7 +162,7 @@ export function deductUsageOf(amount: bigint, usage: DeductUsage | undefined, to
   if (usage === undefined) return { unit: "call", units: 1n, unitPrice: { amount, per: 1n } };
   const { unit } = usage;
   requireUnit(unit, "deduct: usage");
-  const units = toAmount(usage.units, "deduct: usage.units");
+  const units = toCount(usage.units, "deduct: usage.units");
   const unitPrice = unitPriceOf(usage.unitPrice, token, "deduct: usage.unitPrice");
   if (amount <= costOf(unitPrice, units)) return { unit, units, unitPrice };
   throw new ConfigError(
@@ -156,7 +172,11 @@ export function deductUsageOf(amount: bigint, usage: DeductUsage | undefined, to
 
 /** @throws ConfigError */
 export function unitsOf(units: bigint | number): bigint {
-  return toAmount(units, "meter.add(units)");
+  return toCount(units, "meter.add(units)");
+}
+
+function isAllowanceExhausted(error: unknown): boolean {
+  return isTurnpikeError(error) && error.code === "AllowanceExhausted";
 }
 
 export function endedMeter(): TurnpikeError {
@@ -183,7 +203,7 @@ interface Hold {
 }
 
 /** Meters a subscription's answer by steps that its account holds ahead. */
-export class HeldMeter implements UsageMeter {
+export class HeldMeter implements PartMeter {
   readonly unit: string;
   readonly unitPrice: UnitPrice;
   readonly atCap: "stop" | "finish";
@@ -204,6 +224,8 @@ export class HeldMeter implements UsageMeter {
   #isEnded = false;
   /** units were added since the last tick */
   #isBusy = false;
+  /** what `reserve` has set aside for the next `add` */
+  #reserved: { readonly units: bigint; readonly covered: bigint } | undefined;
   #waiting = 0;
   #turn: Promise<unknown> = Promise.resolve();
   /** while a hold exists: ends its ticks and withdraws the meter's end from the gate's stop */
@@ -232,12 +254,27 @@ export class HeldMeter implements UsageMeter {
 
   async add(units: bigint | number): Promise<Usage> {
     const added = unitsOf(units);
+    if (this.#reserved?.units === added) return this.#countReserved(this.#reserved);
+    this.#reserved = undefined;
     if (this.#waiting > 0) return this.#inTurn(() => this.#add(added));
     return this.#isCovered(added) ? this.#count(added) : this.#inTurn(() => this.#add(added));
   }
 
+  async reserve(units: bigint | number): Promise<bigint> {
+    const added = unitsOf(units);
+    return this.#inTurn(async () => {
+      if (this.#isEnded) throw endedMeter();
+      if (this.#isClipped && this.atCap === "stop") throw new AllowanceExhausted();
+      const need = this.#isClipped ? 0n : this.#needOf(added);
+      const covered = this.#isCovered(added) ? need : await this.#renew(need, 0n);
+      this.#reserved = { units: added, covered };
+      return covered;
+    });
+  }
+
   end(): Promise<Usage> {
     return this.#inTurn(async () => {
+      this.#reserved = undefined;
       if (this.#isEnded) return this.usage;
       await this.#record(true);
       this.#isEnded = true;
@@ -284,27 +321,45 @@ export class HeldMeter implements UsageMeter {
     if (this.#isEnded) throw endedMeter();
     if (this.#isClipped) return this.#addBeyondCap(added);
     if (this.#isCovered(added)) return this.#count(added);
-    await this.#record(true);
-    const need = this.#needOf(added);
     const step = this.#step;
+    const need = this.#needOf(added);
+    const covered = await this.#renew(need, step > need ? step - need : 0n);
+    return this.#countReserved({ units: added, covered });
+  }
+
+  /**
+   * Records what was counted, and holds what the next units need, as far as it remains.
+   * @returns base units of the need that are held
+   */
+  async #renew(need: bigint, ahead: bigint): Promise<bigint> {
+    await this.#record(true);
     const name = toHex(randomBytes(16));
     try {
-      const request = { hold: name, need, ahead: step > need ? step - need : 0n };
-      const { held, remaining } = await this.#account.hold(request);
+      const { held, remaining } = await this.#account.hold({ hold: name, need, ahead });
       const renewedAtMs = this.#monotonicMs();
       this.#hold = { name, base: this.#amount, size: held, renewedAtMs, charged: 0n, releasing: undefined };
       this.#besides = remaining;
       this.#watch();
-      this.#isClipped = held < need;
-      if (this.#isClipped) this.#forgone += need - held;
-      return this.#count(added);
+      return held < need ? held : need;
     } catch (error) {
-      if (!isTurnpikeError(error) || error.code !== "AllowanceExhausted") throw error;
-      this.#isClipped = true;
+      if (!isOutOfCap(error)) throw error;
       this.#besides = 0n;
+      // What others hold may be released: the same units can be added again.
+      this.#isClipped = this.atCap === "finish" || isAllowanceExhausted(error);
       if (this.atCap === "stop") throw error;
-      return this.#addBeyondCap(added);
+      return 0n;
     }
+  }
+
+  /** Counts units whose cost is held, or what of it remained. */
+  #countReserved({ units, covered }: { readonly units: bigint; readonly covered: bigint }): Usage {
+    this.#reserved = undefined;
+    const short = this.#needOf(units) - covered;
+    if (short > 0n) {
+      this.#isClipped = true;
+      this.#forgone += short;
+    }
+    return this.#count(units);
   }
 
   #addBeyondCap(added: bigint): Usage {
@@ -348,7 +403,7 @@ export class HeldMeter implements UsageMeter {
   }
 
   #tick(): void {
-    const isIdle = !this.#isBusy;
+    const isIdle = !this.#isBusy && this.#reserved === undefined;
     this.#isBusy = false;
     const recorded = this.#inTurn(() => this.#record(isIdle));
     // Tried again at the next tick, and by whatever comes next.

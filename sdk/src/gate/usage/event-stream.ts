@@ -2,42 +2,60 @@
 import { Unavailable, USAGE_RECEIPT_COMMENT } from "../../protocol";
 
 /** An event of an upstream that is longer than this ends the stream, bytes. */
-const MAX_EVENT_BYTES = 1_048_576;
+export const MAX_EVENT_BYTES = 1_048_576;
 
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Collects chunks, and returns the events that are complete. */
+/** Collects chunks, and returns the events that are complete. Copies each byte once at most. */
 export class EventSplitter {
-  #rest: Uint8Array = new Uint8Array();
+  #parts: Uint8Array[] = [];
+  #bytes = 0;
+  #isLineEmpty = true;
+  #isAfterCr = false;
 
-  /** @returns the bytes of each event that this chunk completes. @throws Unavailable for an event without end */
-  push(chunk: Uint8Array): Uint8Array[] {
-    const from = Math.max(1, this.#rest.length - 2);
-    const bytes = joined([this.#rest, chunk]);
-    const events: Uint8Array[] = [];
+  /** @returns the bytes of each event that this chunk completes. @throws Unavailable for an event that is too long */
+  *push(chunk: Uint8Array): Generator<Uint8Array, void> {
     let begin = 0;
-    for (let at = from; at < bytes.length; at++) {
-      if (at <= begin || !isBlankLine(bytes, at)) continue;
-      events.push(bytes.subarray(begin, at + 1));
+    for (let at = 0; at < chunk.length; at++) {
+      if (!this.#endsEvent(chunk[at])) continue;
+      if (this.#isAfterCr && chunk[at + 1] === LF) {
+        at += 1;
+        this.#isAfterCr = false;
+      }
+      this.#keep(chunk.subarray(begin, at + 1));
       begin = at + 1;
+      yield this.rest();
     }
-    this.#rest = bytes.subarray(begin);
-    if (this.#rest.length > MAX_EVENT_BYTES) throw new Unavailable("The upstream sends an event that is too long.");
-    return events;
+    this.#keep(chunk.subarray(begin));
   }
 
   /** Returns what came after the last event. */
   rest(): Uint8Array {
-    return this.#rest;
+    const bytes = joined(this.#parts);
+    this.#parts = [];
+    this.#bytes = 0;
+    return bytes;
   }
-}
 
-/** Returns whether an empty line, which ends an event, ends at this byte. */
-function isBlankLine(bytes: Uint8Array, at: number): boolean {
-  const before = bytes[at - 1];
-  if (bytes[at] === CR) return before === CR;
-  return bytes[at] === LF && (before === LF || (before === CR && bytes[at - 2] === LF));
+  /** A line ends with CR, LF or both; an empty one ends the event. */
+  #endsEvent(byte: number | undefined): boolean {
+    const completesCrLf = byte === LF && this.#isAfterCr;
+    this.#isAfterCr = byte === CR;
+    if (completesCrLf) return false;
+    const wasEmpty = this.#isLineEmpty;
+    this.#isLineEmpty = byte === LF || byte === CR;
+    return this.#isLineEmpty && wasEmpty;
+  }
+
+  #keep(bytes: Uint8Array): void {
+    if (bytes.length === 0) return;
+    this.#parts.push(bytes);
+    this.#bytes += bytes.length;
+    if (this.#bytes > MAX_EVENT_BYTES) {
+      throw new Unavailable(`The upstream sends an event that is longer than ${MAX_EVENT_BYTES} bytes.`);
+    }
+  }
 }
 
 /** Follows what is sent of an event stream: a comment may follow a whole event, never a part of one. */
@@ -45,7 +63,7 @@ export class EventBoundary {
   #tail: Uint8Array = new Uint8Array();
 
   get isHere(): boolean {
-    return this.#tail.length === 0 || isBlankLine(this.#tail, this.#tail.length - 1);
+    return this.#tail.length === 0 || endsWithEmptyLine(this.#tail);
   }
 
   sent(part: Uint8Array): void {
@@ -53,9 +71,17 @@ export class EventBoundary {
   }
 }
 
+const isLineEnd = (byte: number | undefined): boolean => byte === LF || byte === CR;
+
+function endsWithEmptyLine(bytes: Uint8Array): boolean {
+  const [last, before, first] = [bytes.at(-1), bytes.at(-2), bytes.at(-3)];
+  if (last === LF && before === CR) return isLineEnd(first);
+  return isLineEnd(last) && isLineEnd(before);
+}
+
 export function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const [first, second, ...more] = parts;
-  if (first !== undefined && (second === undefined || (second.length === 0 && more.length === 0))) return first;
+  const [first] = parts;
+  if (first !== undefined && parts.length === 1) return first;
   const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const part of parts) {

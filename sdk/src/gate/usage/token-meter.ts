@@ -1,8 +1,8 @@
 /** Meters the tokens of one answer: one meter for each kind of token that has a price of its own. */
-import { isTurnpikeError } from "../../protocol";
 import type { Payment } from "../core/payment";
-import type { UnitPriceOption } from "../metering/unit-price";
-import type { UsageMeter, UsageMeterOptions } from "../metering/usage-meter";
+import { isOutOfCap } from "../metering/reservation";
+import { costOf, type UnitPriceOption } from "../metering/unit-price";
+import type { PartMeter, UsageMeterOptions } from "../metering/usage-meter";
 import type { TokenUsage } from "./token-usage";
 
 /** The provider's own prices, each as `unitPrice` of a meter: `{ amount: "$3", per: 1_000_000 }`. */
@@ -21,45 +21,80 @@ export interface TokenMeterOptions extends Pick<UsageMeterOptions, "step" | "atC
   readonly prices: TokenPrices;
 }
 
-const KINDS = ["input", "cachedInput", "cacheWrite", "output"] as const;
+const INPUTS = ["input", "cachedInput", "cacheWrite"] as const;
+
+const KINDS = [...INPUTS, "output"] as const;
+
+type Kind = (typeof KINDS)[number];
 
 export class TokenMeter {
-  readonly #meters: Readonly<Record<keyof TokenUsage, UsageMeter>>;
+  readonly #meters: Readonly<Record<Kind, PartMeter>>;
   readonly #stopsAtCap: boolean;
 
   /** @throws ConfigError that names the option */
   constructor({ payment, prices, step, atCap = "stop" }: TokenMeterOptions) {
     // Input is counted at once: what it reserved ahead would be missing to the output near the cap.
-    const once = (unit: string, unitPrice: UnitPriceOption) => payment.meter({ unit, unitPrice, step: 1n, atCap });
+    // Each payment's meters can reserve; providers have no use for that.
+    const meter = (options: UsageMeterOptions) => payment.meter(options) as PartMeter;
+    const once = (unit: string, unitPrice: UnitPriceOption) => meter({ unit, unitPrice, step: 1n, atCap });
     const ahead = step === undefined ? {} : { step };
     this.#meters = {
       input: once("input token", prices.input),
       cachedInput: once("cached input token", prices.cachedInput ?? prices.input),
       cacheWrite: once("cache write token", prices.cacheWrite ?? prices.input),
-      output: payment.meter({ unit: "output token", unitPrice: prices.output, atCap, ...ahead }),
+      output: meter({ unit: "output token", unitPrice: prices.output, atCap, ...ahead }),
     };
     this.#stopsAtCap = atCap === "stop";
   }
 
   /**
-   * Counts up to what the answer has used so far.
+   * Counts up to what the answer has used so far: all kinds of one part, or none of them.
    * @returns whether to end the answer after what was just counted: the cap did not cover all of it
-   * @throws as UsageMeter.add
+   * @throws as UsageMeter.add; then nothing of the part was counted
    */
   async count(used: TokenUsage): Promise<boolean> {
-    let isClipped = false;
+    const added = this.#addedBy(used).sort((a, b) => (a.cost < b.cost ? 1 : a.cost > b.cost ? -1 : 0));
+    const [only] = added;
+    if (added.length === 1 && only) return (await only.meter.add(only.units)).clipped && this.#stopsAtCap;
+    const covered = await this.#reserve(added);
+    let isClipped = covered.length < added.length;
+    for (const { meter, units } of covered) isClipped = (await meter.add(units)).clipped || isClipped;
+    return isClipped && this.#stopsAtCap;
+  }
+
+  /** Input that was counted as one kind, and is of another one by a later statement, is not counted again. */
+  #addedBy(used: TokenUsage): KindOfPart[] {
+    const counted = (kind: Kind): bigint => this.#meters[kind].usage.units;
+    let moved = 0n;
+    for (const kind of INPUTS) if (counted(kind) > used[kind]) moved += counted(kind) - BigInt(used[kind]);
+    const added: KindOfPart[] = [];
     for (const kind of KINDS) {
-      const meter = this.#meters[kind];
-      const added = BigInt(used[kind]) - meter.usage.units;
-      if (added <= 0n) continue;
+      let units = BigInt(used[kind]) - counted(kind);
+      if (units > 0n && kind !== "output") {
+        const known = units < moved ? units : moved;
+        units -= known;
+        moved -= known;
+      }
+      if (units > 0n) added.push(new KindOfPart(this.#meters[kind], units));
+    }
+    return added;
+  }
+
+  /**
+   * Reserves for the dearest kind first: where nothing remains for it, the part is refused.
+   * @returns the kinds that are covered, or whose cost is covered in part
+   */
+  async #reserve(added: readonly KindOfPart[]): Promise<KindOfPart[]> {
+    const covered: KindOfPart[] = [];
+    for (const kind of added) {
       try {
-        isClipped = (await meter.add(added)).clipped || isClipped;
+        await kind.meter.reserve(kind.units);
+        covered.push(kind);
       } catch (error) {
-        // What is left of the same chunk, whose beginning used up the cap.
-        if (!isClipped || !isTurnpikeError(error) || error.code !== "AllowanceExhausted") throw error;
+        if (covered.length === 0 || !isOutOfCap(error)) throw error;
       }
     }
-    return isClipped && this.#stopsAtCap;
+    return covered;
   }
 
   /** @see UsageMeter.takeReceipts */
@@ -72,5 +107,19 @@ export class TokenMeter {
   async end(): Promise<void> {
     const ended = await Promise.allSettled(KINDS.map((kind) => this.#meters[kind].end()));
     for (const one of ended) if (one.status === "rejected") throw one.reason;
+  }
+}
+
+/** What one part adds to one kind of token. */
+class KindOfPart {
+  /** base units */
+  readonly cost: bigint;
+
+  constructor(
+    readonly meter: PartMeter,
+    readonly units: bigint,
+  ) {
+    const { usage, unitPrice } = meter;
+    this.cost = costOf(unitPrice, usage.units + units) - costOf(unitPrice, usage.units);
   }
 }

@@ -38,8 +38,7 @@ export function openAiUsage(): UsageReader {
 export function anthropicUsage(): UsageReader {
   return reader((chunk) => {
     const usage = objectIn(chunk, "usage") ?? objectIn(objectIn(chunk, "message"), "usage");
-    const deltas = memberOf(chunk, "type") === "content_block_delta" ? 1 : 0;
-    return { deltas, usage: usage && anthropicCounts(usage) };
+    return { deltas: anthropicDeltas(chunk), usage: usage && anthropicCounts(usage) };
   });
 }
 
@@ -56,17 +55,15 @@ function reader(read: (chunk: unknown) => Read): UsageReader {
   return (chunk) => {
     const found = read(chunk);
     deltas += found.deltas;
-    const { input, cachedInput, cacheWrite, output } = found.usage ?? NOTHING;
-    // A later chunk may leave out what an earlier one has said.
-    usage = {
-      input: Math.max(usage.input, input),
-      cachedInput: Math.max(usage.cachedInput, cachedInput),
-      cacheWrite: Math.max(usage.cacheWrite, cacheWrite),
-      output: Math.max(usage.output, output, deltas),
-    };
+    const stated = found.usage ?? NOTHING;
+    // A later chunk may leave out what an earlier one has said, or say more of what is cached.
+    const { input, cachedInput, cacheWrite } = inputOf(stated) >= inputOf(usage) ? stated : usage;
+    usage = { input, cachedInput, cacheWrite, output: Math.max(usage.output, stated.output, deltas) };
     return usage;
   };
 }
+
+const inputOf = ({ input, cachedInput, cacheWrite }: TokenUsage): number => input + cachedInput + cacheWrite;
 
 function openAiCounts(usage: object): TokenUsage {
   const details = objectIn(usage, "prompt_tokens_details") ?? objectIn(usage, "input_tokens_details");
@@ -86,23 +83,33 @@ function anthropicCounts(usage: object): TokenUsage {
   };
 }
 
+/** Counts text, thinking and input of tools; signatures and citations are no tokens of the output. */
+function anthropicDeltas(chunk: unknown): number {
+  if (memberOf(chunk, "type") !== "content_block_delta") return 0;
+  const delta = memberOf(chunk, "delta");
+  return ["text", "thinking", "partial_json"].some((name) => isText(memberOf(delta, name))) ? 1 : 0;
+}
+
 /** Counts the parts of content in a chunk: of a chat stream, or an event `response.<what>.delta`. */
 function openAiDeltas(chunk: unknown): number {
   const type = memberOf(chunk, "type");
-  if (typeof type === "string") return type.startsWith("response.") && type.endsWith(".delta") ? 1 : 0;
+  if (typeof type === "string") return isResponseDelta(type) && isText(memberOf(chunk, "delta")) ? 1 : 0;
   const choices = memberOf(chunk, "choices");
   if (!Array.isArray(choices)) return 0;
   return choices.filter((choice) => hasContent(objectIn(choice, "delta"))).length;
 }
 
+const isResponseDelta = (type: string): boolean => type.startsWith("response.") && type.endsWith(".delta");
+
 function hasContent(delta: object | undefined): boolean {
-  const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
   if (["content", "refusal", "reasoning", "reasoning_content"].some((name) => isText(memberOf(delta, name))))
     return true;
   // A call of a tool is output as text is.
   const calls = memberOf(delta, "tool_calls");
   return Array.isArray(calls) ? calls.length > 0 : objectIn(delta, "function_call") !== undefined;
 }
+
+const isText = (value: unknown): boolean => typeof value === "string" && value !== "";
 
 function objectIn(value: unknown, name: string): object | undefined {
   const found = memberOf(value, name);

@@ -140,6 +140,117 @@ describe("meterStream", () => {
     expect(upstream.isCancelled).to.equal(true);
   });
 
+  it("SM2 charges nothing for answers that it refuses at the cap, and serves what the cap allows", async () => {
+    const { id, headers } = subscribe(2_400n);
+    const usage = { prompt_tokens: 100, completion_tokens: 100 };
+    const body = JSON.stringify({ choices: [], usage });
+    answer = (payment) => meterStream(upstreamOf([body], "application/json").response, tokens(payment));
+    const answers = await Promise.all(Array.from({ length: 8 }, () => serve(headers)));
+    const served = answers.filter(({ status }) => status === 200).length;
+    expect(served, "each of them had its output paid, 1500, or all that was left").to.be.within(1, 2);
+    expect(world.spentOf(id)).to.equal(served === 1 ? 1_800n : 2_400n);
+    for (const { status, headers } of answers) {
+      expect(status).to.be.oneOf([200, 402, 503]);
+      if (status === 503) expect(headers.get("retry-after")).to.equal("5");
+    }
+  });
+
+  it("SM2 serves an answer whose input uses up the cap, rather than charge it and refuse", async () => {
+    const { id, headers } = subscribe(30n);
+    const body = JSON.stringify({ choices: [], usage: { prompt_tokens: 10, completion_tokens: 1 } });
+    answer = (payment) => meterStream(upstreamOf([body], "application/json").response, tokens(payment));
+    expect((await serve(headers)).status).to.equal(200);
+    expect(world.spentOf(id)).to.equal(30n);
+  });
+
+  it("SM2 charges nothing where the subscription is blocked between two kinds of one part", async () => {
+    const { id, headers } = subscribe(10n ** 6n);
+    const body = JSON.stringify({ choices: [], usage: { prompt_tokens: 100, completion_tokens: 100 } });
+    answer = (payment) => {
+      const meter = payment.meter.bind(payment);
+      const blocking = (options: UsageMeterOptions) => {
+        const made = meter(options) as ReturnType<typeof meter> & { reserve(units: bigint): Promise<bigint> };
+        const reserve = made.reserve.bind(made);
+        made.reserve = async (units) => {
+          const reserved = await reserve(units);
+          world.change(id, { blocked: true });
+          return reserved;
+        };
+        return made;
+      };
+      const options = tokens({ ...payment, meter: blocking } as Payment);
+      return meterStream(upstreamOf([body], "application/json").response, options);
+    };
+    expect((await serve(headers)).status).to.equal(402);
+    expect(world.spentOf(id)).to.equal(0n);
+  });
+
+  it("SM7 does not end a stream for what other streams have only reserved", async () => {
+    const { id, headers } = subscribe(12_000n);
+    const idle = upstreamOf([chunk("a"), chunk("b")]);
+    answer = (payment) => meterStream(idle.response, tokens(payment));
+    const first = (await serve(headers)).body?.getReader();
+    await first?.read();
+    const words = Array.from({ length: 400 }, (_, i) => chunk(`${i}`));
+    answer = (payment) => meterStream(upstreamOf(words).response, tokens(payment));
+    const text = await (await serve(headers)).text();
+    expect(text).to.equal(words.join(""));
+    expect(world.spentOf(id)).to.equal(400n * 15n);
+    await first?.cancel();
+    expect(world.spentOf(id)).to.equal(401n * 15n);
+  });
+
+  it("SM7 ends a stream with an error that can be retried where the rest of the cap is only reserved", async () => {
+    const { id, headers } = subscribe(100n);
+    answer = (payment) => meterStream(upstreamOf([chunk("a"), chunk("b")]).response, tokens(payment));
+    const first = (await serve(headers)).body?.getReader();
+    await first?.read();
+    const words = Array.from({ length: 10 }, (_, i) => chunk(`${i}`));
+    answer = (payment) => meterStream(upstreamOf(words).response, tokens(payment));
+    expect(await (await serve(headers)).text()).to.match(/event: error\ndata: \{"error":\{"type":"Unavailable"/);
+    expect(world.spentOf(id) < 85n, "what it delivered").to.equal(true);
+    await first?.cancel();
+    expect((await serve(headers)).status, "it can be retried").to.equal(200);
+  });
+
+  it("SM6 charges input once that is said later to be cached", async () => {
+    const { id, headers } = subscribe(10n ** 6n);
+    const usage = { prompt_tokens: 1_000, completion_tokens: 1 };
+    const early = `data: ${JSON.stringify({ choices: [], usage })}\n\n`;
+    const late = early.replace(
+      '"completion_tokens"',
+      '"prompt_tokens_details":{"cached_tokens":900},"completion_tokens"',
+    );
+    answer = (payment) => meterStream(upstreamOf([early, late]).response, tokens(payment));
+    await (await serve(headers)).text();
+    expect(world.spentOf(id)).to.equal(1_000n * 3n + 15n);
+  });
+
+  for (const ends of ["\n\n", "\r\n\r\n", "\r\r", "\n\r"]) {
+    it(`SM4 counts each event where they end with ${JSON.stringify(ends)}`, async () => {
+      const { id, headers } = subscribe(10n ** 6n);
+      const text = ["a", "b", "c"].map((word) => chunk(word).trimEnd() + ends).join("");
+      answer = (payment) => meterStream(upstreamOf([...text]).response, tokens(payment));
+      expect(await (await serve(headers)).text()).to.equal(text);
+      expect(world.spentOf(id)).to.equal(45n);
+    });
+  }
+
+  for (const size of [1_000, 65_536, 2_000_000]) {
+    it(`SM8 limits an event to 1 MiB, in chunks of ${size} bytes`, async () => {
+      const { headers } = subscribe(10n ** 6n);
+      const asChunks = (text: string) => text.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [];
+      const longest = chunk("x".repeat(1_048_576 - chunk("").length));
+      answer = (payment) => meterStream(upstreamOf(asChunks(chunk("a") + longest)).response, tokens(payment));
+      expect(await (await serve(headers)).text()).to.equal(chunk("a") + longest);
+      const tooLong = chunk("x".repeat(1_048_577 - chunk("").length));
+      answer = (payment) => meterStream(upstreamOf(asChunks(chunk("a") + tooLong)).response, tokens(payment));
+      const text = await (await serve(headers)).text();
+      expect(text.startsWith(`${chunk("a")}event: error`)).to.equal(true);
+      expect(text).to.contain("longer than 1048576 bytes");
+    });
+  }
+
   it("charges what was delivered to a client that leaves, and cancels the upstream", async () => {
     const { id, headers } = subscribe(10n ** 9n);
     const upstream = upstreamOf(Array.from({ length: 20 }, (_, i) => chunk(`${i}`)));
@@ -227,6 +338,16 @@ describe("meterStream", () => {
       const response = await serve(await payUpto());
       expect(await response.text()).to.match(/^(data: [^\n]*\n\n){3}event: error\n.*AllowanceExhausted.*\n\n$/);
       expect(chargedBy(response)).to.equal("500000");
+    });
+
+    it("SM2 serves an answer whose input is the maximum", async () => {
+      answer = (payment) => {
+        const body = JSON.stringify({ choices: [], usage: { prompt_tokens: 5, completion_tokens: 1 } });
+        const options = { payment, prices: { input: 100_000n, output: 1n }, read: openAiUsage() };
+        return meterStream(upstreamOf([body], "application/json").response, options);
+      };
+      const response = await serve(await payUpto());
+      expect([response.status, chargedBy(response)]).to.deep.equal([200, "500000"]);
     });
 
     it("adds several meters up, and charges nothing for a meter that counted nothing", async () => {

@@ -53,7 +53,7 @@ describe("The usage that language models state", () => {
   it("is at least one output token for each part of the content, until it is stated", () => {
     const chunks = [delta(""), delta("a"), delta("b"), delta("c")];
     expect(readAll(openAiUsage(), chunks)?.output).to.equal(3);
-    const parts = Array.from({ length: 4 }, () => ({ type: "content_block_delta" }));
+    const parts = Array.from({ length: 4 }, () => ({ type: "content_block_delta", delta: { text: "a" } }));
     expect(readAll(anthropicUsage(), parts)?.output).to.equal(4);
   });
 
@@ -67,6 +67,27 @@ describe("The usage that language models state", () => {
     ];
     const chunks = parts.map((delta) => ({ choices: [{ index: 0, delta }] }));
     expect(readAll(openAiUsage(), chunks)?.output).to.equal(4);
+  });
+
+  it("SM6 counts no signature, citation or empty part as output", () => {
+    const deltas = [
+      { type: "text_delta", text: "a" },
+      { type: "text_delta", text: "" },
+      { type: "signature_delta", signature: "x" },
+      { type: "citations_delta", citation: {} },
+      { type: "thinking_delta", thinking: "b" },
+    ];
+    const events = deltas.map((delta) => ({ type: "content_block_delta", delta }));
+    expect(readAll(anthropicUsage(), events)?.output).to.equal(2);
+    const responses = ["a", ""].map((delta) => ({ type: "response.output_text.delta", delta }));
+    expect(readAll(openAiUsage(), responses)?.output).to.equal(1);
+  });
+
+  it("SM6 reads input that is said later to be cached once", () => {
+    const reader = openAiUsage();
+    reader({ usage: { prompt_tokens: 1_000 } });
+    const cached = { prompt_tokens: 1_000, prompt_tokens_details: { cached_tokens: 900 } };
+    expect(reader({ usage: cached })).to.include({ input: 100, cachedInput: 900 });
   });
 
   it("SM4 is never less than it was, and never made of what is no count", () => {
