@@ -311,6 +311,19 @@ describe("an agent's MCP client", () => {
     expect(receiptOf(await first.paying.callTool({ ...weather, arguments: { ...args } }))?.resumed).to.equal(true);
   });
 
+  it("MB7 one idempotencyKey for other arguments is refused, and the open payment stays with its own call", async () => {
+    const { paying, server, subject } = await shop({ steps: ["fail"] });
+    const key = { idempotencyKey: "my-secret-key" };
+    await paying.callTool(weather, undefined, key);
+    const error = await rejection(paying.callTool({ ...weather, arguments: { city: "Rome" } }, undefined, key));
+    expect([error.code, error.reason]).to.deep.equal(["InvalidRequest", "idempotency_key"]);
+    expect(error.message).to.include("idempotencyKey").and.not.include("my-secret-key");
+    expect(server.args.map((args) => (args as { city: string }).city)).to.deep.equal(["Oslo", "Oslo"]);
+    expect(receiptOf(await paying.callTool(weather, undefined, key))?.resumed).to.equal(true);
+    const served = await rejection(paying.callTool({ ...weather, arguments: { city: "Rome" } }, undefined, key));
+    expect([served.reason, server.payments.size, transfersSigned(subject)]).to.deep.equal(["idempotency_key", 1, 1]);
+  });
+
   it("MB7 a call whose arguments are changed while it runs buys and sends those that it began with", async () => {
     const changed = { name: "weather", arguments: { city: "Oslo" } };
     const tamper: SpecServerOptions["tamper"] = (required) => {
