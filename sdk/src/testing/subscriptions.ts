@@ -4,7 +4,7 @@
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
-import { GONE } from "../gate/metering/holds";
+import { GONE, smallest } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
 import { heldByOthers } from "../gate/metering/reservation";
@@ -188,9 +188,8 @@ export class TestBooks {
       holdAhead: async ({ idHash, hold, need, ahead, own = [] }) => {
         const left = this.#available(idHash, own);
         if (need > left && this.#isHeld(idHash, own)) throw heldByOthers();
-        const needed = need > left ? left : need;
-        const most = (left - needed) / 4n;
-        const held = needed + (ahead < most ? ahead : most);
+        const needed = smallest(need, left);
+        const held = needed + smallest(ahead, (left - needed) / 4n);
         this.#holds.set(hold, { idHash, amount: held, charged: 0n });
         return { held, remaining: left - held };
       },
