@@ -7,6 +7,7 @@ import type { Terms } from "../gate/core/terms";
 import { GONE, smallest } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
+import type { MeterReport } from "../gate/metering/reports";
 import { heldByOthers } from "../gate/metering/reservation";
 import {
   type Address,
@@ -62,6 +63,7 @@ export interface TestBooksParts {
   readonly payer: Address;
   /** whether charges get usage receipts */
   readonly receipts: boolean;
+  readonly report: MeterReport;
 }
 
 export class TestBooks {
@@ -203,6 +205,7 @@ export class TestBooks {
         else this.#holds.set(hold, { idHash, amount: at.amount - added, charged: total });
         return { charged: total, added, receipt: this.#receiptOf(idHash, added) };
       },
+      noteUnstated: (idHash, basis) => this.#parts.report({ kind: "unstated", idHash, basis }),
       onStop: () => () => undefined,
       remaining: (idHash) => this.#remaining(idHash),
       isHeld: (idHash) => this.#isHeld(idHash),

@@ -3,6 +3,7 @@
  * event streams and JSON of language models, and any other stream with a count of its own.
  */
 import { AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
+import { noteRefusal, requestScopes } from "../core/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import { dataOf, EventBoundary, EventSplitter, errorEvent, joined, parsed, receiptComments } from "./event-stream";
 import { TokenMeter, type TokenMeterOptions } from "./token-meter";
@@ -44,7 +45,11 @@ export async function meterStream(upstream: Response, options: MeterStreamOption
   const isEventStream = (headers.get("Content-Type") ?? "").toLowerCase().startsWith("text/event-stream");
   const metered = new MeteredBody(body, isEventStream, options);
   const isCollected = isChargedBefore(options) || ("payment" in options && !isEventStream);
-  const passed = isCollected ? await metered.collect() : await metered.open();
+  const passed = await (isCollected ? metered.collect() : metered.open()).catch((error: unknown) => {
+    const scope = requestScopes.getStore();
+    if (scope) noteRefusal(scope, error);
+    throw error;
+  });
   return new Response(passed as BodyInit, { status, statusText, headers });
 }
 
@@ -61,6 +66,8 @@ class MeteredBody {
   readonly #parts: AsyncIterator<Uint8Array, undefined>;
   readonly #isEventStream: boolean;
   readonly #count: Count;
+  /** for an answer that was not cut */
+  readonly #finish: (canRefuse: boolean) => void;
   readonly #end: () => Promise<unknown>;
   readonly #meter: Pick<UsageMeter, "takeReceipts">;
   readonly #boundary = new EventBoundary();
@@ -70,18 +77,20 @@ class MeteredBody {
     this.#isEventStream = isEventStream;
     if ("meter" in options) {
       const { meter, units } = options;
+      this.#finish = () => undefined;
       this.#parts = chunksOf(this.#source);
       this.#count = async (part) => (await meter.add(units(part))).clipped && meter.atCap === "stop";
       this.#end = () => meter.end();
       this.#meter = meter;
       return;
     }
-    const tokens = new TokenMeter(options);
+    const tokens = new TokenMeter(options, !isEventStream);
     this.#parts = isEventStream ? eventsOf(this.#source) : wholeOf(this.#source);
     this.#count = async (part) => {
       const data = isEventStream ? dataOf(part) : parsed(new TextDecoder().decode(part));
       return data !== undefined && tokens.count(options.read(data));
     };
+    this.#finish = (canRefuse) => tokens.finish(canRefuse);
     this.#end = () => tokens.end();
     this.#meter = tokens;
   }
@@ -94,6 +103,7 @@ class MeteredBody {
         controller.enqueue(passed.part);
         this.#boundary.sent(passed.part);
       }
+      if (passed.part === undefined) this.#finish(false);
       if (passed.isLast) await this.#close();
       this.#sendReceipts(controller);
       if (!passed.isLast) return;
@@ -137,6 +147,7 @@ class MeteredBody {
         if (bytes > MAX_WHOLE_BYTES) throw tooLong();
         if (part) parts.push(part);
         if (!isLast) continue;
+        if (!isCut) this.#finish(true);
         await this.#close();
         return joined(isCut && this.#isEventStream ? [...parts, endOf(new AllowanceExhausted())] : parts);
       }

@@ -2,6 +2,7 @@ import { expect } from "chai";
 import fc from "fast-check";
 import {
   anthropicUsage,
+  type MeterEvent,
   type MeterStreamOptions,
   meterStream,
   openAiUsage,
@@ -11,6 +12,7 @@ import {
 import { type FetchGate, paymentGate } from "turnpike/gate/fetch";
 import type { Hex } from "turnpike/protocol";
 import { createTestProvider, type TestProvider } from "turnpike/testing";
+import { freePayment } from "../../../../sdk/src/gate/core/payment";
 
 const PRICES = { input: { amount: "$3", per: 1_000_000 }, output: { amount: "$15", per: 1_000_000 } } as const;
 const URL_OF_STREAM = "http://gate.test/stream";
@@ -51,8 +53,11 @@ describe("meterStream", () => {
   let answer: (payment: Payment) => Promise<Response>;
   let gate: FetchGate;
 
+  const events: MeterEvent[] = [];
+  beforeEach(() => void events.splice(0));
+
   before(() => {
-    world = createTestProvider({ publicUrl: "http://gate.test" });
+    world = createTestProvider({ publicUrl: "http://gate.test", onMeterEvent: (event) => void events.push(event) });
     ({ planId } = world.addPlan({}));
     gate = paymentGate({
       provider: world.provider,
@@ -296,6 +301,49 @@ describe("meterStream", () => {
     expect(world.spentOf(id)).to.equal(10n * 3n + 300n + 4n * 5n + 7n * 15n);
   });
 
+  const UNREADABLE: Record<string, readonly [body: string, contentType: string]> = {
+    "JSON without usage": ['{"choices":[]}', "application/json"],
+    "JSON whose counts are text": ['{"usage":{"prompt_tokens":"1000","completion_tokens":"5"}}', "application/json"],
+    "an event stream that says that it is text": [chunk("a") + usageChunk(1, 1), "text/plain"],
+    "lines of JSON": ['{"usage":{"prompt_tokens":1}}\n{"choices":[]}', "application/x-ndjson"],
+    "a stream in another form": ['data: {"type":"message_start","message":{}}\n\n', "text/event-stream"],
+    "an event that is no JSON": ["data: hello\n\n", "text/event-stream"],
+  };
+  for (const [what, [body, contentType]] of Object.entries(UNREADABLE)) {
+    it(`SM9 refuses ${what} before its first byte, charges nothing, and reports it once`, async () => {
+      const { id, headers } = subscribe(10n ** 9n);
+      const upstream = upstreamOf([body, chunk("b")], contentType);
+      answer = (payment) => meterStream(upstream.response, tokens(payment));
+      const refused = await serve(headers);
+      expect(refused.status).to.equal(503);
+      expect(await refused.text()).to.contain("usage");
+      expect(world.spentOf(id)).to.equal(0n);
+      expect(events.map(({ kind }) => kind)).to.deep.equal(["unstated"]);
+    });
+  }
+
+  it("SM9 charges a stream that states no usage by its chunks, and reports it once", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const last = 'data: {"choices":[],"usage":{"prompt_tokens":"1000","completion_tokens":"5"}}\n\n';
+    for (const [end, basis] of [
+      ["data: [DONE]\n\n", "chunks"],
+      [last, "unreadable"],
+    ] as const) {
+      events.splice(0);
+      const before = world.spentOf(id);
+      answer = (payment) => meterStream(upstreamOf([chunk("a"), chunk("b"), end]).response, tokens(payment));
+      expect(await (await serve(headers)).text()).to.equal(chunk("a") + chunk("b") + end);
+      expect(world.spentOf(id) - before).to.equal(30n);
+      expect(events.map((event) => (event.kind === "unstated" ? event.basis : event.kind))).to.deep.equal([basis]);
+    }
+  });
+
+  it("SM9 leaves answers alone whose tokens nobody pays for", async () => {
+    const payment = freePayment({ decimals: 6, currency: "USD" });
+    const response = await meterStream(upstreamOf(["{}"], "application/json").response, tokens(payment));
+    expect(await response.text()).to.equal("{}");
+  });
+
   it("meters the parts of any other stream", async () => {
     const { id, headers } = subscribe(25n);
     const upstream = upstreamOf(["abc", "defgh", "ijklmnopqrstu", "vwxyz"], "audio/mpeg");
@@ -348,6 +396,15 @@ describe("meterStream", () => {
       };
       const response = await serve(await payUpto());
       expect([response.status, chargedBy(response)]).to.deep.equal([200, "500000"]);
+    });
+
+    it("SM9 refuses a stream that states no usage, and charges nothing", async () => {
+      answer = (payment) => meterStream(upstreamOf([chunk("a")]).response, tokens(payment));
+      const failure = await serve(await payUpto()).then(
+        ({ status }) => status,
+        (error: Error & { code?: string }) => error.code,
+      );
+      expect(failure).to.equal("Unavailable");
     });
 
     it("adds several meters up, and charges nothing for a meter that counted nothing", async () => {
