@@ -355,12 +355,105 @@ describe("meterStream", () => {
     expect(world.spentOf(id)).to.equal(25n);
   });
 
-  it("returns a failed upstream as it is, and charges nothing", async () => {
+  it("SM10 passes on a failed upstream's status, text and few of its headers, and charges nothing", async () => {
     const { id, headers } = subscribe(25n);
-    answer = (payment) => meterStream(new Response("busy", { status: 429 }), tokens(payment));
+    const ofUpstream = {
+      ...{ "Content-Type": "text/plain", "Retry-After": "7", "Content-Encoding": "gzip", "Content-Length": "99" },
+      ...{ "Set-Cookie": "a=b", "PAYMENT-RESPONSE": "forged", "openai-organization": "the provider" },
+    };
+    for (const status of [429, 200]) {
+      const body = status === 200 ? chunk("a") : "busy";
+      const type = { "Content-Type": status === 200 ? "text/event-stream" : "text/plain" };
+      const response = await meterStream(new Response(body, { status, headers: { ...ofUpstream, ...type } }), {
+        ...tokens(freePayment({ decimals: 6, currency: "USD" })),
+      });
+      expect([response.status, await response.text()]).to.deep.equal([status, body]);
+      expect([...response.headers.keys()]).to.deep.equal(["content-type", "retry-after"]);
+    }
+    answer = (payment) => meterStream(new Response("busy", { status: 429, headers: ofUpstream }), tokens(payment));
     const response = await serve(headers);
     expect([response.status, await response.text()]).to.deep.equal([429, "busy"]);
     expect(world.spentOf(id)).to.equal(0n);
+  });
+
+  for (const status of [401, 402, 403, 407]) {
+    it(`SM10 answers an upstream's ${status}, which is about the provider's own account, with 503`, async () => {
+      const { id, headers } = subscribe(25n);
+      answer = (payment) => meterStream(new Response("bad key sk-12345", { status }), tokens(payment));
+      const response = await serve(headers);
+      expect(response.status).to.equal(503);
+      expect(await response.text()).not.to.contain("sk-12345");
+      expect(world.spentOf(id)).to.equal(0n);
+    });
+  }
+
+  it("cancels an upstream that it cannot meter because of bad prices", async () => {
+    const { headers } = subscribe(25n);
+    const upstream = upstreamOf([chunk("a")]);
+    const prices = { ...PRICES, input: "nothing" };
+    let message = "";
+    answer = (payment) =>
+      meterStream(upstream.response, { payment, prices, read: openAiUsage() }).catch((error: Error) => {
+        ({ message } = error);
+        return new Response();
+      });
+    await serve(headers);
+    expect(message).to.contain("unitPrice");
+    expect([upstream.isCancelled, upstream.response.body?.locked]).to.deep.equal([true, false]);
+  });
+
+  it("SM11 cancels the upstream of a HEAD request, and charges nothing", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const upstream = upstreamOf([chunk("a"), usageChunk(9, 9)]);
+    answer = (payment) => meterStream(upstream.response, tokens(payment));
+    const request = new Request(URL_OF_STREAM, { method: "HEAD", headers });
+    const response = await gate(({ payment }) => answer(payment))(request);
+    expect([response.status, response.body]).to.deep.equal([200, null]);
+    expect([upstream.isCancelled, upstream.sent()]).to.deep.equal([true, 0]);
+    expect(world.spentOf(id)).to.equal(0n);
+  });
+
+  it("SM11 cancels an upstream that it collects when the client leaves, and charges nothing", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const left = new AbortController();
+    let begin: () => void;
+    const begun = new Promise<void>((resolve) => {
+      begin = resolve;
+    });
+    let isCancelled = false;
+    const body = new ReadableStream({
+      pull: () => begin(),
+      cancel: () => {
+        isCancelled = true;
+      },
+    });
+    const silent = new Response(body, { headers: { "Content-Type": "application/json" } });
+    answer = (payment) => meterStream(silent, { ...tokens(payment), signal: left.signal });
+    const failure = serve(headers).then(
+      () => undefined,
+      (error: Error) => error.name,
+    );
+    await begun;
+    left.abort();
+    expect(await failure).to.equal("AbortError");
+    expect([isCancelled, world.spentOf(id)]).to.deep.equal([true, 0n]);
+    const late = upstreamOf([chunk("a")]);
+    answer = (payment) => meterStream(late.response, { ...tokens(payment), signal: left.signal });
+    await serve(headers).catch(() => undefined);
+    expect([late.isCancelled, late.sent()]).to.deep.equal([true, 0]);
+  });
+
+  it("SM11 charges a stream whose signal ends it what was sent", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const left = new AbortController();
+    const upstream = upstreamOf([chunk("a"), chunk("b"), chunk("c")]);
+    answer = (payment) => meterStream(upstream.response, { ...tokens(payment), signal: left.signal });
+    const reader = (await serve(headers)).body?.getReader();
+    await reader?.read();
+    left.abort();
+    await reader?.read().catch(() => undefined);
+    expect(upstream.isCancelled).to.equal(true);
+    expect(world.spentOf(id)).to.equal(15n);
   });
 
   describe("paid by a maximum", () => {
