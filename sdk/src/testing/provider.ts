@@ -7,6 +7,7 @@ import { memoryClaims } from "../gate/claims/memory";
 import { fixedTime, type GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
+import type { MeterEvent } from "../gate/metering/reports";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
 import {
   type Address,
@@ -60,6 +61,8 @@ export interface TestProviderOptions {
   readonly publicUrl?: string;
   /** signs usage receipts of metered charges; no chain is asked whether it may */
   readonly receiptKey?: Hex;
+  /** as of a provider: called with answers of upstreams that state no usage */
+  readonly onMeterEvent?: (event: MeterEvent) => void;
 }
 
 /** The provider, and helpers that act as its clients. */
@@ -101,6 +104,7 @@ export function createTestProvider({
   clock = manualClock(),
   publicUrl,
   receiptKey: key,
+  onMeterEvent: report = () => undefined,
 }: TestProviderOptions = {}): TestProvider {
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));
@@ -109,7 +113,7 @@ export function createTestProvider({
     ...{ address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" },
     ...{ decimals: 6, symbol: "USDC", currency: "USD" as const },
   };
-  const books = new TestBooks({ clock, token, payTo, payer, receipts: key !== undefined });
+  const books = new TestBooks({ clock, token, payTo, payer, receipts: key !== undefined, report });
   const settings = settingsOf(
     {
       network: `local-${CHAIN_ID}`,

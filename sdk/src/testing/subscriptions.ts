@@ -4,9 +4,10 @@
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
-import { GONE } from "../gate/metering/holds";
+import { GONE, smallest } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
+import type { MeterReport } from "../gate/metering/reports";
 import { heldByOthers } from "../gate/metering/reservation";
 import {
   type Address,
@@ -62,6 +63,7 @@ export interface TestBooksParts {
   readonly payer: Address;
   /** whether charges get usage receipts */
   readonly receipts: boolean;
+  readonly report: MeterReport;
 }
 
 export class TestBooks {
@@ -188,9 +190,8 @@ export class TestBooks {
       holdAhead: async ({ idHash, hold, need, ahead, own = [] }) => {
         const left = this.#available(idHash, own);
         if (need > left && this.#isHeld(idHash, own)) throw heldByOthers();
-        const needed = need > left ? left : need;
-        const most = (left - needed) / 4n;
-        const held = needed + (ahead < most ? ahead : most);
+        const needed = smallest(need, left);
+        const held = needed + smallest(ahead, (left - needed) / 4n);
         this.#holds.set(hold, { idHash, amount: held, charged: 0n });
         return { held, remaining: left - held };
       },
@@ -204,6 +205,7 @@ export class TestBooks {
         else this.#holds.set(hold, { idHash, amount: at.amount - added, charged: total });
         return { charged: total, added, receipt: this.#receiptOf(idHash, added) };
       },
+      noteUnstated: (idHash, basis) => this.#parts.report({ kind: "unstated", idHash, basis }),
       onStop: () => () => undefined,
       remaining: (idHash) => this.#remaining(idHash),
       isHeld: (idHash) => this.#isHeld(idHash),

@@ -89,7 +89,8 @@ export function usageReceiptHeader(scope: RequestScope): Readonly<Record<string,
   return scope.usageReceipts.length === 0 ? NO_HEADERS : { [HEADER.usageReceipt]: scope.usageReceipts.join(", ") };
 }
 
-function noteRefusal(scope: RequestScope, error: unknown): void {
+/** Notes an error of the handler that the gate answers itself, where it is one. */
+export function noteRefusal(scope: RequestScope, error: unknown): void {
   if (!isTurnpikeError(error) || !CHARGING.has(error.code)) return;
   scope.refused = error;
   scope.onRefused?.(error);

@@ -14,6 +14,7 @@ import {
 import type { Deduction } from "../metering/charges";
 import { GONE, type HeldCharge } from "../metering/holds";
 import type { ReceiptCount } from "../metering/receipt-count";
+import type { UnstatedBasis } from "../metering/reports";
 import {
   type ChargedUsage,
   type ChargeHold,
@@ -225,6 +226,11 @@ class SubscriptionAccount implements UsageAccount {
 
   takeReceipts(): readonly string[] {
     return this.#charged.observer.receipts?.take() ?? [];
+  }
+
+  noteUnstated(basis: UnstatedBasis): void {
+    const { context, state } = this.#charged;
+    context.meter?.noteUnstated(state.idHash, basis);
   }
 }
 

@@ -77,6 +77,9 @@ export class CountedMeter implements PartMeter {
   takeReceipts(): readonly string[] {
     return [];
   }
+
+  /** An answer that no subscription pays for is refused instead. */
+  noteUnstated(): void {}
 }
 
 function usedUp(): AllowanceExhausted {

@@ -98,7 +98,7 @@ export function releaseExpired(account: MeteredAccount, nowMs: number): boolean 
 }
 
 /** Returns the smallest amount, at least 0. */
-function smallest(...amounts: readonly bigint[]): bigint {
+export function smallest(...amounts: readonly bigint[]): bigint {
   let least = amounts[0] ?? 0n;
   for (const amount of amounts) if (amount < least) least = amount;
   return least > 0n ? least : 0n;

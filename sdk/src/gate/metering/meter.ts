@@ -10,7 +10,7 @@ import { remainingOf, unsettledOf } from "./books";
 import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
 import type { HeldCharge } from "./holds";
 import { Loop } from "./loop";
-import { type MeterReport, type UnsettledReport, unsettledReport } from "./reports";
+import { type MeterReport, type UnsettledReport, type UnstatedBasis, unsettledReport } from "./reports";
 import { isHeldByOthers } from "./reservation";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { Settler } from "./settler";
@@ -56,6 +56,8 @@ export interface MeterPort {
    * @throws Unavailable
    */
   chargeHold(charge: ChargeParts): Promise<HeldCharge>;
+  /** Reports an answer whose usage was not stated. */
+  noteUnstated(idHash: Hex, basis: UnstatedBasis): void;
   /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
   onStop(work: () => Promise<unknown>): () => void;
   /** base units: cap - spent - reserved */
@@ -129,6 +131,8 @@ export interface Meter {
    * @throws Unavailable
    */
   chargeHold(charge: ChargeParts): Promise<HeldCharge>;
+  /** Reports an answer whose usage was not stated. */
+  noteUnstated(idHash: Hex, basis: UnstatedBasis): void;
   /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
   onStop(work: () => Promise<unknown>): () => void;
   /** cap - spent - reserved, at least zero */
@@ -194,6 +198,7 @@ export function createMeter(options: MeterOptions): Meter {
     },
     chargeHold: ({ idHash, facts, hold: name, total, release }) =>
       charges.chargeHold({ idHash, name, total, release, facts, isReceipted }),
+    noteUnstated: (idHash, basis) => report({ kind: "unstated", idHash, basis }),
     onStop(work) {
       lastWork.add(work);
       return () => lastWork.delete(work);

@@ -15,10 +15,18 @@ export type MeterEvent =
   /** debits of this plan cannot be collected: metered requests are answered 503 until it is `collectable` again */
   | { readonly kind: "uncollectable"; readonly planId: Hex; readonly reason: ErrorCode; readonly message: string }
   | { readonly kind: "collectable"; readonly planId: Hex }
+  /**
+   * an upstream's answer stated no usage, or none that can be read: it was refused, or a stream was charged by its chunks,
+   * the least that it can have used
+   */
+  | { readonly kind: "unstated"; readonly idHash: Hex; readonly basis: UnstatedBasis }
   /** a settled transaction was reorganised away and is sent again */
   | { readonly kind: "reorganised"; readonly batch: number }
   /** the chain, the Facilitator or the disk failed; the meter keeps retrying */
   | { readonly kind: "trouble"; readonly error: unknown };
+
+/** What is known of an answer whose usage was not stated: its chunks of content, or nothing that can be read. */
+export type UnstatedBasis = "chunks" | "unreadable";
 
 export type MeterReport = (event: MeterEvent) => void;
 

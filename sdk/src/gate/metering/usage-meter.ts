@@ -7,6 +7,7 @@ import { type Hex, randomBytes, toHex } from "../../protocol/hex";
 import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
 import { isUsageUnit } from "../../protocol/usage-receipt";
 import type { HeldCharge } from "./holds";
+import type { UnstatedBasis } from "./reports";
 import { isOutOfCap } from "./reservation";
 import { costOf, toCount, type UnitPrice, type UnitPriceOption, unitPriceOf } from "./unit-price";
 
@@ -98,6 +99,8 @@ export interface PartMeter extends UsageMeter {
    * @throws as `add`
    */
   reserve(units: bigint | number): Promise<bigint>;
+  /** Reports an answer whose usage was not stated. */
+  noteUnstated(basis: UnstatedBasis): void;
 }
 
 /** Where a meter reserves and charges. */
@@ -110,6 +113,8 @@ export interface UsageAccount {
   track(end: () => Promise<unknown>): () => void;
   /** @see UsageMeter.takeReceipts */
   takeReceipts(): readonly string[];
+  /** @see PartMeter.noteUnstated */
+  noteUnstated(basis: UnstatedBasis): void;
 }
 
 /** How often a running meter records what was delivered, and releases what it no longer uses. */
@@ -284,6 +289,10 @@ export class HeldMeter implements PartMeter {
 
   takeReceipts(): readonly string[] {
     return this.#account.takeReceipts();
+  }
+
+  noteUnstated(basis: UnstatedBasis): void {
+    this.#account.noteUnstated(basis);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -3,19 +3,25 @@
  * event streams and JSON of language models, and any other stream with a count of its own.
  */
 import { AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
+import { noteRefusal, requestScopes } from "../core/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import { dataOf, EventBoundary, EventSplitter, errorEvent, joined, parsed, receiptComments } from "./event-stream";
 import { TokenMeter, type TokenMeterOptions } from "./token-meter";
 import type { UsageReader } from "./token-usage";
 
+interface StreamOptions {
+  /** ends the answer and the upstream: aborted when the client leaves */
+  readonly signal?: AbortSignal;
+}
+
 /** Meters a language model's answer, by what its chunks say of tokens. */
-export interface TokenStreamOptions extends TokenMeterOptions {
+export interface TokenStreamOptions extends TokenMeterOptions, StreamOptions {
   /** new for each answer: `openAiUsage()`, `anthropicUsage()`, or a reader of your own */
   readonly read: UsageReader;
 }
 
 /** Meters an answer by its parts. */
-export interface PartStreamOptions {
+export interface PartStreamOptions extends StreamOptions {
   readonly meter: UsageMeter;
   /** Returns the units of one part, at least 0. */
   readonly units: (part: Uint8Array) => bigint | number;
@@ -31,21 +37,47 @@ const MAX_WHOLE_BYTES = 16_777_216;
  * Returns a response with the upstream's status, headers and body, whose body is metered as it passes. Resolves once
  * its first part is counted, so that a refusal reaches the gate before any byte. A body that an `upto` payment pays for,
  * and a model's answer that is no stream, is collected first. Usage receipts leave as comments of an event stream, and
- * otherwise in the header of what is collected. A failed upstream response is returned as it is, and costs nothing.
+ * otherwise in the header of what is collected. A failed upstream's answer is passed on and not metered; one about the
+ * provider's own account (401, 402, 403, 407) is `Unavailable`. Of the headers few are passed on: add others yourself.
  * @throws AllowanceExhausted, InsufficientFunds, SubscriptionNotActive, Unavailable before the first byte; later ones
  * end the body, in an event stream with an `error` event
  */
 export async function meterStream(upstream: Response, options: MeterStreamOptions): Promise<Response> {
+  try {
+    return await metered(upstream, options);
+  } catch (error) {
+    const { body } = upstream;
+    if (body && !body.locked) await body.cancel().catch(() => undefined);
+    const scope = requestScopes.getStore();
+    if (scope) noteRefusal(scope, error);
+    throw error;
+  }
+}
+
+/** What the upstream says of the provider's own account and key. */
+const OF_PROVIDER: ReadonlySet<number> = new Set([401, 402, 403, 407]);
+
+/** All others are about the connection, the upstream's encoding, or the provider's account. */
+const PASSED_HEADERS = ["Content-Type", "Content-Disposition", "Content-Language", "Cache-Control", "Retry-After"];
+
+async function metered(upstream: Response, options: MeterStreamOptions): Promise<Response> {
   const { body, status, statusText } = upstream;
-  if (body === null || !upstream.ok) return upstream;
-  const headers = new Headers(upstream.headers);
-  // fetch has decoded the body, and the cap may shorten it.
-  for (const name of ["Content-Encoding", "Content-Length", "Transfer-Encoding"]) headers.delete(name);
-  const isEventStream = (headers.get("Content-Type") ?? "").toLowerCase().startsWith("text/event-stream");
-  const metered = new MeteredBody(body, isEventStream, options);
-  const isCollected = isChargedBefore(options) || ("payment" in options && !isEventStream);
-  const passed = isCollected ? await metered.collect() : await metered.open();
-  return new Response(passed as BodyInit, { status, statusText, headers });
+  if (OF_PROVIDER.has(status)) throw new Unavailable(`The upstream refuses this gate with status ${status}.`);
+  const headers = new Headers();
+  for (const name of PASSED_HEADERS) {
+    const value = upstream.headers.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  const isHead = requestScopes.getStore()?.request.method === "HEAD";
+  let passed: BodyInit | null = body;
+  if (body && upstream.ok) {
+    const isEventStream = (headers.get("Content-Type") ?? "").toLowerCase().startsWith("text/event-stream");
+    const answer = new MeteredBody(body, isEventStream, options);
+    const isCollected = isChargedBefore(options) || ("payment" in options && !isEventStream);
+    if (isHead) await answer.close();
+    else passed = (await (isCollected ? answer.collect() : answer.open())) as BodyInit;
+  } else if (isHead) await body?.cancel();
+  return new Response(isHead ? null : passed, { status, statusText, headers });
 }
 
 /** Returns whether the charge has to be known before the first byte leaves. */
@@ -53,37 +85,54 @@ function isChargedBefore(options: MeterStreamOptions): boolean {
   return "payment" in options && options.payment.kind === "one-time" && options.payment.max !== undefined;
 }
 
-/** Counts one part. @returns whether the answer ends after it, because the cap did not cover all of it */
-type Count = (part: Uint8Array) => Promise<boolean>;
+/** Counts what passes of one answer. */
+interface Metering extends Pick<TokenMeter, "finish" | "takeReceipts"> {
+  /** Counts one part. @returns whether the answer ends after it, because the cap did not cover all of it */
+  count(part: Uint8Array): Promise<boolean>;
+  end(): Promise<unknown>;
+}
+
+function byParts({ meter, units }: PartStreamOptions): Metering {
+  return {
+    count: async (part) => (await meter.add(units(part))).clipped && meter.atCap === "stop",
+    finish: () => undefined,
+    end: () => meter.end(),
+    takeReceipts: () => meter.takeReceipts(),
+  };
+}
+
+function byTokens(options: TokenStreamOptions, isEventStream: boolean): Metering {
+  const tokens = new TokenMeter(options, !isEventStream);
+  return {
+    async count(part) {
+      const data = isEventStream ? dataOf(part) : parsed(new TextDecoder().decode(part));
+      return data !== undefined && tokens.count(options.read(data));
+    },
+    finish: (canRefuse) => tokens.finish(canRefuse),
+    end: () => tokens.end(),
+    takeReceipts: () => tokens.takeReceipts(),
+  };
+}
 
 class MeteredBody {
   readonly #source: ReadableStreamDefaultReader<Uint8Array>;
   readonly #parts: AsyncIterator<Uint8Array, undefined>;
   readonly #isEventStream: boolean;
-  readonly #count: Count;
-  readonly #end: () => Promise<unknown>;
-  readonly #meter: Pick<UsageMeter, "takeReceipts">;
+  readonly #metering: Metering;
+  readonly #signal: AbortSignal | undefined;
   readonly #boundary = new EventBoundary();
+  readonly #leave = (): void => void this.#source.cancel().catch(() => undefined);
 
+  /** @throws ConfigError, and why the signal was aborted: then the body is still unlocked */
   constructor(body: ReadableStream<Uint8Array>, isEventStream: boolean, options: MeterStreamOptions) {
-    this.#source = body.getReader();
+    const isByParts = "meter" in options;
+    this.#metering = isByParts ? byParts(options) : byTokens(options, isEventStream);
     this.#isEventStream = isEventStream;
-    if ("meter" in options) {
-      const { meter, units } = options;
-      this.#parts = chunksOf(this.#source);
-      this.#count = async (part) => (await meter.add(units(part))).clipped && meter.atCap === "stop";
-      this.#end = () => meter.end();
-      this.#meter = meter;
-      return;
-    }
-    const tokens = new TokenMeter(options);
-    this.#parts = isEventStream ? eventsOf(this.#source) : wholeOf(this.#source);
-    this.#count = async (part) => {
-      const data = isEventStream ? dataOf(part) : parsed(new TextDecoder().decode(part));
-      return data !== undefined && tokens.count(options.read(data));
-    };
-    this.#end = () => tokens.end();
-    this.#meter = tokens;
+    this.#signal = options.signal;
+    this.#signal?.throwIfAborted();
+    this.#source = body.getReader();
+    this.#parts = (isByParts ? chunksOf : isEventStream ? eventsOf : wholeOf)(this.#source);
+    this.#signal?.addEventListener("abort", this.#leave);
   }
 
   /** Returns the body as a stream, once its first part is counted. */
@@ -94,7 +143,8 @@ class MeteredBody {
         controller.enqueue(passed.part);
         this.#boundary.sent(passed.part);
       }
-      if (passed.isLast) await this.#close();
+      if (passed.part === undefined) this.#metering.finish(false);
+      if (passed.isLast) await this.close();
       this.#sendReceipts(controller);
       if (!passed.isLast) return;
       if (passed.isCut && this.#isEventStream) controller.enqueue(endOf(new AllowanceExhausted()));
@@ -114,7 +164,7 @@ class MeteredBody {
             controller.close();
           }
         },
-        cancel: () => this.#close(),
+        cancel: () => this.close(),
       },
       { highWaterMark: 0 },
     );
@@ -122,7 +172,7 @@ class MeteredBody {
 
   /** Sends what was charged and not sent yet, where a comment can carry it: between two events. */
   #sendReceipts(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    const receipts = this.#isEventStream && this.#boundary.isHere ? this.#meter.takeReceipts() : [];
+    const receipts = this.#isEventStream && this.#boundary.isHere ? this.#metering.takeReceipts() : [];
     if (receipts.length > 0) controller.enqueue(receiptComments(receipts));
   }
 
@@ -137,7 +187,8 @@ class MeteredBody {
         if (bytes > MAX_WHOLE_BYTES) throw tooLong();
         if (part) parts.push(part);
         if (!isLast) continue;
-        await this.#close();
+        if (!isCut) this.#metering.finish(true);
+        await this.close();
         return joined(isCut && this.#isEventStream ? [...parts, endOf(new AllowanceExhausted())] : parts);
       }
     });
@@ -145,8 +196,9 @@ class MeteredBody {
 
   async #next(): Promise<Passed> {
     const { value: part } = await this.#parts.next();
+    this.#signal?.throwIfAborted();
     if (part === undefined) return { part, isLast: true, isCut: false };
-    const isCut = await this.#count(part);
+    const isCut = await this.#metering.count(part);
     return { part, isLast: isCut, isCut };
   }
 
@@ -154,14 +206,15 @@ class MeteredBody {
     try {
       return await work();
     } catch (error) {
-      await this.#close();
+      await this.close();
       throw error;
     }
   }
 
   /** Ends the upstream and the meters. A meter that cannot record now tries again by itself. */
-  async #close(): Promise<void> {
-    await Promise.allSettled([this.#source.cancel(), this.#end()]);
+  async close(): Promise<void> {
+    this.#signal?.removeEventListener("abort", this.#leave);
+    await Promise.allSettled([this.#source.cancel(), this.#metering.end()]);
   }
 }
 

@@ -1,5 +1,7 @@
 /** Meters the tokens of one answer: one meter for each kind of token that has a price of its own. */
+import { Unavailable } from "../../protocol";
 import type { Payment } from "../core/payment";
+import type { UnstatedBasis } from "../metering/reports";
 import { isOutOfCap } from "../metering/reservation";
 import { costOf, type UnitPriceOption } from "../metering/unit-price";
 import type { PartMeter, UsageMeterOptions } from "../metering/usage-meter";
@@ -30,9 +32,20 @@ type Kind = (typeof KINDS)[number];
 export class TokenMeter {
   readonly #meters: Readonly<Record<Kind, PartMeter>>;
   readonly #stopsAtCap: boolean;
+  readonly #isWhole: boolean;
+  /** someone pays for the tokens */
+  readonly #isCharged: boolean;
+  #basis: "stated" | UnstatedBasis = "unreadable";
+  /** something of the answer could be read */
+  #isRead = false;
 
-  /** @throws ConfigError that names the option */
-  constructor({ payment, prices, step, atCap = "stop" }: TokenMeterOptions) {
+  /**
+   * @param isWhole the answer is one part, which states its usage
+   * @throws ConfigError that names the option
+   */
+  constructor({ payment, prices, step, atCap = "stop" }: TokenMeterOptions, isWhole: boolean) {
+    this.#isWhole = isWhole;
+    this.#isCharged = payment.kind === "subscription" || (payment.kind === "one-time" && payment.max !== undefined);
     // Input is counted at once: what it reserved ahead would be missing to the output near the cap.
     // Each payment's meters can reserve; providers have no use for that.
     const meter = (options: UsageMeterOptions) => payment.meter(options) as PartMeter;
@@ -50,9 +63,13 @@ export class TokenMeter {
   /**
    * Counts up to what the answer has used so far: all kinds of one part, or none of them.
    * @returns whether to end the answer after what was just counted: the cap did not cover all of it
-   * @throws as UsageMeter.add; then nothing of the part was counted
+   * @throws as UsageMeter.add, and Unavailable where nothing can be read; then nothing of the part was counted
    */
   async count(used: TokenUsage): Promise<boolean> {
+    this.#basis = used.basis ?? "stated";
+    this.#isRead ||= this.#basis !== "unreadable";
+    if (this.#isWhole) this.finish(true);
+    else if (this.#isCharged && !this.#isRead) throw this.#unstated();
     const added = this.#addedBy(used).sort((a, b) => (a.cost < b.cost ? 1 : a.cost > b.cost ? -1 : 0));
     const [only] = added;
     if (added.length === 1 && only) return (await only.meter.add(only.units)).clipped && this.#stopsAtCap;
@@ -95,6 +112,22 @@ export class TokenMeter {
       }
     }
     return covered;
+  }
+
+  /**
+   * Call it where the upstream has ended its answer.
+   * @param canRefuse nothing of it has left
+   * @throws Unavailable for usage that was not stated, where it can be refused; otherwise that is reported
+   */
+  finish(canRefuse: boolean): void {
+    if (!this.#isCharged || this.#basis === "stated") return;
+    const refusal = this.#unstated();
+    if (canRefuse) throw refusal;
+  }
+
+  #unstated(): Unavailable {
+    if (this.#basis !== "stated") this.#meters.output.noteUnstated(this.#basis);
+    return new Unavailable("The upstream's answer states no usage that this gate can read.");
   }
 
   /** @see UsageMeter.takeReceipts */

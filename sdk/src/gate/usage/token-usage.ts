@@ -2,7 +2,9 @@
  * Reads how many tokens an answer has used from what language models return: whole answers and stream chunks in the
  * forms of OpenAI (chat completions, responses) and Anthropic (messages). Reads counts alone; prices are the provider's.
  */
+
 import { memberOf } from "../../protocol/strict-json";
+import type { UnstatedBasis } from "../metering/reports";
 
 /** Tokens that an answer has used so far. */
 export interface TokenUsage {
@@ -13,6 +15,11 @@ export interface TokenUsage {
   /** input that was written to a cache; Anthropic alone counts it apart */
   readonly cacheWrite: number;
   readonly output: number;
+  /**
+   * "stated" (default) by the upstream; "chunks": it has not, and each content chunk counts as one token of output;
+   * "unreadable": what came is in no form that the reader knows, or its counts are no whole numbers
+   */
+  readonly basis?: "stated" | UnstatedBasis;
 }
 
 /** Reads the next chunk of an answer, parsed from JSON. @returns what the answer has used so far */
@@ -27,7 +34,8 @@ const NOTHING: TokenUsage = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0
 export function openAiUsage(): UsageReader {
   return reader((chunk) => {
     const usage = objectIn(chunk, "usage") ?? objectIn(objectIn(chunk, "response"), "usage");
-    return { deltas: openAiDeltas(chunk), usage: usage && openAiCounts(usage) };
+    const basis = usage ? basisOf(openAiStated(usage)) : isOpenAi(chunk) ? "chunks" : "unreadable";
+    return { deltas: openAiDeltas(chunk), usage: usage && openAiCounts(usage), basis };
   });
 }
 
@@ -37,8 +45,13 @@ export function openAiUsage(): UsageReader {
  */
 export function anthropicUsage(): UsageReader {
   return reader((chunk) => {
-    const usage = objectIn(chunk, "usage") ?? objectIn(objectIn(chunk, "message"), "usage");
-    return { deltas: anthropicDeltas(chunk), usage: usage && anthropicCounts(usage) };
+    const begun = objectIn(objectIn(chunk, "message"), "usage");
+    const usage = objectIn(chunk, "usage") ?? begun;
+    const stated = usage ? basisOf(ANTHROPIC_COUNTS.map((name) => memberOf(usage, name))) : undefined;
+    // The beginning states the input; its output is not final.
+    const basis = stated === "stated" && usage === begun ? "chunks" : stated;
+    const known = isAnthropic(chunk) ? "chunks" : "unreadable";
+    return { deltas: anthropicDeltas(chunk), usage: usage && anthropicCounts(usage), basis: basis ?? known };
   });
 }
 
@@ -47,23 +60,60 @@ interface Read {
   readonly deltas: number;
   /** counts since the answer began */
   readonly usage: TokenUsage | undefined;
+  /** what this chunk says */
+  readonly basis: "stated" | UnstatedBasis;
 }
 
 function reader(read: (chunk: unknown) => Read): UsageReader {
   let usage = NOTHING;
   let deltas = 0;
+  let basis: TokenUsage["basis"];
   return (chunk) => {
     const found = read(chunk);
     deltas += found.deltas;
+    // A later statement decides, also one that cannot be read.
+    if (basis === undefined || (found.usage && found.basis !== "chunks")) basis = found.basis;
     const stated = found.usage ?? NOTHING;
     // A later chunk may leave out what an earlier one has said, or say more of what is cached.
     const { input, cachedInput, cacheWrite } = inputOf(stated) >= inputOf(usage) ? stated : usage;
-    usage = { input, cachedInput, cacheWrite, output: Math.max(usage.output, stated.output, deltas) };
+    usage = { input, cachedInput, cacheWrite, output: Math.max(usage.output, stated.output, deltas), basis };
     return usage;
   };
 }
 
 const inputOf = ({ input, cachedInput, cacheWrite }: TokenUsage): number => input + cachedInput + cacheWrite;
+
+/** Returns whether these members, those that are there, are counts. */
+function basisOf(counts: readonly unknown[]): "stated" | "unreadable" {
+  const there = counts.filter((count) => count !== undefined && count !== null);
+  return there.length > 0 && there.every(isCount) ? "stated" : "unreadable";
+}
+
+const OPENAI_COUNTS = ["prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"] as const;
+
+const ANTHROPIC_COUNTS = [
+  "input_tokens",
+  "cache_read_input_tokens",
+  "cache_creation_input_tokens",
+  "output_tokens",
+] as const;
+
+const openAiStated = (usage: object): unknown[] => {
+  const details = objectIn(usage, "prompt_tokens_details") ?? objectIn(usage, "input_tokens_details");
+  return [...OPENAI_COUNTS.map((name) => memberOf(usage, name)), memberOf(details, "cached_tokens")];
+};
+
+function isOpenAi(chunk: unknown): boolean {
+  const type = memberOf(chunk, "type");
+  return Array.isArray(memberOf(chunk, "choices")) || (typeof type === "string" && type.startsWith("response."));
+}
+
+const ANTHROPIC_EVENT = /^(ping|message|message_(start|delta|stop)|content_block_(start|delta|stop))$/;
+
+function isAnthropic(chunk: unknown): boolean {
+  const type = memberOf(chunk, "type");
+  return typeof type === "string" && ANTHROPIC_EVENT.test(type);
+}
 
 function openAiCounts(usage: object): TokenUsage {
   const details = objectIn(usage, "prompt_tokens_details") ?? objectIn(usage, "input_tokens_details");
@@ -96,7 +146,7 @@ function openAiDeltas(chunk: unknown): number {
   if (typeof type === "string") return isResponseDelta(type) && isText(memberOf(chunk, "delta")) ? 1 : 0;
   const choices = memberOf(chunk, "choices");
   if (!Array.isArray(choices)) return 0;
-  return choices.filter((choice) => hasContent(objectIn(choice, "delta"))).length;
+  return choices.filter((choice) => isText(memberOf(choice, "text")) || hasContent(objectIn(choice, "delta"))).length;
 }
 
 const isResponseDelta = (type: string): boolean => type.startsWith("response.") && type.endsWith(".delta");
@@ -118,5 +168,9 @@ function objectIn(value: unknown, name: string): object | undefined {
 
 function countOf(value: unknown, name: string): number {
   const count = memberOf(value, name);
-  return typeof count === "number" && Number.isSafeInteger(count) && count > 0 ? count : 0;
+  return isCount(count) ? count : 0;
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }

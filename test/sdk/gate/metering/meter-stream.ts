@@ -2,6 +2,7 @@ import { expect } from "chai";
 import fc from "fast-check";
 import {
   anthropicUsage,
+  type MeterEvent,
   type MeterStreamOptions,
   meterStream,
   openAiUsage,
@@ -11,6 +12,7 @@ import {
 import { type FetchGate, paymentGate } from "turnpike/gate/fetch";
 import type { Hex } from "turnpike/protocol";
 import { createTestProvider, type TestProvider } from "turnpike/testing";
+import { freePayment } from "../../../../sdk/src/gate/core/payment";
 
 const PRICES = { input: { amount: "$3", per: 1_000_000 }, output: { amount: "$15", per: 1_000_000 } } as const;
 const URL_OF_STREAM = "http://gate.test/stream";
@@ -51,8 +53,11 @@ describe("meterStream", () => {
   let answer: (payment: Payment) => Promise<Response>;
   let gate: FetchGate;
 
+  const events: MeterEvent[] = [];
+  beforeEach(() => void events.splice(0));
+
   before(() => {
-    world = createTestProvider({ publicUrl: "http://gate.test" });
+    world = createTestProvider({ publicUrl: "http://gate.test", onMeterEvent: (event) => void events.push(event) });
     ({ planId } = world.addPlan({}));
     gate = paymentGate({
       provider: world.provider,
@@ -296,6 +301,49 @@ describe("meterStream", () => {
     expect(world.spentOf(id)).to.equal(10n * 3n + 300n + 4n * 5n + 7n * 15n);
   });
 
+  const UNREADABLE: Record<string, readonly [body: string, contentType: string]> = {
+    "JSON without usage": ['{"choices":[]}', "application/json"],
+    "JSON whose counts are text": ['{"usage":{"prompt_tokens":"1000","completion_tokens":"5"}}', "application/json"],
+    "an event stream that says that it is text": [chunk("a") + usageChunk(1, 1), "text/plain"],
+    "lines of JSON": ['{"usage":{"prompt_tokens":1}}\n{"choices":[]}', "application/x-ndjson"],
+    "a stream in another form": ['data: {"type":"message_start","message":{}}\n\n', "text/event-stream"],
+    "an event that is no JSON": ["data: hello\n\n", "text/event-stream"],
+  };
+  for (const [what, [body, contentType]] of Object.entries(UNREADABLE)) {
+    it(`SM9 refuses ${what} before its first byte, charges nothing, and reports it once`, async () => {
+      const { id, headers } = subscribe(10n ** 9n);
+      const upstream = upstreamOf([body, chunk("b")], contentType);
+      answer = (payment) => meterStream(upstream.response, tokens(payment));
+      const refused = await serve(headers);
+      expect(refused.status).to.equal(503);
+      expect(await refused.text()).to.contain("usage");
+      expect(world.spentOf(id)).to.equal(0n);
+      expect(events.map(({ kind }) => kind)).to.deep.equal(["unstated"]);
+    });
+  }
+
+  it("SM9 charges a stream that states no usage by its chunks, and reports it once", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const last = 'data: {"choices":[],"usage":{"prompt_tokens":"1000","completion_tokens":"5"}}\n\n';
+    for (const [end, basis] of [
+      ["data: [DONE]\n\n", "chunks"],
+      [last, "unreadable"],
+    ] as const) {
+      events.splice(0);
+      const before = world.spentOf(id);
+      answer = (payment) => meterStream(upstreamOf([chunk("a"), chunk("b"), end]).response, tokens(payment));
+      expect(await (await serve(headers)).text()).to.equal(chunk("a") + chunk("b") + end);
+      expect(world.spentOf(id) - before).to.equal(30n);
+      expect(events.map((event) => (event.kind === "unstated" ? event.basis : event.kind))).to.deep.equal([basis]);
+    }
+  });
+
+  it("SM9 leaves answers alone whose tokens nobody pays for", async () => {
+    const payment = freePayment({ decimals: 6, currency: "USD" });
+    const response = await meterStream(upstreamOf(["{}"], "application/json").response, tokens(payment));
+    expect(await response.text()).to.equal("{}");
+  });
+
   it("meters the parts of any other stream", async () => {
     const { id, headers } = subscribe(25n);
     const upstream = upstreamOf(["abc", "defgh", "ijklmnopqrstu", "vwxyz"], "audio/mpeg");
@@ -307,12 +355,105 @@ describe("meterStream", () => {
     expect(world.spentOf(id)).to.equal(25n);
   });
 
-  it("returns a failed upstream as it is, and charges nothing", async () => {
+  it("SM10 passes on a failed upstream's status, text and few of its headers, and charges nothing", async () => {
     const { id, headers } = subscribe(25n);
-    answer = (payment) => meterStream(new Response("busy", { status: 429 }), tokens(payment));
+    const ofUpstream = {
+      ...{ "Content-Type": "text/plain", "Retry-After": "7", "Content-Encoding": "gzip", "Content-Length": "99" },
+      ...{ "Set-Cookie": "a=b", "PAYMENT-RESPONSE": "forged", "openai-organization": "the provider" },
+    };
+    for (const status of [429, 200]) {
+      const body = status === 200 ? chunk("a") : "busy";
+      const type = { "Content-Type": status === 200 ? "text/event-stream" : "text/plain" };
+      const response = await meterStream(new Response(body, { status, headers: { ...ofUpstream, ...type } }), {
+        ...tokens(freePayment({ decimals: 6, currency: "USD" })),
+      });
+      expect([response.status, await response.text()]).to.deep.equal([status, body]);
+      expect([...response.headers.keys()]).to.deep.equal(["content-type", "retry-after"]);
+    }
+    answer = (payment) => meterStream(new Response("busy", { status: 429, headers: ofUpstream }), tokens(payment));
     const response = await serve(headers);
     expect([response.status, await response.text()]).to.deep.equal([429, "busy"]);
     expect(world.spentOf(id)).to.equal(0n);
+  });
+
+  for (const status of [401, 402, 403, 407]) {
+    it(`SM10 answers an upstream's ${status}, which is about the provider's own account, with 503`, async () => {
+      const { id, headers } = subscribe(25n);
+      answer = (payment) => meterStream(new Response("bad key sk-12345", { status }), tokens(payment));
+      const response = await serve(headers);
+      expect(response.status).to.equal(503);
+      expect(await response.text()).not.to.contain("sk-12345");
+      expect(world.spentOf(id)).to.equal(0n);
+    });
+  }
+
+  it("cancels an upstream that it cannot meter because of bad prices", async () => {
+    const { headers } = subscribe(25n);
+    const upstream = upstreamOf([chunk("a")]);
+    const prices = { ...PRICES, input: "nothing" };
+    let message = "";
+    answer = (payment) =>
+      meterStream(upstream.response, { payment, prices, read: openAiUsage() }).catch((error: Error) => {
+        ({ message } = error);
+        return new Response();
+      });
+    await serve(headers);
+    expect(message).to.contain("unitPrice");
+    expect([upstream.isCancelled, upstream.response.body?.locked]).to.deep.equal([true, false]);
+  });
+
+  it("SM11 cancels the upstream of a HEAD request, and charges nothing", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const upstream = upstreamOf([chunk("a"), usageChunk(9, 9)]);
+    answer = (payment) => meterStream(upstream.response, tokens(payment));
+    const request = new Request(URL_OF_STREAM, { method: "HEAD", headers });
+    const response = await gate(({ payment }) => answer(payment))(request);
+    expect([response.status, response.body]).to.deep.equal([200, null]);
+    expect([upstream.isCancelled, upstream.sent()]).to.deep.equal([true, 0]);
+    expect(world.spentOf(id)).to.equal(0n);
+  });
+
+  it("SM11 cancels an upstream that it collects when the client leaves, and charges nothing", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const left = new AbortController();
+    let begin: () => void;
+    const begun = new Promise<void>((resolve) => {
+      begin = resolve;
+    });
+    let isCancelled = false;
+    const body = new ReadableStream({
+      pull: () => begin(),
+      cancel: () => {
+        isCancelled = true;
+      },
+    });
+    const silent = new Response(body, { headers: { "Content-Type": "application/json" } });
+    answer = (payment) => meterStream(silent, { ...tokens(payment), signal: left.signal });
+    const failure = serve(headers).then(
+      () => undefined,
+      (error: Error) => error.name,
+    );
+    await begun;
+    left.abort();
+    expect(await failure).to.equal("AbortError");
+    expect([isCancelled, world.spentOf(id)]).to.deep.equal([true, 0n]);
+    const late = upstreamOf([chunk("a")]);
+    answer = (payment) => meterStream(late.response, { ...tokens(payment), signal: left.signal });
+    await serve(headers).catch(() => undefined);
+    expect([late.isCancelled, late.sent()]).to.deep.equal([true, 0]);
+  });
+
+  it("SM11 charges a stream whose signal ends it what was sent", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const left = new AbortController();
+    const upstream = upstreamOf([chunk("a"), chunk("b"), chunk("c")]);
+    answer = (payment) => meterStream(upstream.response, { ...tokens(payment), signal: left.signal });
+    const reader = (await serve(headers)).body?.getReader();
+    await reader?.read();
+    left.abort();
+    await reader?.read().catch(() => undefined);
+    expect(upstream.isCancelled).to.equal(true);
+    expect(world.spentOf(id)).to.equal(15n);
   });
 
   describe("paid by a maximum", () => {
@@ -348,6 +489,15 @@ describe("meterStream", () => {
       };
       const response = await serve(await payUpto());
       expect([response.status, chargedBy(response)]).to.deep.equal([200, "500000"]);
+    });
+
+    it("SM9 refuses a stream that states no usage, and charges nothing", async () => {
+      answer = (payment) => meterStream(upstreamOf([chunk("a")]).response, tokens(payment));
+      const failure = await serve(await payUpto()).then(
+        ({ status }) => status,
+        (error: Error & { code?: string }) => error.code,
+      );
+      expect(failure).to.equal("Unavailable");
     });
 
     it("adds several meters up, and charges nothing for a meter that counted nothing", async () => {

@@ -28,6 +28,7 @@ function meterOf(world: MeterWorld, idHash: Hex, options: Partial<UsageMeterOpti
     },
     track: (end) => world.meter.onStop(end),
     takeReceipts: () => [],
+    noteUnstated: () => undefined,
   };
   const terms = usageTermsOf({ unit: "token", unitPrice: 1n, step: 100n, ...options }, TOKEN);
   const every = (_periodMs: number, work: () => void) => {
