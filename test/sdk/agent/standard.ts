@@ -34,6 +34,17 @@ for (const version of [1, 2] as const) {
       expect([transfersSigned(subject), chain.transfers.length, server.payloads.size]).to.deep.equal([1, 1, 1]);
     });
 
+    for (const lie of ["used", "refunded"] as const) {
+      it(`D24 that say a payment is ${lie}, while it may still move money, get the same payload again`, async () => {
+        const server = await startStandardServer(chain, { version, steps: [lie, lie, lie] });
+        const subject = agentOn();
+        for (let call = 0; call < 3; call++) await subject.agent.pay(server.url).catch(() => undefined);
+        expect([transfersSigned(subject), server.payloads.size, chain.transfers.length]).to.deep.equal([1, 1, 0]);
+        expect((await subject.agent.pay(server.url)).status).to.equal(200);
+        expect([transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1]);
+      });
+    }
+
     it("D9 get a window of at most what they ask for and the policy allows", async () => {
       const server = await startStandardServer(chain, { version, maxTimeoutSeconds: 100_000 });
       await agentOn().agent.pay(server.url);

@@ -105,8 +105,9 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
     const { error } = codesOf(await readBounded(effects, response.clone()));
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
-  // Whatever the status is, the payment is spent on it: it is refunded, and buys nothing more.
-  if (response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
+  // Whatever the status is, what has settled is spent on it: it is refunded, and buys nothing more. Of another payment the
+  // header says nothing that the agent can know.
+  if (entry.proof && response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.

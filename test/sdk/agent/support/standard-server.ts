@@ -16,8 +16,11 @@ import {
 import { type Answer, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from "./world";
 
-/** `granted`: the gate reports that the payment bought another request. */
-export type StandardStep = "settle_then_drop" | "settle_then_502" | "502" | "402" | "granted";
+/**
+ * `granted`: the gate reports that the payment bought another request. `used`, `refunded`: that it is used or refunded,
+ * and nothing has settled.
+ */
+export type StandardStep = "settle_then_drop" | "settle_then_502" | "502" | "402" | "granted" | "used" | "refunded";
 
 export interface StandardOptions {
   readonly version: 1 | 2;
@@ -125,6 +128,8 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     if (step === "granted") {
       return { status: 402, json: { error: "InvalidPaymentProof", reason: "payment_already_granted" } };
     }
+    if (step === "used") return { status: 402, json: { error: "PaymentAlreadyUsed", reason: "already_used" } };
+    if (step === "refunded") return { status: 500, json: {}, headers: { "payment-refund": "e30=" } };
     const transaction = settle(header);
     if (step === "settle_then_502") return { status: 502, json: {} };
     if (step === "settle_then_drop") return { status: 0, drop: true };
