@@ -53,12 +53,11 @@ export async function startLlmProxy({ provider, plan, upstream, port }: LlmProxy
       method: "POST",
       headers: { "Content-Type": "application/json", Authorization: `Bearer ${upstream.key}` },
       body: JSON.stringify({ ...fields, ...asked, model }),
-      signal: left.signal,
     });
     const payment = req.payment as Payment;
     const metered = await meterStream(answer, { payment, prices, read: openAiUsage(), signal: left.signal });
     res.status(metered.status).setHeaders(metered.headers);
-    // A client that leaves ends the upstream's answer too, and is charged what it got.
+    // A client that leaves is charged what it got: the upstream is read on for its usage, and must not end before.
     if (metered.body) await pipeline(Readable.fromWeb(metered.body as ReadableStream), res).catch(() => undefined);
     else res.end();
   });
