@@ -24,12 +24,20 @@ export function pglitePool(lite: PGlite): { connect(): Promise<PooledClient>; en
           // that way.
           const [result] = parameters.length === 0 ? await lite.exec(sql) : [await lite.query(sql, [...parameters])];
           if (!result) return { command: "", rowCount: 0, rows: [] };
-          const command = sql.trimStart().slice(0, 6).toUpperCase();
-          return { command, rowCount: result.affectedRows ?? 0, rows: result.rows };
+          return { command: commandOf(sql), rowCount: result.affectedRows ?? 0, rows: result.rows };
         },
         release,
       };
     },
     end: () => lite.close(),
   };
+}
+
+/**
+ * Names what a statement does, as PostgreSQL reports it: the query builder counts the rows of inserts, updates and deletes
+ * alone. A `with` may begin any of them, and PGlite counts no rows of one that only reads.
+ */
+function commandOf(sql: string): string {
+  const word = sql.trimStart().slice(0, 6).toUpperCase();
+  return word.startsWith("WITH") ? "UPDATE" : word;
 }

@@ -27,6 +27,7 @@ import {
 } from "./core/effects";
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
 import { registerAgent } from "./core/internals";
+import { requireKnownFields } from "./core/known-fields";
 import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
@@ -278,6 +279,24 @@ async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void
   await context.closeLedger();
 }
 
+const OPTIONS: Readonly<Record<keyof AgentOptions, true>> = {
+  wallet: true,
+  policy: true,
+  facilitators: true,
+  ledger: true,
+  receipts: true,
+  deployments: true,
+  networks: true,
+  tokens: true,
+  rpc: true,
+  fetch: true,
+  clock: true,
+  sleep: true,
+  onEvent: true,
+  limits: true,
+  openTelemetry: true,
+};
+
 function createContext(
   options: AgentOptions,
   environment: AgentEnvironment,
@@ -285,8 +304,12 @@ function createContext(
   tracing: Tracing | undefined,
 ): AgentContext {
   const networks = options.networks ?? [];
+  requireKnownFields(options, Object.keys(OPTIONS));
+  if (options.limits !== undefined) requireKnownFields(options.limits, Object.keys(DEFAULT_LIMITS), "limits.");
   const { ask } = options.policy ?? {};
-  const cancellableAsk = ask && { ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))) };
+  const cancellableAsk = typeof ask === "function" && {
+    ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))),
+  };
   const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
   const { fetch: ownFetch = fetch, onEvent } = options;
   const serviceFetch = environment.serviceFetch ?? ownFetch;

@@ -2,6 +2,7 @@
  * Judges what the agent may spend before anything is signed, from structured facts alone: no text that a server wrote
  * reaches these rules or the callback. Limits are final; the callback decides only where the policy says to ask.
  */
+import * as z from "zod";
 import {
   type Address,
   ConfigError,
@@ -17,6 +18,8 @@ import {
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { BudgetLimits } from "../ledger/ledger";
+import { requireKnownFields } from "./known-fields";
+import { policyFields } from "./policy-fields";
 import { originOf } from "./request";
 
 /** Base units of a token with 6 decimals. */
@@ -162,6 +165,7 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
   if (settings?.perPayment === undefined || settings.perDay === undefined) {
     throw new ConfigError("policy.perPayment and policy.perDay are required: an agent without limits does not pay");
   }
+  requireFields(settings);
   const perPayment = toAmount(settings.perPayment, "policy.perPayment");
   const perDay = toAmount(settings.perDay, "policy.perDay");
   const optional = (value: Amount | undefined, name: string) =>
@@ -278,6 +282,41 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
       }
     },
   };
+}
+
+/** Every field; files set those of `policyFields`. */
+const FIELDS: Readonly<Record<keyof AgentPolicy, unknown>> = {
+  ...policyFields(z.unknown()),
+  prefer: true,
+  ask: true,
+  requireReceipt: true,
+  receiptSigners: true,
+};
+
+const PREFER: readonly (keyof Preference)[] = ["networks", "tokens", "methods"];
+
+/** @throws ConfigError for a misspelled field, and for a value of another kind that would limit nothing */
+function requireFields(settings: AgentPolicy): void {
+  requireKnownFields(settings, Object.keys(FIELDS), "policy.");
+  const { prefer, networks, tokens, methods, uptoFacilitators, payees, receiptSigners } = settings;
+  if (prefer !== undefined) requireKnownFields(prefer, PREFER, "policy.prefer.");
+  requireLists({ ...receiptSigners }, "policy.receiptSigners.");
+  requireLists({ networks, tokens, methods, uptoFacilitators, payees }, "policy.");
+  requireLists({ ...prefer }, "policy.prefer.");
+  const { requireUntil, askNewPayees, requireReceipt, allowHttp, ask } = settings;
+  for (const [name, value] of Object.entries({ requireUntil, askNewPayees, requireReceipt, allowHttp })) {
+    if (value !== undefined && typeof value !== "boolean")
+      throw new ConfigError(`policy.${name} must be true or false`);
+  }
+  if (ask !== undefined && typeof ask !== "function") throw new ConfigError("policy.ask must be a function");
+}
+
+function requireLists(lists: Readonly<Record<string, unknown>>, path: string): void {
+  for (const [name, list] of Object.entries(lists)) {
+    if (list !== undefined && !Array.isArray(list)) {
+      throw new ConfigError(`${path}${name} must be a list, such as ["..."]`);
+    }
+  }
 }
 
 /** How many periods can begin in one day: what a short period costs adds up, without another signature. */

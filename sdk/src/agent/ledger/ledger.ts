@@ -123,6 +123,13 @@ export class AgentLedger {
     return undefined;
   }
 
+  /** Returns whether the purchase's key has paid, or may have paid, for another body. */
+  isOfAnotherBody(purchase: Purchase): boolean {
+    return this.payments().some(
+      (entry) => entry.state !== "released" && isSamePurchase(entry, purchase) && entry.bodyHash !== purchase.bodyHash,
+    );
+  }
+
   /** @returns false when another call has locked it */
   lock(id: string): boolean {
     if (this.#inWork.has(id)) return false;

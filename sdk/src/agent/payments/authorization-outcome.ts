@@ -25,6 +25,18 @@ export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Pro
   }
 }
 
+/**
+ * Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator.
+ */
+export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: PaymentEntry): boolean =>
+  dialect !== "turnpike" && effects.clock.nowSec() > validBeforeSec;
+
+/** Returns whether a payment can still move money, as far as the agent knows. */
+export async function mayMove(context: AgentContext, entry: PaymentEntry): Promise<boolean> {
+  if (entry.proof || isOver(context, entry)) return false;
+  return (await outcomeOf(context, entry)) === "unknown";
+}
+
 /** Returns whether an error is an outage, which says nothing about a payment. */
 export const isOutage = (error: unknown): boolean => isTurnpikeError(error) && error.code === "Unavailable";
 

@@ -10,12 +10,6 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import { type AuthorizationOutcome, outcomeOf } from "./authorization-outcome";
 import { isSpent, type Presented } from "./present";
 
-/**
- * Returns whether a standard payment's window is over by the agent's clock. A native one is settled by its Facilitator.
- */
-export const isOver = ({ effects }: AgentContext, { dialect, validBeforeSec }: PaymentEntry): boolean =>
-  dialect !== "turnpike" && effects.clock.nowSec() > validBeforeSec;
-
 export interface Unserved {
   readonly ledger: AgentLedger;
   /** as an earlier call has left it */

@@ -1,6 +1,7 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
 import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
+import { refuseMisspelled } from "../core/known-fields";
 import type { Amount } from "../core/policy";
 import {
   type Arrival,
@@ -54,8 +55,11 @@ export async function pay(context: AgentContext, input: RequestInput, init: PayI
   return serializeByKey(job, () => runPurchase(context, job));
 }
 
+const OWN_FIELDS: readonly (keyof PayInit)[] = ["idempotencyKey", "maxAmount"];
+
 export async function payJob(context: AgentContext, input: RequestInput, init: PayInit): Promise<HttpJob> {
   const { idempotencyKey, maxAmount, ...requestInit } = init;
+  refuseMisspelled(init, OWN_FIELDS);
   const ledger = await context.ledger();
   const template = await templateOf(input, requestInit);
   const key =

@@ -17,6 +17,7 @@ import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, eventFacts, RetryBudget } from "../core/effects";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { mayMove } from "./authorization-outcome";
 import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Rejected } from "./channel";
 import { confirmCharge, isChargeOpen, misreportedField } from "./charge";
 import { insufficientApproval } from "./permit2";
@@ -204,6 +205,10 @@ export async function rejection(
 ): Promise<TurnpikeError> {
   const end = endOf(context, entry, reason);
   if (reason !== undefined && end !== undefined) {
+    if (entry.state !== "served" && (await mayMove(context, entry))) {
+      emitPayment(context.effects, "payment.held", { entry, resumed });
+      return unconfirmed({ entry, reason, end });
+    }
     await ledger.put(servedEntry(entry));
     if (reason === ALREADY_USED) return alreadyUsed(entry);
     return new InvalidPaymentProof(`The provider says that this payment ${end}; nothing more was paid.`, {
@@ -228,6 +233,14 @@ export async function rejection(
   return new InvalidPaymentProof(
     `The provider keeps rejecting a payment that was made${said}. ${adviceOn(entry, reason)} The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
+  );
+}
+
+/** Creates the error for a payment that the provider calls ended, and that could still be settled after another one. */
+function unconfirmed({ entry, reason, end }: { entry: PaymentEntry; reason: string; end: string }): TurnpikeError {
+  return new InvalidPaymentProof(
+    `The provider says that this payment ${end}, and nothing confirms that it has moved. Until its window is over, the next call presents the same payment, and signs no other; agent.giveUp(paymentId) ends it.`,
+    { reason, details: factsOf(entry) },
   );
 }
 

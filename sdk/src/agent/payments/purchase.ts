@@ -7,9 +7,10 @@ import { orHeld } from "../core/abort";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger, Purchase } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
+import { isOver } from "./authorization-outcome";
 import type { PayJob } from "./channel";
 import { type ChosenOption, chooseOption } from "./choose";
-import { isOver, isReplaceable } from "./outcome";
+import { isReplaceable } from "./outcome";
 import { isSponsored, permitQueueOf } from "./permit2";
 import { isSpent, present, rejection } from "./present";
 import { freshProofs } from "./proofs";
@@ -83,12 +84,29 @@ async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQu
   return queue === undefined ? work() : ledger.serialize(queue, work);
 }
 
+/** Returns what a ledger knows a job's purchase by. */
+async function purchaseOf({ signer }: AgentContext, { key, target }: PayJob<unknown>): Promise<Purchase> {
+  const { method, resource, bodyHash } = target;
+  return { payer: await signer.address(), method, resource, bodyHash, key };
+}
+
+/**
+ * Checks that a job's key has not been used for another body, whose answer the payment would then buy. For channels
+ * whose bodies have one form; over HTTP a repeated form may have another boundary.
+ * @throws InvalidRequest
+ */
+export async function requireSameBody(context: AgentContext, job: PayJob<unknown>): Promise<void> {
+  if (job.key === undefined || !job.ledger.isOfAnotherBody(await purchaseOf(context, job))) return;
+  throw new InvalidRequest(
+    "idempotencyKey has been used for a call of this tool with other arguments: repeat that call as it was, or use another key. Nothing was sent.",
+    { reason: "idempotency_key" },
+  );
+}
+
 /** Presents an earlier call's payment for exactly this purchase, before anything else is requested. */
 export async function finishEarlier<R>(context: AgentContext, job: PayJob<R>): Promise<R | undefined> {
-  const { ledger, key } = job;
-  const { method, resource, bodyHash } = job.target;
-  const purchase: Purchase = { payer: await context.signer.address(), method, resource, bodyHash, key };
-  const entry = ledger.lockUnfinished(purchase);
+  const { ledger } = job;
+  const entry = ledger.lockUnfinished(await purchaseOf(context, job));
   if (!entry) return undefined;
   try {
     return await finish(context, job, entry, true);

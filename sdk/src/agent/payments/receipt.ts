@@ -1,5 +1,6 @@
 /** Attaches to a response the receipt of its payment; the Response itself stays fetch's. */
 import { type Address, findNetwork, type Hex, networkOfChain, type PaymentMethod } from "../../protocol";
+import { originAndPath } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer, JudgedReceipt } from "../ledger/signed-statements";
 
@@ -57,6 +58,12 @@ export function withReceipt(response: Response, receipt: PaymentReceipt | undefi
   return Object.defineProperty(response, "receipt", { value: receipt, configurable: true }) as PaidResponse;
 }
 
+/** Returns a tool's resource without its server's query, which can hold a key. A request's URL is the caller's own. */
+function shownResource({ method, resource }: PaymentEntry): string {
+  const tool = method === "tools/call" && /^https?:/.test(resource) ? /#.*$/s.exec(resource)?.[0] : undefined;
+  return tool === undefined ? resource : `${originAndPath(resource)}${tool}`;
+}
+
 export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceipt {
   return {
     paymentId: entry.id,
@@ -69,7 +76,7 @@ export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceip
     method: entry.permit2?.method ?? "eip3009",
     charged: entry.charged === undefined ? undefined : BigInt(entry.charged),
     reported: entry.reported === undefined ? undefined : BigInt(entry.reported),
-    resource: entry.resource,
+    resource: shownResource(entry),
     dialect: entry.dialect,
     transaction: entry.proof ? (entry.proof.transaction as Hex) : (entry.transaction as Hex | undefined),
     settledAtSec: entry.proof?.settledAt,

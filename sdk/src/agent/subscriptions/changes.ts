@@ -14,6 +14,7 @@ import {
   toAmount,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
+import { requireKnownFields } from "../core/known-fields";
 import type { Amount, SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
@@ -64,6 +65,7 @@ export function resume(
   ref: SubscriptionRef,
   options: ResumeOptions = {},
 ): Promise<Subscription> {
+  requireKnownFields(options, ["maxCharge"] satisfies (keyof ResumeOptions)[]);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const isPaid = state.status === "PAUSED" && nowSec + QUOTE_AHEAD_SEC < state.paidThrough;
     const maxCharge =
@@ -129,6 +131,7 @@ export function cancel(
   ref: SubscriptionRef,
   options: CancelOptions = {},
 ): Promise<Subscription> {
+  requireKnownFields(options, ["atPeriodEnd"] satisfies (keyof CancelOptions)[]);
   const atPeriodEnd = options.atPeriodEnd ?? false;
   return change(context, ref, async ({ entry }) => ({
     act: "Cancel",
@@ -223,6 +226,10 @@ export function changePlan(
   options: ChangePlanOptions,
 ): Promise<Subscription> {
   if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
+  requireKnownFields(options, ["planId", "at", "maxOverage", "maxCharge"] satisfies (keyof ChangePlanOptions)[]);
+  if (options.at !== undefined && options.at !== "now" && options.at !== "periodEnd") {
+    throw new InvalidRequest('at must be "now" or "periodEnd".');
+  }
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");

@@ -16,6 +16,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
+import { requireKnownFields } from "../core/known-fields";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { tokenDomain } from "../payments/token-domain";
@@ -183,6 +184,7 @@ export interface TopUpOptions {
 
 /** Raises the token approvals that have become low, by permits that the Facilitator relays. */
 export async function topUp(context: AgentContext, options: TopUpOptions = {}): Promise<TopUp[]> {
+  requireKnownFields(options, ["periods", "whole"] satisfies (keyof TopUpOptions)[]);
   const ledger = await context.ledger();
   if (options.periods !== undefined) {
     const periods = requirePeriods(options.periods);

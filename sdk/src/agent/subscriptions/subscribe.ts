@@ -33,6 +33,7 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
+import { requireKnownFields } from "../core/known-fields";
 import type { SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
@@ -75,12 +76,25 @@ interface SignupJob {
   readonly periods: number;
 }
 
+const OPTIONS: Readonly<Record<keyof SubscribeOptions, true>> = {
+  planId: true,
+  url: true,
+  maxOverage: true,
+  until: true,
+  voucher: true,
+  origins: true,
+  facilitator: true,
+  periods: true,
+  another: true,
+};
+
 /**
  * Subscribes, or returns the active subscription this agent already has on the plan.
  * @throws SubscriptionNotActive when the one it has is paused or past due, and `another` is not set; PlanDeprecated,
  * PolicyRefused, InsufficientFunds; PaymentPending when the outcome is unknown
  */
 export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
+  requireKnownFields(options, Object.keys(OPTIONS));
   const ledger = await context.ledger();
   const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
   const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);

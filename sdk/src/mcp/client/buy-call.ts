@@ -4,7 +4,14 @@
  */
 import type { AgentContext } from "../../agent/core/context";
 import type { PayJob } from "../../agent/payments/channel";
-import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "../../agent/payments/purchase";
+import {
+  emitRefusal,
+  finishEarlier,
+  payOrThrow,
+  purchaseKeyOf,
+  requireSameBody,
+  serializeByKey,
+} from "../../agent/payments/purchase";
 import type { ParsedQuote } from "../../agent/payments/quote";
 import { keepReceipts } from "../../agent/receipts/keep";
 import { offeredPlansOf, type SubscribeOptions } from "../../agent/subscriptions/offers";
@@ -68,6 +75,7 @@ export async function buyCall<R extends CallResult>(context: AgentContext, call:
   const { tools } = call.purchases;
   if (tools && !tools.has(call.tool)) return callUnpaid(context, job, call);
   return serializeByKey(job, async () => {
+    await requireSameBody(context, job);
     await watchPayees(context, usableAt(job, call));
     const subscribed = await bySubscription(context, job, call);
     if (subscribed) return subscribed;

@@ -41,7 +41,7 @@ export function callChannel<R extends CallResult>(send: SendCall<R>): Channel<R>
     async present(entry) {
       try {
         const result = await send(paymentMetaOf(entry));
-        return answerOf(result, { reading: readResult(result), result: async () => result });
+        return answerOf(result, { reading: readResult(result, entry), result: async () => result });
       } catch (error) {
         if (isTimeout(error)) throw timedOut(entry, error);
         if (!isServerError(error)) throw error;
@@ -82,14 +82,14 @@ function paymentMetaOf({ header, proof }: PaymentEntry): Meta {
   return name === CARRIER.v1 ? { ...paymentMeta(payload), [MCP_META.paymentV1]: value } : paymentMeta(payload);
 }
 
-function readResult(result: CallResult): Reading {
+function readResult(result: CallResult, { proof }: PaymentEntry): Reading {
   const ask = readAsk(result);
   if (ask) {
     const { error, reason } = ask.quote ?? ask.required;
     return { kind: "rejected", error: codeIn(error), reason: codeIn(reason) };
   }
-  // It is refunded, and buys nothing more.
-  if (objectOf(result._meta?.[MCP_META.refund])) return { kind: "served" };
+  // It has settled and is refunded, and buys nothing more. Of another payment it says nothing that the agent can know.
+  if (proof && objectOf(result._meta?.[MCP_META.refund])) return { kind: "served" };
   const code = refusalIn(result)?.error;
   if (code === "ProofInFlight") return { kind: "in_flight" };
   if (TRY_LATER.has(isErrorCode(code) ? ERRORS[code].status : 0)) return { kind: "later" };

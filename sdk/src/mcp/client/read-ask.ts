@@ -2,7 +2,7 @@
 import { type ParsedQuote, type Requested, readQuote, withPermit2Options } from "../../agent/payments/quote";
 import { signedOffersIn } from "../../agent/payments/signed-statements";
 import { readQuoteV2 } from "../../agent/payments/standard";
-import type { JsonObject, Network } from "../../protocol";
+import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network } from "../../protocol";
 import { type Ask, askIn, type CallResult, MCP_META } from "../wire";
 
 /** The key of `_meta` that bears a payload, and for servers that take no object the encoding of its value. */
@@ -34,14 +34,39 @@ export async function quoteOf(
   }: { readonly tool: string; readonly networks: readonly Network[]; readonly isKeyed: boolean },
 ): Promise<ParsedQuote | undefined> {
   const { required, quote } = ask;
+  if (!isBounded(required) || !isBounded(quote)) return undefined;
   const own = quote && readQuote(quote, requestedTool(tool, quote), networks);
   const requested = requestedTool(tool, required);
   const isFirst = required.x402Version === 1;
-  const read = isFirst ? readQuote(required, requested, networks) : readQuoteV2(required, requested, networks);
+  const read = isFirst ? readQuote(required, requested, networks) : readQuoteV2(named(required), requested, networks);
   const standard = read && carriedBy(isFirst ? CARRIER.v1 : carrierOf(result, ask), read);
   const isStandard = isKeyed && own && standard && standard.options.length > 0;
   const all = isStandard ? { ...own, options: standard.options } : withPermit2Options(own, standard);
   return all && { ...all, signedOffers: await signedOffersIn(required) };
+}
+
+/** Over HTTP the URL says what is bought, and terms without a name count. A tool's terms have to name it. */
+const named = (required: JsonObject): JsonObject => ({
+  ...required,
+  resource: { url: memberOf(required.resource, "url") ?? null },
+});
+
+/** Terms are echoed and stored: the most characters in one ask, and how deep its objects may be. */
+const MAX_CHARS = 65_536;
+
+function isBounded(terms: JsonObject | undefined): boolean {
+  let rest = MAX_CHARS;
+  const fits = (value: unknown, depth: number): boolean => {
+    if (typeof value === "string") rest -= value.length;
+    rest -= 1;
+    if (rest < 0 || depth > MAX_ANSWER_DEPTH) return false;
+    if (typeof value !== "object" || value === null) return true;
+    return Object.entries(value).every(([name, member]) => {
+      rest -= name.length;
+      return fits(member, depth + 1);
+    });
+  };
+  return fits(terms, 0);
 }
 
 /** A server that asks in `_meta` alone reads base64 alone. */

@@ -22,7 +22,7 @@ const NAME = /^[\w.-]{1,64}$/;
 
 /** @throws ConfigError for what is neither an http(s) URL nor a name */
 export function serverIdentity(server: string | URL): ServerIdentity {
-  const text = String(server);
+  const text = typeof server === "string" || server instanceof URL ? String(server) : "";
   if (NAME.test(text)) {
     const id = `stdio:${text}`;
     return { id, place: id, origin: id, isPrivate: true, isConfidential: true, url: undefined };
@@ -54,7 +54,13 @@ export function requireServer({ url, place }: ServerIdentity, transport: unknown
   if (url === undefined) {
     throw new ConfigError(`server is ${place}, and the client is connected to ${found}: give that URL as \`server\``);
   }
-  if (found !== place || connected.search !== url.search) {
+  if (found !== place) {
     throw new ConfigError(`server is ${place}, and the client is connected to another URL, ${found}`);
+  }
+  // A query can hold a key: it is not shown.
+  if (connected.search !== url.search) {
+    throw new ConfigError(
+      `server is ${place}, and the client is connected to it with another query: give the transport's URL as \`server\``,
+    );
   }
 }

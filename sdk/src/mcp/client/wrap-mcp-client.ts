@@ -2,6 +2,7 @@
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { RequestOptions } from "@modelcontextprotocol/sdk/shared/protocol.js";
 import { internalsOf } from "../../agent/core/internals";
+import { refuseMisspelled, requireKnownFields } from "../../agent/core/known-fields";
 import type { Amount } from "../../agent/core/policy";
 import type { Agent } from "../../agent/create-agent";
 import { ConfigError, isHash32, toAmount } from "../../protocol";
@@ -9,6 +10,7 @@ import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";
 import { requireServer, serverIdentity } from "./server-identity";
+import { keepWithinOrigin } from "./within-origin";
 
 /** What a client may buy, and where; amounts in base units. The agent's policy holds besides. */
 export interface McpPaymentOptions {
@@ -72,21 +74,27 @@ export function wrapMcpClientWithPayment<C extends Client>(
   const purchases = purchasesOf(options);
   const limit = amountOf(options.maxAmount);
 
+  function requireConnection(): void {
+    requireServer(purchases.server, client.transport);
+    keepWithinOrigin(client.transport);
+  }
+
   function request(message: ToolCallMessage, schema: Parameters<CallTool>[1] & object, given: PaidCallOptions = {}) {
     const { idempotencyKey, maxAmount, ...sdkOptions } = given;
+    refuseMisspelled(given, CALL_FIELDS);
     const { signal } = sdkOptions;
     const { name: tool, arguments: args, _meta: meta } = message.params;
     const send = (ours: Meta): Promise<CallResult> =>
       untilClosed(context.effects, signal, async (ending) => {
         // Each time: a client that has lost its connection may be connected elsewhere.
-        requireServer(purchases.server, client.transport);
+        requireConnection();
         const params = { ...message.params, _meta: { ...meta, ...ours } };
         return client.request({ ...message, params }, schema, { ...sdkOptions, signal: ending });
       });
     const most = lower(limit, amountOf(maxAmount));
     return run(signal, async () => {
       // Here too: what is thrown while a payment is presented counts as a lost connection.
-      requireServer(purchases.server, client.transport);
+      requireConnection();
       return buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send });
     });
   }
@@ -113,7 +121,32 @@ function copyOf({ arguments: args, _meta: meta, ...params }: ToolCallMessage["pa
   };
 }
 
-function purchasesOf({ server, tools, subscribe }: McpPaymentOptions): ToolPurchases {
+/** This package's own options of a call; the MCP SDK has the others. */
+const CALL_FIELDS: readonly (keyof PaidCallOptions)[] = ["idempotencyKey", "maxAmount"];
+
+const OPTIONS: Readonly<Record<keyof McpPaymentOptions, true>> = {
+  server: true,
+  maxAmount: true,
+  tools: true,
+  subscribe: true,
+};
+
+const SUBSCRIBE: Readonly<Record<keyof ToolSubscriptions, true>> = {
+  plans: true,
+  maxOverage: true,
+  until: true,
+  periods: true,
+  voucher: true,
+  facilitator: true,
+};
+
+function purchasesOf(options: McpPaymentOptions): ToolPurchases {
+  requireKnownFields(options, Object.keys(OPTIONS));
+  const { server, tools, subscribe } = options;
+  if (tools !== undefined && !(Array.isArray(tools) && tools.every((tool) => typeof tool === "string"))) {
+    throw new ConfigError("tools must list the names of tools; leave it out to pay for all");
+  }
+  if (subscribe !== undefined) requireKnownFields(subscribe, Object.keys(SUBSCRIBE), "subscribe.");
   if (subscribe && !(Array.isArray(subscribe.plans) && subscribe.plans.every(isHash32))) {
     throw new ConfigError("subscribe.plans must list plan ids, each 0x and 64 hex digits");
   }

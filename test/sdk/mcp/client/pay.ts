@@ -311,6 +311,19 @@ describe("an agent's MCP client", () => {
     expect(receiptOf(await first.paying.callTool({ ...weather, arguments: { ...args } }))?.resumed).to.equal(true);
   });
 
+  it("MB7 one idempotencyKey for other arguments is refused, and the open payment stays with its own call", async () => {
+    const { paying, server, subject } = await shop({ steps: ["fail"] });
+    const key = { idempotencyKey: "my-secret-key" };
+    await paying.callTool(weather, undefined, key);
+    const error = await rejection(paying.callTool({ ...weather, arguments: { city: "Rome" } }, undefined, key));
+    expect([error.code, error.reason]).to.deep.equal(["InvalidRequest", "idempotency_key"]);
+    expect(error.message).to.include("idempotencyKey").and.not.include("my-secret-key");
+    expect(server.args.map((args) => (args as { city: string }).city)).to.deep.equal(["Oslo", "Oslo"]);
+    expect(receiptOf(await paying.callTool(weather, undefined, key))?.resumed).to.equal(true);
+    const served = await rejection(paying.callTool({ ...weather, arguments: { city: "Rome" } }, undefined, key));
+    expect([served.reason, server.payments.size, transfersSigned(subject)]).to.deep.equal(["idempotency_key", 1, 1]);
+  });
+
   it("MB7 a call whose arguments are changed while it runs buys and sends those that it began with", async () => {
     const changed = { name: "weather", arguments: { city: "Oslo" } };
     const tamper: SpecServerOptions["tamper"] = (required) => {
@@ -330,6 +343,52 @@ describe("an agent's MCP client", () => {
     const error = await rejection(paying.callTool({ name: "weather", arguments: { since: new Date(0) } }));
     expect([error.code, server.metas]).to.deep.equal(["InvalidRequest", []]);
     expect(error.message).to.include("arguments.since: must be JSON, and is a Date");
+  });
+
+  it("MB12 a server's word that a payment is used ends it only once it can move no money", async () => {
+    const lie = { error: "PaymentAlreadyUsed", reason: "already_used" };
+    const { paying, subject, server } = await shop(
+      {
+        tamper: (required, asks) => (asks === 0 ? required : { ...required, ...lie }),
+        steps: ["ask", "ask", "ask", "ask"],
+      },
+      { subject: agentOn({ clock: { nowSec: () => chain.nowSec } }) },
+    );
+    for (let call = 0; call < 3; call++) {
+      expect((await rejection(paying.callTool(weather))).reason).to.equal("already_used");
+    }
+    expect([server.payments.size, transfersSigned(subject), await payments(subject)]).to.deep.equal([1, 1, ["signed"]]);
+    chain.nowSec += 3_600;
+    expect((await rejection(paying.callTool(weather))).reason).to.equal("already_used");
+    expect([transfersSigned(subject), await payments(subject)]).to.deep.equal([1, ["served"]]);
+  });
+
+  it("MB12 a server that reports a refund of what has not settled: the same call presents the same payment", async () => {
+    const refund = { isError: true, content: [], _meta: { "turnpike/refund": { status: "pending" } } };
+    const { paying, subject } = await shop({ answer: (meta) => ("x402/payment" in meta ? refund : undefined) });
+    for (let call = 0; call < 3; call++) expect((await paying.callTool(weather)).isError).to.equal(true);
+    expect([transfersSigned(subject), await payments(subject)]).to.deep.equal([1, ["signed"]]);
+  });
+
+  it("MB13 terms that name no tool, or are too long or too deep, are refused unsigned", async () => {
+    const deep = (levels: number): object => (levels === 0 ? {} : { next: deep(levels - 1) });
+    const extra = (more: object) => (required: Record<string, unknown>) => {
+      const [entry] = required.accepts as { extra: object }[];
+      return { ...required, accepts: [{ ...entry, extra: { ...entry?.extra, ...more } }] };
+    };
+    const tampered = [
+      ({ resource: _, ...required }: Record<string, unknown>) => required,
+      (required: object) => ({ ...required, resource: {} }),
+      (required: object) => ({ ...required, resource: "mcp://tool/weather" }),
+      extra({ note: "x".repeat(65_536) }),
+      extra(deep(40)),
+      extra(deep(1_000)),
+    ];
+    for (const tamper of tampered) {
+      const { paying, subject } = await shop({ tamper });
+      expect((await rejection(paying.callTool(weather))).code).to.equal("PolicyRefused");
+      expect(subject.signed).to.deep.equal([]);
+    }
   });
 
   it("MB8 parallel calls, at several servers, share one budget that is reserved before they sign", async () => {

