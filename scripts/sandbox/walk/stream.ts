@@ -38,7 +38,7 @@ export async function walkStream(cast: Cast): Promise<void> {
       const proxy = await startLlmProxy({ provider, plan: planId, upstream, port: 0 });
       try {
         const { idHash } = await agent.subscribe({ planId, maxOverage: CAP, origins: [new URL(proxy.url).origin] });
-        const body = JSON.stringify({ stream: true, messages: [] });
+        const body = JSON.stringify({ model: "large", stream: true, messages: [] });
         const ask = () =>
           agent.fetch(proxy.url, { method: "POST", headers: { "Content-Type": "application/json" }, body });
         const answer = await ask();

@@ -2,15 +2,15 @@
  * Meters an upstream's answer as it passes: nothing leaves before it is counted, and the answer ends at the cap. Takes
  * event streams and JSON of language models, and any other stream with a count of its own.
  */
-import { AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
+import { AbortError, AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
 import { noteRefusal, requestScopes } from "../core/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import { dataOf, EventBoundary, EventSplitter, errorEvent, joined, parsed, receiptComments } from "./event-stream";
 import { TokenMeter, type TokenMeterOptions } from "./token-meter";
-import type { UsageReader } from "./token-usage";
+import type { TokenUsage, UsageReader } from "./token-usage";
 
 interface StreamOptions {
-  /** ends the answer and the upstream: aborted when the client leaves */
+  /** abort it when the client leaves: ends the upstream, once a stream that is paid by its tokens has stated its usage */
   readonly signal?: AbortSignal;
 }
 
@@ -29,6 +29,11 @@ export interface PartStreamOptions extends StreamOptions {
 
 /** How an answer is metered: by its tokens, or by its parts. */
 export type MeterStreamOptions = TokenStreamOptions | PartStreamOptions;
+
+/** How much of a stream is read for its usage after its client has left. */
+const READ_ON_MS = 5_000;
+
+const READ_ON_BYTES = 1_048_576;
 
 /** The longest answer that is collected before it is sent, bytes. */
 const MAX_WHOLE_BYTES = 16_777_216;
@@ -86,15 +91,20 @@ function isChargedBefore(options: MeterStreamOptions): boolean {
 }
 
 /** Counts what passes of one answer. */
-interface Metering extends Pick<TokenMeter, "finish" | "takeReceipts"> {
+interface Metering extends Pick<TokenMeter, "finish" | "takeReceipts" | "isStated" | "countLeft"> {
   /** Counts one part. @returns whether the answer ends after it, because the cap did not cover all of it */
   count(part: Uint8Array): Promise<boolean>;
+  /** Reads one part that is not delivered. */
+  look(part: Uint8Array): void;
   end(): Promise<unknown>;
 }
 
 function byParts({ meter, units }: PartStreamOptions): Metering {
   return {
     count: async (part) => (await meter.add(units(part))).clipped && meter.atCap === "stop",
+    isStated: true,
+    look: () => undefined,
+    countLeft: async () => undefined,
     finish: () => undefined,
     end: () => meter.end(),
     takeReceipts: () => meter.takeReceipts(),
@@ -103,11 +113,23 @@ function byParts({ meter, units }: PartStreamOptions): Metering {
 
 function byTokens(options: TokenStreamOptions, isEventStream: boolean): Metering {
   const tokens = new TokenMeter(options, !isEventStream);
+  const read = (part: Uint8Array): TokenUsage | undefined => {
+    const data = isEventStream ? dataOf(part) : parsed(new TextDecoder().decode(part));
+    return data === undefined ? undefined : options.read(data);
+  };
   return {
     async count(part) {
-      const data = isEventStream ? dataOf(part) : parsed(new TextDecoder().decode(part));
-      return data !== undefined && tokens.count(options.read(data));
+      const used = read(part);
+      return used !== undefined && tokens.count(used);
     },
+    look(part) {
+      const used = read(part);
+      if (used) tokens.look(used);
+    },
+    get isStated() {
+      return tokens.isStated;
+    },
+    countLeft: () => tokens.countLeft(),
     finish: (canRefuse) => tokens.finish(canRefuse),
     end: () => tokens.end(),
     takeReceipts: () => tokens.takeReceipts(),
@@ -121,7 +143,12 @@ class MeteredBody {
   readonly #metering: Metering;
   readonly #signal: AbortSignal | undefined;
   readonly #boundary = new EventBoundary();
-  readonly #leave = (): void => void this.#source.cancel().catch(() => undefined);
+  readonly #leave = (): void => void (this.#isOpen ? this.#readOn() : this.#cancelSource());
+  /** parts may have left */
+  #isOpen = false;
+  #isLeft = false;
+  /** the part that is being read or counted */
+  #reading: Promise<unknown> = Promise.resolve();
 
   /** @throws ConfigError, and why the signal was aborted: then the body is still unlocked */
   constructor(body: ReadableStream<Uint8Array>, isEventStream: boolean, options: MeterStreamOptions) {
@@ -138,6 +165,7 @@ class MeteredBody {
   /** Returns the body as a stream, once its first part is counted. */
   async open(): Promise<ReadableStream<Uint8Array>> {
     let first: Passed | undefined = await this.#orClose(() => this.#next());
+    this.#isOpen = true;
     const send = async (controller: ReadableStreamDefaultController<Uint8Array>, passed: Passed): Promise<void> => {
       if (passed.part) {
         controller.enqueue(passed.part);
@@ -156,7 +184,8 @@ class MeteredBody {
           try {
             const passed = first ?? (await this.#orClose(() => this.#next()));
             first = undefined;
-            await send(controller, passed);
+            if (this.#isLeft) controller.error(this.#signal?.reason ?? new AbortError("The client left."));
+            else await send(controller, passed);
           } catch (error) {
             if (!this.#isEventStream || !isTurnpikeError(error)) throw error;
             this.#sendReceipts(controller);
@@ -164,7 +193,7 @@ class MeteredBody {
             controller.close();
           }
         },
-        cancel: () => this.close(),
+        cancel: () => this.#readOn(),
       },
       { highWaterMark: 0 },
     );
@@ -194,19 +223,60 @@ class MeteredBody {
     });
   }
 
-  async #next(): Promise<Passed> {
+  #next(): Promise<Passed> {
+    const passed = this.#readNext();
+    this.#reading = passed;
+    return passed;
+  }
+
+  async #readNext(): Promise<Passed> {
+    if (this.#isLeft) return NOTHING_MORE;
     const { value: part } = await this.#parts.next();
-    this.#signal?.throwIfAborted();
-    if (part === undefined) return { part, isLast: true, isCut: false };
+    if (!this.#isOpen) this.#signal?.throwIfAborted();
+    if (part === undefined) return NOTHING_MORE;
+    if (this.#isLeft) {
+      this.#metering.look(part);
+      return NOTHING_MORE;
+    }
     const isCut = await this.#metering.count(part);
     return { part, isLast: isCut, isCut };
+  }
+
+  /** Reads what the client that left no longer gets, for its usage, and then ends. Never rejects. */
+  async #readOn(): Promise<void> {
+    if (this.#isLeft) return;
+    this.#isLeft = true;
+    const late = setTimeout(() => void this.#cancelSource(), READ_ON_MS);
+    try {
+      // An upstream that fails states nothing more.
+      await this.#reading.then(() => this.#readToUsage()).catch(() => undefined);
+      await this.#metering.countLeft();
+    } catch {
+      // What was counted before stays charged.
+    } finally {
+      clearTimeout(late);
+      await this.close();
+    }
+  }
+
+  async #readToUsage(): Promise<void> {
+    for (let bytes = 0; !this.#metering.isStated && bytes <= READ_ON_BYTES; ) {
+      const { value: part } = await this.#parts.next();
+      if (part === undefined) return;
+      bytes += part.length;
+      this.#metering.look(part);
+    }
+  }
+
+  async #cancelSource(): Promise<void> {
+    await this.#source.cancel().catch(() => undefined);
   }
 
   async #orClose<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      await this.close();
+      if (!this.#isLeft) await this.close();
       throw error;
     }
   }
@@ -217,6 +287,8 @@ class MeteredBody {
     await Promise.allSettled([this.#source.cancel(), this.#metering.end()]);
   }
 }
+
+const NOTHING_MORE: Passed = { part: undefined, isLast: true, isCut: false };
 
 interface Passed {
   /** undefined: there are no more */

@@ -3,7 +3,7 @@ import { Unavailable } from "../../protocol";
 import type { Payment } from "../core/payment";
 import type { UnstatedBasis } from "../metering/reports";
 import { isOutOfCap } from "../metering/reservation";
-import { costOf, type UnitPriceOption } from "../metering/unit-price";
+import { costOf, toCount, type UnitPriceOption } from "../metering/unit-price";
 import type { PartMeter, UsageMeterOptions } from "../metering/usage-meter";
 import type { TokenUsage } from "./token-usage";
 
@@ -21,6 +21,11 @@ export interface TokenPrices {
 export interface TokenMeterOptions extends Pick<UsageMeterOptions, "step" | "atCap"> {
   readonly payment: Payment;
   readonly prices: TokenPrices;
+  /**
+   * input tokens that the request has at least: charged where a client leaves a stream that does not state its usage in
+   * time; default 0
+   */
+  readonly inputAtLeast?: number;
 }
 
 const INPUTS = ["input", "cachedInput", "cacheWrite"] as const;
@@ -38,12 +43,17 @@ export class TokenMeter {
   #basis: "stated" | UnstatedBasis = "unreadable";
   /** something of the answer could be read */
   #isRead = false;
+  #last: TokenUsage = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0 };
+  /** of output, before it was stated */
+  #chunks = 0;
+  readonly #inputAtLeast: number;
 
   /**
    * @param isWhole the answer is one part, which states its usage
    * @throws ConfigError that names the option
    */
-  constructor({ payment, prices, step, atCap = "stop" }: TokenMeterOptions, isWhole: boolean) {
+  constructor({ payment, prices, step, atCap = "stop", inputAtLeast = 0 }: TokenMeterOptions, isWhole: boolean) {
+    this.#inputAtLeast = Number(toCount(inputAtLeast, "meterStream: inputAtLeast"));
     this.#isWhole = isWhole;
     this.#isCharged = payment.kind === "subscription" || (payment.kind === "one-time" && payment.max !== undefined);
     // Input is counted at once: what it reserved ahead would be missing to the output near the cap.
@@ -66,10 +76,44 @@ export class TokenMeter {
    * @throws as UsageMeter.add, and Unavailable where nothing can be read; then nothing of the part was counted
    */
   async count(used: TokenUsage): Promise<boolean> {
-    this.#basis = used.basis ?? "stated";
-    this.#isRead ||= this.#basis !== "unreadable";
+    this.look(used);
     if (this.#isWhole) this.finish(true);
     else if (this.#isCharged && !this.#isRead) throw this.#unstated();
+    return this.#count(used);
+  }
+
+  /** Notes what the answer has used, and counts nothing. */
+  look(used: TokenUsage): void {
+    this.#basis = used.basis ?? "stated";
+    this.#isRead ||= this.#basis !== "unreadable";
+    this.#last = used;
+    if (this.#basis !== "stated") this.#chunks = used.output;
+  }
+
+  get isStated(): boolean {
+    return !this.#isCharged || this.#basis === "stated";
+  }
+
+  /**
+   * Counts an answer that its client left: its input, and its output in proportion to what was delivered.
+   * @throws as UsageMeter.add
+   */
+  async countLeft(): Promise<void> {
+    if (!this.#isCharged) return;
+    const delivered = this.#meters.output.usage.units;
+    const { input, cachedInput, cacheWrite, output } = this.#last;
+    if (this.#basis === "stated") {
+      const chunks = BigInt(this.#chunks);
+      // Stated while it was delivered: all of it is counted.
+      if (chunks === 0n || delivered > chunks) return void (await this.#count({ ...this.#last, output: 0 }));
+      const share = (BigInt(output) * delivered + chunks - 1n) / chunks;
+      return void (await this.#count({ ...this.#last, output: Number(share) }));
+    }
+    const least = Math.max(input, this.#inputAtLeast - cachedInput - cacheWrite);
+    await this.#count({ input: least, cachedInput, cacheWrite, output: 0 });
+  }
+
+  async #count(used: TokenUsage): Promise<boolean> {
     const added = this.#addedBy(used).sort((a, b) => (a.cost < b.cost ? 1 : a.cost > b.cost ? -1 : 0));
     const [only] = added;
     if (added.length === 1 && only) return (await only.meter.add(only.units)).clipped && this.#stopsAtCap;

@@ -13,9 +13,13 @@ const GUIDE = readFileSync("docs/guides/streaming.md", "utf8");
 
 const TOKENS = 40;
 
+/** what the model was asked for */
+const received: Record<string, unknown>[] = [];
+
 /** A model with OpenAI's interface that answers with `TOKENS` tokens, in a stream or whole. */
 async function answerAsModel(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const asked = JSON.parse(await text(request));
+  received.push(asked);
   const usage = { prompt_tokens: 1_000, prompt_tokens_details: { cached_tokens: 400 }, completion_tokens: TOKENS };
   const isKnown = request.headers.authorization === "Bearer model key";
   if (!isKnown) return void response.writeHead(401).end("{}");
@@ -49,11 +53,11 @@ describe("The example that sells a model's tokens", () => {
     await closeServer(model);
   });
 
-  const ask = (headers: Record<string, string>, stream: boolean): Promise<Response> =>
+  const ask = (headers: Record<string, string>, stream: unknown, more: object = {}): Promise<Response> =>
     fetch(proxy.url, {
       method: "POST",
       headers: { ...headers, "Content-Type": "application/json" },
-      body: JSON.stringify({ model: "any", stream, messages: [] }),
+      body: JSON.stringify({ model: "large", stream, messages: [], ...more }),
     });
 
   const cost = 600n * 3n + (400n * 3n) / 10n + BigInt(TOKENS) * 15n;
@@ -67,6 +71,39 @@ describe("The example that sells a model's tokens", () => {
       expect(world.spentOf(id)).to.equal(cost);
     });
   }
+
+  it("SM12 passes on what it names, and asks each stream for its usage", async () => {
+    const { id, headers } = world.subscribe({ planId: plan, maxOverage: 1_000_000n });
+    const more = { temperature: 0, service_tier: "priority", store: true, stream_options: { include_usage: false } };
+    for (const stream of [1, "yes", {}]) {
+      received.splice(0);
+      const before = world.spentOf(id);
+      await (await ask(headers, stream, more)).text();
+      const passed = { model: "large", messages: [], temperature: 0, stream: true };
+      expect(received).to.deep.equal([{ ...passed, stream_options: { include_usage: true } }]);
+      expect(world.spentOf(id) - before).to.equal(cost);
+    }
+  });
+
+  it("SM12 sells the models of its list alone, each at its own prices", async () => {
+    const { id, headers } = world.subscribe({ planId: plan, maxOverage: 1_000_000n });
+    received.splice(0);
+    for (const model of ["dearest", "constructor", "__proto__", 1, null, ["large"]]) {
+      const answer = await ask(headers, true, { model });
+      expect([answer.status, await answer.text()]).to.deep.equal([
+        400,
+        '{"error":{"message":"model: use one of large, small"}}',
+      ]);
+    }
+    expect([received.length, world.spentOf(id)]).to.deep.equal([0, 0n]);
+    await (await ask(headers, true, { model: "small" })).text();
+    expect(world.spentOf(id)).to.equal(150n + 100n + BigInt(TOKENS) * 2n);
+  });
+
+  it("SM12 answers a body that is no JSON with 400", async () => {
+    const { headers } = world.subscribe({ planId: plan, maxOverage: 1_000_000n });
+    expect((await fetch(proxy.url, { method: "POST", headers, body: "{}" })).status).to.equal(400);
+  });
 
   it("ends a stream at the cap, and refuses the next one", async () => {
     const { id, headers } = world.subscribe({ planId: plan, maxOverage: 100n });

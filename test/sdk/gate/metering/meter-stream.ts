@@ -13,6 +13,7 @@ import { type FetchGate, paymentGate } from "turnpike/gate/fetch";
 import type { Hex } from "turnpike/protocol";
 import { createTestProvider, type TestProvider } from "turnpike/testing";
 import { freePayment } from "../../../../sdk/src/gate/core/payment";
+import { until } from "../../../support/subscriptions";
 
 const PRICES = { input: { amount: "$3", per: 1_000_000 }, output: { amount: "$15", per: 1_000_000 } } as const;
 const URL_OF_STREAM = "http://gate.test/stream";
@@ -263,8 +264,62 @@ describe("meterStream", () => {
     const reader = (await serve(headers)).body?.getReader();
     for (let i = 0; i < 4; i++) await reader?.read();
     await reader?.cancel();
-    expect(upstream.isCancelled).to.equal(true);
+    expect(upstream.sent(), "read to its end").to.equal(21);
     expect(world.spentOf(id)).to.equal(4n * 15n);
+  });
+
+  const words = Array.from({ length: 20 }, (_, i) => chunk(`${i}`));
+
+  for (const [how, leaves] of [
+    ["cancels the body", (reader: ReadableStreamDefaultReader | undefined) => reader?.cancel()],
+    [
+      "aborts its signal",
+      async (reader: ReadableStreamDefaultReader | undefined, left: AbortController) => {
+        left.abort();
+        await reader?.read().catch(() => undefined);
+      },
+    ],
+  ] as const) {
+    for (const [read, output] of [
+      [20, 200n],
+      [5, 50n],
+    ] as const) {
+      it(`SM13 charges a client that ${how} after ${read} of 20 chunks the input, and ${output} of 200 tokens`, async () => {
+        const { id, headers } = subscribe(10n ** 9n);
+        const left = new AbortController();
+        const parts = [...words, usageChunk(100_000, 200), chunk("more")];
+        const upstream = upstreamOf(parts);
+        answer = (payment) => meterStream(upstream.response, { ...tokens(payment), signal: left.signal });
+        const reader = (await serve(headers)).body?.getReader();
+        for (let i = 0; i < read; i++) await reader?.read();
+        await leaves(reader, left);
+        await until(() => upstream.isCancelled);
+        expect(upstream.sent(), "no more than its usage").to.equal(21);
+        expect(world.spentOf(id)).to.equal(100_000n * 3n + output * 15n);
+      });
+    }
+  }
+
+  it("SM13 charges what the input has at least where the upstream fails once its client has left", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const upstream = upstreamOf([chunk("a"), new Error("broken")]);
+    answer = (payment) => meterStream(upstream.response, { ...tokens(payment), inputAtLeast: 1_000 });
+    const reader = (await serve(headers)).body?.getReader();
+    await reader?.read();
+    await reader?.cancel();
+    expect(world.spentOf(id)).to.equal(1_000n * 3n + 15n);
+  });
+
+  it("SM13 reads 1 MiB for the usage of a stream that its client left, and then charges what the input has at least", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    const long = chunk("x".repeat(100_000));
+    const upstream = upstreamOf([chunk("a"), ...Array.from({ length: 100 }, () => long), usageChunk(9, 9)]);
+    answer = (payment) => meterStream(upstream.response, { ...tokens(payment), inputAtLeast: 1_000 });
+    const reader = (await serve(headers)).body?.getReader();
+    await reader?.read();
+    await reader?.cancel();
+    expect([upstream.isCancelled, upstream.sent()]).to.deep.equal([true, 12]);
+    expect(world.spentOf(id)).to.equal(1_000n * 3n + 15n);
   });
 
   it("stops within a step when the subscription is cancelled meanwhile", async () => {
@@ -452,8 +507,8 @@ describe("meterStream", () => {
     await reader?.read();
     left.abort();
     await reader?.read().catch(() => undefined);
-    expect(upstream.isCancelled).to.equal(true);
-    expect(world.spentOf(id)).to.equal(15n);
+    await until(() => world.spentOf(id) > 0n);
+    expect([upstream.sent(), world.spentOf(id)]).to.deep.equal([4, 15n]);
   });
 
   describe("paid by a maximum", () => {
