@@ -38,6 +38,7 @@ const SLOW = {
     "test/facilitator/app/compose.ts",
     "test/facilitator/app/failover.ts",
     "test/facilitator/app/readiness.ts",
+    "test/facilitator/app/relayer-keys.ts",
     "test/facilitator/app/restored-backup.ts",
     "test/facilitator/app/replica.ts",
     "test/facilitator/app/roles.ts",

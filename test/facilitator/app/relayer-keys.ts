@@ -1,0 +1,169 @@
+import { expect } from "chai";
+import { Client } from "pg";
+import { addressOfKey, type Hex, type SignedPayment } from "turnpike/protocol";
+import { testKey } from "../../support/chain";
+import { fund, until } from "../../support/facilitator";
+import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { paymentToWire } from "../support/payments";
+import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
+import { type ServiceWorld, startServiceWorld } from "../support/service";
+
+const PAYMENTS = 6;
+const PATIENCE_MS = 120_000;
+const BLOCK_MS = 100;
+
+describe("Facilitator: relayer keys are replaced", function () {
+  this.timeout(300_000);
+  const keys = ["first", "second"].map((name) => testKey(`relayer key, ${name}`) as Hex) as [Hex, Hex];
+  const [former, next] = keys;
+  let postgres: TestPostgres;
+  let world: ServiceWorld;
+  let program: Program;
+  let running: ServiceProcess | undefined;
+  let url: string;
+
+  beforeEach(async () => {
+    postgres = await startPostgres();
+    world = await startServiceWorld({ postgres });
+    program = buildProgram();
+    for (const key of keys) await fund(world.chain, addressOfKey(key));
+    url = world.env().DATABASE_URL ?? "";
+  });
+  afterEach(async () => {
+    await running?.kill();
+    running = undefined;
+    program?.remove();
+    await world?.stop();
+    await postgres?.stop();
+  });
+
+  const env = (relayerKeys: readonly Hex[]): Record<string, string> =>
+    world.env({ DATABASE_URL: url, RELAYER_KEYS: relayerKeys.join(",") });
+
+  /** Stops what runs, as an operator does, and starts it with these keys. */
+  async function restart(relayerKeys: readonly Hex[]): Promise<void> {
+    await running?.stop();
+    running = await program.start(env(relayerKeys));
+  }
+
+  const mining = (blockMs: number): Promise<unknown> =>
+    world.chain.provider.send("evm_setIntervalMining", [blockMs]).then(() => undefined);
+
+  const pooled = async (): Promise<number> =>
+    (await world.chain.provider.send("eth_getBlockByNumber", ["pending", false])).transactions.length;
+
+  /** Has payments sent to a chain that mines none of them. */
+  async function inFlight(): Promise<SignedPayment[]> {
+    const signed: SignedPayment[] = [];
+    for (let i = 0; i < PAYMENTS; i++) signed.push(await world.signPayment({ validForSec: 3_600 }));
+    await mining(0);
+    for (const payment of signed) void running?.client.authorize(paymentToWire(payment)).catch(() => undefined);
+    await until(async () => (await pooled()) > 0, "something is sent", PATIENCE_MS);
+    return signed;
+  }
+
+  const settled = (signed: SignedPayment): Promise<unknown> =>
+    until(
+      async () => {
+        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(() => undefined);
+        return outcome?.kind === "settled" && outcome.proof;
+      },
+      "the payment is settled",
+      PATIENCE_MS,
+    );
+
+  /** The senders of all payments' transactions, each payment once. */
+  async function senders(signed: readonly SignedPayment[]): Promise<Set<string>> {
+    const transfers = await world.transfers();
+    const payers = transfers.map(({ from }) => from);
+    expect(new Set(payers).size, "each payer once").to.equal(payers.length);
+    expect(payers).to.have.members(signed.map(({ authorization }) => authorization.from));
+    const sent = await Promise.all(
+      transfers.map(async ({ transaction }) => (await world.chain.provider.getTransaction(transaction))?.from ?? ""),
+    );
+    return new Set(sent);
+  }
+
+  /** What the metrics say of a key's transactions that are not mined. */
+  async function unmined(key: Hex): Promise<number> {
+    const text = await (await fetch(`${running?.url}/metrics`)).text();
+    const lines = text.split("\n").filter((line) => line.startsWith("turnpike_relayer_transactions{"));
+    const ours = lines.filter((line) => line.includes(addressOfKey(key)));
+    expect(ours, text).to.have.length(2);
+    return ours.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+  }
+
+  it("HD13 S5 a relayer key is rotated while payments are in flight: each settles once, and the key ends unused", async () => {
+    await restart([former]);
+    const sent = await inFlight();
+    await restart([former, next]);
+    await mining(BLOCK_MS);
+    for (const payment of sent) await settled(payment);
+    const late = await inFlight();
+    await mining(BLOCK_MS);
+    await until(async () => (await unmined(former)) === 0, "nothing of the former key is in flight", PATIENCE_MS);
+    await restart([next]);
+    for (const payment of late) await settled(payment);
+    const last = await world.signPayment();
+    await settled(last);
+    expect(await senders([...sent, ...late, last])).to.include(addressOfKey(next));
+    const doctor = await program.run(["doctor"], env([next]));
+    expect(doctor.stdout).not.to.match(/^fail/m);
+    expect(doctor.stdout).not.to.include(addressOfKey(former));
+  });
+
+  it("HD13 S5 a key that is lost while its payments are in flight: what it has sent settles once, and others go on", async () => {
+    await restart([former]);
+    const sent = await inFlight();
+    await running?.kill();
+    running = await program.start(env([next]));
+    await mining(BLOCK_MS);
+    for (const payment of sent) await settled(payment);
+    const last = await world.signPayment();
+    await settled(last);
+    expect(await senders([...sent, last])).to.deep.equal(new Set(keys.map(addressOfKey)));
+  });
+
+  it("HD14 S5 an old backup is restored onto new keys: nothing is sent twice, and it goes on without the former key", async () => {
+    await restart([former]);
+    const before = await world.signPayment({ validForSec: 3_600 });
+    await settled(before);
+    const sent = await inFlight();
+    await running?.kill();
+    const backup = await copyOf(url);
+    // What the lost database did: it settled what the backup has as sent, and more.
+    await mining(BLOCK_MS);
+    await restart([former]);
+    for (const payment of sent) await settled(payment);
+    const unknown = await world.signPayment({ validForSec: 3_600 });
+    await settled(unknown);
+    await running?.kill();
+    url = backup;
+    await restart([next]);
+    for (const payment of [before, ...sent, unknown]) await settled(payment);
+    const last = await world.signPayment();
+    await settled(last);
+    await senders([before, ...sent, unknown, last]);
+    expect((await fetch(`${running?.url}/readyz`)).status).to.equal(200);
+  });
+
+  /** What pg_dump and pg_restore would bring: the same rows in another database. Nobody may be connected. */
+  async function copyOf(database: string): Promise<string> {
+    const copy = new URL(await postgres.database());
+    const [to, from] = [copy.pathname.slice(1), new URL(database).pathname.slice(1)];
+    const client = new Client({ connectionString: postgres.url });
+    await client.connect();
+    try {
+      await client.query(`drop database ${to}`);
+      const copied = (): Promise<boolean> =>
+        client.query(`create database ${to} template ${from}`).then(
+          () => true,
+          () => false,
+        );
+      await until(copied, "the last connection is gone", PATIENCE_MS);
+    } finally {
+      await client.end();
+    }
+    return copy.href;
+  }
+});
