@@ -7,16 +7,26 @@ import { isTurnpikeError } from "./errors";
 /** The module `@opentelemetry/api`, as far as it is used. A context is opaque. */
 export interface OpenTelemetryApi {
   readonly trace: {
-    getTracer(name: string): { startSpan(name: string, options: SpanOptions, context: unknown): ProgramSpan };
+    /** Returns the program's tracer of this name. */
+    getTracer(name: string): {
+      /** Begins a span below that of the context. */
+      startSpan(name: string, options: SpanOptions, context: unknown): ProgramSpan;
+    };
+    /** Returns the context with this span. */
     setSpan(context: unknown, span: ProgramSpan): unknown;
+    /** Returns what names the context's span. */
     getSpanContext(context: unknown): unknown;
   };
   readonly context: {
+    /** Returns the context of the caller. */
     active(): unknown;
+    /** Does the work in this context. */
     with<T>(context: unknown, work: () => T): T;
   };
   readonly propagation: {
+    /** Writes the context's span into headers. */
     inject(context: unknown, headers: Record<string, string>): void;
+    /** Returns the context with the span that headers name. */
     extract(context: unknown, headers: TraceHeaders): unknown;
   };
 }

@@ -10,8 +10,10 @@ export interface Balancer {
   stop(): Promise<void>;
 }
 
-/** Rounds over all servers before the last answer is passed on. */
-const ROUNDS = 2;
+/** Rounds over all servers before the last answer is passed on, with a pause before each but the first. */
+const ROUNDS = 10;
+
+const PAUSE_MS = 100;
 
 export async function startBalancer(servers: () => readonly string[]): Promise<Balancer> {
   let turn = 0;
@@ -24,6 +26,7 @@ export async function startBalancer(servers: () => readonly string[]): Promise<B
     let last = { status: 502, type: "text/plain", body: "no server answers" };
     for (let attempt = 0; attempt < tries; attempt++) {
       const all = servers();
+      if (attempt > 0 && attempt % all.length === 0) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       const to = all[turn++ % all.length];
       const answer = await fetch(`${to}${incoming.url}`, {
         method: incoming.method ?? "GET",

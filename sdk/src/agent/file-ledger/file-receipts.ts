@@ -10,7 +10,10 @@ import { makeFolder } from "./folder";
 
 const LINE = /^(?:(malformed|subscription|request) )?([!-~]+)$/;
 
-/** @param folder on a local disk; it is made for its owner alone */
+/**
+ * Keeps usage receipts in a folder.
+ * @param folder on a local disk; it is made for its owner alone
+ */
 export function fileReceipts(folder: string): ReceiptStore {
   if (typeof folder !== "string" || folder === "") throw new ConfigError("fileReceipts needs a folder");
   const root = resolve(folder);

@@ -149,6 +149,7 @@ export interface VerifyAuditOptions {
   readonly rpc: string;
   /** the contract that the file must name; default: the one that is known on its chain, else the file's own */
   readonly turnpike?: string;
+  /** used for the RPC; default the global fetch */
   readonly fetch?: typeof fetch;
   /** how long the RPC may take to answer, milliseconds; default 30,000 */
   readonly timeoutMs?: number;
