@@ -1,9 +1,9 @@
 import { expect } from "chai";
-import { Client } from "pg";
 import { addressOfKey, type Hex, type SignedPayment } from "turnpike/protocol";
 import { testKey } from "../../support/chain";
 import { fund, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { copyDatabase } from "../support/backup";
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
 import { type ServiceWorld, startServiceWorld } from "../support/service";
@@ -130,7 +130,7 @@ describe("Facilitator: relayer keys are replaced", function () {
     await settled(before);
     const sent = await inFlight();
     await running?.kill();
-    const backup = await copyOf(url);
+    const backup = await copyDatabase(postgres, url);
     // What the lost database did: it settled what the backup has as sent, and more.
     await mining(BLOCK_MS);
     await restart([former]);
@@ -146,24 +146,4 @@ describe("Facilitator: relayer keys are replaced", function () {
     await senders([before, ...sent, unknown, last]);
     expect((await fetch(`${running?.url}/readyz`)).status).to.equal(200);
   });
-
-  /** What pg_dump and pg_restore would bring: the same rows in another database. Nobody may be connected. */
-  async function copyOf(database: string): Promise<string> {
-    const copy = new URL(await postgres.database());
-    const [to, from] = [copy.pathname.slice(1), new URL(database).pathname.slice(1)];
-    const client = new Client({ connectionString: postgres.url });
-    await client.connect();
-    try {
-      await client.query(`drop database ${to}`);
-      const copied = (): Promise<boolean> =>
-        client.query(`create database ${to} template ${from}`).then(
-          () => true,
-          () => false,
-        );
-      await until(copied, "the last connection is gone", PATIENCE_MS);
-    } finally {
-      await client.end();
-    }
-    return copy.href;
-  }
 });

@@ -5,6 +5,7 @@ import { turnpikeInterface } from "turnpike/chain";
 import { type Hex, type PaymentProof, proofToWire, type SignedPayment } from "turnpike/protocol";
 import { type Payer, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { copyDatabase } from "../support/backup";
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
 import { INTERVAL_SEC, PRICE, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -53,19 +54,6 @@ describe("Facilitator: an old backup", function () {
       await client.end();
     }
   }
-  /** What pg_dump and pg_restore would bring: the same rows in another database. Nobody may be connected. */
-  async function copyOf(database: string): Promise<string> {
-    const copy = new URL(await postgres.database());
-    const [to, from] = [copy.pathname.slice(1), new URL(database).pathname.slice(1)];
-    await sql(postgres.url, `drop database ${to}`);
-    const copied = (): Promise<boolean> =>
-      sql(postgres.url, `create database ${to} template ${from}`).then(
-        () => true,
-        () => false,
-      );
-    await until(copied, "the last connection is gone", PATIENCE_MS);
-    return copy.href;
-  }
   async function settled(signed: SignedPayment): Promise<PaymentProof> {
     return until(
       async () => {
@@ -100,7 +88,7 @@ describe("Facilitator: an old backup", function () {
     await until(async () => (await pool()) > 0, "it is sent", PATIENCE_MS);
     await end("kill");
     await asked;
-    const backup = await copyOf(url);
+    const backup = await copyDatabase(postgres, url);
 
     // After it: the database that will be lost accepts more, and collects a period.
     await mining(100);
