@@ -3,7 +3,8 @@
  * one provider would take as many page reads as it has days. Rows are moved, never changed.
  */
 import { sql } from "kysely";
-import type { Db, Store } from "../db/open";
+import { lockCursor, moveCursor } from "../db/cursors";
+import type { Store, Tx } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
 import { bucketOf, type Span } from "./rollups";
@@ -81,23 +82,13 @@ async function compactNext(
       with taken as (delete from ${sql.table(table)} where chain_id = ${chainId} ${ofGrain}
         and bucket >= ${fromSec} and bucket < ${fromSec + every} returning *)
       insert into ${sql.table(table)} select * from taken order by ${sql.raw(key)}`.execute(tx);
-    await tx
-      .insertInto("cursors")
-      .values({ chain_id: chainId, name, position: fromSec + every })
-      .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position: fromSec + every }))
-      .execute();
+    await moveCursor(tx, { chainId, name }, fromSec + every);
     return Number(numAffectedRows ?? 0);
   });
 
-  async function nextOf(tx: Db): Promise<number | undefined> {
-    const cursor = await tx
-      .selectFrom("cursors")
-      .select("position")
-      .where("chain_id", "=", chainId)
-      .where("name", "=", name)
-      .forUpdate()
-      .executeTakeFirst();
-    if (cursor) return cursor.position;
+  async function nextOf(tx: Tx): Promise<number | undefined> {
+    const position = await lockCursor(tx, { chainId, name });
+    if (position !== undefined) return position;
     const { rows } = await sql<{ first: number | null }>`select min(bucket) as first from ${sql.table(table)}
       where chain_id = ${chainId} ${ofGrain}`.execute(tx);
     const first = rows[0]?.first;

@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { lockCursor } from "../db/cursors";
 import type { Db, Tx } from "../db/open";
 import type { EventDraft } from "./event";
 import { compactPayload, wholePayload } from "./payload";
@@ -34,16 +35,10 @@ export class EventFeed {
    */
   async lock(tx: Tx): Promise<number | undefined> {
     const chainId = this.#chainId;
-    const cursor = await tx
-      .selectFrom("cursors")
-      .select("position")
-      .where("chain_id", "=", chainId)
-      .where("name", "=", "indexer")
-      .forUpdate()
-      .executeTakeFirst();
+    const position = await lockCursor(tx, { chainId, name: "indexer" });
     // Runs as its own statement: the statement that waits for the lock sees only what was committed before it began.
     for (const drafts of await takeStaged(tx, chainId)) await this.#append(tx, drafts);
-    return cursor?.position;
+    return position;
   }
 
   /**

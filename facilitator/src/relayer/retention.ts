@@ -3,6 +3,7 @@
  * sent for, which keep the transaction's hash.
  */
 import { sql } from "kysely";
+import { lockCursor, moveCursor } from "../db/cursors";
 import type { Store, Tx } from "../db/open";
 import { idList } from "../db/sql";
 
@@ -60,27 +61,17 @@ export function deleteOldTransactions(
     ) as [string[], string[]];
     await deleteRows(tx, deleted, onDelete);
     await emptyRows(tx, emptied);
-    await tx
-      .insertInto("cursors")
-      .values({ chain_id: chainId, name: CURSOR, position: last.seq })
-      .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position: last.seq }))
-      .execute();
+    await moveCursor(tx, { chainId, name: CURSOR }, last.seq);
     return over.length;
   });
 }
 
 async function oldTransactions(tx: Tx, chainId: number, beforeMs: number): Promise<OldTransaction[]> {
-  const cursor = await tx
-    .selectFrom("cursors")
-    .select("position")
-    .where("chain_id", "=", chainId)
-    .where("name", "=", CURSOR)
-    .forUpdate()
-    .executeTakeFirst();
+  const position = await lockCursor(tx, { chainId, name: CURSOR });
   const { rows } = await sql<OldTransaction>`
     select t.seq, t.id, t.purpose, t.status = 'displaced' as is_displaced,
       t.is_final and t.created_at_ms < ${beforeMs}::bigint as is_over
-    from transactions t where t.chain_id = ${chainId}::bigint and t.seq > ${cursor?.position ?? 0}::bigint
+    from transactions t where t.chain_id = ${chainId}::bigint and t.seq > ${position ?? 0}::bigint
     order by t.seq limit ${AT_ONCE}::int`.execute(tx);
   return rows;
 }

@@ -7,6 +7,7 @@ import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Address, Clock } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../../config";
+import { moveCursor } from "../../db/cursors";
 import { createRoleLease } from "../../db/leases";
 import type { Db, Store } from "../../db/open";
 import { idList } from "../../db/sql";
@@ -169,11 +170,7 @@ export function createRiskWatch({ config, store, feed, relayer, clock, log }: Ri
       const position = isDone ? untilSec : place.due_at - 1;
       await store.transaction(async (tx) => {
         await emitTimeEvents(tx, { chainId, feed }, warnings, nowSec);
-        await tx
-          .insertInto("cursors")
-          .values({ chain_id: chainId, name: nameOf(horizonSec), position })
-          .onConflict((conflict) => conflict.columns(["chain_id", "name"]).doUpdateSet({ position }))
-          .execute();
+        await moveCursor(tx, { chainId, name: nameOf(horizonSec) }, position);
       });
       if (warnings.length > 0) {
         store.notifier.notify("events");
