@@ -36,10 +36,7 @@ const MIN_ANSWER_MS = 1_000;
 /** How often the row is read without a notification: the notification of another process may be lost. */
 const REREAD_MS = 5_000;
 
-/**
- * How often the row is read during a database outage: a commit may have happened, so the search lasts until the time is
- * up.
- */
+/** How often the row is read while its outcome cannot be: a commit may have happened, so this lasts until the time is up. */
 const OUTAGE_REREAD_MS = 500;
 
 export class PaymentProcessor {
@@ -93,17 +90,14 @@ class RequestRun {
     this.#untilMs = this.#startedMs + waitMs;
   }
 
-  /**
-   * During a database outage, a request that may be bound stays pending; any other request gets the outage as its
-   * error.
-   */
+  /** While the database or the chain is away, a request that may be bound is pending; any other gets the error. */
   async toOutcome(): Promise<PaymentOutcome> {
     for (;;) {
       try {
         const outcome = await this.#step();
         if (outcome) return this.#reported(outcome);
       } catch (error) {
-        if (!this.#isBound || !isDatabaseOutage(error)) {
+        if (!this.#mayStillSettle(error)) {
           if (isTurnpikeError(error)) this.#options.stages.refused(this.#request, error);
           throw error;
         }
@@ -111,6 +105,12 @@ class RequestRun {
         await this.#options.store.notifier.wait(this.#topic, OUTAGE_REREAD_MS);
       }
     }
+  }
+
+  /** An error that ends by itself decides nothing about a payment that has a row or may have one. */
+  #mayStillSettle(error: unknown): boolean {
+    if (isDatabaseOutage(error)) return this.#isBound;
+    return this.#isProven && isTurnpikeError(error) && error.code === "Unavailable";
   }
 
   #reported(outcome: PaymentOutcome): PaymentOutcome {

@@ -275,7 +275,7 @@ describe("Facilitator: outages of PostgreSQL", function () {
         const payer = await world.payer();
         const signed = await world.signPayment({ payer });
         const hasLost = thief.loseCommit(skip);
-        // On a busy machine the answer can be a 503: what was posted is posted again, as every client does.
+        // The answer is a 503 where the lost commit was a lane's, before the payment was bound: then it is posted again.
         const outcome = await until(async () => {
           const answer = await core.payments.authorize(signed);
           const isLater = answer.kind === "refused" && answer.error.code === "Unavailable";

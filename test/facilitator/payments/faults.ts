@@ -141,6 +141,19 @@ describe("payments over faulty nodes", function () {
     }
   });
 
+  it("B7 a payment that has a row is pending while no node answers, and not refused for the outage", async () => {
+    const payer = await world.payer(250_000n);
+    const signed = await world.signPayment({ payer });
+    expect((await authorizeAndDrain(world, core, payer, signed)).kind).to.equal("refused");
+    fault = (method) => (method === "eth_call" ? Promise.reject(new Error("connection reset")) : undefined);
+    const outcome = await core.payments.authorize(signed, { waitMs: 1_000 });
+    fault = () => undefined;
+    expect(outcome).to.deep.equal({ kind: "pending", paymentId: world.idOf(signed), retryAfterSec: 1 });
+    await world.contracts.mint(payer.address, 250_000n);
+    expect((await core.payments.authorize(signed)).kind).to.equal("settled");
+    expect(await transfersOf(payer.address)).to.have.length(1);
+  });
+
   it("B13 a payer who empties the wallet in time is pending until the window ends, and refused after a few times", async () => {
     await core.stop();
     core = await world.core({ MAX_LOSSES_PER_PAYER: "2" });
