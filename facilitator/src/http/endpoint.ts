@@ -6,7 +6,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { type Hex, InvalidRequest } from "turnpike/protocol";
+import { type Hex, InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
@@ -86,6 +86,12 @@ export interface Endpoint {
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
+/** What the server passes with a request. */
+export interface RequestEnvironment {
+  /** why the request belongs to no chain of this service: every endpoint answers with it */
+  readonly refusal?: TurnpikeError;
+}
+
 /** Never throws: errors become responses. `readBody` may throw. */
 export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<ErrorResponse>;
 
@@ -137,6 +143,8 @@ export function endpoint<
           // Read first, also when the request is invalid: an unread body would cost the client its connection.
           const { raw } = context.req;
           const body = mayOmitBody && hasNoBody(raw) ? {} : spec.body && (await readJsonBody(raw));
+          const { refusal } = (context.env ?? {}) as RequestEnvironment;
+          if (refusal) throw refusal;
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
           const { untilEnd = all } = context.var;

@@ -104,7 +104,7 @@ describe("Facilitator: statements at scale", function () {
     const payer = signed.authorization.from;
     for (const filter of [{}, { payer }, { status: "settled" as const }])
       expect(await listPayments(db, { chainId, payTo: world.payee, ...filter }, page)).not.to.deep.equal([]);
-    await listEvents(db, chainId, { provider: world.payee, after: 0, limit: 20 });
+    await listEvents(db, { owner: { provider: world.payee, chainIds: [chainId] }, after: "0", limit: 20 });
     const costs = createCosts(db, chainId, undefined);
     expect((await costs.of(last?.transaction as Hex))?.payments).to.be.greaterThan(0);
     await costs.ofLastDay();

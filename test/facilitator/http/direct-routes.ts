@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect } from "chai";
-import { createFastLane } from "../../../facilitator/src/http/direct-routes";
+import { createFastLane, directsOf } from "../../../facilitator/src/http/direct-routes";
 import { paymentEndpoints } from "../../../facilitator/src/http/routes/payments";
 import { startServer } from "../../../facilitator/src/http/server";
 import type { ApiServices } from "../../../facilitator/src/http/services";
@@ -97,7 +97,7 @@ describe("Facilitator: the short way for authorize and settle", function () {
       ...{ payments, authorizeWaitMs: WAIT_MS, monotonicMs: () => nowMs },
       untilEnd: (work: unknown) => work,
     } as unknown as ApiServices;
-    const fastLane = createFastLane(services, paymentEndpoints(services));
+    const fastLane = createFastLane(services, directsOf(paymentEndpoints(services)));
     const server = await startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
     const body = JSON.stringify({ signedPayment: paymentToWire(await http.world.signPayment()) });
     const received = await exchange(server.url, [body, body]);

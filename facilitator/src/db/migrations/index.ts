@@ -31,6 +31,7 @@ import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
 import { retention } from "./520-retention";
 import { compactPayments } from "./530-compact-payments";
+import { everyChain } from "./540-every-chain";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -66,4 +67,5 @@ export const MIGRATIONS: readonly Migration[] = [
   walletDeployments,
   retention,
   compactPayments,
+  everyChain,
 ];
