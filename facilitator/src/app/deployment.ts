@@ -13,10 +13,11 @@ import type { Tracing } from "../telemetry/tracing";
 import { buildApiServices, createLimits } from "./api-services";
 import { type RunningChain, startChain } from "./chain";
 import { openChains } from "./chains";
+import { readinessOfChains } from "./chains-readiness";
 import type { CoreEffects } from "./core";
 import type { Drain } from "./drain";
 import { createLookups } from "./lookups";
-import { readinessOf, readinessOfChains } from "./readiness";
+import { readinessOf } from "./readiness";
 
 /** What answers requests: first the page of the start, then the API. */
 export interface Front {

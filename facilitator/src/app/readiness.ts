@@ -5,10 +5,9 @@ import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { LaneHealth } from "../relayer/lane-state";
-import type { Chains } from "./chains";
 import type { Core } from "./core";
 
-const MAX_DETAIL = 256;
+export const MAX_DETAIL = 256;
 
 /** Reports whether it can send transactions and get them mined. Another process may hold the lane. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
@@ -62,35 +61,7 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
   return { ready: stored.ok && chain.ok && isCurrent && sender.ok && queue.ok, checks };
 }
 
-/**
- * Reports on several chains. The service is ready while it serves any of them: a load balancer must not take the others
- * away with the one that fails.
- * @param network reports on this chain alone
- */
-export function readinessOfChains(
-  { database, states }: Pick<Chains, "database" | "states">,
-  network?: Network,
-): Readiness {
-  const stored = database.health.health();
-  const reports = states
-    .filter(({ config }) => network === undefined || config.chainId === network.chainId)
-    .map(({ config, running, stage }) => {
-      const { name } = config.network;
-      if (!running)
-        return { ready: false, checks: [{ name: `${name}: start`, ok: false, detail: stage.slice(0, MAX_DETAIL) }] };
-      const { ready, checks } = readinessOf(running.core);
-      const own = checks.filter((check) => check.name !== "database");
-      return { ready, checks: own.map((check) => ({ ...check, name: `${name}: ${check.name}` })) };
-    });
-  if (network && reports.length === 0) return notServed(network);
-  const checks = [
-    { name: "database", ok: stored.ok, detail: stored.detail },
-    ...reports.flatMap((report) => report.checks),
-  ];
-  return { ready: stored.ok && reports.some(({ ready }) => ready), checks };
-}
-
-const notServed = ({ name }: Network): Readiness => ({
+export const notServed = ({ name }: Network): Readiness => ({
   ready: false,
   checks: [{ name: `${name}: start`, ok: false, detail: "this process does not serve it" }],
 });

@@ -32,7 +32,7 @@ const PATHS: readonly (readonly [RegExp, LookupKind])[] = [
   [/^\/refund-accounts\/([^/]+)/, "token"],
 ];
 
-/** Signed for one chain, and without any id that tells which. */
+/** Signed for one chain, and without any id that shows which. */
 const NEEDED = new Set(["/subscriptions/void"]);
 
 export function hintsOf({ pathname, searchParams }: URL, body: unknown): ChainHints {

@@ -123,12 +123,12 @@ describe("Facilitator: several chains in one service", function () {
       const payTo = a.provider.address as Address;
       await settled(await a.signPayment({ payTo }));
       await settled(await b.signPayment({ payTo }));
-      const told = await until(async () => {
+      const networks = await until(async () => {
         const events = receiver.received.map(({ body }) => JSON.parse(body) as { type: string; network: string });
-        const networks = events.filter(({ type }) => type === "payment.settled").map(({ network }) => network);
-        return networks.length >= 2 && networks.sort();
+        const named = events.filter(({ type }) => type === "payment.settled").map(({ network }) => network);
+        return named.length >= 2 && named.sort();
       }, "both webhooks arrive");
-      expect(told).to.deep.equal([NETWORK_A, NETWORK_B]);
+      expect(networks).to.deep.equal([NETWORK_A, NETWORK_B]);
       const networksOf = async (query: string) => {
         const { body } = await service.get<EventList>(`/events?type=payment.settled&${query}`, key);
         return { networks: body.events.map(({ network }) => network).sort(), next: body.next };
