@@ -11,9 +11,6 @@ contract Together is Laws {
     error Held();
 
     /// @dev All of them after every act.
-    /// forge-config: default.invariant.runs = 256
-    /// forge-config: deep.invariant.runs = 1000
-    /// forge-config: lite.invariant.runs = 4
     function invariant_all_laws() external {
         bytes4[34] memory laws = _laws();
         for (uint256 i = 0; i < laws.length; ++i) {
@@ -28,10 +25,7 @@ contract Together is Laws {
     }
 
     /// @dev What the model and the witness see at each act, and everything at the end of a sequence: a fifteenth of the
-    /// time, for premises that rarely come true.
-    /// forge-config: default.invariant.runs = 2000
-    /// forge-config: deep.invariant.runs = 12000
-    /// forge-config: lite.invariant.runs = 16
+    /// time, for premises that rarely come true. tools/forge.cjs sets how many.
     function invariant_witness() external view {
         for (uint256 law = 1; law <= 34; ++law) _uphold(law);
     }
