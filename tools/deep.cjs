@@ -157,9 +157,12 @@ async function main() {
   return names.every((name) => state.results[name].passed) ? 0 : 1;
 }
 
-main()
-  .catch((error) => {
-    console.error(error.message);
-    return 1;
-  })
-  .then((code) => process.exit(code));
+module.exports = { STAGES, subjectOf };
+if (require.main === module) {
+  main()
+    .catch((error) => {
+      console.error(error.message);
+      return 1;
+    })
+    .then((code) => process.exit(code));
+}

@@ -81,7 +81,7 @@ describe("Races", () => {
       expect((await w.lens.getPlan(w.planId)).terms.payTo).to.equal(w.stranger.address);
     });
 
-    it("T23 whoever comes second of a veto and its application gets nothing", async () => {
+    it("T23 of a veto and an application in one block, the second reverts", async () => {
       const w = await loadFixture(c.world);
       const encode = w.turnpike.interface.encodeFunctionData.bind(w.turnpike.interface);
       const now = (await time.latest()) + 100;
