@@ -62,6 +62,12 @@ export const supportedSchema = z.object({
 
 export type Supported = z.output<typeof supportedSchema>;
 
+/** Narrows an answer about several chains to one of them, with the contracts, keys and tokens of that chain. */
+export function supportedOn(supported: Supported, chainId: number): Supported {
+  const own = supported.chains?.find((chain) => chain.chainId === chainId);
+  return own ? { ...supported, ...own } : supported;
+}
+
 export type SupportedWire = z.input<typeof supportedSchema>;
 
 export const eventSchema = z.object({

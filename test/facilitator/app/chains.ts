@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import type { EventList, Readiness, Supported } from "turnpike/facilitator";
+import { type EventList, type Readiness, type Supported, supportedOn } from "turnpike/facilitator";
 import { type Address, proofToWire, randomRef, type SignedPayment } from "turnpike/protocol";
 import { loadChains } from "../../../facilitator/src/config/chains";
 import { type Payer, until } from "../../support/facilitator";
@@ -84,6 +84,9 @@ describe("Facilitator: several chains in one service", function () {
     const { body } = await service.get<Supported>("/supported");
     expect(body.chains?.map(({ network }) => network)).to.deep.equal([NETWORK_A, NETWORK_B]);
     expect(body.kinds.map(({ network }) => network)).to.include.members(["eip155:31337", "eip155:31338"]);
+    const onB = supportedOn(await service.client.supported(), b.chain.chainId);
+    expect(onB).to.deep.include({ network: NETWORK_B, relayers: body.chains?.[1]?.relayers });
+    expect(onB.relayers).not.to.deep.equal(body.relayers);
     expect((await service.get<Supported>(`/supported?network=${NETWORK_B}`)).body.chainId).to.equal(31_338);
     for (const world of [a, b]) {
       for (const version of [1, 2] as const) {
