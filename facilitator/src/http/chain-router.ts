@@ -112,9 +112,9 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
   }
 
   /** The first chain's endpoint answers what cannot be read, as it would alone. */
-  const directOf =
-    (path: string): Direct =>
-    (readBody, request) => {
+  const directOf = (path: string): Direct => ({
+    refuse: (error, requestId) => directAt(firstApi(), path).refuse(error, requestId),
+    answer(readBody, request) {
       let body: unknown;
       let route: Route;
       try {
@@ -125,13 +125,13 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
         route = refuse(toPublicError(error));
       }
       const { api, refusal } = route;
-      const direct = api.directs.get(path);
-      if (!direct) throw new TypeError(`${path} has no direct endpoint`);
-      return direct(() => {
+      const readOnce = (): unknown => {
         if (refusal) throw refusal;
         return body;
-      }, request);
-    };
+      };
+      return directAt(api, path).answer(readOnce, request);
+    },
+  });
 
   let fastLane: FastLane | undefined;
   return {
@@ -145,10 +145,20 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     },
     fastLane(incoming, outgoing) {
       const { services, directs } = firstApi();
-      fastLane ??= createFastLane(services, new Map([...directs.keys()].map((path) => [path, directOf(path)])));
+      fastLane ??= createFastLane(
+        // One chain that is busy refuses nothing of another's: each refuses for itself, once the body is read.
+        { ...services, payments: { whyBusy: () => undefined } },
+        new Map([...directs.keys()].map((path) => [path, directOf(path)])),
+      );
       return fastLane(incoming, outgoing);
     },
   };
+}
+
+function directAt({ directs }: ChainApi, path: string): Direct {
+  const direct = directs.get(path);
+  if (!direct) throw new TypeError(`${path} has no direct endpoint`);
+  return direct;
 }
 
 /** Reads a copy of the body as endpoints do. @returns undefined where there is none, or an endpoint will refuse it */

@@ -92,8 +92,13 @@ export interface RequestEnvironment {
   readonly refusal?: TurnpikeError;
 }
 
-/** Never throws: errors become responses. `readBody` may throw. */
-export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<ErrorResponse>;
+/** Never throws: errors become responses. */
+export interface Direct {
+  /** @param readBody may throw */
+  answer(readBody: () => unknown, request: DirectRequest): Promise<ErrorResponse>;
+  /** Returns the response to a request that is not handled. */
+  refuse(error: TurnpikeError, requestId: string): ErrorResponse;
+}
 
 export interface DirectRequest {
   readonly origin: Origin;
@@ -119,16 +124,19 @@ export function endpoint<
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, { untilEnd, ...request }) => {
-    try {
-      const body = parse(spec.body, readBody(), "body");
-      const call = { ...request, caller: undefined, params: {}, query: {}, body };
-      const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
-      const headers = { "content-type": "application/json", ...answer.headers };
-      return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
-    } catch (error) {
-      return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
-    }
+  const direct: Direct = {
+    refuse: (error, requestId) => errorResponseOf(error, requestId, spec.problemExtra),
+    async answer(readBody, { untilEnd, ...request }) {
+      try {
+        const body = parse(spec.body, readBody(), "body");
+        const call = { ...request, caller: undefined, params: {}, query: {}, body };
+        const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
+        const headers = { "content-type": "application/json", ...answer.headers };
+        return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
+      } catch (error) {
+        return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
+      }
+    },
   };
   return {
     method: spec.method,
