@@ -160,8 +160,7 @@ describe("Facilitator: events that are no longer kept", function () {
     const packed = readFileSync(path.join(archiveDir, name));
     const sha256 = createHash("sha256").update(packed).digest("hex");
     expect(readFileSync(path.join(archiveDir, checksum ?? ""), "utf8"), "as sha256sum reads it").to.equal(
-      `${sha256}  ${name}
-`,
+      `${sha256}  ${name}\n`,
     );
     const lines = gunzipSync(packed).toString().trimEnd().split("\n");
     const archived = lines.map((line) => JSON.parse(line));
