@@ -21,6 +21,7 @@ import {
   wordOfUint,
 } from "../../protocol";
 import type { Effects } from "./effects";
+import { networkFault } from "./request";
 import { type AuthorizedTransfer, isInReceipt, type UptoPayment, uptoChargeIn } from "./transfer-evidence";
 
 export interface ChainReader {
@@ -138,6 +139,9 @@ function isRefusal(error: unknown): boolean {
   return cause instanceof RpcAnswerError || (isTurnpikeError(cause) && /^http_4/.test(cause.reason ?? ""));
 }
 
+/** How fetch reports a kept connection that its server has closed. */
+const CLOSED: ReadonlySet<string> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
 const LOG_WORDS = /^0x(?:[0-9a-fA-F]{64})*$/;
 
 const HASH = /^0x[0-9a-fA-F]{64}$/;
@@ -165,10 +169,20 @@ export function createChainReader(url: string, chainId: number, effects: ReaderE
   const endpoint = new RpcEndpoint({ url, post, timeoutMs, signal: effects.closing });
   let isChecked = false;
 
+  /** Reads change nothing, so one on a connection that the server has just closed is sent again. */
+  async function request(method: string, params: readonly unknown[]): Promise<unknown> {
+    try {
+      return await endpoint.request(method, params);
+    } catch (error) {
+      if (!CLOSED.has(networkFault(error) ?? "")) throw error;
+      return endpoint.request(method, params);
+    }
+  }
+
   async function send(method: string, params: readonly unknown[]): Promise<unknown> {
     let cause: unknown;
     try {
-      const result = await endpoint.request(method, params);
+      const result = await request(method, params);
       if (result !== undefined && result !== null) return result;
     } catch (error) {
       const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
