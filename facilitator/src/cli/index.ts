@@ -65,10 +65,17 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
     .description(
       "compare the database with the chain and list the differences; exits with 1 on a difference, 2 when no node answers",
     )
+    .option("--since <time>", "compare only what settled since a UTC time or a duration, such as 24h, in final blocks")
+    .option("--cursor <file>", "with --since: keep how far it has compared in this file, and continue there")
     .option("--chain <network>", CHAIN_OPTION)
-    .action(async ({ chain }: ChainOption) => {
+    .action(async ({ since, cursor, chain }: ChainOption & { since?: string; cursor?: string }) => {
+      if (since === undefined && cursor !== undefined) throw new ConfigError("--cursor needs --since: name a time too");
+      const configs = chainsOf(env, chain);
+      if (cursor !== undefined && configs.length > 1)
+        throw new ConfigError("--cursor keeps the place of one chain: name it with --chain");
       const statuses: number[] = [];
-      for (const config of chainsOf(env, chain)) statuses.push(await reconcileCommand(config));
+      for (const config of configs)
+        statuses.push(await reconcileCommand(config, since === undefined ? undefined : { since, cursor }));
       // A difference weighs more than a chain that could not be checked.
       end(statuses.includes(1) ? 1 : Math.max(...statuses));
     });

@@ -1,6 +1,6 @@
 /** Lists a provider's events for GET /events: those of each chain in commit order. */
 import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
-import { type Hex, networkOfChain } from "turnpike/protocol";
+import { type Hex, networkOfChain, TurnpikeError } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import type { Owner } from "../db/owner";
 import { cursorOf, positionsOf } from "./cursor";
@@ -16,12 +16,15 @@ export interface EventPage {
   readonly subject?: string | undefined;
 }
 
+/** @throws EventsDeleted when the cursor is before an event that retention has deleted: none is skipped silently */
 export async function listEvents(db: Db, page: EventPage): Promise<EventList> {
   const { owner, after, limit } = page;
   const positions = positionsOf(after, owner.chainIds);
   const read = await Promise.all(
     [...positions].map(([chainId, position]) => rowsOf(db, { ...page, chainId, position })),
   );
+  // After the rows were read: what is deleted later was among them.
+  await requireKept(db, page, positions);
   const rows = read
     .flat()
     .sort((a, b) => a.seq - b.seq)
@@ -61,6 +64,28 @@ const toWire = (row: Row): FacilitatorEvent => ({
   reverted: row.reverted,
   data: wholePayload(row),
 });
+
+async function requireKept(db: Db, page: EventPage, positions: ReadonlyMap<number, number>): Promise<void> {
+  const { owner, after, type } = page;
+  const kept = await Promise.all(
+    [...positions].map(async ([chainId, position]): Promise<[number, number]> => {
+      let query = db
+        .selectFrom("pruned_feeds")
+        .select(({ fn }) => fn.max("through_seq").as("through"))
+        .where("chain_id", "=", chainId)
+        .where("provider", "=", owner.provider);
+      if (type) query = query.where("type", "=", type);
+      return [chainId, Math.max(position, Number((await query.executeTakeFirst())?.through ?? 0))];
+    }),
+  );
+  if (kept.every(([chainId, position]) => positions.get(chainId) === position)) return;
+  const through = cursorOf(new Map(kept));
+  throw new TurnpikeError(
+    "EventsDeleted",
+    `events after cursor ${after} were deleted because of their age; the first event that is kept has a number above ${through}: continue with cursor=${through}`,
+    { details: { cursor: through } },
+  );
+}
 
 /** Returns the cursor of the newest event of each chain; later events are new. */
 export async function newestEvents(db: Db, chainIds: readonly number[]): Promise<string> {

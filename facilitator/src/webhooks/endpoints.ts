@@ -196,7 +196,8 @@ export class WebhookEndpoints {
         .where("endpoint_id", "=", id)
         .where("event_id", "=", eventId)
         .executeTakeFirst();
-      const chainId = known?.chain_id ?? (await this.#chainOfOwnEvent(tx, actor, eventId));
+      // A test event has its own body.
+      const chainId = known?.body ? known.chain_id : await this.#chainOfOwnEvent(tx, actor, eventId);
       await this.#queue(tx, { endpointId: id, eventId, chainId, body: known?.body ?? null });
       await this.#record(tx, actor, "webhook.resent", id, { event: eventId });
     });
@@ -265,7 +266,10 @@ export class WebhookEndpoints {
       .execute();
   }
 
-  /** @throws UnknownObject, also for an event of another provider */
+  /**
+   * Locks the event, so that retention does not delete it before its delivery is stored.
+   * @throws UnknownObject, also for an event of another provider
+   */
   async #chainOfOwnEvent(tx: Tx, { provider, chainIds }: Owner, eventId: string): Promise<number> {
     const event = await tx
       .selectFrom("events")
@@ -273,8 +277,13 @@ export class WebhookEndpoints {
       .where("chain_id", "in", [...chainIds])
       .where("id", "=", eventId)
       .where("provider", "=", provider)
+      .forKeyShare()
       .executeTakeFirst();
-    if (!event) throw new TurnpikeError("UnknownObject", `no event ${eventId}`);
+    if (!event)
+      throw new TurnpikeError(
+        "UnknownObject",
+        `no event ${eventId}: the provider has none of this id, or it is too old and was deleted`,
+      );
     return event.chain_id;
   }
 }

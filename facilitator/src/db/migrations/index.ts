@@ -32,6 +32,8 @@ import { walletDeployments } from "./510-wallet-deployments";
 import { retention } from "./520-retention";
 import { compactPayments } from "./530-compact-payments";
 import { everyChain } from "./540-every-chain";
+import { paymentsByBlock } from "./560-payments-by-block";
+import { eventRetention } from "./561-event-retention";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -68,4 +70,6 @@ export const MIGRATIONS: readonly Migration[] = [
   retention,
   compactPayments,
   everyChain,
+  paymentsByBlock,
+  eventRetention,
 ];
