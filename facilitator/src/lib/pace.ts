@@ -1,6 +1,6 @@
 /**
  * Measures how fast a queue is worked off, and estimates from it how long its last place waits. The age of the oldest
- * tells that too late: at three times the pace, the queue holds work for three times that age.
+ * shows that too late: at three times the pace, the queue holds work for three times that age.
  */
 interface Departure {
   readonly atMs: number;
