@@ -3,7 +3,7 @@
  * scripts.
  */
 import { Command, InvalidArgumentError } from "commander";
-import { isTurnpikeError } from "turnpike/protocol";
+import { ConfigError, isTurnpikeError } from "turnpike/protocol";
 import { type RunningFacilitator, startFacilitator } from "../app/start";
 import { openChain } from "../chain/open";
 import { type FacilitatorConfig, loadConfig } from "../config";
@@ -56,7 +56,12 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
     .description(
       "compare the database with the chain and list the differences; exits with 1 on a difference, 2 when no node answers",
     )
-    .action(async () => end(await reconcileCommand(loadConfig(env))));
+    .option("--since <time>", "compare only what settled since a UTC time or a duration, such as 24h, in final blocks")
+    .option("--cursor <file>", "with --since: keep how far it has compared in this file, and continue there")
+    .action(async ({ since, cursor }: { since?: string; cursor?: string }) => {
+      if (since === undefined && cursor !== undefined) throw new ConfigError("--cursor needs --since: name a time too");
+      end(await reconcileCommand(loadConfig(env), since === undefined ? undefined : { since, cursor }));
+    });
   const [given] = argv.slice(2);
   const known = program.commands.map((command) => command.name());
   if (given !== undefined && !given.startsWith("-") && ![...known, "help"].includes(given)) {

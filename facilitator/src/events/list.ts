@@ -1,6 +1,6 @@
 /** Lists a provider's events for GET /events, in commit order. */
 import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
-import type { Address, Hex } from "turnpike/protocol";
+import { type Address, type Hex, TurnpikeError } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { wholePayload } from "./payload";
 
@@ -14,6 +14,7 @@ export interface EventPage {
   readonly subject?: string | undefined;
 }
 
+/** @throws EventsDeleted when the cursor is before an event that retention has deleted: none is skipped silently */
 export async function listEvents(db: Db, chainId: number, page: EventPage): Promise<EventList> {
   const { provider, after, limit, type, subject } = page;
   let query = db
@@ -25,6 +26,8 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
   if (type) query = query.where("type", "=", type);
   if (subject) query = query.where("object_id", "=", subject);
   const rows = await query.orderBy("seq").limit(limit).execute();
+  // After the rows were read: what is deleted later was among them.
+  await requireKept(db, chainId, page);
   const events = rows.map(
     (row): FacilitatorEvent => ({
       id: row.id,
@@ -38,6 +41,22 @@ export async function listEvents(db: Db, chainId: number, page: EventPage): Prom
     }),
   );
   return { events, next: String(rows.at(-1)?.seq ?? after) };
+}
+
+async function requireKept(db: Db, chainId: number, { provider, after, type }: EventPage): Promise<void> {
+  let query = db
+    .selectFrom("pruned_feeds")
+    .select(({ fn }) => fn.max("through_seq").as("through"))
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider);
+  if (type) query = query.where("type", "=", type);
+  const through = Number((await query.executeTakeFirst())?.through ?? 0);
+  if (after >= through) return;
+  throw new TurnpikeError(
+    "EventsDeleted",
+    `events after cursor ${after} were deleted because of their age; the first event that is kept has a number above ${through}: continue with cursor=${through}`,
+    { details: { cursor: String(through) } },
+  );
 }
 
 /** Returns the cursor of the newest event; later events are new. */

@@ -298,14 +298,22 @@ export interface Unqueued {
 /**
  * Finds events that an enabled endpoint should have received and that were never queued for it. A resend
  * changes nothing.
+ * @param blocks both inclusive; absent: all events
  */
-export async function findUnqueued(db: Db, chainId: number): Promise<Unqueued[]> {
+export async function findUnqueued(
+  db: Db,
+  chainId: number,
+  blocks?: { readonly fromBlock: number; readonly toBlock: number },
+): Promise<Unqueued[]> {
+  const within = blocks
+    ? sql`and e.block_number between ${blocks.fromBlock}::bigint and ${blocks.toBlock}::bigint`
+    : sql``;
   const { rows } = await sql<Unqueued>`
     select w.id as endpoint, e.id as event from webhook_endpoints w
       join events e on e.chain_id = w.chain_id and e.provider = w.provider and e.seq > w.queued_after
       left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
     where w.chain_id = ${chainId}::bigint and w.status = 'enabled' and d.event_id is null
-      and (w.types is null or jsonb_exists(w.types, e.type))`.execute(db);
+      and (w.types is null or jsonb_exists(w.types, e.type)) ${within}`.execute(db);
   return rows;
 }
 

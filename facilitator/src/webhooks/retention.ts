@@ -62,3 +62,19 @@ async function deleteOfEndpoint(tx: Tx, endpointId: string, beforeMs: number): P
     where endpoint_id = ${endpointId} and event_id = any(${ids})`.execute(tx);
   return Number(numAffectedRows ?? 0);
 }
+
+/** Returns those of the events that an endpoint has a delivery of: it may be sent, or listed, and needs the event. */
+export async function eventsDelivered(
+  tx: Tx,
+  chainId: number,
+  events: readonly { readonly id: string; readonly provider: string }[],
+): Promise<readonly string[]> {
+  const ids = idList(events.map(({ id }) => id));
+  const providers = idList(new Set(events.map(({ provider }) => provider)));
+  const { rows } = await sql<{ id: string }>`
+    select d.event_id as id from webhook_endpoints w
+      cross join lateral (select event_id from webhook_deliveries
+        where endpoint_id = w.id and event_id = any(${ids})) d
+    where w.chain_id = ${chainId}::bigint and w.provider = any(${providers})`.execute(tx);
+  return rows.map(({ id }) => id);
+}

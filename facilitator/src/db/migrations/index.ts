@@ -31,6 +31,8 @@ import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
 import { retention } from "./520-retention";
 import { compactPayments } from "./530-compact-payments";
+import { paymentsByBlock } from "./560-payments-by-block";
+import { eventRetention } from "./561-event-retention";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -66,4 +68,6 @@ export const MIGRATIONS: readonly Migration[] = [
   walletDeployments,
   retention,
   compactPayments,
+  paymentsByBlock,
+  eventRetention,
 ];
