@@ -26,7 +26,8 @@ import {
   type UsageReceipt,
   usageReceiptTypedData,
 } from "../../protocol";
-import { type ChainReader, createChainReader, type ReaderEffects } from "../core/chain-reader";
+import { type ChainReader, createChainReader } from "../core/chain-reader";
+import type { ReaderEffects } from "../core/chain-rpc";
 import type { AgentContext } from "../core/context";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { type AuditedCycle, type Finding, type HeldReceipt, judgeBill } from "./bill";
