@@ -317,9 +317,10 @@ describe("figures", () => {
       const aheadSec = 400 * DAY_SEC;
       const later = createAnalytics({ db: store.db, config, clock: { nowSec: () => NOW_SEC + aheadSec } });
       expect(await later.latency(PROVIDER, QUERY)).to.include({ sampled: 0 });
+      const nowMs = Date.now();
       await store.db
         .updateTable("payments")
-        .set({ block_time: NOW_SEC + aheadSec - DAY_SEC, accepted_at_ms: Date.now(), settled_at_ms: Date.now() + 900 })
+        .set({ block_time: NOW_SEC + aheadSec - DAY_SEC, accepted_at_ms: nowMs, settled_at_ms: nowMs + 900 })
         .where("payment_id", "=", "0x3")
         .execute();
       expect(await later.latency(PROVIDER, QUERY)).to.include({ sampled: 1, p50Ms: 900 });
