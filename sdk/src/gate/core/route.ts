@@ -16,7 +16,7 @@ import { isOverPermit2, type Price, type PricingEntry, pricingOf, requireKnown }
 import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
-import { createTermsLoader, type TermsLoader } from "./terms-loader";
+import { TermsLoader } from "./terms-loader";
 
 /** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {
@@ -158,11 +158,12 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
   if (sellsUpto && options.settle === "before") {
     throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
   }
-  const loaders = contexts.map((each) =>
-    createTermsLoader(each, {
-      planIds: each === context ? planIds : [],
-      withToken: prices.some((price) => price.context === each),
-    }),
+  const loaders = contexts.map(
+    (each) =>
+      new TermsLoader(each, {
+        planIds: each === context ? planIds : [],
+        withToken: prices.some((price) => price.context === each),
+      }),
   );
 
   async function singles(request: GateRequest, sold: ReadonlySet<GateContext>): Promise<Offer[]> {

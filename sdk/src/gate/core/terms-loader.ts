@@ -2,24 +2,6 @@
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { GateContext } from "./context";
 
-export interface TermsLoader {
-  readonly context: GateContext;
-  /** whether the terms were read: they stay known in an outage */
-  readonly isLoaded: boolean;
-  /** whether a setting is wrong as far as is known: nothing may be sold by it */
-  readonly isMisconfigured: boolean;
-  /** why the last reading failed; counts until a later one succeeds */
-  readonly fault: TurnpikeError | undefined;
-  /** how long the first reading has taken so far; infinite once one has failed */
-  readonly unreadMs: number;
-  /** Loads them now. @throws ConfigError, Unavailable */
-  load(): Promise<void>;
-  /** Loads them where they are not sound, at most once in two seconds. */
-  retry(): Promise<void>;
-  /** Returns the outage that keeps this context from quoting. */
-  outage(): Unavailable;
-}
-
 const RETRY_AFTER_MS = 2_000;
 
 export interface LoadedTerms {
@@ -27,65 +9,78 @@ export interface LoadedTerms {
   readonly withToken: boolean;
 }
 
-export function createTermsLoader(context: GateContext, { planIds, withToken }: LoadedTerms): TermsLoader {
-  const { terms } = context;
-  let loading: Promise<void> | undefined;
-  let isLoaded = false;
-  let startedAtMs: number | undefined;
-  let retryAtMs = 0;
-  let fault: TurnpikeError | undefined;
+export class TermsLoader {
+  readonly context: GateContext;
+  readonly #wanted: LoadedTerms;
+  #loading: Promise<void> | undefined;
+  #isLoaded = false;
+  #startedAtMs: number | undefined;
+  #retryAtMs = 0;
+  #fault: TurnpikeError | undefined;
 
-  async function read(): Promise<void> {
-    startedAtMs ??= performance.now();
+  constructor(context: GateContext, wanted: LoadedTerms) {
+    this.context = context;
+    this.#wanted = wanted;
+  }
+
+  /** whether the terms were read: they stay known in an outage */
+  get isLoaded(): boolean {
+    return this.#isLoaded;
+  }
+
+  /** whether a setting is wrong as far as is known: nothing may be sold by it */
+  get isMisconfigured(): boolean {
+    return this.#fault?.code === "ConfigError";
+  }
+
+  /** why the last reading failed; counts until a later one succeeds */
+  get fault(): TurnpikeError | undefined {
+    return this.#fault;
+  }
+
+  /** how long the first reading has taken so far; infinite once one has failed */
+  get unreadMs(): number {
+    return performance.now() - (this.#startedAtMs ?? performance.now());
+  }
+
+  /** Loads them now. @throws ConfigError, Unavailable */
+  load(): Promise<void> {
+    this.#loading ??= this.#read();
+    return this.#loading;
+  }
+
+  /** Loads them where they are not sound, at most once in two seconds. */
+  async retry(): Promise<void> {
+    if ((this.#isLoaded && !this.isMisconfigured) || performance.now() < this.#retryAtMs) return;
     try {
-      await terms.load(planIds, withToken);
-      isLoaded = true;
-      await terms.checkChain();
-      fault = undefined;
+      await this.load();
     } catch (error) {
-      loading = undefined;
-      startedAtMs = Number.NEGATIVE_INFINITY;
-      retryAtMs = performance.now() + RETRY_AFTER_MS;
-      fault = isTurnpikeError(error) ? error : undefined;
-      throw error;
+      // The caller decides on `fault`: an outage leaves options out of this answer, a wrong setting is reported.
+      if (!isTurnpikeError(error)) throw error;
     }
   }
 
-  function load(): Promise<void> {
-    loading ??= read();
-    return loading;
+  /** Returns the outage that keeps this context from quoting. */
+  outage(): Unavailable {
+    const message = "The chain cannot be read now, so no price can be quoted; nothing was charged.";
+    const retryAfterSec = this.#fault?.retryAfterSec ?? RETRY_AFTER_MS / 1_000;
+    return new Unavailable(message, { cause: this.#fault, retryAfterSec });
   }
 
-  const isMisconfigured = (): boolean => fault?.code === "ConfigError";
-
-  return {
-    context,
-    get isLoaded() {
-      return isLoaded;
-    },
-    get isMisconfigured() {
-      return isMisconfigured();
-    },
-    get fault() {
-      return fault;
-    },
-    get unreadMs() {
-      return performance.now() - (startedAtMs ?? performance.now());
-    },
-    load,
-    async retry() {
-      if ((isLoaded && !isMisconfigured()) || performance.now() < retryAtMs) return;
-      try {
-        await load();
-      } catch (error) {
-        // The caller decides on `fault`: an outage leaves options out of this answer, a wrong setting is reported.
-        if (!isTurnpikeError(error)) throw error;
-      }
-    },
-    outage() {
-      const message = "The chain cannot be read now, so no price can be quoted; nothing was charged.";
-      const retryAfterSec = fault?.retryAfterSec ?? RETRY_AFTER_MS / 1_000;
-      return new Unavailable(message, { cause: fault, retryAfterSec });
-    },
-  };
+  async #read(): Promise<void> {
+    const { terms } = this.context;
+    this.#startedAtMs ??= performance.now();
+    try {
+      await terms.load(this.#wanted.planIds, this.#wanted.withToken);
+      this.#isLoaded = true;
+      await terms.checkChain();
+      this.#fault = undefined;
+    } catch (error) {
+      this.#loading = undefined;
+      this.#startedAtMs = Number.NEGATIVE_INFINITY;
+      this.#retryAtMs = performance.now() + RETRY_AFTER_MS;
+      this.#fault = isTurnpikeError(error) ? error : undefined;
+      throw error;
+    }
+  }
 }
