@@ -177,6 +177,8 @@ function watch(metrics: Metrics, { config, store, database, relayer, indexer, pa
     databasePool: () => store.connections(),
     indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     indexerLagSec: () => indexer.health().lagSec,
+    headAgeSec: () => indexer.health().headAgeSec,
+    isReorganisedTooDeeply: () => indexer.health().isTooDeep,
     isIndexing: () => indexer.health().isIndexing,
     paymentQueue: () => payments.health(),
     costs: async () =>

@@ -17,6 +17,17 @@ export async function newestBlock(db: Db, chainId: number): Promise<BlockRow | u
     .executeTakeFirst();
 }
 
+/** Returns the highest block ever applied, also when it was reverted since. */
+export async function highestBlock(db: Db, chainId: number): Promise<number | undefined> {
+  const cursor = await db
+    .selectFrom("cursors")
+    .select("position")
+    .where("chain_id", "=", chainId)
+    .where("name", "=", "indexer")
+    .executeTakeFirst();
+  return cursor?.position;
+}
+
 export async function blockAt(db: Db, chainId: number, number: number): Promise<BlockRow | undefined> {
   return db
     .selectFrom("blocks")

@@ -59,6 +59,9 @@ export type Verdict =
 
 const BEHIND_RETRY_SEC = 2;
 
+/** A person has to look first. */
+const TOO_DEEP_RETRY_SEC = 60;
+
 export class PaymentAdmission {
   readonly #options: AdmissionOptions;
   readonly #limiter: AdmissionLimiter;
@@ -149,8 +152,13 @@ export class PaymentAdmission {
 
   /** No payment is admitted while the admitted ones cannot be sent. */
   #whyClosed(request: PaymentRequest): TurnpikeError | undefined {
-    const { config, sender, relayer } = this.#options;
+    const { config, sender, relayer, indexer } = this.#options;
     const { transfer } = request;
+    if (indexer.health().isTooDeep) {
+      return refusal("Unavailable", "relayer", "the chain was reorganised deeper than blocks can be reverted", {
+        retryAfterSec: TOO_DEEP_RETRY_SEC,
+      });
+    }
     if (!sender.mayQueue(partyOf(request))) {
       const isFull = sender.queue().oldestMs >= config.maxQueueAgeMs;
       const message = isFull ? "the queue is too long" : "too many payments of this payer or provider are queued";
