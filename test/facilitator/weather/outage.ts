@@ -32,9 +32,11 @@ describe("chain weather: no blocks", function () {
     const planId = await world.plan({ graceSec });
     const payer = await world.payer(FUNDS);
     const { idHash, request } = await world.signup(payer, { planId, permit: FUNDS });
-    const outcome = await service.client.subscribe(request);
-    if (outcome.kind !== "done") throw new Error(JSON.stringify(outcome));
-    return { ...payer, idHash, paidThrough: outcome.change.paidThrough };
+    const paidThrough = await until(async () => {
+      const outcome = await service.client.subscribe(request);
+      return outcome.kind === "done" && outcome.change.paidThrough;
+    }, "it is subscribed");
+    return { ...payer, idHash, paidThrough };
   }
   async function paidThrough(idHash: Hex): Promise<number> {
     const lens = new Contract(lensAddressOf(world.contracts.turnpike), lensInterface, world.chain.provider);
@@ -56,7 +58,8 @@ describe("chain weather: no blocks", function () {
       const short = await sign(2, 300);
       const late = await sign(3, awaySec + HOUR_SEC);
       await mining(false);
-      for (const one of [...long, short]) expect((await authorize(one)).kind).to.equal("pending");
+      for (const one of [...long, short])
+        await until(async () => (await authorize(one)).kind === "pending", "accepted");
       await until(async () => !(await isReady()), "the lane counts as stuck");
       const refused = await authorize(late);
       expect(refused.kind === "refused" && refused.error).to.include({ code: "Unavailable", retryable: true });

@@ -220,6 +220,11 @@ export const lagging = (limit: { readonly to: number }): Fault[] => [
     },
   },
   {
+    name: "height",
+    strikes: of("eth_blockNumber"),
+    act: { kind: "lie", respond: (_, honest) => quantity(Math.min(Number(honest), limit.to)) },
+  },
+  {
     name: "blocks",
     strikes: GROUPS.block,
     act: { kind: "lie", respond: ({ params }, honest) => (Number(params[0]) > limit.to ? null : honest) },
