@@ -84,6 +84,7 @@ const config: HardhatUserConfig = {
     dryRun: isDryRun,
     // tools/test.cjs has the failed tests written down, so that it can say them last.
     ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),
+    ...(process.env.TEST_TIMES && { require: [require.resolve("./tools/test-times.cjs")] }),
   },
   typechain: {
     outDir: "sdk/src/chain/generated",

@@ -18,6 +18,8 @@ const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 /** More unsteady files than this are not caused by the machine's load. */
 const UNSTEADY_AT_MOST = 3;
 
+const SLOWEST_SHOWN = 20;
+
 /** Runs a program. @returns its exit status */
 function run(args, env = {}) {
   return new Promise((resolve) => {
@@ -26,18 +28,32 @@ function run(args, env = {}) {
   });
 }
 
+function linesOf(file) {
+  const lines = readFileSync(file, "utf8").split("\n").filter(Boolean);
+  return lines.map((line) => JSON.parse(line));
+}
+
 /** Runs these test files. @returns the exit status and the failed tests */
 async function runFiles(files, flags = []) {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-test-report-"));
   const report = join(folder, "failures");
-  writeFileSync(report, "");
+  const times = join(folder, "times");
+  for (const file of [report, times]) writeFileSync(file, "");
   try {
-    const code = await run([HARDHAT, "test", "--no-compile", ...flags, ...files], { TEST_REPORT: report });
-    const lines = readFileSync(report, "utf8").split("\n").filter(Boolean);
-    return { code, failures: lines.map((line) => JSON.parse(line)) };
+    const env = { TEST_REPORT: report, TEST_TIMES: times };
+    const code = await run([HARDHAT, "test", "--no-compile", ...flags, ...files], env);
+    showSlowest(linesOf(times));
+    return { code, failures: linesOf(report) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Prints the files that take longest, since the suite waits for them. */
+function showSlowest(times) {
+  const slowest = times.sort((a, b) => b.seconds - a.seconds).slice(0, SLOWEST_SHOWN);
+  console.log("\nThe slowest files, in seconds:");
+  for (const { file, seconds } of slowest) console.log(`${seconds.toFixed(0).padStart(5)} ${file}`);
 }
 
 function show(title, failures) {

@@ -219,6 +219,32 @@ contract GasProbeToken is FaultyToken {
     }
 }
 
+/// @notice Moves when it is given `need` gas; otherwise it burns what it has, in views too.
+contract ThirstyToken is FaultyToken {
+    uint256 private _need;
+
+    function requireGas(uint256 need) external {
+        _need = need;
+    }
+
+    function balanceOf(address account) public view override returns (uint256) {
+        if (_armed && _need > type(uint32).max) _burnGas();
+        return super.balanceOf(account);
+    }
+
+    function _misbehave(address from, address to, uint256 amount) internal override returns (bool) {
+        if (gasleft() < _need) _burnGas();
+        _move(from, to, amount);
+        return true;
+    }
+
+    function _burnGas() private pure {
+        assembly {
+            invalid()
+        }
+    }
+}
+
 /// @notice An NFT. Its `transferFrom` has the shape of an ERC-20's, with an id where the amount is.
 contract Collectible is ERC721 {
     constructor() ERC721("Collectible", "NFT") {}

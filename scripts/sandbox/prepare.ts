@@ -11,7 +11,12 @@ const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 const DASHBOARD = path.join(ROOT, "facilitator/tools/build-dashboard.cjs");
 
 /** The sandbox deploys these alone. Without the tests' contracts the first compile takes half the time. */
-const DEPLOYED = ["contracts/Turnpike.sol", "contracts/BatchSettler.sol", "contracts/test/TestToken.sol"];
+export const DEPLOYED: readonly string[] = [
+  "contracts/Turnpike.sol",
+  "contracts/BatchSettler.sol",
+  "contracts/test/TestToken.sol",
+  "contracts/test/Permit2Proxies.sol",
+];
 
 /** Written by a full compile. Where it exists, a partial compile would remove it. */
 const WHOLE = path.join(ROOT, "artifacts/contracts/test/FaultyTokens.sol");

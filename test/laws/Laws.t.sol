@@ -18,7 +18,7 @@ struct FuzzSelector {
 /// @notice The thirty-four laws, each over random sequences of acts by many parties. An act ends exactly as the model
 /// says, or the sequence fails whatever law it was for; what the witness saw against a law fails that law.
 /// @dev Where a law tries out much at each step, it takes the records in turn, a few at a time.
-contract Laws is Settlements {
+abstract contract Laws is Settlements {
     function setUp() external {
         _build();
         for (uint256 i = 0; i < subscribers.length; ++i) _mirror(subscribers[i].self);
@@ -107,7 +107,7 @@ contract Laws is Settlements {
         _reportPremises();
     }
 
-    function _uphold(uint256 law) private view {
+    function _uphold(uint256 law) internal view {
         if (bytes(breaches[law]).length != 0) revert LawBroken(law, breaches[law]);
     }
 
