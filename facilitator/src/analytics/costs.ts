@@ -126,7 +126,7 @@ async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promis
     on conflict (chain_id, bucket, purpose) do update set ${ADDED}`.execute(db);
 }
 
-/** Subtracts the costs of final transactions that are about to be reopened, while their events stand. */
+/** Subtracts the costs of final transactions that are about to be reopened. Call it before their events are reverted. */
 export async function removeCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`update rollup_costs r set transactions = r.transactions - c.transactions, failed = r.failed - c.failed,
