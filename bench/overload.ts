@@ -69,6 +69,15 @@ function watchMemory(pid: number) {
   };
 }
 
+/** Connections that the kernel dropped because nobody accepted them, of the whole machine. */
+function droppedByKernel(): number {
+  const [names, values] = readFileSync("/proc/net/netstat", "utf8")
+    .split("\n")
+    .filter((line) => line.startsWith("TcpExt:"))
+    .map((line) => line.split(" "));
+  return Number(values?.[names?.indexOf("ListenOverflows") ?? -1] ?? 0);
+}
+
 /** Waits until what was accepted has reached the payee. */
 async function settled({ chain }: Scene): Promise<bigint> {
   for (let before = -1n; ; ) {
@@ -86,20 +95,22 @@ async function offer(scene: Scene, name: string, what: Offer): Promise<OverloadR
   await generator.ask({ kind: "sign", terms, count: Math.ceil(count) + 1 });
   const paidBefore = await settled(scene);
   const cpuBefore = cpuSecOf(facilitator.pid);
+  const droppedBefore = droppedByKernel();
   const report = await generator.ask({ kind: "offer", url: facilitator.url, offer: what, silentMs: SILENT_MS });
   if (report === "signed") throw new TypeError("the generator was not asked to sign");
   const paid = (await settled(scene)) - paidBefore;
   if (paid < BigInt(report.confirmed) * AMOUNT) throw new TypeError("the payee holds less than was confirmed");
   const cpuMs = ((cpuSecOf(facilitator.pid) - cpuBefore) * 1_000) / Math.max(1, report.confirmed);
+  const dropped = droppedByKernel() - droppedBefore;
   const { goodput, confirmed, offered, pending, shed, bareShed, closed, silent, own, other } = report;
   say(
-    `${name}: ${offered} offered, ${confirmed} confirmed (${goodput.toFixed(0)}/s), p50 ${report.p50Ms} ms, p99 ${report.p99Ms} ms; ${cpuMs.toFixed(2)} ms CPU each`,
+    `${name}: ${offered} offered (${report.offeredInTime} in time), ${confirmed} confirmed (${goodput.toFixed(0)}/s), p50 ${report.p50Ms} ms, p99 ${report.p99Ms} ms; ${cpuMs.toFixed(2)} ms CPU each`,
   );
   say(
-    `  503 with Retry-After ${shed} (p99 ${report.shedP99Ms} ms), without ${bareShed}; 202 ${pending}; other ${JSON.stringify(other)}; closed ${JSON.stringify(closed)}; silent ${silent}`,
+    `  503 with Retry-After ${shed} (p99 ${report.shedP99Ms} ms), without ${bareShed}; 202 ${pending}; other ${JSON.stringify(other)}; closed ${JSON.stringify(closed)}; silent ${silent}; dropped by the kernel ${dropped}`,
   );
   say(
-    `  the generator: ${report.cpuSec.toFixed(1)} s of CPU, at most ${report.latestMs} ms late, ${report.mostOpen} open, failed itself ${JSON.stringify(own)}; the Facilitator's memory ${rssMbOf(facilitator.pid).toFixed(0)} MB`,
+    `  the generator: ${report.cpuSec.toFixed(1)} s of CPU, at most ${report.latestMs} ms late, a turn of at most ${report.longestTurnMs} ms, ${report.readLate} answers read too late to judge, ${report.mostOpen} open, failed itself ${JSON.stringify(own)}; the Facilitator's memory ${rssMbOf(facilitator.pid).toFixed(0)} MB`,
   );
   return { ...report, cpuMs };
 }

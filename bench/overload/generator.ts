@@ -1,10 +1,12 @@
 /**
  * Offers payments on new connections, one for each, from its own process. Counts what the service did to a connection
- * apart from its own failures: connections that this process could not open for want of files or ports.
+ * apart from its own failures: connections that this process could not open for want of files or ports, and what it
+ * learned late because it was short of processor itself.
  */
 import { connect } from "node:net";
 import { makePayloads, type PayloadTerms } from "../settle/payloads";
 import { serveParent } from "../settle/process";
+import { Observation, type Sighting } from "./observation";
 
 /** `perSec` arrivals by the clock, or `callers` with one payment in flight each. */
 export type Offer = { readonly seconds: number } & ({ readonly perSec: number } | { readonly callers: number });
@@ -15,6 +17,8 @@ export type OverloadAsk =
 
 export interface OverloadReport {
   readonly offered: number;
+  /** offered by the end of the time: fewer than planned when this process was short of processor */
+  readonly offeredInTime: number;
   /** confirmed while payments were offered, per second */
   readonly goodput: number;
   readonly confirmed: number;
@@ -28,17 +32,21 @@ export interface OverloadReport {
   readonly other: Readonly<Record<string, number>>;
   /** closed, reset or refused by the service without a whole answer, by cause */
   readonly closed: Readonly<Record<string, number>>;
-  /** without a whole answer after `silentMs`, however late one came */
+  /** without a whole answer within `silentMs`, however late one came; the delays of this process do not count */
   readonly silent: number;
+  /** answered, but this process read the answer so late that it may have come before `silentMs` or after it */
+  readonly readLate: number;
   /** connections that this process could not open, by cause */
   readonly own: Readonly<Record<string, number>>;
-  /** of confirmed payments */
+  /** of confirmed payments, the delays of this process included */
   readonly p50Ms: number;
   readonly p99Ms: number;
   /** of the answers that shed */
   readonly shedP99Ms: number;
   /** maximum delay of an arrival after its planned time */
   readonly latestMs: number;
+  /** longest turn of this process's event loop */
+  readonly longestTurnMs: number;
   readonly mostOpen: number;
   readonly cpuSec: number;
 }
@@ -48,6 +56,12 @@ const OWN = new Set(["EMFILE", "ENFILE", "EADDRNOTAVAIL", "EADDRINUSE", "ENOBUFS
 
 /** A silent connection is closed that long after `silentMs`. */
 const GIVE_UP_MS = 5_000;
+
+/**
+ * The service closes a connection without a request after that long, and then answers 408. A request that this process
+ * sends later still meets a closed connection by its own fault.
+ */
+const REQUEST_TIMEOUT_MS = 15_000;
 
 /** Linux has all of 127/8 on loopback: each address has its own ports, and a closed connection keeps one for a minute. */
 const SOURCES = process.platform === "linux" ? 200 : 1;
@@ -65,21 +79,45 @@ interface Answer {
 
 type Result = Answer | { readonly kind: "closed" | "own"; readonly cause: string } | { readonly kind: "silent" };
 
+interface Post {
+  readonly target: URL;
+  readonly body: string;
+  readonly turn: number;
+  readonly giveUpMs: number;
+}
+
 /** Posts one body on a connection of its own. Every other client asks the service to close it. */
-function post(target: URL, body: string, turn: number, giveUpMs: number): Promise<Result> {
+function post({ target, body, turn, giveUpMs }: Post, observation: Observation): Promise<Result & Sighting> {
   return new Promise((resolve) => {
     const { hostname: host, port } = target;
     const localAddress = SOURCES > 1 ? `127.0.1.${1 + (turn % SOURCES)}` : undefined;
+    const seen = observation.begin();
     const socket = connect({ host, port: Number(port), noDelay: true, ...(localAddress && { localAddress }) });
-    const timer = setTimeout(() => done({ kind: "silent" }), giveUpMs);
     let received = "";
     let cause = "ended";
+    let timer: NodeJS.Timeout;
     const done = (result: Result): void => {
       clearTimeout(timer);
       socket.destroy();
-      resolve(result);
+      resolve({ ...result, ...seen.end() });
     };
+    // After a stall timers run first: what has arrived by then is read before this process gives up.
+    const giveUp = (afterMs: number): void => {
+      timer = setTimeout(() => {
+        setImmediate(() => {
+          const leftMs = giveUpMs - seen.atLeastMs();
+          if (leftMs > 0) giveUp(leftMs);
+          else done({ kind: "silent" });
+        });
+      }, afterMs);
+    };
+    const close = (): void => {
+      const isOwn = OWN.has(cause) || seen.sentAfterMs() > REQUEST_TIMEOUT_MS;
+      done({ kind: isOwn ? "own" : "closed", cause: OWN.has(cause) || !isOwn ? cause : `${cause}, sent late` });
+    };
+    giveUp(giveUpMs);
     socket.setEncoding("latin1");
+    socket.once("connect", () => seen.connected());
     socket.on("data", (chunk) => {
       received += String(chunk);
       const answer = answerOf(received);
@@ -88,10 +126,10 @@ function post(target: URL, body: string, turn: number, giveUpMs: number): Promis
     socket.on("error", ({ code = "unknown" }: NodeJS.ErrnoException) => {
       cause = code;
     });
-    socket.on("end", () => done({ kind: "closed", cause }));
-    socket.on("close", () => done({ kind: OWN.has(cause) ? "own" : "closed", cause }));
-    const close = turn % 2 === 0 ? "connection: close\r\n" : "";
-    const head = `POST ${endpoint} HTTP/1.1\r\nhost: ${target.host}\r\n${close}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+    socket.on("end", close);
+    socket.on("close", close);
+    const connection = turn % 2 === 0 ? "connection: close\r\n" : "";
+    const head = `POST ${endpoint} HTTP/1.1\r\nhost: ${target.host}\r\n${connection}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
     socket.write(head + body, "latin1");
   });
 }
@@ -109,18 +147,20 @@ function answerOf(received: string): Answer | undefined {
 
 /** What came of the payments of one offer. */
 class Tally {
-  readonly counts = { confirmed: 0, inTime: 0, pending: 0, shed: 0, bareShed: 0, silent: 0 };
+  readonly counts = { confirmed: 0, inTime: 0, pending: 0, shed: 0, bareShed: 0, silent: 0, readLate: 0 };
   readonly other: Record<string, number> = {};
   readonly closed: Record<string, number> = {};
   readonly own: Record<string, number> = {};
   readonly confirmedMs: number[] = [];
   readonly shedMs: number[] = [];
 
-  add(result: Result, tookMs: number, { isInTime, silentMs }: { isInTime: boolean; silentMs: number }): void {
+  add(result: Result & Sighting, { isInTime, silentMs }: { isInTime: boolean; silentMs: number }): void {
     const { counts } = this;
+    const { atMostMs: tookMs, atLeastMs } = result;
     if (result.kind === "own") count(this.own, result.cause);
     else if (result.kind === "closed") count(this.closed, result.cause);
-    else if (result.kind === "silent" || tookMs > silentMs) counts.silent++;
+    else if (result.kind === "silent" || atLeastMs > silentMs) counts.silent++;
+    else if (tookMs > silentMs) counts.readLate++;
     if (result.kind !== "answer") return;
     const { status, head, body } = result;
     if (status === 200) {
@@ -151,27 +191,29 @@ async function run(url: string, offer: Offer, silentMs: number): Promise<Overloa
   const startedMs = performance.now();
   const startedCpu = process.cpuUsage();
   const endMs = startedMs + offer.seconds * 1_000;
-  const connections = { offered: 0, open: 0, most: 0 };
+  const connections = { offered: 0, offeredInTime: 0, open: 0, most: 0 };
+  const observation = new Observation();
 
   async function one(): Promise<void> {
     const body = bodies[next++];
     if (body === undefined) throw new TypeError("the signed payloads are used up");
     const turn = connections.offered++;
     connections.most = Math.max(connections.most, ++connections.open);
-    const atMs = performance.now();
-    const result = await post(target, body, turn, silentMs + GIVE_UP_MS);
+    if (performance.now() <= endMs) connections.offeredInTime++;
+    const result = await post({ target, body, turn, giveUpMs: silentMs + GIVE_UP_MS }, observation);
     connections.open--;
-    const nowMs = performance.now();
-    tally.add(result, nowMs - atMs, { isInTime: nowMs <= endMs, silentMs });
+    tally.add(result, { isInTime: performance.now() <= endMs, silentMs });
   }
 
   const latestMs =
     "perSec" in offer ? await openLoop(offer, startedMs, one) : await closedLoop(offer.callers, endMs, one);
   const { user, system } = process.cpuUsage(startedCpu);
+  observation.end();
   const { inTime, ...counts } = tally.counts;
   return {
     ...counts,
     offered: connections.offered,
+    offeredInTime: connections.offeredInTime,
     goodput: inTime / offer.seconds,
     other: tally.other,
     closed: tally.closed,
@@ -180,6 +222,7 @@ async function run(url: string, offer: Offer, silentMs: number): Promise<Overloa
     p99Ms: quantile(tally.confirmedMs, 0.99),
     shedP99Ms: quantile(tally.shedMs, 0.99),
     latestMs: Math.round(latestMs),
+    longestTurnMs: Math.round(observation.longestTurnMs),
     mostOpen: connections.most,
     cpuSec: (user + system) / 1e6,
   };

@@ -105,6 +105,9 @@ const TUNABLE: Readonly<Record<string, true>> = {
   GAS_PER_ITEM: true,
   BATCH_ITEMS: true,
   RENEWALS: true,
+  LANE_IN_FLIGHT: true,
+  MAX_CONNECTIONS: true,
+  MAX_INTAKE: true,
 };
 
 const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 100));

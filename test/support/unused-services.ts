@@ -24,7 +24,7 @@ export function unusedServices({
     readiness: () => ({ ready: true, checks: [] }),
     metrics: createMetrics(),
     servesMetrics: true,
-    log: { info: () => undefined, error: () => undefined },
+    log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
     rateLimit: noRateLimit,
     authorizeWaitMs: 0,
     monotonicMs: () => 0,

@@ -1,7 +1,8 @@
 /**
  * Limits the open connections. At the limit a new one takes the place of the one that has waited longest without a whole
  * request: idle clients and slow senders keep nobody out. When every connection is being served, the new one gets 503.
- * Nothing is closed without an answer that the client can read.
+ * Nothing is closed without an answer that the client can read: the service ends its own side first, and reads on until
+ * the client has ended its side too.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
@@ -18,12 +19,20 @@ export interface ConnectionLimits {
 /** A connection may be closed for another one when it has sent no whole request for that long. */
 const UNSERVED_MS = 1_000;
 
-/** How long a client may take to read the last answer on its connection. */
-const LINGER_MS = 2_000;
+/**
+ * How long a client may take to send the rest of its request and to read the last answer on its connection. As long as
+ * a request may take: a client without processor is as slow as one with a slow line.
+ */
+const LINGER_MS = 15_000;
+
+/** Connections that are read on, per connection that may be open; past that, the oldest are closed. */
+const LINGERING_SHARE = 0.5;
 
 const RETRY_AFTER_SEC = 2;
 
 interface Unserved {
+  /** nothing was answered on this connection yet */
+  readonly isNew: boolean;
   readonly sinceMs: number;
   /** bytes received until then: more means that a request is arriving */
   readonly bytes: number;
@@ -34,7 +43,8 @@ export class Connections {
   readonly #open = new Set<Socket>();
   /** without a whole request, in the order in which they will be closed */
   readonly #unserved = new Map<Socket, Unserved>();
-  readonly #closing = new WeakSet<Socket>();
+  /** answered for the last time, in the order of their answers */
+  readonly #lingering = new Set<Socket>();
 
   constructor(limits: ConnectionLimits) {
     this.#limits = limits;
@@ -54,81 +64,94 @@ export class Connections {
   /** @returns false when the connection is being closed, so that the request must not be handled */
   begin(message: IncomingMessage, reply: ServerResponse): boolean {
     const { socket } = message;
-    if (this.#closing.has(socket)) return false;
+    if (this.#lingering.has(socket)) {
+      message.resume();
+      return false;
+    }
     const served = (): void => void this.#unserved.delete(socket);
     if (hasBody(message)) message.once("end", served);
     else served();
-    reply.once("finish", () => this.#wait(socket));
+    reply.once("finish", () => this.#wait(socket, false));
     return true;
+  }
+
+  /** Closes what is only read on. */
+  cut(): void {
+    for (const socket of this.#lingering) socket.destroy();
   }
 
   #admit(socket: Socket): boolean {
     if (this.#open.size >= this.#limits.maxConnections && !this.#closeOldest()) {
-      this.#refuse(socket);
+      this.#close(socket, busyAnswer());
       return false;
     }
     this.#open.add(socket);
-    this.#wait(socket);
+    this.#wait(socket, true);
     socket.once("close", () => {
       this.#open.delete(socket);
       this.#unserved.delete(socket);
     });
+    // Node calls it after the last response. Its own version closes at once, also while a body is still arriving.
+    socket.destroySoon = () => socket.end(() => this.#close(socket, ""));
     return true;
   }
 
-  #wait(socket: Socket): void {
-    if (socket.destroyed) return;
+  #wait(socket: Socket, isNew: boolean): void {
+    if (socket.destroyed || this.#lingering.has(socket)) return;
     this.#unserved.delete(socket);
-    this.#unserved.set(socket, { sinceMs: this.#limits.monotonicMs(), bytes: socket.bytesRead });
+    this.#unserved.set(socket, { isNew, sinceMs: this.#limits.monotonicMs(), bytes: socket.bytesRead });
   }
 
   #closeOldest(): boolean {
     const [oldest] = this.#unserved;
     if (!oldest) return false;
-    const [socket, { sinceMs, bytes }] = oldest;
+    const [socket, { isNew, sinceMs, bytes }] = oldest;
     if (this.#limits.monotonicMs() - sinceMs < UNSERVED_MS) return false;
-    // A client that has sent nothing expects no answer.
-    this.#close(socket, socket.bytesRead > bytes ? busyAnswer() : "");
+    // A client that was served and has sent nothing since expects no answer.
+    this.#close(socket, isNew || socket.bytesRead > bytes ? busyAnswer() : "");
     return true;
   }
 
-  /** Answers after the first bytes of the request: a client may not read an answer to a request that it has not sent. */
-  #refuse(socket: Socket): void {
-    socket.once("data", () => this.#close(socket, busyAnswer()));
-    this.#endSoon(socket);
-  }
-
   #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-    if (this.#closing.has(socket)) return;
+    if (this.#lingering.has(socket)) return;
     const { _httpMessage: reply } = socket as Socket & { _httpMessage?: ServerResponse };
     if (!socket.writable || reply?.headersSent) socket.destroy(error);
     else this.#close(socket, answerTo(error));
   }
 
-  /** Sends the last answer. Reads on: closing with unread data would reset the connection before the client reads. */
+  /**
+   * Sends the last answer, which a client may get before it has sent its request. Reads on: closing with unread data
+   * would reset the connection before the client reads.
+   */
   #close(socket: Socket, answer: string): void {
-    this.#closing.add(socket);
     this.#open.delete(socket);
     this.#unserved.delete(socket);
-    socket.end(answer);
-    this.#endSoon(socket);
-  }
-
-  #endSoon(socket: Socket): void {
+    if (this.#lingering.has(socket) || socket.destroyed) return;
+    this.#lingering.add(socket);
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+    // Node's own listener would end what has ended.
+    socket.removeAllListeners("end");
     socket.on("error", () => socket.destroy());
     socket.once("end", () => socket.destroy());
+    socket.once("close", () => {
+      clearTimeout(timer);
+      this.#lingering.delete(socket);
+    });
+    if (!socket.writableEnded) socket.end(answer);
     socket.resume();
-    const timer = setTimeout(() => socket.destroy(), LINGER_MS);
-    socket.once("close", () => clearTimeout(timer));
+    if (this.#lingering.size > this.#limits.maxConnections * LINGERING_SHARE)
+      this.#lingering.values().next().value?.destroy();
   }
 }
 
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 
+/** Made once: an overload needs thousands, and each would record where it was made. */
+const BUSY = new Unavailable("too many connections are open", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
+
 function busyAnswer(): string {
-  const error = new Unavailable("too many connections are open", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
-  const { headers, text } = errorResponseOf(error, randomUUID());
+  const { headers, text } = errorResponseOf(BUSY, randomUUID());
   const lines = Object.entries({ ...OPEN_HEADERS, ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n${lines.join("")}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }

@@ -4,10 +4,13 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Hex, Unavailable } from "turnpike/protocol";
-import type { Party } from "../lib/fair-shares";
+import { type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { PaymentOutline } from "../payments";
+import type { RequestTrace } from "../telemetry/tracing";
 import { bodyCutOff, JSON_TYPE, MAX_BODY_BYTES, parseJsonBody } from "./body";
 import type { Direct, Endpoint } from "./endpoint";
+import type { ErrorResponse } from "./errors";
+import { outlineOf } from "./payment-outline";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
 import type { ApiServices } from "./services";
 import { WorkQueue } from "./work-queue";
@@ -20,100 +23,161 @@ const PATHS = ["/authorize", "/settle"];
 /** Payments that wait to be started. */
 const MAX_WAITING = 10_000;
 
+/** While a payment waits for longer to be started, new ones are refused. */
+const MAX_WAIT_MS = 2_000;
+
 /**
  * A payment that is not started within this time is refused. It leaves time for the two queues behind this one
  * (`MAX_QUEUE_AGE_MS`) within AUTHORIZE_WAIT_MS.
  */
-const MAX_WAIT_MS = 5_000;
+const DEADLINE_MS = 5_000;
 
-/** Time of a turn of the event loop for starting payments: what else a turn does takes about as long. */
-const TURN_MS = 8;
+/** Processor time of a turn of the event loop for starting payments: what else a turn does takes about as long. */
+const TURN_CPU_MS = 8;
+const MAX_TURN_CPU_MS = 24;
 
 const RETRY_AFTER_SEC = 2;
 
-const busy = () => new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
+/** Made once: an overload needs thousands, and each would record where it was made. */
+const BUSY = new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
-interface Exchange {
+/** @param queue of the payments that wait to be started */
+export function createFastLane(
+  services: ApiServices,
+  endpoints: readonly Endpoint[],
+  queue: Pick<WorkQueue, "add" | "isFull"> = createQueue(services),
+): FastLane {
+  const lanes = new Map<string, Direct>();
+  for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
+  const context: LaneContext = { services, queue, observe: createObserver(services), write: createWriter() };
+  return (message, reply) => {
+    const route = message.url ?? "";
+    const direct = message.method === "POST" ? lanes.get(route) : undefined;
+    if (!direct || !isPlain(message)) return false;
+    void new Exchange(context, { route, direct, message, reply }).run();
+    return true;
+  };
+}
+
+function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
+
+const createQueue = ({ monotonicMs }: ApiServices): WorkQueue =>
+  new WorkQueue({
+    ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, deadlineMs: DEADLINE_MS },
+    ...{ turnCpuMs: TURN_CPU_MS, maxTurnCpuMs: MAX_TURN_CPU_MS, cpuMs, monotonicMs },
+  });
+
+interface LaneContext {
+  readonly services: ApiServices;
+  readonly queue: Pick<WorkQueue, "add" | "isFull">;
+  readonly observe: ReturnType<typeof createObserver>;
+  readonly write: (send: () => void) => void;
+}
+
+interface Received {
   readonly route: string;
   readonly direct: Direct;
   readonly message: IncomingMessage;
   readonly reply: ServerResponse;
 }
 
-export function createFastLane(services: ApiServices, endpoints: readonly Endpoint[]): FastLane {
-  const observe = createObserver(services);
-  const write = createWriter();
-  const lanes = new Map<string, Direct>();
-  for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
+/** One request, from its head to its response. */
+class Exchange {
+  readonly #context: LaneContext;
+  readonly #received: Received;
+  readonly #startedMs: number;
+  readonly #requestId = randomUUID();
+  readonly #trace: RequestTrace | undefined;
+  #paymentId: Hex | undefined;
 
-  const queue = new WorkQueue({
-    ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, turnMs: TURN_MS },
-    monotonicMs: services.monotonicMs,
-  });
+  constructor(context: LaneContext, received: Received) {
+    this.#context = context;
+    this.#received = received;
+    this.#startedMs = context.services.monotonicMs();
+    const header = (name: string): string | undefined => headerOf(received.message, name);
+    this.#trace = context.services.tracing?.begin({ method: "POST", header });
+  }
 
-  async function answer({ route, direct, message, reply }: Exchange): Promise<void> {
-    const startedMs = services.monotonicMs();
-    const requestId = randomUUID();
-    const trace = services.tracing?.begin({ method: "POST", header: (name) => headerOf(message, name) });
-    const address = message.socket.remoteAddress ?? "unknown";
-    const leftEarly = (): void => {
-      // The app logs such a request in the same way.
-      const failure = bodyCutOff();
-      observe({ requestId, method: "POST", route, status: failure.status, startedMs, failure, trace });
+  /** Refuses as early as it can: before the body is read, before it is parsed, or before it is judged. */
+  async run(): Promise<void> {
+    const { services, queue } = this.#context;
+    if (queue.isFull) return this.#refuse(BUSY);
+    const bytes = await bodyOf(this.#received.message);
+    if (!bytes) return this.#leave();
+    let outline: PaymentOutline | undefined;
+    const outlineOnce = (): PaymentOutline => {
+      outline ??= outlineOf(bytes, services.network.chainId);
+      return outline;
     };
-    const readBody = (bytes: Buffer): unknown => {
-      services.rateLimit.take(address);
-      return parseJsonBody(bytes);
-    };
-    const respond = async (body: () => unknown, waitedMs: number): Promise<void> => {
-      let paymentId: Hex | undefined;
-      const { status, headers, text, failure } = await direct(body, {
-        origin: { address, requestId },
-        waitedMs,
-        concerns: (id) => {
-          paymentId = id;
-          trace?.concerns(id);
-        },
-        isGone: () => reply.destroyed,
-        untilEnd: services.untilEnd,
-      });
-      write(() => {
-        reply.writeHead(status, {
-          "x-request-id": requestId,
-          "cache-control": "no-store",
-          ...OPEN_HEADERS,
-          ...headers,
-          "content-length": Buffer.byteLength(text),
-        });
-        reply.end(text);
-      });
-      observe({ requestId, method: "POST", route, status, startedMs, failure, paymentId, trace });
-    };
-
-    const bytes = await bodyOf(message);
-    if (!bytes) return leftEarly();
+    const busy = services.payments.whyBusy(outlineOnce);
+    if (busy) return this.#refuse(busy);
     queue.add({
-      partyOf: () => partyOf(bytes),
-      start(waitedMs) {
-        if (reply.destroyed) leftEarly();
-        else void respond(() => readBody(bytes), waitedMs);
-      },
-      refuse() {
-        // The caller returns later, so its connection is closed: others need it.
-        reply.shouldKeepAlive = false;
-        void respond(() => {
-          throw busy();
-        }, 0);
-      },
+      partyOf: () => outlineOnce().party,
+      start: (waitedMs) => void (this.#received.reply.destroyed ? this.#leave() : this.#answer(bytes, waitedMs)),
+      refuse: () => this.#refuse(BUSY),
     });
   }
 
-  return (message, reply) => {
-    const direct = message.method === "POST" ? lanes.get(message.url ?? "") : undefined;
-    if (!direct || !isPlain(message)) return false;
-    void answer({ route: message.url ?? "", direct, message, reply });
-    return true;
-  };
+  async #answer(bytes: Buffer, waitedMs: number): Promise<void> {
+    const { services } = this.#context;
+    const { direct, message, reply } = this.#received;
+    const address = message.socket.remoteAddress ?? "unknown";
+    const readBody = (): unknown => {
+      services.rateLimit.take(address);
+      return parseJsonBody(bytes);
+    };
+    const response = await direct.answer(readBody, {
+      origin: { address, requestId: this.#requestId },
+      waitedMs,
+      concerns: (id) => {
+        this.#paymentId = id;
+        this.#trace?.concerns(id);
+      },
+      isGone: () => reply.destroyed,
+      untilEnd: services.untilEnd,
+    });
+    this.#context.write(() => this.#send(response));
+    this.#observe(response.status, response.failure);
+  }
+
+  /** The caller returns later, so its connection is closed: others need it. */
+  #refuse(error: TurnpikeError): void {
+    const { direct, reply } = this.#received;
+    reply.shouldKeepAlive = false;
+    const response = direct.refuse(error, this.#requestId);
+    this.#send(response);
+    this.#context.services.metrics.refusals.inc({ code: error.code, reason: error.reason ?? "" });
+    this.#observe(response.status, error);
+  }
+
+  /** The client has left, or was too slow. The app logs such a request in the same way. */
+  #leave(): void {
+    const failure = bodyCutOff();
+    this.#observe(failure.status, failure);
+  }
+
+  #send({ status, headers, text }: ErrorResponse): void {
+    const { reply } = this.#received;
+    reply.writeHead(status, {
+      "x-request-id": this.#requestId,
+      "cache-control": "no-store",
+      ...OPEN_HEADERS,
+      ...headers,
+      "content-length": Buffer.byteLength(text),
+    });
+    reply.end(text);
+  }
+
+  #observe(status: number, failure: TurnpikeError | undefined): void {
+    const { route } = this.#received;
+    this.#context.observe({
+      ...{ requestId: this.#requestId, method: "POST", route, status, startedMs: this.#startedMs },
+      ...{ failure, paymentId: this.#paymentId, trace: this.#trace },
+    });
+  }
 }
 
 /**
@@ -150,15 +214,6 @@ function isPlain({ headers }: IncomingMessage): boolean {
     headers.upgrade === undefined
   );
 }
-
-/** Finds payer and payee without parsing the body, only to share places: nothing is decided by them. */
-function partyOf(bytes: Buffer): Party {
-  const text = bytes.toString("latin1");
-  return { payer: FROM.exec(text)?.[1]?.toLowerCase() ?? "", payee: TO.exec(text)?.[1]?.toLowerCase() ?? "" };
-}
-
-const FROM = /"from"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
-const TO = /"to"\s*:\s*"(0x[0-9a-fA-F]{40})"/;
 
 /** @returns undefined when the connection broke before the end */
 function bodyOf(message: IncomingMessage): Promise<Buffer | undefined> {

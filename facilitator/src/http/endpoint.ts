@@ -6,7 +6,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { type Hex, InvalidRequest } from "turnpike/protocol";
+import { type Hex, InvalidRequest, type TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
@@ -86,8 +86,13 @@ export interface Endpoint {
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
-/** Never throws: errors become responses. `readBody` may throw. */
-export type Direct = (readBody: () => unknown, request: DirectRequest) => Promise<ErrorResponse>;
+/** Never throws: errors become responses. */
+export interface Direct {
+  /** @param readBody may throw */
+  answer(readBody: () => unknown, request: DirectRequest): Promise<ErrorResponse>;
+  /** Returns the response to a request that is not handled. */
+  refuse(error: TurnpikeError, requestId: string): ErrorResponse;
+}
 
 export interface DirectRequest {
   readonly origin: Origin;
@@ -113,16 +118,19 @@ export function endpoint<
 >(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
   const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
-  const direct: Direct = async (readBody, { untilEnd, ...request }) => {
-    try {
-      const body = parse(spec.body, readBody(), "body");
-      const call = { ...request, caller: undefined, params: {}, query: {}, body };
-      const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
-      const headers = { "content-type": "application/json", ...answer.headers };
-      return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
-    } catch (error) {
-      return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
-    }
+  const direct: Direct = {
+    refuse: (error, requestId) => errorResponseOf(error, requestId, spec.problemExtra),
+    async answer(readBody, { untilEnd, ...request }) {
+      try {
+        const body = parse(spec.body, readBody(), "body");
+        const call = { ...request, caller: undefined, params: {}, query: {}, body };
+        const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
+        const headers = { "content-type": "application/json", ...answer.headers };
+        return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
+      } catch (error) {
+        return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
+      }
+    },
   };
   return {
     method: spec.method,

@@ -14,8 +14,11 @@ import { createServer, type Server as NetServer } from "node:net";
 /** Open connections from which on the handles are worth their child's 40 ms; an idle service starts none. */
 const BUSY = 64;
 
-/** A turn of a service at its capacity takes some 20 ms: three times that load must be accepted in these turns. */
-const MORE_HANDLES = 31;
+/**
+ * A turn of a service at its capacity takes some 20 ms, and 100 ms when it has to share its processor: a thousand
+ * connections a second must be accepted in these turns. Each handle costs a turn about a microsecond.
+ */
+const MORE_HANDLES = 127;
 
 /**
  * The child's program. It must not outlive its parent, because it holds the port. Handles can be lost at the limit of
@@ -23,7 +26,7 @@ const MORE_HANDLES = 31;
  */
 const SEND_BACK = `
   process.once("disconnect", () => process.exit());
-  setTimeout(() => process.exit(), 10_000);
+  setTimeout(() => process.exit(), 60_000);
   process.once("message", (count, handle) => {
     for (let sent = 0; sent < count; sent += 1) process.send(sent, handle);
   });`;

@@ -90,7 +90,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     async stop(drainMs) {
       // Clients answered from now on must not reuse the connection.
       server.keepAliveTimeout = 1;
-      const cut = setTimeout(() => server.closeAllConnections(), drainMs);
+      const cut = setTimeout(() => {
+        server.closeAllConnections();
+        connections.cut();
+      }, drainMs);
       await Promise.all([new Promise((resolve) => server.close(resolve)), accepting.close()]);
       clearTimeout(cut);
     },

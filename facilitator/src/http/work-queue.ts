@@ -1,16 +1,22 @@
 /**
- * Starts requests' work for a few milliseconds of each turn of the event loop; the rest waits for the next turns.
- * Otherwise each turn of a busy service would take so long that new connections wait in the kernel, unanswered, until
- * it drops them. What waits too long is refused here, before any work is done for it.
+ * Starts requests' work for up to half of each turn of the event loop; the rest waits for the next turns. Otherwise each
+ * turn of a busy service would take so long that new connections wait in the kernel, unanswered, until it drops them.
+ * While work waits too long, new work is refused here, before anything is done for it.
  */
 import { FairShares, type Party } from "../lib/fair-shares";
 
 export interface WorkQueueOptions {
   readonly maxWaiting: number;
-  /** the time in which each must start */
+  /** while the oldest waits for longer, new work is refused */
   readonly maxAgeMs: number;
-  /** of each turn, spent on starting work */
-  readonly turnMs: number;
+  /** what waits for longer is not started any more */
+  readonly deadlineMs: number;
+  /** of each turn, spent on starting work, at least */
+  readonly turnCpuMs: number;
+  /** the same, at most: as long as everything else in the turn takes, up to this */
+  readonly maxTurnCpuMs: number;
+  /** processor time that this process has used: it runs slower while others need the processor */
+  readonly cpuMs: () => number;
   readonly monotonicMs: () => number;
 }
 
@@ -35,15 +41,24 @@ export class WorkQueue {
   readonly #waiting = new Set<Waiting>();
   /** of this turn */
   #spentMs = 0;
+  /** for this turn */
+  #budgetMs: number;
+  #spentLastMs = Number.POSITIVE_INFINITY;
   #isNextTurnDue = false;
 
   constructor(options: WorkQueueOptions) {
     this.#options = options;
+    this.#budgetMs = options.turnCpuMs;
+  }
+
+  /** Returns whether any work would be refused now. */
+  get isFull(): boolean {
+    return this.#fillAt(this.#options.monotonicMs()) >= 1;
   }
 
   /** Starts work now or in one of the next turns, or refuses it. */
   add(work: Work): void {
-    if (this.#waiting.size === 0 && this.#spentMs < this.#options.turnMs) this.#spend(() => work.start(0));
+    if (this.#waiting.size === 0 && this.#spentMs < this.#budgetMs) this.#spend(() => work.start(0));
     else if (!this.#enter(work)) work.refuse();
   }
 
@@ -63,20 +78,23 @@ export class WorkQueue {
   }
 
   #spend(act: () => void): void {
-    const { monotonicMs } = this.#options;
-    const beganMs = monotonicMs();
+    const { cpuMs } = this.#options;
+    const beganMs = cpuMs();
     act();
-    this.#spentMs += monotonicMs() - beganMs;
+    this.#spentLastMs = cpuMs();
+    this.#spentMs += this.#spentLastMs - beganMs;
     if (this.#isNextTurnDue) return;
     this.#isNextTurnDue = true;
     setImmediate(() => this.#nextTurn());
   }
 
   #nextTurn(): void {
+    const { turnCpuMs, maxTurnCpuMs, cpuMs } = this.#options;
     this.#isNextTurnDue = false;
     this.#spentMs = 0;
+    this.#budgetMs = Math.max(turnCpuMs, Math.min(maxTurnCpuMs, cpuMs() - this.#spentLastMs));
     for (const waiting of this.#waiting) {
-      if (this.#spentMs >= this.#options.turnMs) break;
+      if (this.#spentMs >= this.#budgetMs) break;
       this.#waiting.delete(waiting);
       this.#shares.leave(waiting.party);
       this.#spend(() => this.#begin(waiting));
@@ -85,7 +103,7 @@ export class WorkQueue {
 
   #begin({ work, sinceMs }: Waiting): void {
     const waitedMs = this.#options.monotonicMs() - sinceMs;
-    if (waitedMs > this.#options.maxAgeMs) work.refuse();
+    if (waitedMs > this.#options.deadlineMs) work.refuse();
     else work.start(waitedMs);
   }
 }

@@ -4,12 +4,16 @@
  * payers and providers that already hold more than their share.
  */
 import type { TurnpikeError } from "turnpike/protocol";
-import { FairShares, type Party } from "../lib/fair-shares";
+import { CROWDED, FairShares, type Party } from "../lib/fair-shares";
 import { refusal } from "./payment-request";
 
 export interface AdmissionLimiter {
   /** @throws Unavailable, with a retry delay, when too many payments wait or one waits too long */
   run<T>(party: Party, work: () => Promise<T>): Promise<T>;
+  /** whether some are refused now */
+  readonly isCrowded: boolean;
+  /** Returns why a payment of this payer and provider would be refused now. */
+  refusalOf(party: Party): TurnpikeError | undefined;
 }
 
 export interface AdmissionLimiterOptions {
@@ -29,17 +33,27 @@ export function createAdmissionLimiter({
   const waiting = new Map<symbol, number>();
   const shares = new FairShares();
 
-  function closed(party: Party): TurnpikeError | undefined {
+  /** how full the limiter is: by the age of the oldest, and by either */
+  function fill(): { readonly age: number; readonly all: number } {
     const [oldestMs] = waiting.values();
     const age = oldestMs === undefined ? 0 : (monotonicMs() - oldestMs) / maxAgeMs;
-    const fill = Math.max(waiting.size / maxWaiting, age);
-    if (shares.mayEnter(party, fill)) return undefined;
-    return refusal("Unavailable", "busy", messageOf(fill, age), { retryAfterSec: RETRY_AFTER_SEC });
+    return { age, all: Math.max(waiting.size / maxWaiting, age) };
+  }
+
+  function refusalOf(party: Party): TurnpikeError | undefined {
+    const { age, all } = fill();
+    if (shares.mayEnter(party, all)) return undefined;
+    if (all < 1) return ABOVE_SHARE;
+    return age >= 1 ? SLOW : FULL;
   }
 
   return {
+    get isCrowded() {
+      return fill().all >= CROWDED;
+    },
+    refusalOf,
     async run(party, work) {
-      const error = closed(party);
+      const error = refusalOf(party);
       if (error) throw error;
       const place = Symbol();
       waiting.set(place, monotonicMs());
@@ -54,9 +68,9 @@ export function createAdmissionLimiter({
   };
 }
 
-function messageOf(fill: number, age: number): string {
-  if (fill < 1) return "too many payments of this payer or provider wait to be judged";
-  return age >= 1
-    ? "judging a payment takes too long: a node of RPC_URLS or the database is slow"
-    : "too many payments wait to be judged";
-}
+// Made once: an overload needs thousands, and each would record where it was made.
+const busy = (message: string): TurnpikeError =>
+  refusal("Unavailable", "busy", message, { retryAfterSec: RETRY_AFTER_SEC });
+const ABOVE_SHARE = busy("too many payments of this payer or provider wait to be judged");
+const SLOW = busy("judging a payment takes too long: a node of RPC_URLS or the database is slow");
+const FULL = busy("too many payments wait to be judged");

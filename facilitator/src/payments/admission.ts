@@ -65,10 +65,16 @@ const TOO_DEEP_RETRY_SEC = 60;
 export class PaymentAdmission {
   readonly #options: AdmissionOptions;
   readonly #limiter: AdmissionLimiter;
+  readonly #queueFull: TurnpikeError;
+  readonly #queueShared: TurnpikeError;
 
   constructor(options: AdmissionOptions) {
     const { config, monotonicMs } = options;
     this.#options = options;
+    const retryAfterSec = Math.ceil(config.maxQueueAgeMs / 1_000);
+    this.#queueFull = refusal("Unavailable", "busy", "the queue is too long", { retryAfterSec });
+    const shared = "too many payments of this payer or provider are queued";
+    this.#queueShared = refusal("Unavailable", "busy", shared, { retryAfterSec });
     this.#limiter = createAdmissionLimiter({
       maxWaiting: config.maxIntake,
       maxAgeMs: config.maxQueueAgeMs,
@@ -150,20 +156,33 @@ export class PaymentAdmission {
     return this.#limiter.run(partyOf(request), () => this.#judgeAndBind(request, isRebinding));
   }
 
+  /** whether new payments of some payers and providers are refused now */
+  get isCrowded(): boolean {
+    return this.#limiter.isCrowded || this.#options.sender.isCrowded;
+  }
+
+  /** Returns why a new payment of this payer and provider would be refused now, whatever it is. */
+  whyBusy(party: Party): TurnpikeError | undefined {
+    return this.#whyNotQueued(party) ?? this.#limiter.refusalOf(party);
+  }
+
+  #whyNotQueued(party: Party): TurnpikeError | undefined {
+    const { config, sender } = this.#options;
+    if (sender.mayQueue(party)) return undefined;
+    return sender.queue().oldestMs >= config.maxQueueAgeMs ? this.#queueFull : this.#queueShared;
+  }
+
   /** No payment is admitted while the admitted ones cannot be sent. */
   #whyClosed(request: PaymentRequest): TurnpikeError | undefined {
-    const { config, sender, relayer, indexer } = this.#options;
+    const { relayer, indexer } = this.#options;
     const { transfer } = request;
     if (indexer.health().isTooDeep) {
       return refusal("Unavailable", "relayer", "the chain was reorganised deeper than blocks can be reverted", {
         retryAfterSec: TOO_DEEP_RETRY_SEC,
       });
     }
-    if (!sender.mayQueue(partyOf(request))) {
-      const isFull = sender.queue().oldestMs >= config.maxQueueAgeMs;
-      const message = isFull ? "the queue is too long" : "too many payments of this payer or provider are queued";
-      return refusal("Unavailable", "busy", message, { retryAfterSec: Math.ceil(config.maxQueueAgeMs / 1_000) });
-    }
+    const busy = this.#whyNotQueued(partyOf(request));
+    if (busy) return busy;
     const health = relayer.health();
     // An `upto` payment waits for its own key, whatever the others can send.
     const lane = transfer.method === "upto" ? health.lanes.find(({ key }) => key === transfer.sender) : undefined;

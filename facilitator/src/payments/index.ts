@@ -9,6 +9,7 @@ import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
+import type { Party } from "../lib/fair-shares";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { PaymentAdmission } from "./admission";
@@ -67,6 +68,13 @@ export type AuthorizeOutcome =
       readonly liveUntilSec?: number;
     };
 
+/** What can be found in a request without parsing it. */
+export interface PaymentOutline {
+  readonly party: Party;
+  /** undefined: not found */
+  readonly paymentId: Hex | undefined;
+}
+
 export interface PaymentStatusAnswer {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
   readonly transaction?: Hex;
@@ -88,6 +96,12 @@ export interface RefundFacts {
 
 export interface Payments {
   authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
+  /**
+   * Returns why a payment would be refused now, before anything of it is read. A payment that this process has seen
+   * lately is not: its outcome may be known.
+   * @param ask called only while some are refused
+   */
+  whyBusy(ask: () => PaymentOutline): TurnpikeError | undefined;
   status(paymentId: Hex): Promise<PaymentStatusAnswer>;
   /** Returns the settled refunds of a payment, a debit or a charge that are deep enough to count, by index. */
   refunds(refundedId: Hex): Promise<readonly RefundFacts[]>;
@@ -141,6 +155,7 @@ class PaymentService implements Payments {
   readonly #onStep: Failpoint;
   readonly #sender: Sender;
   readonly #intake: Intake;
+  readonly #admission: PaymentAdmission;
   readonly #depth: SettlementDepth;
   readonly #processor: PaymentProcessor;
   readonly #earlyProofs: EarlyProofs;
@@ -181,6 +196,7 @@ class PaymentService implements Payments {
     this.#onStep = onStep;
     this.#sender = sender;
     this.#intake = intake;
+    this.#admission = admission;
     this.#depth = depth;
     this.#processor = processor;
     this.#earlyProofs = earlyProofs;
@@ -218,6 +234,13 @@ class PaymentService implements Payments {
     } finally {
       early.end();
     }
+  }
+
+  whyBusy(ask: () => PaymentOutline): TurnpikeError | undefined {
+    if (!this.#admission.isCrowded) return undefined;
+    const { party, paymentId } = ask();
+    if (paymentId !== undefined && !this.#intake.isNew(paymentId)) return undefined;
+    return this.#admission.whyBusy(party);
   }
 
   async status(paymentId: Hex): Promise<PaymentStatusAnswer> {

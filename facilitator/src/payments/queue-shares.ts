@@ -24,6 +24,10 @@ export class QueueShares {
     this.#options = options;
   }
 
+  isCrowded(oldestMs: number): boolean {
+    return this.#fillAt(oldestMs) >= CROWDED;
+  }
+
   /** @param oldestMs age of the oldest queued payment */
   mayEnter(party: Party, oldestMs: number): boolean {
     return this.#shares.mayEnter(party, this.#fillAt(oldestMs));
@@ -32,7 +36,7 @@ export class QueueShares {
   /** Counts the queued payments of each payer and provider, if they wait long and the last count is old. */
   async refresh(oldestMs: number): Promise<void> {
     const { config, store, monotonicMs } = this.#options;
-    if (this.#fillAt(oldestMs) < CROWDED || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
+    if (!this.isCrowded(oldestMs) || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
     const rows = await store.db
       .selectFrom("payments")
       .select(["payer", "pay_to as payee", (eb) => eb.fn.countAll<number>().as("queued")])

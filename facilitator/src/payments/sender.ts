@@ -81,6 +81,11 @@ export class Sender {
     return this.#queue.backlog;
   }
 
+  /** whether some payments may not be queued now */
+  get isCrowded(): boolean {
+    return this.#shares.isCrowded(this.#queue.backlog.oldestMs);
+  }
+
   /** Returns whether a payment may be queued: towards `MAX_QUEUE_AGE_MS`, only those below their share. */
   mayQueue(party: Party): boolean {
     return this.#shares.mayEnter(party, this.#queue.backlog.oldestMs);

@@ -17,7 +17,7 @@ import {
 import type { SubscriptionEntry } from "./ledger/ledger-store";
 import { type HttpJob, type PayInit, payJob, quoteOf, redirectedJob } from "./payments/pay";
 import { finishEarlier, payQuote, serializeByKey } from "./payments/purchase";
-import { keepReceiptsOf } from "./receipts/keep";
+import { keepHeaderReceipts, keepReceiptsOf } from "./receipts/keep";
 import { watchPayees } from "./subscriptions/payees";
 import {
   emitUnusedSubscriptions,
@@ -61,7 +61,9 @@ async function sendSubscribed(
   { credential, entry }: { readonly credential: string; readonly entry: SubscriptionEntry },
 ): Promise<SubscribedAnswer<Response>> {
   const headers = { ...job.headers, [HEADER.subscription]: credential };
-  const arrival = await sendWithinOrigin(context.effects, job.template, headers);
+  const arrival = await sendWithinOrigin(context.effects, job.template, headers, (redirect) =>
+    keepHeaderReceipts(context, { entry, ...redirect }),
+  );
   const { template } = arrival;
   const response = await keepReceiptsOf(context, { entry, ...arrival });
   const isAsk = response.status === 402;

@@ -24,6 +24,7 @@ export type ExitName = keyof typeof EXIT_CODES;
 const BY_ERROR: Partial<Record<ErrorCode, ExitName>> = {
   ConfigError: "usage",
   InvalidRequest: "usage",
+  CapTooLarge: "usage",
   PolicyRefused: "refused",
   PlanDeprecated: "refused",
   InsufficientFunds: "refused",

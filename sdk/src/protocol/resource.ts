@@ -43,13 +43,17 @@ export function resourceOf(publicUrl: string, target: string): string | undefine
   return utf8ToBytes(url.href).length <= MAX_RESOURCE_BYTES ? url.href : undefined;
 }
 
-/** The same serialisation on the client's side, of the URL it is about to request. */
+/**
+ * The same serialisation on the client's side, of the URL it is about to request. An empty query is dropped: Node's fetch
+ * does not send its question mark, so the gate does not see one.
+ */
 export function resourceOfUrl(url: string | URL): string | undefined {
   try {
     const parsed = new URL(url);
     parsed.hash = "";
     parsed.username = "";
     parsed.password = "";
+    if (parsed.search === "") parsed.search = "";
     return utf8ToBytes(parsed.href).length <= MAX_RESOURCE_BYTES ? parsed.href : undefined;
   } catch {
     return undefined;

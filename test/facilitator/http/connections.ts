@@ -1,45 +1,16 @@
-import { once } from "node:events";
-import { connect, type Socket } from "node:net";
 import { expect } from "chai";
 import { type RunningServer, startServer } from "../../../facilitator/src/http/server";
 import { until } from "../../support/facilitator";
+import { type Client, expectBusy, openClient } from "../support/clients";
 import { useService } from "../support/http-service";
 import { paymentToWire } from "../support/payments";
 
 const MAX_CONNECTIONS = 4;
+const STORM = 100;
 const HEAD = "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n";
 
-interface Client {
-  readonly socket: Socket;
-  readonly text: () => string;
-  /** @returns the error with which the connection ended, if any */
-  readonly ended: Promise<string | undefined>;
-}
-
-async function open(url: string, sent: string): Promise<Client> {
-  const socket = connect(Number(new URL(url).port), "127.0.0.1");
-  let text = "";
-  let error: string | undefined;
-  socket.on("data", (chunk) => (text += chunk));
-  socket.on("error", ({ code }: NodeJS.ErrnoException) => {
-    error = code;
-  });
-  const ended = new Promise<string | undefined>((resolve) => socket.once("close", () => resolve(error)));
-  await once(socket, "connect");
-  socket.write(sent);
-  return { socket, text: () => text, ended };
-}
-
 const openMany = (url: string, count: number, sent: string): Promise<Client[]> =>
-  Promise.all(Array.from({ length: count }, () => open(url, sent)));
-
-async function expectBusy({ text, ended }: Client): Promise<void> {
-  expect(await ended, "the connection is closed, not reset").to.equal(undefined);
-  expect(text()).to.match(/^HTTP\/1\.1 503 /);
-  expect(text()).to.match(/\r\nretry-after: \d+\r\n/);
-  expect(text()).to.match(/\r\nconnection: close\r\n/);
-  expect(JSON.parse(text().split("\r\n\r\n")[1] ?? "")).to.include({ code: "Unavailable", status: 503 });
-}
+  Promise.all(Array.from({ length: count }, () => openClient(url, sent)));
 
 describe("Facilitator: many connections", function () {
   this.timeout(30_000);
@@ -50,6 +21,7 @@ describe("Facilitator: many connections", function () {
     held = [];
     server = await startServer({
       fetch: async (request) => {
+        if (new URL(request.url).pathname === "/early") return new Response("early");
         await request.text();
         if (new URL(request.url).pathname === "/held") await new Promise<void>((resolve) => held.push(resolve));
         return new Response("served");
@@ -68,11 +40,43 @@ describe("Facilitator: many connections", function () {
     const served = await openMany(server.url, MAX_CONNECTIONS, `${HEAD}\r\n{}`);
     await until(async () => held.length === MAX_CONNECTIONS, "all connections are being served");
     const body = " ".repeat(200_000);
-    const late = await open(server.url, `POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400000\r\n\r\n${body}`);
+    const late = await openClient(server.url, `POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400000\r\n\r\n${body}`);
     late.socket.write(body);
     await expectBusy(late);
     for (const release of held) release();
     for (const { text } of served) await until(async () => text().endsWith("served"), "the others are served");
+  });
+
+  const sockets = (): number => process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
+
+  it("HB9 each of a storm of connections gets all of its 503, whenever it sends, and nothing of the storm is kept", async () => {
+    const before = sockets();
+    const served = await openMany(server.url, MAX_CONNECTIONS, `${HEAD}\r\n{}`);
+    await until(async () => held.length === MAX_CONNECTIONS, "all connections are being served");
+    const quick = await openMany(server.url, STORM, `${HEAD}\r\n{}`);
+    const late = await openMany(server.url, STORM, "");
+    for (const { text } of late)
+      await until(async () => text().endsWith("}"), "the answer is there before the request");
+    for (const { socket } of late) socket.write(`${HEAD}\r\n{}`);
+    for (const client of [...quick, ...late]) {
+      client.socket.end();
+      await expectBusy(client);
+    }
+    for (const release of held) release();
+    for (const { text, socket } of served) {
+      await until(async () => text().endsWith("served"), "the others are served");
+      socket.destroy();
+    }
+    await until(async () => sockets() <= before, "nothing is kept");
+  });
+
+  it("HB9 a client that asks to close gets all of its answer while the rest of its body arrives", async () => {
+    const body = "x".repeat(200_000);
+    const head = `POST /early HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: ${body.length * 2}\r\n\r\n`;
+    const client = await openClient(server.url, head + body);
+    await until(async () => client.text().endsWith("early"), "the answer is whole");
+    client.socket.end(body);
+    expect(await client.ended, "the connection is closed, not reset").to.equal(undefined);
   });
 
   for (const [what, sent] of [

@@ -1,11 +1,17 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect } from "chai";
+import { paymentIdOf, Unavailable } from "turnpike/protocol";
 import { createFastLane } from "../../../facilitator/src/http/direct-routes";
+import { outlineOf } from "../../../facilitator/src/http/payment-outline";
 import { paymentEndpoints } from "../../../facilitator/src/http/routes/payments";
+import { x402Endpoints } from "../../../facilitator/src/http/routes/x402";
 import { startServer } from "../../../facilitator/src/http/server";
 import type { ApiServices } from "../../../facilitator/src/http/services";
+import { WorkQueue } from "../../../facilitator/src/http/work-queue";
+import { until } from "../../support/facilitator";
 import { unusedServices } from "../../support/unused-services";
+import { expectBusy, openClient } from "../support/clients";
 import { useService } from "../support/http-service";
 import { paymentToWire } from "../support/payments";
 
@@ -13,6 +19,7 @@ import { paymentToWire } from "../support/payments";
 const OWN = new Set(["x-request-id", "date", "connection", "keep-alive", "transfer-encoding", "content-length"]);
 
 const WAIT_MS = 25_000;
+const MAX_WAIT_MS = 5_000;
 const MAX_TURN_MS = 8;
 
 /** Sends requests in one packet, so that they arrive in one turn, and returns all that comes back. */
@@ -82,6 +89,7 @@ describe("Facilitator: the short way for authorize and settle", function () {
     let nowMs = 0;
     const waits: number[] = [];
     const payments = {
+      whyBusy: () => undefined,
       authorize(_: unknown, { waitMs }: { waitMs: number }) {
         if (waits.push(waitMs) === 1) {
           nowMs += MAX_TURN_MS;
@@ -97,7 +105,11 @@ describe("Facilitator: the short way for authorize and settle", function () {
       ...{ payments, authorizeWaitMs: WAIT_MS, monotonicMs: () => nowMs },
       untilEnd: (work: unknown) => work,
     } as unknown as ApiServices;
-    const fastLane = createFastLane(services, paymentEndpoints(services));
+    const queue = new WorkQueue({
+      ...{ maxWaiting: 10, maxAgeMs: MAX_WAIT_MS, deadlineMs: MAX_WAIT_MS },
+      ...{ turnCpuMs: MAX_TURN_MS, maxTurnCpuMs: MAX_TURN_MS, cpuMs: () => nowMs, monotonicMs: () => nowMs },
+    });
+    const fastLane = createFastLane(services, paymentEndpoints(services), queue);
     const server = await startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
     const body = JSON.stringify({ signedPayment: paymentToWire(await http.world.signPayment()) });
     const received = await exchange(server.url, [body, body]);
@@ -112,11 +124,74 @@ describe("Facilitator: the short way for authorize and settle", function () {
   });
 
   it("B14 what waits too long for a turn gets 503 and a time to come again, and nothing is done for it", async () => {
-    const { waits, answers } = await secondWaits(5_001);
+    const { waits, answers } = await secondWaits(MAX_WAIT_MS + 1);
     expect(waits).to.deep.equal([WAIT_MS]);
     expect(answers[1]).to.match(/^HTTP\/1\.1 503 /);
     expect(answers[1]).to.match(/\r\nretry-after: \d+\r\n/i);
     expect(answers[1]).to.match(/\r\nconnection: close\r\n/i);
     expect(JSON.parse(answers[1]?.split("\r\n\r\n")[1] ?? "")).to.include({ code: "Unavailable", status: 503 });
+  });
+
+  const busy = new Unavailable("too many payments wait to be judged", { reason: "busy", retryAfterSec: 7 });
+
+  /** A server whose payments fail the test when one is read. */
+  async function serveRefusing({
+    isFull = false,
+    whyBusy,
+  }: {
+    isFull?: boolean;
+    whyBusy: () => Unavailable | undefined;
+  }) {
+    const services = {
+      ...unusedServices(),
+      payments: { whyBusy, authorize: () => expect.fail("the payment was judged") },
+      monotonicMs: () => 0,
+      untilEnd: (work: unknown) => work,
+    } as unknown as ApiServices;
+    const endpoints = [...paymentEndpoints(services), ...x402Endpoints(services)];
+    const queue = { isFull, add: () => expect.fail("the payment was queued") };
+    const fastLane = createFastLane(services, endpoints, queue);
+    return startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
+  }
+
+  it("B14 a full service refuses before it reads the body, and the client gets all of the 503 while it sends", async () => {
+    const server = await serveRefusing({ isFull: true, whyBusy: () => expect.fail("the body was read") });
+    const length = 60_000;
+    const client = await openClient(
+      server.url,
+      `POST /authorize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n{`,
+    );
+    await until(async () => client.text().endsWith("}"), "the answer is whole");
+    client.socket.write(" ".repeat(length - 1));
+    client.socket.end();
+    await expectBusy(client);
+    await server.stop(0);
+  });
+
+  for (const [path, stock] of [
+    ["/authorize", {}],
+    ["/settle", { success: false, errorReason: "unexpected_settle_error" }],
+  ] as const) {
+    it(`B14 ${path} is refused before its body is parsed, in its own form, when payments would be refused later`, async () => {
+      const server = await serveRefusing({ whyBusy: () => busy });
+      const response = await fetch(server.url + path, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: "neither parsed nor judged",
+      });
+      expect(response.status).to.equal(503);
+      expect(response.headers.get("retry-after")).to.equal("7");
+      expect(await response.json()).to.include({ code: "Unavailable", ...stock });
+      await server.stop(0);
+    });
+  }
+
+  it("B26 names payer, payee and id of a payment without parsing it", async () => {
+    const signed = await http.world.signPayment();
+    const { from: payer, to: payee, nonce } = signed.authorization;
+    const outline = outlineOf(Buffer.from(JSON.stringify({ signedPayment: paymentToWire(signed) }, null, 1)), 31_337);
+    expect(outline.party).to.deep.equal({ payer, payee });
+    expect(outline.paymentId).to.equal(paymentIdOf({ chainId: 31_337, token: signed.token, payer, nonce }));
+    expect(outlineOf(Buffer.from("{}"), 31_337)).to.deep.include({ paymentId: undefined });
   });
 });

@@ -95,6 +95,22 @@ describe("Facilitator: overload", function () {
     await service.stop();
   });
 
+  it("B14 answers a payment that it has accepted, while new ones are refused", async () => {
+    const service = await start({});
+    const accepted = await world.signPayment();
+    expect((await post(service, accepted)).status).to.equal(200);
+    const waiting = await Promise.all(Array.from({ length: MAX_INTAKE }, () => world.signPayment()));
+    node.hold();
+    const all = waiting.map((signed) => post(service, signed));
+    await until(async () => node.holds() > 0, "they are being judged");
+    const fresh = await world.signPayment();
+    await until(async () => (await post(service, fresh)).status === 503, "a new one is refused");
+    expect((await post(service, accepted)).status).to.equal(200);
+    node.release();
+    for (const response of await Promise.all(all)) expect(response.status).to.equal(200);
+    await service.stop();
+  });
+
   it("B14 answers 503 once one waits too long, however few they are", async () => {
     const service = await start({ MAX_INTAKE: "1000", MAX_QUEUE_AGE_MS: "200" });
     node.hold();

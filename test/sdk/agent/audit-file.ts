@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
-import type { Agent, Subscription } from "turnpike/agent";
+import { type Agent, type Subscription, verifyAudit } from "turnpike/agent";
 import { writeAudit } from "turnpike/agent/file-ledger";
 import type { Provider } from "turnpike/gate";
 import type { Hex } from "turnpike/protocol";
@@ -46,7 +46,8 @@ describe("the file of an audit", function () {
     const raised = await bill.verify(
       changed(({ receipts: [first] }) => Object.assign(first?.receipt ?? {}, { total: "1777" })),
     );
-    expect(kindsOf(raised)).to.include.members(["forged", "excess"]);
+    expect(kindsOf(raised)).to.deep.equal(["excess"]);
+    expect(raised.unproven.map(({ kind }) => kind)).to.deep.equal(["forged"]);
     const dropped = await bill.verify(changed((one) => Object.assign(one, { receipts: [] })));
     expect(dropped.subscriptions[0]?.findings).to.deep.include({
       ...{ kind: "excess", idHash: subscription.idHash, version: 0, amount: 1_777n },
@@ -62,6 +63,21 @@ describe("the file of an audit", function () {
     ]) {
       expect((await rejection(bill.verify(broken))).code).to.equal("InvalidRequest");
     }
+  });
+
+  it("UR12 accuses no provider by a receipt or a contract of the writer's own", async () => {
+    await bill.call();
+    await provider.flush();
+    const file = JSON.parse((await agent.audit()).text);
+    const [{ receipts, idHashes }] = file.subscriptions;
+    const forged = { ...receipts[0], signature: `0x${"11".repeat(64)}1b` };
+    receipts.push(forged, { ...forged, receipt: { ...forged.receipt, idHash: planId } });
+    const verified = await bill.verify(JSON.stringify(file));
+    expect([verified.isClean, kindsOf(verified)], idHashes[0]).to.deep.equal([true, []]);
+    expect(verified.unproven.map(({ kind }) => kind)).to.have.members(["forged", "foreign"]);
+    const unnamed = await rejection(verifyAudit(JSON.stringify(file), { rpc: rpc.url }));
+    expect(unnamed.code, "the file's own contract could say anything").to.equal("ConfigError");
+    expect(unnamed.message).to.contain("name the contract that you expect");
   });
 
   it("UR8 is not misled by a file that begins after the signup, or ends after the chain", async () => {
@@ -100,6 +116,22 @@ describe("the file of an audit", function () {
     expect(subscriptions[0].findings[0]).to.include({ kind: "excess", amount: "5" });
     expect((await terminal().run("audit", file)).code, "no RPC").to.equal(2);
     expect((await shell.run("audit", "none")).code).to.equal(2);
+  });
+
+  it("UR8 is refused by `npx turnpike audit` where it is no file of an audit, without reading it whole", async () => {
+    const shell = terminal({ TURNPIKE_RPC_URL: rpc.url, TURNPIKE_ADDRESS: relay.addresses.turnpike });
+    const file = path.join(shell.folder, "bill.json");
+    writeFileSync(file, "garbage");
+    expect((await shell.run("audit", file)).err).to.contain("is no JSON object");
+    expect((await shell.run("audit", "/dev/zero")).err).to.contain("/dev/zero is no regular file");
+    truncateSync(file, 2 ** 34);
+    const huge = await shell.run("audit", file);
+    expect([huge.code, huge.err]).to.satisfy(
+      ([code, err]: [number, string]) => code === 2 && err.includes("is longer"),
+    );
+    await writeAudit(file, { text: '{"format":"turnpike-audit-1","subscriptions":[]}' });
+    expect((await shell.run("audit", file)).out).to.contain("audits no subscription");
+    expect((await shell.run("audit", file, "--rpc", "nowhere")).err).to.contain("--rpc is no http(s) URL");
   });
 
   it("is written by `npx turnpike audit --write`, with the receipts of all its commands", async () => {

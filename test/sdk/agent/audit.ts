@@ -3,7 +3,7 @@ import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { expect } from "chai";
 import { ethers } from "hardhat";
-import type { Agent, Subscription } from "turnpike/agent";
+import { type Agent, type Subscription, verifyAudit } from "turnpike/agent";
 import type { Provider } from "turnpike/gate";
 import { wrapMcpClientWithPayment } from "turnpike/mcp/client";
 import { paidTool } from "turnpike/mcp/server";
@@ -11,6 +11,7 @@ import {
   debitIdOf,
   encodeUsageReceipt,
   type Hex,
+  keccakText,
   mutableTypes,
   parseUsageReceipt,
   refundNonce,
@@ -22,7 +23,15 @@ import {
   usageReceiptTypedData,
 } from "turnpike/protocol";
 import { until } from "../../support/subscriptions";
-import { CAP, EVENTS, findingsOf, kindsOf, type MeteredBill, meteredBillBeforeEach } from "./support/metered-bill";
+import {
+  CAP,
+  EVENTS,
+  findingsOf,
+  kindsOf,
+  lyingFetch,
+  type MeteredBill,
+  meteredBillBeforeEach,
+} from "./support/metered-bill";
 import { rejection } from "./support/rejection";
 import { PRICE, type Relay } from "./support/relay";
 import { addressOf, agentFor, CHAIN_ID, testKey } from "./support/world";
@@ -245,7 +254,10 @@ describe("agent.audit of a gate's metered bill", function () {
     expect(faults).to.deep.equal(["subscription", "request", "malformed", "malformed", "malformed"]);
     const verified = await bill.verify(audit.text);
     expect(verified.differences).to.deep.equal([]);
-    expect(verified.unproven).to.have.length(5);
+    expect(verified.unproven.map(({ kind }) => kind)).to.deep.equal([
+      ...["forged", "forged", "foreign", "foreign", "foreign", "foreign", "foreign"],
+    ]);
+    expect(kindsOf(verified), "what anybody can write accuses nobody").to.deep.equal(["gap"]);
   });
 
   it("UR1 counts no receipt that is signed for another plan, by who has the right there", async () => {
@@ -258,7 +270,9 @@ describe("agent.audit of a gate's metered bill", function () {
     await provider.flush();
     const audit = await agent.audit();
     expect(kindsOf(audit), "and no contradiction").to.deep.equal(["forged", "gap"]);
-    expect(findingsOf(await bill.verify(audit.text))).to.deep.equal(findingsOf(audit));
+    const verified = await bill.verify(audit.text);
+    expect([kindsOf(verified), verified.unproven.map(({ kind }) => kind)]).to.deep.equal([["gap"], ["forged"]]);
+    expect(verified.differences).to.deep.equal([]);
   });
 
   it("UR5 names two receipts of one number, and a price above its units", async () => {
@@ -272,6 +286,38 @@ describe("agent.audit of a gate's metered bill", function () {
     await provider.flush();
     const kinds = kindsOf(await agent.audit());
     expect(kinds).to.include.members(["contradiction", "overpriced"]);
+  });
+
+  it("UR9 keeps the receipt of a redirect that is charged, and of an address with an empty query", async () => {
+    expect(await bill.call("/moved")).to.equal("served");
+    expect(await bill.call("/page?")).to.equal("served");
+    await provider.flush();
+    const audit = await agent.audit();
+    expect(findingsOf(audit)).to.deep.equal([]);
+    expect(audit.subscriptions[0]?.receipts).to.have.length(3);
+  });
+
+  const DEBITED = keccakText("Debited(bytes32,uint256,uint256)");
+
+  it("UR10 is never clean where the RPC leaves out a debit, be it the last one", async () => {
+    for (let i = 0; i < 3; i++) {
+      await bill.call();
+      await provider.flush();
+    }
+    const { text } = await agent.audit();
+    const lacking = (at: number) => (logs: readonly { readonly topics: readonly string[] }[]) => {
+      const debits = logs.filter(({ topics }) => topics[0] === DEBITED);
+      return logs.filter((log) => log !== debits[at]);
+    };
+    for (const at of [0, 1, 2]) {
+      bill.lie.logs = lacking(at);
+      const { code, message } = await rejection(agent.audit());
+      expect([code, message], `${at}`).to.deep.equal([
+        ...["Unavailable", `The RPC's logs lack debit ${at} of the subscription: use another RPC.`],
+      ]);
+    }
+    const options = { rpc: bill.rpc.url, turnpike: relay.addresses.turnpike, fetch: lyingFetch(() => lacking(1)) };
+    expect((await rejection(verifyAudit(text, options))).code).to.equal("Unavailable");
   });
 
   it("counts a receipt once that an answer carries again", async () => {

@@ -13,6 +13,7 @@ import { type Bill, type BilledDebit, type HeldReceipt, judgeBill } from "../../
 const ID = keccakText("subscription");
 const PLAN = keccakText("plan");
 const SIGNER = addressOfKey(keccakText("receipts"));
+const SECOND = addressOfKey(keccakText("receipts of another gate"));
 const STRANGER = addressOfKey(keccakText("stranger"));
 
 const held = (receipt: UsageReceipt, signer: Address | undefined = SIGNER): HeldReceipt => ({
@@ -174,11 +175,26 @@ describe("A metered bill", () => {
     expect(kindsOf(billOf({ debits: [debitOf({ amount: 17n })], receipts }))).to.deep.equal(["excess"]);
   });
 
+  it("UR11 counts the receipts of each signer apart: gates without a common store number theirs apart", () => {
+    const all = [1n, 2n, 3n].flatMap((n) => {
+      const receipt = receiptOf({ sequence: Number(n), total: 10n * n });
+      return [held(receipt), held({ ...receipt, requestHash: ID }, SECOND)];
+    });
+    const maySign: Bill["maySign"] = (_receipt, signer) => signer === SIGNER || signer === SECOND;
+    const judged = judgeBill(billOf({ debits: [debitOf({ amount: 60n })], receipts: all, maySign }));
+    expect(judged.findings).to.deep.equal([]);
+    expect(judged.cycles[0]).to.include({ receipted: 60n, receipts: 6, open: 0n });
+    const { findings } = judgeBill(billOf({ debits: [debitOf({ amount: 60n })], receipts: all.slice(0, -1), maySign }));
+    expect(findings, "and covers nothing that was not signed").to.deep.equal([
+      { kind: "excess", idHash: ID, version: 0, paidThrough: 1_000, amount: 10n },
+    ]);
+  });
+
   it("UR6 names what a lost receipt had charged, and still counts it by the next one's sum", () => {
     const receipts = [held(receiptOf({})), held(receiptOf({ sequence: 4, total: 45n }))];
     const { cycles, findings } = judgeBill(billOf({ debits: [debitOf({ amount: 45n })], receipts }));
     expect(findings).to.deep.equal([
-      { kind: "gap", idHash: ID, version: 0, paidThrough: 1_000, from: 2, to: 3, amount: 25n },
+      { kind: "gap", idHash: ID, version: 0, paidThrough: 1_000, signer: SIGNER, from: 2, to: 3, amount: 25n },
     ]);
     expect(cycles[0]).to.include({ receipted: 45n, receipts: 2, open: 0n });
   });

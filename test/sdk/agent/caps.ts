@@ -62,6 +62,22 @@ describe("an agent's caps on the first and the later charges of a subscription",
     expect([asked, act(signed, "Subscribe"), act(signed, "Permit")]).to.deep.equal([0, 0, 0]);
   });
 
+  it("refuses a cap that the contract cannot hold before anything is signed", async () => {
+    const { agent, signed } = subject({ perDay: 2n ** 100n });
+    const subscription = await agent.subscribe({ planId });
+    const before = signed.length;
+    const cap = 2n ** 88n;
+    const next = await relay.createPlan({ amount: HALF });
+    for (const call of [
+      () => agent.subscribe({ planId, maxOverage: cap, another: true }),
+      () => agent.setMaxOverage(subscription, cap),
+      () => agent.changePlan(subscription, { planId: next, maxOverage: cap }),
+    ]) {
+      expect(await rejection(call())).to.include({ code: "CapTooLarge" });
+    }
+    expect(signed.slice(before)).to.deep.equal([]);
+  });
+
   it("D20 a short period costs what it costs in a day", async () => {
     const hourly = await relay.createPlan({ amount: HALF, intervalSec: 3_600 });
     const bounded = subject({ perSubscription: 24n * HALF - 1n });

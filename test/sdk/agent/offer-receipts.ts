@@ -1,9 +1,12 @@
 /** HA30: what a provider signs about a payment (the extension offer-receipt), judged by the agent. */
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { ed25519 } from "@noble/curves/ed25519";
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type AgentPolicy, type JudgedReceipt, memoryLedger } from "turnpike/agent";
 import { ReceiptRejected, sha256, toBase64Url, utf8ToBytes } from "turnpike/protocol";
+import { removeTerminals, terminal } from "../cli/support/run";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";
 import { type Statements, startStandardServer } from "./support/standard-server";
@@ -51,7 +54,10 @@ describe("agent > offers and receipts of providers", () => {
     chain = new Chain();
     chain.nowSec = Math.floor(Date.now() / 1_000);
   });
-  afterEach(closeAll);
+  afterEach(async () => {
+    removeTerminals();
+    await closeAll();
+  });
 
   const serverOf = (signs: Statements) => startStandardServer(chain, { version: 2, signs });
 
@@ -188,6 +194,22 @@ describe("agent > offers and receipts of providers", () => {
     expect((error as ReceiptRejected).response?.status).to.equal(200);
     expect((await subject.agent.payments()).map(({ state }) => state)).to.deep.equal(["served"]);
     expect([transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1]);
+  });
+
+  it("HA30 a policy file of the command line may require receipts: the answer without one is shown, and is no success", async () => {
+    const shell = terminal({ TURNPIKE_FACILITATOR_URL: "http://127.0.0.1:1" });
+    const policy = { perPayment: 1_000_000, perDay: 10_000_000, tokens: [TOKEN], requireReceipt: true };
+    writeFileSync(path.join(shell.folder, "policy.json"), JSON.stringify(policy));
+    const run = async (signs: Statements) =>
+      shell.run("pay", (await serverOf(signs)).url, "--policy", "policy.json", "--json");
+    expect((await run({})).json().error, "nothing was signed").to.include({ code: "PolicyRefused", reason: "receipt" });
+    const without = await run({ offers: honest.offers as never });
+    expect(without.code).to.equal(1);
+    const { paid, body, receiptFault } = without.json();
+    expect([paid, JSON.parse(body)]).to.deep.equal([true, { weather: "fine" }]);
+    expect(receiptFault).to.contain("Do not pay again");
+    expect((await run(honest)).code).to.equal(0);
+    expect(chain.transfers).to.have.length(2);
   });
 
   const OFFERS: Readonly<Record<string, readonly [string | undefined, NonNullable<Statements["offers"]>]>> = {

@@ -50,6 +50,15 @@ describe("an agent with an RPC of its own", () => {
       expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
     });
 
+    it("is named by every change of it: there is nothing to change yet", async () => {
+      const { agent, idHash } = await unanswered({});
+      for (const call of [() => agent.cancel({ idHash }), () => agent.setMaxOverage({ idHash }, 1n)]) {
+        const { code, reason, message } = await rejection(call());
+        expect([code, reason]).to.deep.equal(["PaymentPending", "signup"]);
+        expect(message).to.contain(`agent.void("${idHash}")`);
+      }
+    });
+
     it("keeps it in the budget where a Facilitator alone says so", async () => {
       const { agent, idHash } = await unanswered({});
       expect(await agent.void({ idHash })).to.equal(undefined);

@@ -28,6 +28,8 @@ export const policyFields = <Amount extends z.ZodType>(amount: Amount) => ({
   payees: texts.optional(),
   askAbove: amount.optional(),
   askNewPayees: z.boolean().optional(),
+  requireReceipt: z.boolean().optional(),
+  receiptSigners: z.record(z.string(), texts).optional(),
   maxWindowSec: z.number().int().optional(),
   allowHttp: z.boolean().optional(),
 });

@@ -289,8 +289,6 @@ const FIELDS: Readonly<Record<keyof AgentPolicy, unknown>> = {
   ...policyFields(z.unknown()),
   prefer: true,
   ask: true,
-  requireReceipt: true,
-  receiptSigners: true,
 };
 
 const PREFER: readonly (keyof Preference)[] = ["networks", "tokens", "methods"];

@@ -70,11 +70,13 @@ export interface Arrival {
 /**
  * Sends, and follows redirects by hand as long as they stay within the origin. One that leaves it is returned as it
  * came: nothing of the request goes there.
+ * @param onRedirect gets each answer that is followed, before it is
  */
 export async function sendWithinOrigin(
   effects: Effects,
   template: RequestTemplate,
   headers: Readonly<Record<string, string>>,
+  onRedirect?: (arrival: Arrival) => Promise<void>,
 ): Promise<Arrival> {
   let current = template;
   for (let hop = 0; ; hop++) {
@@ -84,6 +86,7 @@ export async function sendWithinOrigin(
     if (!target || target.origin !== new URL(current.url).origin || hop >= MAX_HOPS) {
       return { response, template: current };
     }
+    await onRedirect?.({ response, template: current });
     await response.body?.cancel();
     current = redirected(current, response.status, target);
   }

@@ -122,8 +122,10 @@ async function auditOne(
     if (fault !== undefined || !signed) findings.push({ kind: "foreign", idHash, reason: fault ?? "malformed" });
     else receipts.push(heldReceipt(deployment, signed));
   }
-  // A head that is later than the receipts has the cycle of each.
-  const judged = await judge({ ...known, toBlock: await chain.blockNumber() }, id, receipts);
+  // A head that is later than the receipts has the cycle of each, and one that is later than the state has each debit.
+  const state = await chain.subscription(turnpike, idHashes.at(-1) ?? id);
+  const debitsAtLeast = state?.allowance.debits ?? 0;
+  const judged = await judge({ ...known, debitsAtLeast, toBlock: await chain.blockNumber() }, id, receipts);
   return { ...judged, findings: [...findings, ...judged.findings] };
 }
 
@@ -147,7 +149,7 @@ async function judge(source: BillSource, idHash: Hex, receipts: readonly HeldRec
 export interface VerifyAuditOptions {
   /** a JSON-RPC of the audit's chain */
   readonly rpc: string;
-  /** the contract that the file must name; default: the one that is known on its chain, else the file's own */
+  /** the contract that the file must name; default: the one that is known on its chain, else it is required */
   readonly turnpike?: string;
   /** used for the RPC; default the global fetch */
   readonly fetch?: typeof fetch;
@@ -157,7 +159,10 @@ export interface VerifyAuditOptions {
 
 /** What a verification came to. */
 export interface VerifiedAudit extends Audit {
-  /** findings of the file that are its writer's word alone: foreign receipts, whose requests only the writer knows */
+  /**
+   * what is the file's writer's word alone, and not among the `findings`: foreign receipts, whose requests only the
+   * writer knows, and forged ones, which anybody can write
+   */
   readonly unproven: readonly Finding[];
   /** what the file says differently from the chain and its own receipts; empty for a truthful file */
   readonly differences: readonly string[];
@@ -201,20 +206,26 @@ export async function verifyAudit(text: string, options: VerifyAuditOptions): Pr
     const chain = chainOf(claimed.chainId, options);
     requireContract(claimed, options.turnpike);
     const judged = await judgeClaimed(chain, claimed);
-    subscriptions.push(judged);
+    const findings = judged.findings.filter(isProvenByFile);
+    subscriptions.push({ ...judged, findings });
     differences.push(...differencesOf(claimed, judged));
+    unproven.push(...judged.findings.filter((finding) => !isProvenByFile(finding)));
     unproven.push(...(claimed.findings.filter(({ kind }) => kind === "foreign") as unknown as Finding[]));
   }
   return { ...auditOf(subscriptions), unproven, differences };
 }
 
+/** Returns whether the provider has to answer for it: the file's writer could have made up any other receipt. */
+const isProvenByFile = ({ kind }: Finding): boolean => kind !== "forged" && kind !== "foreign";
+
 function fileOf(text: string): z.output<typeof fileSchema> {
-  const read = fileSchema.safeParse(parseStrictJson(text));
+  const json = parseStrictJson(text);
+  if (!json) throw new InvalidRequest("The file is no audit: it is no JSON object, or repeats a field.");
+  const read = fileSchema.safeParse(json);
   if (read.success) return read.data;
   const [issue] = read.error.issues;
-  throw new InvalidRequest(
-    `The file is no audit: ${issue?.path.join(".") || "it"} ${issue?.message ?? "is malformed"}.`,
-  );
+  const fault = issue && `${issue.path.join(".") || "the object"}: ${issue.message}`;
+  throw new InvalidRequest(`The file is no audit: ${fault ?? "it is malformed"}.`);
 }
 
 function chainOf(chainId: number, { rpc, fetch: send = fetch, timeoutMs = 30_000 }: VerifyAuditOptions): ChainReader {
@@ -231,7 +242,13 @@ function requireContract({ chainId, turnpike }: FileSubscription, named: string 
     named === undefined
       ? findDeployment(chainId)?.turnpike
       : configuredAddress(named, "turnpike", `turnpike is "${named}": not an address`);
-  if (wanted === undefined || checksum(wanted) === turnpike) return;
+  if (wanted === undefined) {
+    // The file's writer could have deployed a contract that emits any debit.
+    throw new ConfigError(
+      `turnpike is not set, and no deployment on chain ${chainId} is known: name the contract that you expect. The file's is ${turnpike}.`,
+    );
+  }
+  if (checksum(wanted) === turnpike) return;
   throw new ConfigError(`The audit is of the contract ${turnpike} on chain ${chainId}, which is not ${wanted}.`);
 }
 
@@ -249,10 +266,10 @@ async function judgeClaimed(chain: ChainReader, claimed: FileSubscription): Prom
 const FIELDS = ["idHashes", "cycles", "findings"] as const;
 
 function differencesOf(claimed: FileSubscription, judged: AuditedSubscription): string[] {
-  const findings = claimed.findings.filter(({ kind }) => kind !== "foreign");
+  const stated = (findings: readonly { readonly kind: string }[]) => findings.filter(({ kind }) => kind !== "foreign");
   const name = judged.idHashes.at(-1) ?? "";
   return FIELDS.filter((field) => {
-    const said = JSON.stringify(field === "findings" ? findings : claimed[field], asText);
-    return said !== JSON.stringify(judged[field], asText);
+    const [said, found] = [claimed, judged].map((one) => (field === "findings" ? stated(one.findings) : one[field]));
+    return JSON.stringify(said, asText) !== JSON.stringify(found, asText);
   }).map((field) => `${field} of ${name}`);
 }

@@ -52,16 +52,21 @@ export interface AuditedCycle extends CycleName {
   readonly open: bigint;
 }
 
+/** Whose receipts of which cycle: each signer numbers its own. */
+export interface ReceiptSeries extends CycleName {
+  readonly signer: Address;
+}
+
 /** What an audit has found; amounts in base units. */
 export type Finding =
   /** debited above everything that receipts until then say */
   | ({ readonly kind: "excess"; readonly amount: bigint } & CycleName)
   /** receipts that are not held, and what they charged by the sums of the next one */
-  | ({ readonly kind: "gap"; readonly from: number; readonly to: number; readonly amount: bigint } & CycleName)
-  /** `number`: two receipts have one number. `sum`: the sums of two receipts contradict each other */
-  | ({ readonly kind: "contradiction"; readonly reason: "number" | "sum"; readonly sequence: number } & CycleName)
+  | ({ readonly kind: "gap"; readonly from: number; readonly to: number; readonly amount: bigint } & ReceiptSeries)
+  /** `number`: two receipts of a signer have one number. `sum`: the sums of two of them contradict each other */
+  | ({ readonly kind: "contradiction"; readonly reason: "number" | "sum"; readonly sequence: number } & ReceiptSeries)
   /** charges more than its own units cost */
-  | ({ readonly kind: "overpriced"; readonly sequence: number; readonly amount: bigint } & CycleName)
+  | ({ readonly kind: "overpriced"; readonly sequence: number; readonly amount: bigint } & ReceiptSeries)
   /** signed by an account without the right on the cycle's plan, or by nobody; or the chain has no such cycle */
   | ({ readonly kind: "forged"; readonly sequence: number; readonly signer: Address | undefined } & CycleName)
   /** of another subscription, or of another request than the one that was answered, or no receipt at all */
@@ -76,13 +81,13 @@ export function describeFinding(finding: Finding): string {
     case "excess":
       return `excess: ${finding.amount} base units were debited above all receipts ${cycle}`;
     case "gap":
-      return `gap: receipts ${finding.from} to ${finding.to} are not held, which charge ${finding.amount} base units ${cycle}`;
+      return `gap: receipts ${finding.from} to ${finding.to} of ${finding.signer} are not held, which charge ${finding.amount} base units ${cycle}`;
     case "contradiction":
       return finding.reason === "number"
-        ? `contradiction: two receipts have the number ${finding.sequence} ${cycle}`
-        : `contradiction: the sum of receipt ${finding.sequence} is not that of the one before and its charge ${cycle}`;
+        ? `contradiction: two receipts of ${finding.signer} have the number ${finding.sequence} ${cycle}`
+        : `contradiction: the sum of receipt ${finding.sequence} of ${finding.signer} is not that of the one before and its charge ${cycle}`;
     case "overpriced":
-      return `overpriced: receipt ${finding.sequence} charges ${finding.amount} base units, more than its units cost, ${cycle}`;
+      return `overpriced: receipt ${finding.sequence} of ${finding.signer} charges ${finding.amount} base units, more than its units cost, ${cycle}`;
     case "forged":
       return `forged: receipt ${finding.sequence} is signed by ${finding.signer ?? "nobody"}, which has no right to, ${cycle}`;
   }
@@ -99,10 +104,11 @@ export function judgeBill({ idHashes, debits, receipts, maySign }: Bill): Judged
   const order = (a: CycleName, b: CycleName): number =>
     idHashes.indexOf(a.idHash) - idHashes.indexOf(b.idHash) || a.version - b.version || a.paidThrough - b.paidThrough;
   const findings: Finding[] = [];
-  const cycles = new Map<string, { name: CycleName; receipts: UsageReceipt[]; debits: BilledDebit[] }>();
-  const cycleOf = ({ idHash, version, paidThrough }: CycleName) => {
-    const key = `${idHash} ${version} ${paidThrough}`;
-    const known = cycles.get(key) ?? { name: { idHash, version, paidThrough }, receipts: [], debits: [] };
+  const cycles = new Map<string, BilledCycle>();
+  const cycleOf = (cycle: CycleName): BilledCycle => {
+    const name = nameOf(cycle);
+    const key = Object.values(name).join(" ");
+    const known = cycles.get(key) ?? { name, receipts: new Map(), debits: [] };
     cycles.set(key, known);
     return known;
   };
@@ -111,23 +117,38 @@ export function judgeBill({ idHashes, debits, receipts, maySign }: Bill): Judged
       findings.push({ kind: "foreign", idHash: receipt.idHash, reason: "subscription" });
     } else if (signer === undefined || !maySign(receipt, signer)) {
       findings.push({ kind: "forged", ...nameOf(receipt), sequence: receipt.sequence, signer });
-    } else cycleOf(receipt).receipts.push(receipt);
+    } else {
+      const bySigner = cycleOf(receipt).receipts;
+      const series = bySigner.get(signer) ?? [];
+      bySigner.set(signer, series);
+      series.push(receipt);
+    }
   }
   for (const debit of debits) cycleOf(debit).debits.push(debit);
   let open = 0n;
   const audited: AuditedCycle[] = [];
   for (const cycle of [...cycles.values()].sort((a, b) => order(a.name, b.name))) {
-    const walked = walk(cycle.receipts);
-    findings.push(...walked.findings);
+    const walked = [...cycle.receipts].map(([signer, series]) => walk(series, signer));
+    findings.push(...walked.flatMap((one) => one.findings));
+    const receipted = sumOf(walked.map(({ covered }) => covered));
     const debited = sumOf(cycle.debits.map(({ amount }) => amount));
     const refunded = sumOf(cycle.debits.map((debit) => debit.refunded));
     // What a cycle did not debit may be debited in a later one; what is debited first has no receipt yet.
-    const rest = open + walked.covered - (debited - refunded);
+    const rest = open + receipted - (debited - refunded);
     if (rest < 0n) findings.push({ kind: "excess", ...cycle.name, amount: -rest });
     open = rest > 0n ? rest : 0n;
-    audited.push({ ...cycle.name, debited, refunded, receipted: walked.covered, receipts: walked.count, open });
+    const count = walked.reduce((sum, one) => sum + one.count, 0);
+    audited.push({ ...cycle.name, debited, refunded, receipted, receipts: count, open });
   }
   return { cycles: audited, findings };
+}
+
+/** What the chain and the receipts say of one cycle. */
+interface BilledCycle {
+  readonly name: CycleName;
+  /** by signer: gates without a common store number theirs apart, each by a key of its own */
+  readonly receipts: Map<Address, UsageReceipt[]>;
+  readonly debits: BilledDebit[];
 }
 
 const nameOf = ({ idHash, version, paidThrough }: CycleName): CycleName => ({ idHash, version, paidThrough });
@@ -138,8 +159,8 @@ interface Walked {
   readonly findings: readonly Finding[];
 }
 
-/** Follows a cycle's receipts by their numbers. A sum that contradicts counts only by its own charge. */
-function walk(receipts: readonly UsageReceipt[]): Walked {
+/** Follows one signer's receipts of a cycle by their numbers. A sum that contradicts counts only by its own charge. */
+function walk(receipts: readonly UsageReceipt[], signer: Address): Walked {
   const findings: Finding[] = [];
   let covered = 0n;
   let count = 0;
@@ -148,7 +169,7 @@ function walk(receipts: readonly UsageReceipt[]): Walked {
   const distinct = new Map(receipts.map((receipt) => [Object.values(receipt).join("\n"), receipt]));
   for (const receipt of [...distinct.values()].sort(byNumber)) {
     const { sequence, total, amount } = receipt;
-    const name = nameOf(receipt);
+    const name = { ...nameOf(receipt), signer };
     if (isOverpriced(receipt)) findings.push({ kind: "overpriced", ...name, sequence, amount });
     count += 1;
     if (sequence === last.sequence) {

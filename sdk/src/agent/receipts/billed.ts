@@ -12,6 +12,7 @@ import {
   refundNonce,
   type TurnpikeDeployment,
   toHex,
+  Unavailable,
   wordOfAddress,
 } from "../../protocol";
 import type { ChainLog, ChainReader } from "../core/chain-reader";
@@ -24,6 +25,8 @@ export interface BillSource {
   readonly fromBlock: number;
   /** inclusive */
   readonly toBlock: number;
+  /** debits that the chain's state had by then, where it was read: the logs must have as many; default 0 */
+  readonly debitsAtLeast?: number;
 }
 
 /** What the chain says of one subscription. */
@@ -64,7 +67,7 @@ const TOPICS_PER_CALL = 100;
 
 /**
  * @param signers of the receipts that are held, by plan
- * @throws InvalidRequest when the signup is not among the blocks that are read; Unavailable
+ * @throws InvalidRequest when the signup is not among the blocks that are read; Unavailable, also where logs are missing
  */
 export async function readBill(
   source: BillSource,
@@ -82,6 +85,7 @@ export async function readBill(
       `No signup of ${idHash} is in the blocks ${fromBlock} to ${toBlock}: begin with an earlier one.`,
     );
   }
+  requireAllDebits(debits, source.debitsAtLeast ?? 0);
   const refunds = await refundsOf(source, { debits, subscriber, planIds });
   const rights = await rightsOf(source, signers);
   return {
@@ -116,6 +120,17 @@ export async function recordsOf(source: BillSource, idHash: Hex): Promise<Hex[]>
     if (isAfter) found.push(log?.topics[2] as Hex);
   }
   return found;
+}
+
+/**
+ * The contract numbers a subscription's debits from 0, over cycles and rekeys: an RPC that leaves one out is found.
+ * @throws Unavailable
+ */
+function requireAllDebits(debits: readonly Debited[], atLeast: number): void {
+  const missing = debits.findIndex(({ index }, i) => index !== i);
+  if (missing < 0 && debits.length >= atLeast) return;
+  const index = missing < 0 ? debits.length : missing;
+  throw new Unavailable(`The RPC's logs lack debit ${index} of the subscription: use another RPC.`);
 }
 
 /** A debit before its refunds are known. */

@@ -11,7 +11,7 @@ import {
   usageReceiptTexts,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { RequestTemplate } from "../core/request";
+import type { Arrival } from "../core/request";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import type { KeptReceipt, ReceiptFault } from "../ledger/receipt-store";
 
@@ -49,13 +49,26 @@ function faultOf(text: string, { entry, method, resource }: ReceiptedRequest): R
   return signed.receipt.requestHash === requestHashOf(signed.salt, method, resource) ? undefined : "request";
 }
 
+/** What was answered, to which request, with which subscription. */
+export interface SubscribedArrival extends Arrival {
+  readonly entry: SubscriptionEntry;
+}
+
+const requestOf = ({ entry, template }: SubscribedArrival): ReceiptedRequest => ({
+  ...{ entry, method: template.method, resource: resourceOfUrl(template.url) ?? template.url },
+});
+
+/** Keeps the receipts in a response's header: all that a redirect has. */
+export function keepHeaderReceipts(context: AgentContext, arrival: SubscribedArrival): Promise<void> {
+  const texts = usageReceiptTexts(arrival.response.headers.get(HEADER.usageReceipt));
+  return keepReceipts(context, requestOf(arrival), texts);
+}
+
 /** Keeps the receipts of a response. @returns the response; of an event stream, one whose body is read as it passes */
-export async function keepReceiptsOf(
-  context: AgentContext,
-  { entry, template, response }: { entry: SubscriptionEntry; template: RequestTemplate; response: Response },
-): Promise<Response> {
-  const request = { entry, method: template.method, resource: resourceOfUrl(template.url) ?? template.url };
-  await keepReceipts(context, request, usageReceiptTexts(response.headers.get(HEADER.usageReceipt)));
+export async function keepReceiptsOf(context: AgentContext, arrival: SubscribedArrival): Promise<Response> {
+  const { response } = arrival;
+  const request = requestOf(arrival);
+  await keepHeaderReceipts(context, arrival);
   const type = response.headers.get("content-type") ?? "";
   if (response.body === null || !type.toLowerCase().startsWith("text/event-stream")) return response;
   const reader = new CommentReader();

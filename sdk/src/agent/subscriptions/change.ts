@@ -3,12 +3,13 @@
  * and reads back. A stale version is read again once. Knows no particular change.
  */
 import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
-import { type ActFields, actTypedData, type SignedAct, TurnpikeError } from "../../protocol";
+import { type ActFields, actTypedData, PaymentPending, type SignedAct, TurnpikeError } from "../../protocol";
 import type { AgentContext, Change } from "../core/context";
 import { isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { recordCharge } from "./charges";
+import { isoOf, lastUsableSec } from "./ends";
 import { type ApprovalFacts, withApproval } from "./permits";
 import {
   entryOf,
@@ -83,13 +84,23 @@ async function readCurrent(
 ): Promise<ChangeContext> {
   const facilitator = requireFacilitator(context, known.facilitator);
   const state = await readState(facilitator.client, known.id);
-  if (!state) throw new TurnpikeError("UnknownSubscription");
+  if (!state) throw known.state === "signup" ? signupPending(known) : new TurnpikeError("UnknownSubscription");
   const entry = await onPresentPlan(context, ledger, known, state.planId);
   const [nowSec, version] = await Promise.all([
     signingTimeSec(context, entry.chainId, state.chainTimeSec),
     context.chainOf(entry.chainId)?.version(entry.turnpike, entry.id),
   ]);
   return { ledger, entry, state: version === undefined ? state : { ...state, version }, nowSec };
+}
+
+/** There is nothing to change yet, and what was signed may still make it. */
+function signupPending({ id: idHash, planId, signup }: SubscriptionEntry): PaymentPending {
+  const usableUntilSec = signup && lastUsableSec(signup);
+  const until = usableUntilSec === undefined ? "" : ` until ${isoOf(usableUntilSec)}`;
+  return new PaymentPending(
+    `The signup of subscription ${idHash} is not confirmed, and can still be made${until}. Call agent.void("${idHash}") to withdraw it, or agent.subscribe({ planId: "${planId}" }) to finish it.`,
+    { reason: "signup", details: { idHash, planId, ...(usableUntilSec !== undefined && { usableUntilSec }) } },
+  );
 }
 
 type Performed =

@@ -20,7 +20,7 @@ import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { change, spendIdOf } from "./change";
-import { requireFuture } from "./ends";
+import { requireCap, requireFuture } from "./ends";
 import { searchDerived } from "./recover";
 import {
   entryOf,
@@ -145,7 +145,7 @@ export function cancel(
 
 /** Raises or lowers the cap of metered overage; a raise comes with the token approval it needs. */
 export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: Amount): Promise<Subscription> {
-  const wanted = toAmount(cap, "cap");
+  const wanted = requireCap(cap, "cap");
   return change(context, ref, async ({ ledger, entry, state }) => {
     const isRaise = wanted > state.allowance.cap;
     if (isRaise) {
@@ -232,7 +232,7 @@ export function changePlan(
   }
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
-    const cap = options.maxOverage === undefined ? state.allowance.cap : toAmount(options.maxOverage, "maxOverage");
+    const cap = options.maxOverage === undefined ? state.allowance.cap : requireCap(options.maxOverage, "maxOverage");
     const plan = await planToMoveTo(context, entry, { planId: options.planId, at: "now" });
     const maxCharge =
       options.maxCharge === undefined

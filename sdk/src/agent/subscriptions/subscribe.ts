@@ -26,7 +26,6 @@ import {
   secretHashOf,
   subscribeTypedData,
   TurnpikeError,
-  toAmount,
   Unavailable,
   voidTypedData,
 } from "../../protocol";
@@ -40,7 +39,7 @@ import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
 import { recordCharge } from "./charges";
-import { isoOf, lastUsableSec, requireFuture } from "./ends";
+import { isoOf, lastUsableSec, requireCap, requireFuture } from "./ends";
 import { offerOf, type SubscribeOptions } from "./offers";
 import { type ApprovalFacts, DEFAULT_PERIODS, requirePeriods, withApproval } from "./permits";
 import { adopt, originsOf, searchDerived } from "./recover";
@@ -96,7 +95,7 @@ const OPTIONS: Readonly<Record<keyof SubscribeOptions, true>> = {
 export async function subscribe(context: AgentContext, options: SubscribeOptions): Promise<Subscription> {
   requireKnownFields(options, Object.keys(OPTIONS));
   const ledger = await context.ledger();
-  const cap = toAmount(options.maxOverage ?? 0n, "maxOverage");
+  const cap = requireCap(options.maxOverage ?? 0n, "maxOverage");
   const periods = requirePeriods(options.periods ?? DEFAULT_PERIODS);
   const untilSec = options.until === undefined ? undefined : requireUntil(options.until);
   const offer = await offerOf(context, options);

@@ -1,9 +1,8 @@
 /** `turnpike audit`: verifies the audit of a metered bill with nothing but the chain. */
-import { readFile } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { resolve } from "node:path";
 import { describeFinding, type VerifiedAudit, verifyAudit } from "../../agent";
 import { writeAudit } from "../../agent/file-ledger";
-import { boundedText } from "../../protocol/bounded-text";
 import type { Command, CommandContext } from "../command";
 import { CommandFailed, UsageError } from "../command-errors";
 import { variable } from "../environment";
@@ -45,6 +44,9 @@ export const auditCommand: Command = {
     if (rpc === undefined) {
       throw new UsageError("No JSON-RPC is named.", "Give --rpc URL, or set TURNPIKE_RPC_URL.");
     }
+    if (!URL.canParse(rpc) || !/^https?:$/.test(new URL(rpc).protocol)) {
+      throw new UsageError("--rpc is no http(s) URL.", "Write it as --rpc https://rpc.example.");
+    }
     const turnpike = args.value("contract") ?? variable(io, "TURNPIKE_ADDRESS");
     if (args.has("write")) await writeOwn(context, resolve(io.cwd, args.word("FILE")));
     const text = await fileText(context, args.word("FILE"));
@@ -78,17 +80,23 @@ function blockOf(text = "0"): number {
 /** @throws UsageError */
 async function fileText({ io }: CommandContext, name: string): Promise<string> {
   const file = resolve(io.cwd, name);
-  const bytes = await readFile(file).catch((error: { readonly code?: string }) => {
-    const why = error.code === "ENOENT" ? "does not exist" : "cannot be read";
-    throw new UsageError(`The file ${safeLine(file)} ${why}.`, "Name a file that an agent's audit has written.");
+  const wrong = (why: string) =>
+    new UsageError(`The file ${safeLine(file)} ${why}.`, "Name a file that an agent's audit has written.");
+  const handle = await open(file).catch((error: { readonly code?: string }) => {
+    throw wrong(error.code === "ENOENT" ? "does not exist" : "cannot be read");
   });
-  const text = await boundedText(new Response(new Uint8Array(bytes)), MAX_FILE_BYTES);
-  if (text !== undefined) return text;
-  throw new UsageError(`The file ${safeLine(file)} is longer than ${MAX_FILE_BYTES} bytes.`, "Name another file.");
+  try {
+    const facts = await handle.stat();
+    if (!facts.isFile()) throw wrong("is no regular file");
+    if (facts.size > MAX_FILE_BYTES) throw wrong(`is longer than ${MAX_FILE_BYTES} bytes`);
+    return await handle.readFile("utf8");
+  } finally {
+    await handle.close();
+  }
 }
 
 function linesOf({ subscriptions, unproven, differences }: VerifiedAudit): string[] {
-  const lines: string[] = [];
+  const lines = subscriptions.length === 0 ? ["The file audits no subscription."] : [];
   for (const { idHashes, chainId, turnpike, toBlock, cycles, receipts, findings } of subscriptions) {
     lines.push(
       `subscription ${idHashes.at(-1)} on chain ${chainId}, contract ${turnpike}, through block ${toBlock}, receipts: ${receipts.length}`,
@@ -101,7 +109,7 @@ function linesOf({ subscriptions, unproven, differences }: VerifiedAudit): strin
     }
     for (const finding of findings) lines.push(`  ${describeFinding(finding)}`);
   }
-  for (const finding of unproven) lines.push(`the file's own statement: ${safeLine(describeFinding(finding))}`);
+  for (const finding of unproven) lines.push(`by the file's writer alone: ${safeLine(describeFinding(finding))}`);
   for (const difference of differences) lines.push(`the file differs from the chain: ${safeLine(difference)}`);
   return lines;
 }

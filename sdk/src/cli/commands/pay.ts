@@ -2,7 +2,7 @@
 import { access, constants, stat, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { type Agent, type PaymentReceipt, receiptOf } from "../../agent";
-import { PolicyRefused } from "../../protocol";
+import { PolicyRefused, ReceiptRejected } from "../../protocol";
 import type { Command, CommandContext } from "../command";
 import { CommandFailed, UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
@@ -42,13 +42,27 @@ export const payCommand: Command = {
     const file =
       args.value("output") === undefined ? undefined : await writableFile(io.cwd, args.value("output") ?? "");
     return withAgent(context, budget.policy, async (agent) => {
-      const response = isFree
-        ? await agent.fetch(request.url, { ...request.init, maxAmount: 0n, signal: io.signal })
-        : await payWithin(context, agent, { request, budget });
-      return show(context, response, { isFree, file });
+      const answer = isFree
+        ? { response: await agent.fetch(request.url, { ...request.init, maxAmount: 0n, signal: io.signal }) }
+        : await payWithin(context, agent, { request, budget }).catch(answerWithoutReceipt);
+      return show(context, answer, { isFree, file });
     });
   },
 };
+
+interface PaidAnswer {
+  readonly response: Response;
+  /** why it is no success: the policy requires a signed receipt */
+  readonly receiptFault?: string;
+}
+
+/** Returns the answer that was paid for: it does not come again. @throws every other error */
+function answerWithoutReceipt(error: unknown): PaidAnswer {
+  if (error instanceof ReceiptRejected && error.response instanceof Response) {
+    return { response: error.response, receiptFault: error.message };
+  }
+  throw error;
+}
 
 interface Purchase {
   readonly request: Requested;
@@ -59,15 +73,16 @@ async function payWithin(
   { args, io }: CommandContext,
   agent: Agent,
   { request: { url, init }, budget: { max } }: Purchase,
-): Promise<Response> {
+): Promise<PaidAnswer> {
   await refuseDearerLeftover(agent, url, max);
   const purchase = args.value("purchase");
-  return agent.pay(url, {
+  const response = await agent.pay(url, {
     ...init,
     signal: io.signal,
     ...(max !== undefined && { maxAmount: max }),
     ...(purchase !== undefined && { idempotencyKey: purchase }),
   });
+  return { response };
 }
 
 /** An unfinished payment of an earlier run is presented again, so its amount is compared with this run's limit too. */
@@ -121,7 +136,11 @@ interface Shown {
   readonly file: string | undefined;
 }
 
-async function show({ output }: CommandContext, response: Response, { isFree, file }: Shown): Promise<number> {
+async function show(
+  { output }: CommandContext,
+  { response, receiptFault }: PaidAnswer,
+  { isFree, file }: Shown,
+): Promise<number> {
   const receipt = receiptOf(response);
   const bytes = await bodyOf(response, receipt);
   if (file !== undefined) await writeFile(file, bytes);
@@ -129,7 +148,12 @@ async function show({ output }: CommandContext, response: Response, { isFree, fi
   const text = file === undefined ? new TextDecoder().decode(bytes) : undefined;
   const body = text === undefined ? { file, bytes: bytes.length } : { body: text };
   output.note(summaryOf(status, receipt, isFree));
-  output.result({ status, paid: receipt !== undefined, ...(receipt && { receipt }), ...body }, text ? [text] : []);
+  const paid = { paid: receipt !== undefined, ...(receipt && { receipt }) };
+  output.result({ status, ...paid, ...(receiptFault !== undefined && { receiptFault }), ...body }, text ? [text] : []);
+  if (receiptFault !== undefined) {
+    output.note(`error: ${safeLine(receiptFault)} (ReceiptRejected)`);
+    return EXIT_CODES.failed.code;
+  }
   if (status === 402 && isFree) return EXIT_CODES.refused.code;
   return response.ok ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
 }

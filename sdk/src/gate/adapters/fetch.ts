@@ -27,7 +27,7 @@ import {
   usageReceiptHeader,
 } from "../core/request-scope";
 import { type KeptAnswer, safeHeaders } from "../replay/keeper";
-import { recordResponse } from "../replay/recorder";
+import { recordResponse, wholeResponse } from "../replay/recorder";
 import { readWithheld } from "./withheld-body";
 
 /** The platform's request, paid for. */
@@ -73,6 +73,8 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
       let response: Response;
       try {
         response = await requestScopes.run(scope, handler, paid, ...rest);
+        const fault = faultOfResponse(response, scope);
+        if (fault) throw fault;
       } catch (error) {
         const status = statusOf(error);
         if (scope.deferred) {
@@ -169,8 +171,22 @@ async function settleWithheld({ gate, scope, response, threw, signal }: ServedRe
     if (body.kind === "stream") void body.stream?.cancel().catch(() => undefined);
     return responseOf(settled.answer);
   }
-  const sent = body.kind === "stream" ? body.stream : response.body === null ? null : (body.bytes as BodyInit);
-  return withPaidHeaders(new Response(sent, { status, statusText, headers }), settled.headers, gate.cors);
+  const head = { status, statusText, headers };
+  const sent =
+    body.kind === "stream"
+      ? new Response(body.stream, head)
+      : wholeResponse(response.body === null ? null : body.bytes, head);
+  return withPaidHeaders(sent, settled.headers, gate.cors);
+}
+
+/** @returns why a handler's result cannot be sent: it has failed then, as one that throws */
+export function faultOfResponse(response: Response | undefined, scope: RequestScope): TypeError | undefined {
+  if (typeof response?.status !== "number") return new TypeError("the handler of a paid request returned no Response");
+  if (response.status === 0) return new TypeError("the handler of a paid request returned Response.error()");
+  // Looked at only where a payment depends on it: a server may have to build the body for it.
+  const isPaidFor = scope.deferred !== undefined || scope.claims.length > 0;
+  if (!isPaidFor || !(response.bodyUsed || response.body?.locked)) return undefined;
+  return new TypeError("the handler of a paid request returned a Response whose body it has read: return its clone()");
 }
 
 /** @returns what to send instead of a thrown answer whose payment could not be settled */

@@ -1,13 +1,21 @@
 /** Adapts a gate to Hono middleware. */
 import type { Context, MiddlewareHandler, Next } from "hono";
 import type { TurnpikeError } from "../../protocol";
-import { type Allowed, answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import {
+  type Allowed,
+  answerOf,
+  CORS_HEADERS,
+  type Decision,
+  errorAnswer,
+  isPreflight,
+  PREFLIGHT,
+} from "../core/answer";
 import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../core/body";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
-import { openRequestScope, requestScopes } from "../core/request-scope";
-import { responseOf, settleResponse } from "./fetch";
+import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
+import { faultOfResponse, responseOf, settleResponse } from "./fetch";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -61,16 +69,26 @@ export function honoGate(gate: Gate): HonoGate {
     // Taken before the handler runs: a server may abort only a signal that was asked for.
     const signal = scope.deferred && c.req.raw.signal;
     await requestScopes.run(scope, next);
-    const { res: response, error } = c;
-    const settled = await settleResponse({ gate, scope, decision, response, threw: error !== undefined, signal });
-    if (settled !== response) {
+    const fault = faultOf(c as Context, scope);
+    const response = fault ? responseOf(errorAnswer(fault)) : c.res;
+    const threw = fault !== undefined || c.error !== undefined;
+    const settled = await settleResponse({ gate, scope, decision, response, threw, signal });
+    if (fault || settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;
       c.res = settled;
     }
+    // The application's error handler answers; what it makes carries the headers.
+    if (fault && settled === response) throw fault;
     return undefined;
   }
   return Object.assign(middleware, { ready: () => gate.ready() });
+}
+
+/** @returns why what the handler has made cannot be sent */
+function faultOf(c: Context, scope: RequestScope): TypeError | undefined {
+  // A context without an answer makes up an empty one when it is asked for it.
+  return faultOfResponse(c.finalized ? c.res : undefined, scope);
 }
 
 /** Like Hono's own exceptions: its default error handler answers with getResponse(), and logs nothing. */

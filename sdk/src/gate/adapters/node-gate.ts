@@ -101,6 +101,8 @@ export function gated(
 ): (request: IncomingMessage, response: ServerResponse) => void {
   return (request, response) => {
     const fail = (error: unknown): void => {
+      // An answer that is complete leaves.
+      if (response.writableEnded) return;
       if (response.headersSent) response.destroy();
       else send(response, errorAnswer(error));
     };

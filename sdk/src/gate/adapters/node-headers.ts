@@ -81,6 +81,27 @@ function headerOf(response: ServerResponse, name: string): string | undefined {
   return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
 }
 
+/**
+ * Keeps the head of a response that has ended and waits to leave.
+ * @returns sets it again: what is set after the end has no effect, as it has none on a response that was sent
+ */
+export function keepHead(response: ServerResponse): () => void {
+  const { statusCode } = response;
+  // HTTP/2 has none, and warns.
+  const statusMessage = response.req.httpVersionMajor < 2 ? response.statusMessage : undefined;
+  const headers = { ...response.getHeaders() };
+  return () => {
+    for (const name of response.getHeaderNames()) {
+      if (!Object.hasOwn(headers, name)) response.removeHeader(name);
+    }
+    for (const [name, value] of Object.entries(headers)) {
+      if (value !== undefined && response.getHeader(name) !== value) response.setHeader(name, value);
+    }
+    response.statusCode = statusCode;
+    if (statusMessage !== undefined) response.statusMessage = statusMessage;
+  };
+}
+
 /** The application's own CORS headers stay as they are. */
 export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
   for (const [name, value] of Object.entries(headers)) {

@@ -8,7 +8,7 @@ import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
-import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
+import { keepHead, setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -67,6 +67,8 @@ class WatchedResponse {
   readonly #end: Write;
   #settling: Promise<unknown> | undefined;
   #isReplaced = false;
+  /** the answer is complete, and leaves once its payment is recorded */
+  #isWaiting = false;
   #hasBegun = false;
   /** the head of a response that may still be replaced */
   #heldHead: unknown[] | undefined;
@@ -105,6 +107,7 @@ class WatchedResponse {
   }
 
   #onWriteHead(...args: unknown[]): ServerResponse {
+    if (this.#isWaiting) return this.#response;
     this.#markFailure(args[0] as number);
     this.#recording?.head(args);
     const status = args[0] as number;
@@ -151,9 +154,18 @@ class WatchedResponse {
     const waits = this.#record(args) === "void" ? this.#settleByStatus() : this.#settle("use", this.#recording);
     if (!waits) return this.#end(...args);
     this.#isReplaced = true;
+    this.#isWaiting = true;
+    const restoreHead = response.headersSent ? undefined : keepHead(response);
     waits.then(
-      () => this.#finish(...args),
-      (error) => this.#fail(error),
+      () => {
+        this.#isWaiting = false;
+        restoreHead?.();
+        this.#finish(...args);
+      },
+      (error) => {
+        this.#isWaiting = false;
+        this.#fail(error);
+      },
     );
     return response;
   }

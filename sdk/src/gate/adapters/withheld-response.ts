@@ -10,7 +10,7 @@ import type { Gate } from "../core/gate";
 import { cancelDeferred, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { bytesOf, hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
-import { setAbsent, type Write } from "./node-headers";
+import { keepHead, setAbsent, type Write } from "./node-headers";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -46,6 +46,8 @@ class WithheldResponse {
   /** the handler failed after its stream was settled: the connection is cut, as without a gate */
   #isBroken = false;
   #isEnded = false;
+  /** sets the head again that the answer had at its end */
+  #restoreHead: Callback | undefined;
   #onEnded: Callback | undefined;
   #hasLeft = false;
   #timer: NodeJS.Timeout | undefined;
@@ -76,7 +78,7 @@ class WithheldResponse {
   }
 
   #onWriteHead(...args: unknown[]): ServerResponse {
-    if (this.#phase === "settling") this.#isBroken = true;
+    if (this.#phase === "settling" && !this.#isEnded) this.#isBroken = true;
     if (this.#phase === "held") {
       // A handler that fails midway writes its error as a new answer.
       this.#forgetBody();
@@ -88,7 +90,7 @@ class WithheldResponse {
 
   #onWrite(...args: unknown[]): boolean {
     later(callbackIn(args));
-    if (this.#phase === "replaced") return true;
+    if (this.#phase === "replaced" || this.#isEnded) return true;
     this.#push(args);
     if (this.#phase !== "held") return false;
     const isTooLong = this.#bytes > MAX_WITHHELD_BYTES;
@@ -113,6 +115,7 @@ class WithheldResponse {
     }
     this.#push(args);
     this.#isEnded = true;
+    this.#restoreHead = keepHead(this.#response);
     this.#onEnded = callback;
     if (this.#phase === "held") this.#finish();
     return this.#response;
@@ -223,6 +226,7 @@ class WithheldResponse {
       return;
     }
     this.#phase = "passing";
+    this.#restoreHead?.();
     setAbsent(response, headers);
     this.#restore();
     if (this.#head) this.#own.writeHead(...this.#head);

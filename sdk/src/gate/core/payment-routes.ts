@@ -1,7 +1,7 @@
 /** Reads the routes of `paymentMiddleware`: a gate's own options, or `accepts` as the stock middleware has it. */
 import { ConfigError } from "../../protocol";
 import type { AcceptOption, PricingEntry } from "./pricing";
-import type { GateOptions } from "./route";
+import { GATE_FIELDS, type GateOptions } from "./route";
 
 /** One entry of `accepts`: a price, and optionally where it is paid. */
 export type RouteAccept<Req = unknown> = AcceptOption<Req> & {
@@ -25,11 +25,7 @@ const ACCEPT_FIELDS: Readonly<Record<keyof RouteAccept, true>> = {
   rpcUrl: true,
 };
 
-const ROUTE_FIELDS: Readonly<Record<keyof GateOptions | "accepts", true>> = {
-  ...{ accepts: true, pricing: true, free: true, metered: true, authorize: true, bind: true, replay: true },
-  ...{ maxBodyBytes: true, settle: true, description: true, mimeType: true, sellSingleAtPlanPrice: true },
-  ...{ discovery: true, x402v2: true, cors: true, page: true, refundOnFailure: true },
-};
+const ROUTE_FIELDS = ["accepts", ...GATE_FIELDS];
 
 /** @throws ConfigError naming the route and the field that would have no effect */
 export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): GateOptions<Req> {
@@ -37,7 +33,7 @@ export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): G
   if (typeof route !== "object" || route === null) {
     throw refused("", 'must be { accepts: { price: "$0.01" } }, or the options of paymentGate');
   }
-  const surplus = Object.keys(route).find((field) => !Object.hasOwn(ROUTE_FIELDS, field));
+  const surplus = Object.keys(route).find((field) => !ROUTE_FIELDS.includes(field));
   if (surplus) throw refused(`.${surplus}`, "is no option: see the guide on stock x402 for what replaces it");
   const method = /^([a-z]+)\s/i.exec(pattern.trim())?.[1] ?? "GET";
   if (route.page && method.toUpperCase() !== "GET")

@@ -99,6 +99,7 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
         }
         break;
       case "subscription":
+        requireKnown(entry, ["type", "plan"], field);
         if (!isHash32(entry.plan)) {
           throw new ConfigError(`${field}.plan is "${String(entry.plan)}": a plan id is 0x and 64 hex digits`);
         }
@@ -121,6 +122,7 @@ type PaidEntry = PricingEntry & { readonly type: "one-time" | "upto" };
 /** Returns an entry's options, each with the field that errors name. */
 function optionsOf<Option>(entry: PaidEntry, field: string): (readonly [option: Option, name: string])[] {
   const { prices } = entry;
+  requireKnown(entry, ["type", "prices", ...COST_FIELDS, ...TARGET_FIELDS], field);
   if (prices === undefined) {
     // Only `prices` has targets: an entry with one of its own would be sold elsewhere than it says.
     const target = TARGET_FIELDS.find((name) => name in entry);
@@ -132,7 +134,18 @@ function optionsOf<Option>(entry: PaidEntry, field: string): (readonly [option: 
   if (prices.length > MAX_PRICES) throw new ConfigError(`${field}.prices has more than ${MAX_PRICES} entries`);
   const cost = COST_FIELDS.find((name) => name in entry);
   if (cost) throw new ConfigError(`${field}.${cost} is set beside \`prices\`: set it in each of them`);
-  return prices.map((option, index) => [option as Option, `${field}.prices[${index}]`]);
+  return prices.map((option, index) => {
+    const name = `${field}.prices[${index}]`;
+    requireKnown(option, [...COST_FIELDS, ...TARGET_FIELDS], name);
+    return [option as Option, name];
+  });
+}
+
+/** @throws ConfigError for a field without effect: a misspelt `payTo` would have somebody else paid */
+export function requireKnown(given: object, known: readonly string[], place: string): void {
+  const unknown = Object.keys(given ?? {}).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new ConfigError(`${place} has ${unknown}, which is no option here: the options are ${known.join(", ")}`);
 }
 
 const COST_FIELDS = ["amount", "price", "max"] as const;

@@ -12,7 +12,7 @@ import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
 import { permit2TermsOf, requireSupport, supportOutage } from "./permit2-offers";
-import { isOverPermit2, type Price, type PricingEntry, pricingOf } from "./pricing";
+import { isOverPermit2, type Price, type PricingEntry, pricingOf, requireKnown } from "./pricing";
 import type { Offer, OfferContext, Presentation } from "./quote";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
@@ -62,6 +62,14 @@ export interface GateOptions<Req = unknown> {
   /** set CORS headers where the application has set none; default true */
   readonly cors?: boolean;
 }
+
+const FIELDS: Readonly<Record<keyof GateOptions, true>> = {
+  ...{ pricing: true, free: true, metered: true, authorize: true, bind: true, replay: true, maxBodyBytes: true },
+  ...{ settle: true, page: true, refundOnFailure: true, description: true, mimeType: true },
+  ...{ sellSingleAtPlanPrice: true, discovery: true, x402v2: true, cors: true },
+};
+
+export const GATE_FIELDS: readonly string[] = Object.keys(FIELDS);
 
 export interface Route extends MeteredRoute {
   /** in which its payments are judged, the provider's own first; at least one */
@@ -144,6 +152,7 @@ function bindingOf({ bind, maxBodyBytes }: GateOptions<never>): Pick<Route, "bin
 
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
+  requireKnown(options, GATE_FIELDS, "paymentGate");
   const { prices, planIds, contexts } = pricingOf(options.pricing, context);
   const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
   if (sellsUpto && options.settle === "before") {

@@ -189,7 +189,7 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     const chunk = await Promise.race([reading, isLater]).catch(() => undefined);
     if (chunk?.done) {
       await settle(answer());
-      return new Response(recorder.body() as BodyInit, init);
+      return wholeResponse(recorder.body(), init);
     }
     if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, length, settle }), init);
     recorder.push(chunk.value);
@@ -199,6 +199,15 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     return new Response(restOf(reader, passed), init);
   }
 }
+
+/** A response whose body was read to its end: it is sent by its length, and servers write that themselves. */
+export function wholeResponse(body: Uint8Array | null, { headers: given, ...init }: ResponseHeadInit): Response {
+  const headers = new Headers(given);
+  headers.delete("Transfer-Encoding");
+  return new Response(body as BodyInit | null, { ...init, headers });
+}
+
+type ResponseHeadInit = Pick<Response, "status" | "statusText" | "headers">;
 
 interface Passing {
   readonly reader: Reader;

@@ -6,6 +6,7 @@ export const MAX_EVENT_BYTES = 1_048_576;
 
 const LF = 0x0a;
 const CR = 0x0d;
+const COLON = 0x3a;
 
 /** Collects chunks, and returns the events that are complete. Copies each byte once at most. */
 export class EventSplitter {
@@ -116,6 +117,18 @@ export function parsed(text: string): unknown {
 /** Writes usage receipts as comments, which no reader of events sees. */
 export function receiptComments(receipts: readonly string[]): Uint8Array {
   return new TextEncoder().encode(receipts.map((text) => `: ${USAGE_RECEIPT_COMMENT} ${text}\n\n`).join(""));
+}
+
+const RECEIPT_COMMENTS = new RegExp(`^(?:: ?${USAGE_RECEIPT_COMMENT}(?: [^\\r\\n]*)?[\\r\\n]+)+$`);
+
+/** Longer parts are no receipts. */
+const MAX_RECEIPTS_BYTES = 65_536;
+
+/** Returns whether a part holds usage receipts alone: those of an upstream are for its own customer. */
+export function isReceiptComments(part: Uint8Array): boolean {
+  return (
+    part[0] === COLON && part.length <= MAX_RECEIPTS_BYTES && RECEIPT_COMMENTS.test(new TextDecoder().decode(part))
+  );
 }
 
 /** Writes an event that says why a stream ended, in the form in which the SDKs of model providers expect an error. */

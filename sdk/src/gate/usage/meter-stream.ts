@@ -5,7 +5,16 @@
 import { AbortError, AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
 import { noteRefusal, requestScopes } from "../core/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
-import { dataOf, EventBoundary, EventSplitter, errorEvent, joined, parsed, receiptComments } from "./event-stream";
+import {
+  dataOf,
+  EventBoundary,
+  EventSplitter,
+  errorEvent,
+  isReceiptComments,
+  joined,
+  parsed,
+  receiptComments,
+} from "./event-stream";
 import { TokenMeter, type TokenMeterOptions } from "./token-meter";
 import type { TokenUsage, UsageReader } from "./token-usage";
 
@@ -309,7 +318,9 @@ async function* chunksOf(source: ReadableStreamDefaultReader<Uint8Array>): Async
 /** A part for each event: what is incomplete waits until its tokens can be read. */
 async function* eventsOf(source: ReadableStreamDefaultReader<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
   const splitter = new EventSplitter();
-  for await (const chunk of chunksOf(source)) yield* splitter.push(chunk);
+  for await (const chunk of chunksOf(source)) {
+    for (const event of splitter.push(chunk)) if (!isReceiptComments(event)) yield event;
+  }
   const rest = splitter.rest();
   if (rest.length > 0) yield rest;
   return undefined;

@@ -28,7 +28,10 @@ export interface MeteredSeller {
   readonly relay: Relay;
   readonly rpc: StandIn;
   readonly provider: Provider;
-  /** charges 1,000 base units for a page, 700 for `/stream`; `/crash` charges for a page and never answers */
+  /**
+   * charges 1,000 base units for a page, 700 for `/stream`; `/crash` charges for a page and never answers, `/moved`
+   * charges for one and leads to another
+   */
   readonly url: string;
   /** Accepts these plans alone. */
   accept(...plans: readonly Hex[]): void;
@@ -93,7 +96,22 @@ async function answer(target: string, payment: Payment, response: ServerResponse
   await payment.deduct(1_000n, { unit: "page", units: 2, unitPrice: 500n });
   // The charge is durable; its answer never leaves.
   if (target === "/crash") return void response.destroy();
+  if (target === "/moved") return void response.writeHead(307, { location: "/page?moved" }).end();
   response.end("served");
+}
+
+/** Logs as JSON-RPC has them. */
+export type ChangeLogs = (logs: readonly { readonly topics: readonly string[] }[]) => readonly object[];
+
+/** Answers `eth_getLogs` with other logs. */
+export function lyingFetch(change: () => ChangeLogs | undefined): typeof fetch {
+  return async (input, init) => {
+    const response = await fetch(input, init);
+    const logs = change();
+    if (!logs || !String(init?.body).includes("eth_getLogs")) return response;
+    const { result, ...rest } = (await response.json()) as { result: Parameters<ChangeLogs>[0] };
+    return Response.json({ ...rest, result: logs(result) });
+  };
 }
 
 export interface MeteredBill extends MeteredSeller {
@@ -103,6 +121,8 @@ export interface MeteredBill extends MeteredSeller {
   readonly subscription: Subscription;
   /** what happens to the next answers of the gate on their way to the agent */
   readonly spoil: ((response: Response) => Response)[];
+  /** what the agent's RPC makes of the logs that it returns */
+  readonly lie: { logs?: ChangeLogs | undefined };
   /** Buys one answer. */
   call(target?: string): Promise<string>;
   nextCycle(): Promise<void>;
@@ -122,8 +142,10 @@ export function meteredBillBeforeEach(use: (fresh: MeteredBill) => void): void {
     const { rpc, url } = seller;
     const spoil: ((response: Response) => Response)[] = [];
     const events: AgentEvent[] = [];
+    const lie: MeteredBill["lie"] = {};
+    const lying = lyingFetch(() => lie.logs);
     const spoiling = async (input: RequestInfo | URL, init?: RequestInit) => {
-      const response = await fetch(input, init);
+      const response = await lying(input, init);
       const next = String(input).startsWith(url) ? spoil.shift() : undefined;
       return next ? next(response) : response;
     };
@@ -135,7 +157,7 @@ export function meteredBillBeforeEach(use: (fresh: MeteredBill) => void): void {
     }));
     const subscription = await agent.subscribe({ planId, maxOverage: CAP, origins: [url] });
     use({
-      ...{ ...seller, planId, agent, events, subscription, spoil },
+      ...{ ...seller, planId, agent, events, subscription, spoil, lie },
       call: async (target = "/page") => (await agent.fetch(`${url}${target}`)).text(),
       async nextCycle() {
         await network.provider.send("evm_increaseTime", [INTERVAL_SEC]);

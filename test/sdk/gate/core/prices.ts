@@ -79,6 +79,23 @@ describe("prices in decimals", () => {
     }
   });
 
+  it("J7 refuses a field that is misspelt, or that a price or a route does not have", () => {
+    const one = { type: "one-time", amount: 1_000 };
+    for (const [pricing, problem] of [
+      [[{ ...one, payto: addressOf("a payee") }], "pricing[0] has payto, which is no option here"],
+      [
+        [{ type: "one-time", prices: [{ amount: 1_000, payto: addressOf("a payee") }] }],
+        "pricing[0].prices[0] has payto",
+      ],
+      [[{ type: "upto", max: "$1", settle: "before" }], "pricing[0] has settle"],
+      [[{ type: "subscription", plan: `0x${"11".repeat(32)}`, price: "$1" }], "pricing[0] has price"],
+    ] as const) {
+      expect(faultOf(pricing), problem).to.throw(problem);
+    }
+    const options = { pricing: [one], payTo: addressOf("a payee") };
+    expect(() => void provider().gate(options as never)).to.throw("paymentGate has payTo, which is no option here");
+  });
+
   it("J8 refuses dollars for a token that nobody called a dollar", () => {
     const dollars = [{ type: "one-time", price: "$0.05" }];
     const { currency: _, ...plain } = SYMBOL;

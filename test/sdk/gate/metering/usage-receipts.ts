@@ -182,6 +182,18 @@ describe("Usage receipts of metered answers", () => {
     expect(Object.fromEntries(units)).to.deep.equal({ "input token": 100n, "output token": 50n });
   });
 
+  it("UR13 of an upstream stay behind: they are for its own customer, and no client of this gate", async () => {
+    const { headers } = subscribe(1_000_000n);
+    const foreign = [": usage-receipt 1.of.an.upstream\n\n", ":usage-receipt\r\n: usage-receipt x\r\n\r\n"];
+    const others = [": usage-receipts\n\n", `: usage-receipt y\n${chunk("b")}`];
+    const events = [foreign[0], chunk("a"), foreign[1], ...others, usageChunk(1, 2)].join("");
+    const parts = events.match(/[\s\S]{1,7}/g) ?? [];
+    answer = (payment) => meterStream(eventStream(parts), { payment, prices: PRICES, read: openAiUsage() });
+    const text = await (await serve(headers)).text();
+    for (const one of foreign) expect(text).not.to.contain(one);
+    for (const one of [chunk("a"), ": usage-receipts\n\n", chunk("b")]) expect(text).to.contain(one);
+  });
+
   it("UR2 never break an event that a meter of parts sends in pieces", async () => {
     const { headers, id } = subscribe(1_000_000n);
     const text = `${chunk("one")}${chunk("two")}data: no end`;
