@@ -20,7 +20,7 @@ import { signRefund } from "../support/refunds";
 const log = pino({ level: "silent" });
 
 describe("Facilitator: rebuilt from the chain", function () {
-  this.timeout(120_000);
+  this.timeout(240_000);
   let world: FacilitatorWorld;
   let live: Core;
   let lived: string;
