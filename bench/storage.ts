@@ -3,14 +3,19 @@
 // end everything that is not kept for ever is deleted.
 // Prints a table and one JSON line per figure.
 // Run: npm run bench:storage [-- --payments=1000000 --real=2000 --rate=100]
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { addressOfKey, type Hex } from "turnpike/protocol";
 import { keepCosts } from "../facilitator/src/analytics/costs";
+import { eventRetention } from "../facilitator/src/app/upkeep";
 import { Secret } from "../facilitator/src/config/setting";
 import { connectStore, type Tx } from "../facilitator/src/db/open";
+import { deleteOldEvents } from "../facilitator/src/events/retention";
 import { transactionsAwaited } from "../facilitator/src/payments/ledger";
 import { deleteOldTransactions } from "../facilitator/src/relayer/retention";
 import { deleteOldDeliveries } from "../facilitator/src/webhooks/retention";
@@ -21,7 +26,7 @@ import type { GeneratorAsk, LoadReport } from "./settle/generator";
 import { payerAddress } from "./settle/payloads";
 import { startHelper } from "./settle/process";
 import { copyPayments, keepOriginals } from "./storage/copies";
-import { type Growing, sizesOf, type TableSize, totalBytes } from "./storage/measure";
+import { bytesOf, type Growing, sizesOf, type TableSize, totalBytes } from "./storage/measure";
 
 const { values: args } = parseArgs({
   options: {
@@ -39,7 +44,7 @@ const AMOUNT = 1_000n;
 const FUNDS = 10n ** 12n;
 const GOAL_BYTES = 1_500;
 /** Tables whose rows are never deleted. */
-const KEPT: readonly Growing[] = ["payments", "payment_grants", "events"];
+const KEPT: readonly Growing[] = ["payments", "payment_grants"];
 const payTo = addressOfKey(testKey("bench payee") as Hex);
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -140,16 +145,20 @@ async function settleReal(client: Client, databaseUrl: string, anvil: string): P
 }
 
 /** Deletes what retention deletes, as if its days were over. */
-async function deleteOld(databaseUrl: string): Promise<void> {
+async function deleteOld(databaseUrl: string, archiveDir: string): Promise<void> {
   const store = await connectStore({ kind: "postgres", url: new Secret(databaseUrl), poolSize: 2 });
   const beforeMs = Date.now() + 86_400_000;
   const onDelete = (tx: Tx, ids: readonly string[]): Promise<void> => keepCosts(tx, CHAIN_ID, ids);
   const startedMs = performance.now();
   let batches = 0;
   let longestMs = 0;
+  const wallClock = { nowMs: () => beforeMs };
+  const events = eventRetention({ config: { chainId: CHAIN_ID, archiveDir }, store, wallClock });
+  const old = { beforeSec: beforeMs / 1_000, finalBlock: Number.MAX_SAFE_INTEGER };
   for (const run of [
     () => deleteOldDeliveries(store, CHAIN_ID, beforeMs),
     () => deleteOldTransactions({ store, chainId: CHAIN_ID, awaited: transactionsAwaited, onDelete }, beforeMs),
+    () => deleteOldEvents(events, old),
   ]) {
     for (let fromMs = performance.now(); (await run()) > 0; fromMs = performance.now(), batches++)
       longestMs = Math.max(longestMs, performance.now() - fromMs);
@@ -191,16 +200,23 @@ async function main(): Promise<void> {
       if (Math.abs(rowBytes - ofReal) > ofReal * 0.03)
         throw new TypeError(`${table}: a copied row takes ${rowBytes} bytes and a real one ${ofReal}`);
     }
-    await deleteOld(postgres.url);
-    const remaining = (await sizesOf(client)).filter(({ rows }) => rows > 0).map(({ table }) => table);
+    const archive = mkdtempSync(path.join(tmpdir(), "turnpike-archive-"));
+    await deleteOld(postgres.url, archive);
+    const archived = readdirSync(archive).reduce((sum, file) => sum + statSync(path.join(archive, file)).size, 0);
+    rmSync(archive, { recursive: true });
+    // The newest event stays, whatever its age.
+    const remaining = (await sizesOf(client)).filter(({ rows }) => rows > 1).map(({ table }) => table);
     if (remaining.join() !== KEPT.join()) throw new TypeError(`after retention these have rows: ${remaining.join()}`);
     const kept = sizes.filter(({ table }) => KEPT.includes(table)).reduce((sum, size) => sum + totalBytes(size), 0);
+    const pruned = await bytesOf(client, ["pruned_sums", "pruned_payers", "pruned_costs", "pruned_feeds"]);
     const all = sizes.reduce((sum, size) => sum + totalBytes(size), 0);
     const record = (figure: string, bytes: number, goal: number | null = null): void =>
       say(JSON.stringify({ figure, value: Math.round(bytes / payments), goal }));
     for (const size of sizes) record(`storage.bytes.${size.table}`, totalBytes(size));
     record("storage.bytesPerPayment", all);
-    record("storage.kept.bytesPerPayment", kept, GOAL_BYTES);
+    record("storage.pruned.bytesPerPayment", pruned);
+    record("storage.kept.bytesPerPayment", kept + pruned, GOAL_BYTES);
+    record("storage.archive.bytesPerPayment", archived);
   } finally {
     await client.end();
     await postgres.stop();

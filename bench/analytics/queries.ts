@@ -58,7 +58,11 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     provider("failed renewals", (turn) => analytics.failedRenewals(who(turn), range(turn))),
     provider("recurring revenue", (turn) => analytics.recurring(who(turn), range(turn))),
     provider("latency", (turn) => analytics.latency(who(turn), range(turn))),
-    provider("events", (turn) => listEvents(db, CHAIN_ID, { provider: who(turn), after: turn * 100_000, limit: PAGE })),
+    provider("events", (turn) =>
+      listEvents(db, {
+        ...{ owner: { provider: who(turn), chainIds: [CHAIN_ID] }, after: String(turn * 100_000), limit: PAGE },
+      }),
+    ),
     operator("overview", (turn) => analytics.overview("everyone", range(turn))),
     operator("providers that were paid", (turn) => analytics.countProviders(range(turn))),
     operator("volume by day", (turn) => analytics.volume("everyone", { ...range(turn), grain: "day" })),

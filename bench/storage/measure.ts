@@ -53,3 +53,12 @@ export async function sizesOf(client: Client): Promise<TableSize[]> {
 
 export const totalBytes = ({ heapBytes, longBytes, indexBytes }: TableSize): number =>
   heapBytes + longBytes + Object.values(indexBytes).reduce((sum, bytes) => sum + bytes, 0);
+
+/** Returns the bytes of tables with their indexes. */
+export async function bytesOf(client: Client, tables: readonly string[]): Promise<number> {
+  const { rows } = await client.query<{ bytes: string }>(
+    "select sum(pg_total_relation_size(name::regclass)) as bytes from unnest($1::text[]) name",
+    [tables],
+  );
+  return Number(rows[0]?.bytes);
+}

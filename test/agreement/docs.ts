@@ -58,7 +58,7 @@ describe("agreement > docs", () => {
     const indexes = ["docs/README.md", "docs/reference/operations/README.md", "docs/reference/api/README.md"];
     const indexed = new Set([...indexes.flatMap(linksOf), ...indexes]);
     expect(pages("docs").filter((page) => !page.startsWith("docs/api/") && !indexed.has(page))).to.deep.equal([]);
-    const users = ["quickstart", "guides", "concepts"].flatMap((folder) => pages(join("docs", folder)));
+    const users = ["quickstart", "guides", "concepts", "operators"].flatMap((folder) => pages(join("docs", folder)));
     const mapped = new Set(linksOf("llms.txt"));
     expect(users.filter((page) => !mapped.has(page))).to.deep.equal([]);
   });

@@ -45,12 +45,16 @@ describe("end to end > the code of the README and the quickstarts", function () 
     readonly args?: readonly string[];
   }
 
-  function start(name: string, code: string, { tail = "", env = {}, args = [] }: StartOptions) {
+  /** Writes a module as a program. @returns the arguments that make Node run it */
+  function write(name: string, code: string, tail = ""): readonly string[] {
     const [imports, body] = [/^import .*$/gm, /^(?!import ).*$/gm].map((lines) => (code.match(lines) ?? []).join("\n"));
     const file = path.join(folder, `${name}.ts`);
     writeFileSync(file, `${imports}\n(async () => {\n${body}\n${tail}\n})();\n`);
-    const registers = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-    const child = spawn(process.execPath, [...registers, file, ...args], {
+    return ["-r", path.join(ROOT, "tools/typescript.cjs"), file];
+  }
+
+  function start(name: string, code: string, { tail, env = {}, args = [] }: StartOptions) {
+    const child = spawn(process.execPath, [...write(name, code, tail), ...args], {
       cwd: ROOT,
       env: { ...process.env, ...env },
     });
@@ -108,11 +112,13 @@ describe("end to end > the code of the README and the quickstarts", function () 
     expect(await contracts.balanceOf(address)).to.equal(1_000_000_000n - 500_000n - 10_000_000n);
   });
 
+  /** The code of a quickstart that follows a sentence. */
+  function codeOf(page: string, sentence: string): string {
+    const text = readFileSync(`docs/quickstart/${page}.md`, "utf8");
+    return /```js\n([\s\S]*?)```/.exec(text.slice(text.indexOf(sentence)))?.[1] ?? "";
+  }
+
   it("sells and buys as the quickstarts say", async () => {
-    const codeOf = (page: string, sentence: string): string => {
-      const text = readFileSync(`docs/quickstart/${page}.md`, "utf8");
-      return /```js\n([\s\S]*?)```/.exec(text.slice(text.indexOf(sentence)))?.[1] ?? "";
-    };
     const env = { SANDBOX: await writeState(world, folder), TURNPIKE_CLAIMS: "memory" };
     const port = await freePort();
     const seller = start("seller", codeOf("seller", "Save this as `seller.mjs`").replaceAll("3000", String(port)), {
@@ -143,5 +149,19 @@ describe("end to end > the code of the README and the quickstarts", function () 
       .and.match(/^200 \{"title":"Daily report"/m);
     const { testKeys } = JSON.parse(readFileSync(env.SANDBOX, "utf8"));
     expect(await world.contracts.balanceOf(testKeys[2].address)).to.equal(1_000_000_000n + 500_000n);
+  });
+
+  it("sells a tool and pays for it as the MCP quickstart says", async () => {
+    const env = { SANDBOX: await writeState(world, folder), TURNPIKE_CLAIMS: "memory" };
+    const server = write("tool-server", codeOf("mcp", "Save this as `server.mjs`"));
+    const code = codeOf("mcp", "Save this as `client.mjs`");
+    const program = 'command: "node", args: ["server.mjs"], env: {';
+    expect(code).to.contain(program).and.contain('fileLedger("tools-ledger")');
+    const own = `command: process.execPath, args: ${JSON.stringify(server)}, env: { TURNPIKE_CLAIMS: "memory",`;
+    const ledger = JSON.stringify(path.join(folder, "tools-ledger"));
+    const client = start("tool-client", code.replace(program, own).replace('"tools-ledger"', ledger), { env });
+    const [status] = await once(client.child, "exit");
+    expect(status, client.output()).to.equal(0);
+    expect(client.output()).to.match(/^BTC 97000 paid: 10000n$/m);
   });
 });

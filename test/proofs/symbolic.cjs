@@ -179,10 +179,10 @@ const BINARY = new Map([
  * @param selector four bytes, a number
  * @param widths bits of each argument; the ABI decoder refuses more
  * @param isPossible whether the Boolean terms can hold together; prunes branches
+ * @param terms how words are written for the solver: as bit-vectors unless given
  * @returns the terms, and for each path its conditions and end: "return", "revert", or the code of a panic
  */
-async function pathsOf({ code, selector, widths, isPossible }) {
-  const terms = new Terms();
+async function pathsOf({ code, selector, widths, isPossible, terms = new Terms() }) {
   const args = widths.map((bits, i) => terms.argument(`a${i}`, bits));
   const ends = [];
   const open = [{ pc: 0, stack: [], memory: new Map(), conditions: [] }];
@@ -265,4 +265,4 @@ function panicOf(at, memory) {
   return `panic 0x${memory.get(at + 4).value.toString(16)}`;
 }
 
-module.exports = { pathsOf };
+module.exports = { FOLD, pathsOf };

@@ -67,8 +67,8 @@ export interface FacilitatorWorld {
   readonly contracts: LocalContracts;
   readonly token: Contract;
   readonly payee: Address;
-  /** with so many base units; each call another account */
-  payer(funds?: bigint): Promise<Payer>;
+  /** with so many base units; each call another account, unless `key` is given */
+  payer(funds?: bigint, key?: Hex): Promise<Payer>;
   nowSec(): Promise<number>;
   signPayment(fields?: PaymentFields): Promise<SignedPayment>;
   /** a standard x402 payment, with a random nonce */
@@ -88,12 +88,17 @@ export interface FacilitatorWorld {
 export interface WorldOptions {
   /** undefined: each transaction is mined at once */
   readonly blockMs?: number | undefined;
+  readonly chainId?: number;
   /** its databases are on this server */
   readonly postgres?: TestPostgres;
 }
 
 export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }): Promise<FacilitatorWorld> {
-  const chain = await startChain({ ...(options.blockMs !== undefined && { blockMs: options.blockMs }) });
+  const { blockMs, chainId } = options;
+  const chain = await startChain({
+    ...(blockMs !== undefined && { blockMs }),
+    ...(chainId !== undefined && { chainId }),
+  });
   const contracts = await deployAll(chain);
   const relayerKey = testKey(`relayer ${Math.random()}`) as Hex;
   await fund(chain, addressOfKey(relayerKey));
@@ -157,8 +162,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
     contracts,
     token,
     payee,
-    async payer(funds = 1_000_000n) {
-      const key = toHex(randomBytes(32));
+    async payer(funds = 1_000_000n, key = toHex(randomBytes(32))) {
       const address = addressOfKey(key);
       if (funds > 0n) await mint(address, funds);
       return { key, address };

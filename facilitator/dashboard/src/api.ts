@@ -28,7 +28,8 @@ const JSON_BODY = { "content-type": "application/json" };
 /** Characters that a header may contain: an API key uses only these. */
 const isHeaderText = (text: string): boolean => /^[\x21-\x7e]+$/.test(text);
 
-export function createApi(key: string | undefined): Api {
+/** @param network whose figures and lists are read; absent: the service has one chain */
+export function createApi(key: string | undefined, network?: string): Api {
   const authorization: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
 
   async function request(path: string, init: RequestInit = {}): Promise<Response> {
@@ -52,10 +53,10 @@ export function createApi(key: string | undefined): Api {
 
   return {
     async get<T>(path: string, query: Query = {}) {
-      return (await (await request(`${path}${queryOf(query)}`)).json()) as T;
+      return (await (await request(`${path}${queryOf({ ...query, network })}`)).json()) as T;
     },
     async send<T>(method: string, path: string, body?: unknown) {
-      const response = await request(path, {
+      const response = await request(`${path}${queryOf({ network })}`, {
         method,
         ...(body === undefined ? {} : { headers: JSON_BODY, body: JSON.stringify(body) }),
       });
@@ -63,7 +64,7 @@ export function createApi(key: string | undefined): Api {
       return (text === "" ? undefined : JSON.parse(text)) as T;
     },
     async download(path, query, name) {
-      const blob = await (await request(`${path}${queryOf(query)}`)).blob();
+      const blob = await (await request(`${path}${queryOf({ ...query, network })}`)).blob();
       const link = document.createElement("a");
       link.href = URL.createObjectURL(blob);
       link.download = name;

@@ -101,15 +101,27 @@ async function openSandbox(): Promise<Session> {
 }
 
 function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOut }) {
-  const api = useMemo(() => createApi(session.key), [session.key]);
-  const who = useAnswer<CurrentKey>(api, { path: "/keys/current", signOut: onSignOut });
-  const supported = useAnswer<SupportedWire>(api, { path: "/supported", signOut: onSignOut });
+  const open = useMemo(() => createApi(session.key), [session.key]);
+  const who = useAnswer<CurrentKey>(open, { path: "/keys/current", signOut: onSignOut });
+  const supported = useAnswer<SupportedWire>(open, { path: "/supported", signOut: onSignOut });
+  /** of several chains, the one that is shown */
+  const [network, setNetwork] = useState<string>();
+  const api = useMemo(() => (network === undefined ? open : createApi(session.key, network)), [open, network]);
   return (
     <Shown of={who}>
       {(key) =>
         key.scopes.includes("read") ? (
           <Shown of={supported}>
-            {(service) => <Shell api={api} who={key} supported={service} onSignOut={onSignOut} />}
+            {(service) => (
+              <Shell
+                key={network}
+                api={api}
+                who={key}
+                supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
+                onNetwork={setNetwork}
+                onSignOut={onSignOut}
+              />
+            )}
           </Shown>
         ) : (
           <Refused why={LACKS_READ} onSignOut={onSignOut} />
@@ -129,10 +141,11 @@ interface ShellProps {
   readonly api: Api;
   readonly who: CurrentKey;
   readonly supported: SupportedWire;
+  readonly onNetwork: (network: string) => void;
   readonly onSignOut: SignOut;
 }
 
-function Shell({ api, who, supported, onSignOut }: ShellProps) {
+function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   const [tick, setTick] = useState(0);
   const [isLive, setLive] = useState(false);
   const { path } = usePlace();
@@ -199,7 +212,7 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
             {state}
           </span>
           <span title={who.provider}>{shorten(who.provider)}</span>
-          <span>{supported.network}</span>
+          <Networks supported={supported} onNetwork={onNetwork} />
           <button type="button" class="quiet" onClick={() => onSignOut()}>
             Sign out
           </button>
@@ -233,6 +246,19 @@ function Shell({ api, who, supported, onSignOut }: ShellProps) {
         </footer>
       </main>
     </SignedIn.Provider>
+  );
+}
+
+/** The chain that is shown, to choose where the service has several. */
+function Networks({ supported, onNetwork }: Pick<ShellProps, "supported" | "onNetwork">) {
+  const { network, chains = [] } = supported;
+  if (chains.length < 2) return <span>{network}</span>;
+  return (
+    <select aria-label="Chain" value={network} onChange={({ currentTarget }) => onNetwork(currentTarget.value)}>
+      {chains.map((chain) => (
+        <option key={chain.network}>{chain.network}</option>
+      ))}
+    </select>
   );
 }
 

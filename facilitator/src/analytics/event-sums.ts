@@ -1,20 +1,21 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
-import type { EventRow } from "../db/tables/events";
 import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
-import { type CountedEvent, EVERYONE, PERIOD_SCHEMES, REFUNDS, SPANS, type Sums, sumsOf } from "./rollups";
+import { addPrunedSums } from "./pruned-sums";
+import { COUNTED_COLUMNS, countedOf, EVERYONE, PERIOD_SCHEMES, REFUNDS, SPANS, type Sums, sumsOf } from "./rollups";
 
 const RECOUNT_PAGE = 5_000;
 
-/** Recomputes the sums from all valid events. */
+/** Recomputes the sums from all valid events, and the sums of those that retention deleted. */
 export async function recountSums(db: Tx, chainId: number): Promise<void> {
   for (const table of EVENT_SUMS) await db.deleteFrom(table).where("chain_id", "=", chainId).execute();
+  await addPrunedSums(db, chainId);
   for (let after = 0; ; ) {
     const rows = await db
       .selectFrom("events")
-      .select([...COUNTED, "seq"])
+      .select([...COUNTED_COLUMNS, "seq"])
       .where("chain_id", "=", chainId)
       .where("reverted", "=", false)
       .where("seq", ">", after)
@@ -26,17 +27,6 @@ export async function recountSums(db: Tx, chainId: number): Promise<void> {
     if (!last) return;
     after = last.seq;
   }
-}
-
-const COUNTED = ["type", "provider", "payer", "payload", "block_time"] as const;
-
-function countedOf({
-  block_time: blockTime,
-  provider,
-  payer,
-  ...row
-}: Pick<EventRow, (typeof COUNTED)[number]>): CountedEvent {
-  return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
 
 /** The tables that `addSums` writes. They can be recomputed from the events. */

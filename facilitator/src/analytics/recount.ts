@@ -1,6 +1,7 @@
 /**
- * Compares every sum with its source: valid events, transactions, finer sums. The database counts the sources itself,
- * without the code that maintains the sums. Part of `reconcile`: a chart is correct as far as this finds no difference.
+ * Compares every sum with its source: valid events and the sums of deleted ones, transactions, finer sums. The database
+ * counts the sources itself, without the code that maintains the sums. Part of `reconcile`: a chart is correct as far as
+ * this finds no difference.
  */
 import { sql } from "kysely";
 import type { Db } from "../db/open";
@@ -49,28 +50,41 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       where e.chain_id = ${chainId} and not e.reverted),
     owned as (
       select c.*, o.owner from counted c cross join lateral (select '' as owner union select c.provider) o),
+    pruned as (
+      select p.*, o.owner from pruned_sums p cross join lateral (values (''), (p.provider)) o (owner)
+      where p.chain_id = ${chainId}),
     bucketed as (
-      select o.*, g.grain, at - at % g.grain as bucket from owned o cross join (values (3600), (86400)) g (grain)
-      where g.grain = 86400 or at - at % 86400 >= ${sinceSec}),
+      select * from (
+        select owner, g.grain, at - at % g.grain as bucket, token, scheme, 1 as count, amount
+          from owned cross join (values (3600), (86400)) g (grain)
+          where scheme is not null and amount > 0 and token is not null
+        union all select owner, grain, bucket, token, counted, count, amount from pruned where token <> '') b
+      where grain = 86400 or bucket - bucket % 86400 >= ${sinceSec}),
+    daily as (select token, bucket, owner as provider, count, amount from bucketed
+      where grain = 86400 and owner <> '' and scheme <> ${REFUNDS}),
+    paid as (
+      select provider, token, payer, 1 as count, amount from counted
+        where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> '' and payer is not null
+      union all select provider, token, payer, count, amount from pruned_payers where chain_id = ${chainId}),
     truth (source, key, value) as (
-      select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(count(*), ' ', sum(amount))
-        from bucketed where scheme is not null and amount > 0 and token is not null group by owner, grain, bucket, token, scheme
+      select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(sum(count), ' ', sum(amount))
+        from bucketed group by owner, grain, bucket, token, scheme
       union all select 'rollup_provider_plans', concat_ws(' ', c.provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
           concat(count(*), ' ', sum(c.amount))
         from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
         cross join (values (1), (7), (28)) d (days)
         where scheme is not null and c.amount > 0 group by c.provider, d.days, at - at % (d.days * 86400), plan, scheme
-      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> '' and payer is not null
-        group by provider, token, payer
-      union all select 'rollup_providers', concat_ws(' ', token, at - at % 86400, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> ''
-        group by token, at - at % 86400, provider
-      union all select 'rollup_provider_spans', concat_ws(' ', token, at - at % 2419200, provider), concat(count(*), ' ', sum(amount))
-        from counted where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> ''
-        group by token, at - at % 2419200, provider
-      union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, type), count(*)::text
-        from owned group by owner, at - at % 86400, type
+      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(sum(count), ' ', sum(amount))
+        from paid group by provider, token, payer
+      union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(sum(count), ' ', sum(amount))
+        from daily group by token, bucket, provider
+      union all select 'rollup_provider_spans', concat_ws(' ', token, bucket - bucket % 2419200, provider),
+          concat(sum(count), ' ', sum(amount))
+        from daily group by token, bucket - bucket % 2419200, provider
+      union all select 'rollup_events', concat_ws(' ', owner, day, type), sum(count)::text from (
+          select owner, at - at % 86400 as day, type, 1 as count from owned
+          union all select owner, bucket, counted, count from pruned where token = '') e
+        group by owner, day, type
       union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, trial), count(*)::text
         from owned where trial is not null group by owner, at - at % 86400, trial
       union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),

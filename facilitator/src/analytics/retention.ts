@@ -33,6 +33,7 @@ export async function deleteOld(db: Db, chainId: number, nowSec: number): Promis
   // Earlier releases kept hours of the other two as well.
   for (const [table, sinceSec] of [
     ["rollup_volume", hoursKeptSince(nowSec)],
+    ["pruned_sums", hoursKeptSince(nowSec)],
     ["rollup_events", nowSec],
     ["rollup_funnel", nowSec],
   ] as const) {

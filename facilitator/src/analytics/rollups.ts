@@ -3,6 +3,7 @@
  * block subtracts what its events added, so the sums can always be recomputed from the events.
  */
 import type { Scheme } from "turnpike/facilitator";
+import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
 
@@ -73,6 +74,18 @@ export interface Sums {
 }
 
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
+
+/** The columns of an event that the sums read. */
+export const COUNTED_COLUMNS = ["type", "provider", "payer", "payload", "block_time"] as const;
+
+export function countedOf({
+  block_time: blockTime,
+  provider,
+  payer,
+  ...row
+}: Pick<EventRow, (typeof COUNTED_COLUMNS)[number]>): CountedEvent {
+  return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
+}
 
 /** The payload fields that hold an event's amount. */
 const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly field: "amount" | "charged" }>> = {

@@ -8,9 +8,9 @@ import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import { Catalogue } from "../discovery/catalogue";
 import { Listings } from "../discovery/listings";
-import { listEvents, newestEvent } from "../events/list";
+import { listEvents, newestEvents } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
-import type { ApiServices, Providers, Sandbox } from "../http/services";
+import type { ApiServices, Deployment, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
 import { listActs } from "../providers/audit";
 import { createKeys } from "../providers/keys";
@@ -23,6 +23,7 @@ import type { Tracing } from "../telemetry/tracing";
 import { findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { Core } from "./core";
+import type { Drain } from "./drain";
 import { readinessOf } from "./readiness";
 import { systemOf } from "./system";
 
@@ -31,12 +32,15 @@ export interface ProvidersDeps {
   readonly store: Store;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
+  /** all chains of this deployment */
+  readonly chainIds: readonly number[];
   readonly monotonicMs: () => number;
   /** unix milliseconds */
   readonly nowMs: () => number;
 }
 
-export function createProviders({ config, store, relayer, indexer, monotonicMs, nowMs }: ProvidersDeps): Providers {
+export function createProviders(deps: ProvidersDeps): Providers {
+  const { config, store, relayer, indexer, chainIds, monotonicMs, nowMs } = deps;
   const { network, chainId } = config;
   const facilitator = relayer.proofSigner.address;
   const { operators = [] } = config;
@@ -44,7 +48,7 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
     address === facilitator || until !== undefined ? [] : [address],
   );
   const { chain } = relayer;
-  const keys = createKeys({ store, network, facilitator, otherFacilitators, chain, operators, nowMs });
+  const keys = createKeys({ store, network, chainIds, facilitator, otherFacilitators, chain, operators, nowMs });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate: config.allowPrivateWebhooks, nowMs });
   const { allowPrivateListings: allowPrivate, listingsPerProvider: perProvider } = config;
   const listings = new Listings({ store, chainId, allowPrivate, perProvider, nowMs });
@@ -60,20 +64,32 @@ export function createProviders({ config, store, relayer, indexer, monotonicMs, 
     listings,
     debits,
     refundAccounts,
-    admit: (authorization, scope, origin) => keys.authenticate(authorization, scope, origin),
-    events: (page) => listEvents(store.db, chainId, page),
-    newestEvent: () => newestEvent(store.db, chainId),
-    acts: (provider, page) => listActs(store.db, { chainId, provider }, page),
+    admit: (authorization, need, origin) => keys.authenticate(authorization, need, origin),
+    events: (page) => listEvents(store.db, page),
+    newestEvents: (owner) => newestEvents(store.db, owner.chainIds),
+    acts: (owner, page) => listActs(store.db, owner, page),
     deliveries: {
-      async list(provider, endpointId, page) {
-        await endpoints.requireOwn(provider, endpointId);
+      async list(owner, endpointId, page) {
+        await endpoints.requireOwn(owner, endpointId);
         return listDeliveries(store.db, endpointId, page);
       },
-      async find(provider, endpointId, eventId) {
-        await endpoints.requireOwn(provider, endpointId);
+      async find(owner, endpointId, eventId) {
+        await endpoints.requireOwn(owner, endpointId);
         return findDelivery(store.db, endpointId, eventId);
       },
     },
+  };
+}
+
+/** Limits of requests, one set for the whole service. */
+export type Limits = Pick<ApiServices, "rateLimit" | "keyLimit">;
+
+const monotonicMs = (): number => performance.now();
+
+export function createLimits({ requestsPerMinute, keyRequestsPerMinute }: FacilitatorConfig): Limits {
+  return {
+    rateLimit: createRateLimit(requestsPerMinute, monotonicMs),
+    keyLimit: createRateLimit(keyRequestsPerMinute, monotonicMs),
   };
 }
 
@@ -84,20 +100,25 @@ interface Wiring {
   readonly log: Logger;
   readonly drain: Drain;
   readonly sandbox: Sandbox | undefined;
+  readonly limits: Limits;
+  /** absent: this chain is the only one */
+  readonly deployment?: Deployment;
 }
 
-export function buildApiServices({ core, metrics, tracing, log, drain, sandbox }: Wiring): ApiServices {
+export function buildApiServices(wiring: Wiring): ApiServices {
+  const { core, metrics, tracing, log, drain, sandbox, limits, deployment } = wiring;
   const { config, store, relayer, indexer, payments, wallClock } = core;
   const { clock } = indexer;
-  const monotonicMs = () => performance.now();
+  const { chainIds = [config.chainId] } = deployment ?? {};
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
   return {
     network: config.network,
+    ...(deployment && { deployment }),
     publicUrl: config.publicUrl,
     ...(sandbox && { sandbox }),
     payments,
     subscriptions: createSubscriptions({ config, store, relayer, indexer, clock, monotonicMs }),
-    providers: createProviders({ config, store, relayer, indexer, monotonicMs, nowMs: wallClock.nowMs }),
+    providers: createProviders({ config, store, relayer, indexer, chainIds, monotonicMs, nowMs: wallClock.nowMs }),
     catalogue: new Catalogue({ store, network: config.network, nowMs: wallClock.nowMs }),
     costs,
     analytics: createAnalytics({ db: store.db, config, clock }),
@@ -117,29 +138,18 @@ export function buildApiServices({ core, metrics, tracing, log, drain, sandbox }
         minAmount: minAmount.toString(),
       })),
     },
-    readiness: () => readinessOf(core),
+    readiness: (network) => (deployment ? deployment.readiness(network) : readinessOf(core, network)),
     system: () => systemOf(core, costs),
     metrics,
     tracing,
     servesMetrics: config.metricsPort === undefined,
     log,
-    rateLimit: createRateLimit(config.requestsPerMinute, monotonicMs),
-    keyLimit: createRateLimit(config.keyRequestsPerMinute, monotonicMs),
+    ...limits,
     authorizeWaitMs: config.authorizeWaitMs,
     monotonicMs,
     untilDraining: drain.until,
     untilEnd: drain.untilEnd,
   };
-}
-
-export interface Drain {
-  /** The service is stopping: requests that wait for an outcome are answered with what is known. */
-  begin(): void;
-  until<T>(work: Promise<T>): Promise<T | "draining">;
-  /** Connections are about to be cut: requests without a response get an error that the service is stopping. */
-  end(): void;
-  /** @throws Unavailable at the end */
-  untilEnd<T extends object>(work: Promise<T>): Promise<T>;
 }
 
 function supportedSigners({ list }: TrustedSigners): Pick<SupportedWire, "proofSigners" | "retiredProofSigners"> {

@@ -2,10 +2,8 @@
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import { bindChainContracts, requireChainContracts } from "../db/chain-contracts";
-import { HealthWatch } from "../db/health";
-import { openStore, type Store } from "../db/open";
+import type { Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
-import { type SharedClock, startSharedClock } from "../db/shared-clock";
 import type { EventFeed } from "../events/feed";
 import { type Indexer, startIndexer } from "../indexer";
 import { chainMismatch, MISMATCH_REMEDY } from "../indexer/same-chain";
@@ -18,6 +16,7 @@ import { createCollectionReader } from "../subscriptions/collections";
 import type { Failpoint } from "../telemetry/failpoints";
 import type { Metrics } from "../telemetry/metrics";
 import type { Tracing } from "../telemetry/tracing";
+import { type Database, openDatabase } from "./database";
 import { createEventFeed, createProjections } from "./projections";
 
 export interface Core {
@@ -27,9 +26,8 @@ export interface Core {
   readonly relayer: Relayer;
   readonly indexer: Indexer;
   readonly payments: Payments;
-  readonly database: Pick<HealthWatch, "health">;
-  /** wall time shared by all processes on the database */
-  readonly wallClock: Pick<SharedClock, "nowMs">;
+  readonly database: Database["health"];
+  readonly wallClock: Database["wallClock"];
   /** Aborts requests to nodes: from now on each one throws `Unavailable`. Stored transactions stay stored. */
   endNodes(): void;
   stop(): Promise<void>;
@@ -37,6 +35,8 @@ export interface Core {
 
 export interface CoreEffects {
   readonly log: Logger;
+  /** one that other chains use too, and that this core leaves open; absent: the core opens its own */
+  readonly database?: Database;
   /** absent: nothing is counted */
   readonly metrics?: Metrics;
   /** absent: nothing is traced */
@@ -96,19 +96,11 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   signal?.addEventListener("abort", endNodes, { once: true });
   try {
     onStage("opening the database");
-    const database = begun("database health", new HealthWatch(monotonicMs));
-    const store = await openStore(config.database, { timeoutMs: config.databaseTimeoutMs, watch: database });
-    // The store is closed last: every other part may write while it stops.
-    started.unshift({ name: "store", stop: () => store.close() });
-    await database.start(store, config.chainId);
+    // Stopped last: every other part may write while it stops.
+    const database = effects.database ?? begun("database", await openDatabase(config, log));
+    const { store, wallClock } = database;
     // Before any lane of the database is run.
     await requireChainContracts(store.db, config);
-    const wallClock = await startSharedClock({
-      store,
-      monotonicMs,
-      onMiss: () => log.warn("the database's clock cannot be read: the database is unavailable"),
-    });
-    begun("clock", { stop: async () => wallClock.stop() });
     signal?.throwIfAborted();
     const stages = new PaymentStages({ log, metrics, tracing, nowMs: wallClock.nowMs });
     const onFirstBroadcast: FirstBroadcastListener = (form) => {
@@ -156,7 +148,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
         collections: createCollectionReader(store.db, config),
       }),
     );
-    return { config, store, feed, relayer, indexer, payments, database, wallClock, endNodes, stop };
+    return { config, store, feed, relayer, indexer, payments, database: database.health, wallClock, endNodes, stop };
   } catch (error) {
     await stop();
     signal?.throwIfAborted();

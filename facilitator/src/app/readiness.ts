@@ -1,5 +1,6 @@
 /** Reports by part whether the service can settle now. Shows no address of a node and only public keys. */
 import type { Readiness } from "turnpike/facilitator";
+import type { Network } from "turnpike/protocol";
 import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
 import { TOO_DEEP_REMEDY } from "../indexer/fork-resolver";
@@ -7,7 +8,7 @@ import type { Relayer } from "../relayer";
 import type { LaneHealth } from "../relayer/lane-state";
 import type { Core } from "./core";
 
-const MAX_DETAIL = 256;
+export const MAX_DETAIL = 256;
 
 /** Reports whether it can send transactions and get them mined. Another process may hold the lane. */
 export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boolean {
@@ -24,7 +25,9 @@ function detailOfChain({ head, silentSec, isSilent, keptTo, isTooDeep }: Indexer
     : `${seen}; it moved back: payments in blocks above ${keptTo} are not confirmed until the chain has grown past them`;
 }
 
-export function readinessOf({ config, database, relayer, indexer, payments }: Core): Readiness {
+/** @param network asked for; of another one than this chain nothing is known */
+export function readinessOf({ config, database, relayer, indexer, payments }: Core, network?: Network): Readiness {
+  if (network && network.chainId !== config.chainId) return notServed(network);
   const stored = database.health();
   const chain = indexer.health();
   const behind = chain.head === undefined ? undefined : chain.head - chain.applied;
@@ -59,3 +62,8 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
   ];
   return { ready: stored.ok && chain.ok && isCurrent && sender.ok && queue.ok, checks };
 }
+
+export const notServed = ({ name }: Network): Readiness => ({
+  ready: false,
+  checks: [{ name: `${name}: start`, ok: false, detail: "this process does not serve it" }],
+});

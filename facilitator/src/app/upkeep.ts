@@ -1,14 +1,19 @@
 /** Lists what is deleted when it is old. Nothing of it makes a payment unique, is owed or is the only evidence of it. */
 import type { Logger } from "pino";
 import { keepCosts } from "../analytics/costs";
+import { keepEventSums } from "../analytics/pruned-sums";
 import type { FacilitatorConfig } from "../config";
-import type { Store } from "../db/open";
+import { Archive } from "../db/archive";
+import type { Store, Tx } from "../db/open";
 import type { SharedClock } from "../db/shared-clock";
 import { startUpkeep, type UpkeepTask } from "../db/upkeep";
+import { deleteOldEvents, type EventRetention, type OldEvent } from "../events/retention";
+import { newestBlock } from "../indexer/applied-blocks";
 import type { Worker } from "../lib/loop";
 import { transactionsAwaited } from "../payments/ledger";
-import { deleteOldTransactions } from "../relayer/retention";
-import { deleteOldDeliveries } from "../webhooks/retention";
+import { PAYMENT_EVENTS, REFUND_EVENTS } from "../payments/transfer-events";
+import { deleteOldTransactions, knownHashes } from "../relayer/retention";
+import { deleteOldDeliveries, eventsDelivered } from "../webhooks/retention";
 
 export interface AppUpkeepContext {
   readonly config: FacilitatorConfig;
@@ -20,7 +25,7 @@ export interface AppUpkeepContext {
 const DAY_MS = 86_400_000;
 
 export function startAppUpkeep({ config, store, wallClock, log }: AppUpkeepContext): Worker {
-  const { chainId, webhookLogDays, retainTransactionsDays } = config;
+  const { chainId, webhookLogDays, retainTransactionsDays, retainEventsDays } = config;
   const before = (days: number): number => wallClock.nowMs() - days * DAY_MS;
   const deliveries: UpkeepTask = {
     name: "deliveries",
@@ -36,10 +41,59 @@ export function startAppUpkeep({ config, store, wallClock, log }: AppUpkeepConte
         before(retainTransactionsDays),
       ),
   };
+  const events: UpkeepTask = {
+    name: "events",
+    tables: ["events"],
+    async run() {
+      const newest = await newestBlock(store.db, chainId);
+      const finalBlock = (newest?.number ?? 0) - Math.max(config.finalityDepth, MIN_DEPTH);
+      const beforeSec = Math.floor(before(retainEventsDays) / 1_000);
+      return deleteOldEvents(eventRetention({ config, store, wallClock }), { beforeSec, finalBlock });
+    },
+  };
   return startUpkeep({
     store,
     chainId,
     log,
-    tasks: [deliveries, ...(retainTransactionsDays > 0 ? [transactions] : [])],
+    tasks: [
+      deliveries,
+      ...(retainTransactionsDays > 0 ? [transactions] : []),
+      ...(retainEventsDays > 0 ? [events] : []),
+    ],
   });
+}
+
+/** The indexer can revert this many blocks, however small FINALITY_DEPTH is. */
+const MIN_DEPTH = 128;
+
+/** A payment that has settled for good gets no further event. Its row says what the event said. */
+export function eventRetention({
+  config: { chainId, archiveDir: dir },
+  store,
+  wallClock,
+}: Pick<AppUpkeepContext, "store" | "wallClock"> & {
+  readonly config: Pick<FacilitatorConfig, "chainId" | "archiveDir">;
+}): EventRetention {
+  return {
+    store,
+    chainId,
+    types: [PAYMENT_EVENTS.settled, REFUND_EVENTS.settled],
+    awaited: (tx, old) => eventsAwaited(tx, chainId, old),
+    onDelete: (tx, old) => keepEventSums(tx, chainId, old),
+    ...(dir !== undefined && { archive: new Archive({ dir, db: store.db, chainId, nowMs: wallClock.nowMs }) }),
+  };
+}
+
+/** Deliveries need their events, and the costs of a transaction are divided by the payments that its events name. */
+async function eventsAwaited(tx: Tx, chainId: number, events: readonly OldEvent[]): Promise<ReadonlySet<string>> {
+  if (events.length === 0) return new Set();
+  const delivered = await eventsDelivered(tx, chainId, events);
+  const hashes = new Set(
+    await knownHashes(
+      tx,
+      events.flatMap(({ transaction }) => transaction ?? []),
+    ),
+  );
+  const counted = events.flatMap(({ id, transaction }) => (transaction && hashes.has(transaction) ? [id] : []));
+  return new Set([...delivered, ...counted]);
 }

@@ -14,14 +14,26 @@ export interface WalletSignature {
 /** @throws Unavailable when the chain cannot be read */
 export async function isSignedByWallet(
   chain: Pick<ChainReader, "code" | "call">,
-  { wallet, digests, signature }: WalletSignature,
+  signed: WalletSignature,
 ): Promise<boolean> {
-  if (digests.some((digest) => signerOf(digest, signature) === wallet)) return true;
-  if ((await chain.code(wallet)) === "0x") return false;
+  return (await signerByWallet(chain, signed)) !== undefined;
+}
+
+/**
+ * Returns how the wallet signed: by its key, which is the same wallet's on every chain, or as a contract of this chain;
+ * undefined when it did not.
+ * @throws Unavailable when the chain cannot be read
+ */
+export async function signerByWallet(
+  chain: Pick<ChainReader, "code" | "call">,
+  { wallet, digests, signature }: WalletSignature,
+): Promise<"key" | "contract" | undefined> {
+  if (digests.some((digest) => signerOf(digest, signature) === wallet)) return "key";
+  if ((await chain.code(wallet)) === "0x") return undefined;
   for (const digest of digests) {
-    if (await isSignedByContract(chain, { wallet, digest, signature })) return true;
+    if (await isSignedByContract(chain, { wallet, digest, signature })) return "contract";
   }
-  return false;
+  return undefined;
 }
 
 /** Asks the wallet's contract. Any revert or other answer counts as invalid. @throws Unavailable */

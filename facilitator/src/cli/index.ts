@@ -3,10 +3,11 @@
  * scripts.
  */
 import { Command, InvalidArgumentError } from "commander";
-import { isTurnpikeError } from "turnpike/protocol";
+import { ConfigError, isTurnpikeError } from "turnpike/protocol";
 import { type RunningFacilitator, startFacilitator } from "../app/start";
 import { openChain } from "../chain/open";
 import { type FacilitatorConfig, loadConfig } from "../config";
+import { type ChainConfigs, chainsOf, loadChains } from "../config/chains";
 import { ROLES } from "../config/roles";
 import { openStore } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
@@ -31,24 +32,32 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
       `what this process does, comma-separated: ${ROLES.join(", ")} (default: ROLES, or all)`,
       rolesOf,
     )
-    .action(({ roles }: { roles?: string }) => startCommand(loadConfig(roles ? { ...env, ROLES: roles } : env)));
+    .action(({ roles }: { roles?: string }) => {
+      const own = roles ? { ...env, ROLES: roles } : env;
+      return startCommand(loadChains(own) ?? loadConfig(own));
+    });
   program
     .command("migrate")
     .description("apply pending database migrations, then exit")
     .action(async () => {
-      await migrateCommand(loadConfig(env));
+      const [config] = chainsOf(env);
+      await migrateCommand(config);
       end(0);
     });
   program
     .command("doctor")
     .description("check the chain, contracts, database and keys; exits with 1 when a check fails")
-    .action(async () => end(await doctorCommand(env)));
+    .option("--chain <network>", CHAIN_OPTION)
+    .action(async ({ chain }: ChainOption) => end(await doctorCommand(env, chain)));
   program
     .command("reindex")
     .description("index the chain into an empty database; no Facilitator may run on it")
     .option("--wipe", "first delete what the chain determines; accepted payments and providers are kept")
-    .action(async ({ wipe }: { wipe?: true }) => {
-      await reindexCommand(loadConfig(env), wipe === true);
+    .option("--chain <network>", "which of CHAINS to index; the others go on")
+    .action(async ({ wipe, chain }: ChainOption & { wipe?: true }) => {
+      const [config, ...others] = chainsOf(env, chain);
+      if (others.length > 0) throw new ConfigError("CHAINS names several: name one with --chain");
+      await reindexCommand(config, wipe === true);
       end(0);
     });
   program
@@ -56,7 +65,20 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
     .description(
       "compare the database with the chain and list the differences; exits with 1 on a difference, 2 when no node answers",
     )
-    .action(async () => end(await reconcileCommand(loadConfig(env))));
+    .option("--since <time>", "compare only what settled since a UTC time or a duration, such as 24h, in final blocks")
+    .option("--cursor <file>", "with --since: keep how far it has compared in this file, and continue there")
+    .option("--chain <network>", CHAIN_OPTION)
+    .action(async ({ since, cursor, chain }: ChainOption & { since?: string; cursor?: string }) => {
+      if (since === undefined && cursor !== undefined) throw new ConfigError("--cursor needs --since: name a time too");
+      const configs = chainsOf(env, chain);
+      if (cursor !== undefined && configs.length > 1)
+        throw new ConfigError("--cursor keeps the place of one chain: name it with --chain");
+      const statuses: number[] = [];
+      for (const config of configs)
+        statuses.push(await reconcileCommand(config, since === undefined ? undefined : { since, cursor }));
+      // A difference weighs more than a chain that could not be checked.
+      end(statuses.includes(1) ? 1 : Math.max(...statuses));
+    });
   const [given] = argv.slice(2);
   const known = program.commands.map((command) => command.name());
   if (given !== undefined && !given.startsWith("-") && ![...known, "help"].includes(given)) {
@@ -71,13 +93,20 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   }
 }
 
+interface ChainOption {
+  readonly chain?: string;
+}
+
+const CHAIN_OPTION = "one of CHAINS (default: each of them)";
+
 /** Open keep-alive connections would keep the process running. */
 function end(status: number): never {
   process.exit(status);
 }
 
+/** A role may be followed by a colon and the chain that it is for. */
 function rolesOf(text: string): string {
-  const unknown = text.split(",").find((role) => !(ROLES as readonly string[]).includes(role.trim()));
+  const unknown = text.split(",").find((entry) => !ROLES.some((role) => role === entry.trim().replace(/:.*/, "")));
   if (unknown !== undefined)
     throw new InvalidArgumentError(`${unknown || "an empty name"} is not one of ${ROLES.join(", ")}`);
   return text;
@@ -120,7 +149,7 @@ export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean
 const STOP_LIMIT_MS = 10_000;
 
 /** A signal ends a start in progress as well as a running service. It stops the started parts and exits with 0. */
-export async function startCommand(config: FacilitatorConfig): Promise<void> {
+export async function startCommand(config: FacilitatorConfig | ChainConfigs): Promise<void> {
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) {

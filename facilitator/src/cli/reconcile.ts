@@ -12,6 +12,7 @@ import { newestBlock } from "../indexer/applied-blocks";
 import { terminalProgress } from "../lib/progress";
 import { createLog, secretsOf } from "../telemetry/log";
 import { reconcile } from "./maintenance/reconcile";
+import { reconcileSince, type SinceOptions } from "./maintenance/since";
 
 const AGREE = 0;
 
@@ -25,19 +26,15 @@ const REMEDY =
 
 const UNREAD_REMEDY = "start a Facilitator with the role indexer and wait until /readyz is 200, then run it again";
 
-/** @returns the process's exit status */
-export async function reconcileCommand(config: FacilitatorConfig): Promise<number> {
+/** @param options absent: everything is compared @returns the process's exit status */
+export async function reconcileCommand(config: FacilitatorConfig, options?: SinceOptions): Promise<number> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   try {
     const chain = await openChain({ config, log });
     const store = await openStore(config.database);
-    const wrong = await compare({ config, chain, log }, store).finally(() => store.close());
-    if (wrong === undefined) {
-      say(`could not be checked: the database has read no block of this chain. Remedy: ${UNREAD_REMEDY}`);
-      return UNCHECKED;
-    }
-    say(wrong === 0 ? "database and chain agree" : `${wrong} differences. Remedy: ${REMEDY}`);
-    return wrong === 0 ? AGREE : DIFFER;
+    const sources = { config, chain, log };
+    const compared = options ? compareSince(sources, store, options) : compareAll(sources, store);
+    return conclude(await compared.finally(() => store.close()));
   } catch (error) {
     if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     const what = isDatabaseOutage(error) ? "that the database answers" : "that a node of RPC_URLS answers";
@@ -46,18 +43,47 @@ export async function reconcileCommand(config: FacilitatorConfig): Promise<numbe
   }
 }
 
+/** @param compared undefined when no data has been read that could differ */
+function conclude(compared: Compared | undefined): number {
+  if (!compared) {
+    say(`could not be checked: the database has read no block of this chain. Remedy: ${UNREAD_REMEDY}`);
+    return UNCHECKED;
+  }
+  const { wrong, what } = compared;
+  say(wrong === 0 ? what : `${wrong} differences. Remedy: ${REMEDY}`);
+  return wrong === 0 ? AGREE : DIFFER;
+}
+
+interface Compared {
+  /** the number of differences */
+  readonly wrong: number;
+  /** what agrees when there is none */
+  readonly what: string;
+}
+
 interface Sources {
   readonly config: FacilitatorConfig;
   readonly chain: ChainReader;
   readonly log: ReturnType<typeof createLog>;
 }
 
-/** @returns the number of differences; undefined when no data has been read that could differ */
-async function compare(sources: Sources, store: Store): Promise<number | undefined> {
+async function compareAll(sources: Sources, store: Store): Promise<Compared | undefined> {
   // Against another contract every row would differ, and the remedy would delete what is right.
   await requireChainContracts(store.db, sources.config);
   if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
-  return tellDifferences(sources, store);
+  return { wrong: await tellDifferences(sources, store), what: "database and chain agree" };
+}
+
+async function compareSince(sources: Sources, store: Store, options: SinceOptions): Promise<Compared | undefined> {
+  await requireChainContracts(store.db, sources.config);
+  const outcome = await reconcileSince({ ...sources, store, options, say, progress: terminalProgress() });
+  if (!outcome) return undefined;
+  const { fromBlock, toBlock } = outcome.range;
+  const what =
+    fromBlock > toBlock
+      ? `nothing to compare: no later block than ${toBlock} is final yet`
+      : `database and chain agree on ${outcome.payments} payments in blocks ${fromBlock} to ${toBlock}`;
+  return { wrong: outcome.differences, what };
 }
 
 /** A snapshot can fall between the rows of a block and its events, which a running Facilitator writes at once. */

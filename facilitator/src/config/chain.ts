@@ -38,6 +38,13 @@ const tokens = z
   .pipe(z.array(tokenConfigSchema).min(1));
 
 export const CHAIN = {
+  chains: optional({
+    env: "CHAINS",
+    about:
+      "Networks that one deployment settles on, comma-separated, e.g. base-mainnet,polygon-mainnet. Each has a section of variables that begin with its name, as BASE_MAINNET_RPC_URLS; CHAIN_ID is not set then. Absent: one chain.",
+    danger: "Requests that name no network, and no id of a chain, go to the first.",
+    schema: z.string().transform(list),
+  }),
   chainId: setting({ env: "CHAIN_ID", about: "Chain that is settled on, by EIP-155 id.", schema: whole(1) }),
   rpcUrls: setting({
     env: "RPC_URLS",

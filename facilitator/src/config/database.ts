@@ -46,4 +46,20 @@ export const DATABASE = {
     danger: "The cost of an older payment's transaction is no longer shown.",
     schema: whole(0, 36_500).refine((days) => days === 0 || days >= 2, "must be 0, or at least 2"),
   }),
+  retainEventsDays: setting({
+    env: "RETAIN_EVENTS_DAYS",
+    about:
+      "Days for which events of settled payments and refunds are kept in GET /events, and at least until their transaction and deliveries are deleted. 0 keeps all.",
+    fallback: "90",
+    danger:
+      "A reader that stops for longer gets EventsDeleted and has to list payments; an older event is not sent again.",
+    schema: whole(0, 36_500).refine((days) => days === 0 || days >= 2, "must be 0, or at least 2"),
+  }),
+  archiveDir: optional({
+    env: "ARCHIVE_DIR",
+    about:
+      "Folder that old events are written to before they are deleted: gzip of JSON lines, with checksums. Absent: they are deleted without. Processes with the role indexer need the same folder.",
+    danger: "While it cannot be written, nothing is deleted and the database grows.",
+    schema: z.string().min(1),
+  }),
 } as const;

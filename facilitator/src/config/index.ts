@@ -51,7 +51,14 @@ export type DatabaseConfig =
 export interface FacilitatorConfig
   extends Omit<
     Parsed,
-    "databaseUrl" | "pgliteDir" | "pgliteLockMs" | "databasePoolSize" | "startBlock" | "finalityDepth" | "relayerKeys"
+    | "chains"
+    | "databaseUrl"
+    | "pgliteDir"
+    | "pgliteLockMs"
+    | "databasePoolSize"
+    | "startBlock"
+    | "finalityDepth"
+    | "relayerKeys"
   > {
   readonly network: Network;
   readonly database: DatabaseConfig;
@@ -62,10 +69,12 @@ export interface FacilitatorConfig
 }
 
 /**
- * Reads and checks every setting.
+ * Reads and checks every setting of a service on one chain.
  * @throws ConfigError naming the first variable that is malformed, or every one that is missing; never a secret value
  */
 export function loadConfig(env: Readonly<Record<string, string | undefined>>): FacilitatorConfig {
+  if (env.CHAINS?.trim())
+    throw new ConfigError("CHAINS is for `loadChains`: remove it, or read the settings with that");
   const parsed: Record<string, unknown> = {};
   const absent: Setting[] = [];
   const entries = Object.entries(SETTINGS) as [string, Setting][];
@@ -91,8 +100,9 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>>): F
 
 /** @param absent required variables that are not set: nothing else of `parsed` is used then */
 function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig {
-  const { databaseUrl, pgliteDir, pgliteLockMs, databasePoolSize, startBlock, finalityDepth, relayerKeys, ...rest } =
+  const { databaseUrl, pgliteDir, pgliteLockMs, databasePoolSize, startBlock, finalityDepth, relayerKeys, ...others } =
     parsed;
+  const { chains: _read, ...rest } = others;
   const network = rest.chainId === undefined ? undefined : networkOfChain(rest.chainId);
   const isLocal = network?.name.startsWith("local-") ?? true;
   const required: readonly (Setting | false)[] = [

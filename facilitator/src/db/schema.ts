@@ -6,6 +6,8 @@ import type {
   FailedPeriodsTable,
   GateReportsTable,
   GateResourcesTable,
+  PrunedPayersTable,
+  PrunedSumsTable,
   RollupCausesTable,
   RollupCostsTable,
   RollupEventsTable,
@@ -19,11 +21,12 @@ import type {
   RollupStandingTable,
   RollupVolumeTable,
 } from "./tables/analytics";
+import type { ArchiveFilesTable } from "./tables/archive";
 import type { AuditLogTable } from "./tables/audit";
 import type { ChainContractsTable } from "./tables/chain-contracts";
 import type { CursorsTable } from "./tables/cursors";
 import type { ListingsTable } from "./tables/discovery";
-import type { EventsTable, StagedEventsTable } from "./tables/events";
+import type { EventsTable, PrunedFeedsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
 import type { DatabaseProbesTable, RoleLeasesTable } from "./tables/leases";
 import type {
@@ -88,6 +91,10 @@ export interface Tables {
   debits: DebitsTable;
   events: EventsTable;
   staged_events: StagedEventsTable;
+  pruned_feeds: PrunedFeedsTable;
+  pruned_sums: PrunedSumsTable;
+  pruned_payers: PrunedPayersTable;
+  archive_files: ArchiveFilesTable;
   renewal_due: RenewalDueTable;
   subscription_ends: SubscriptionEndsTable;
   role_leases: RoleLeasesTable;

@@ -3,6 +3,7 @@ import { type Expression, type SqlBool, sql } from "kysely";
 import type { DiscoveredResource } from "turnpike/facilitator";
 import { type Address, caip2Of, findNetwork, type Network } from "turnpike/protocol";
 import type { Store } from "../db/open";
+import { onChains } from "../db/owner";
 import type { ListingPrice, ListingTerms } from "../db/tables/discovery";
 import type { ListingRow } from "./listings";
 import { stockTemplateOf } from "./template";
@@ -109,7 +110,7 @@ export class Catalogue {
           selectFrom("api_keys")
             .select("api_keys.id")
             .whereRef("api_keys.provider", "=", "listings.provider")
-            .where("api_keys.chain_id", "=", network.chainId)
+            .where(onChains("api_keys", [network.chainId]))
             .where("revoked_at_ms", "is", null)
             .where("expires_at_ms", ">", nowMs()),
         ),

@@ -8,6 +8,7 @@ import type { Address } from "turnpike/protocol";
 import { recordAct } from "../db/audit";
 import { createRoleLease } from "../db/leases";
 import type { Db, Store } from "../db/open";
+import { onChains } from "../db/owner";
 import type { ListingTerms } from "../db/tables/discovery";
 import { DAY_SEC } from "../lib/durations";
 import { repeat } from "../lib/loop";
@@ -207,7 +208,7 @@ async function hasLiveKey(db: Db, { chain_id: chainId, provider }: ListingRow, n
   const key = await db
     .selectFrom("api_keys")
     .select("id")
-    .where("chain_id", "=", chainId)
+    .where(onChains("api_keys", [chainId]))
     .where("provider", "=", provider)
     .where("revoked_at_ms", "is", null)
     .where("expires_at_ms", ">", nowMs)
@@ -240,7 +241,7 @@ async function areOwnPayees(
           selectFrom("api_keys")
             .select("id")
             .whereRef("api_keys.provider", "=", "plans.pay_to")
-            .where("api_keys.chain_id", "=", chainId),
+            .where(onChains("api_keys", [chainId])),
         ),
       ),
     )

@@ -1,15 +1,19 @@
 /** Admits requests to providers' endpoints: an API key identifies the caller and limits its rate. */
 import type { ApiScope } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
-import type { Caller } from "../providers/keys";
+import type { Caller, KeyNeed } from "../providers/keys";
 import type { Admission } from "./endpoint";
 import type { ApiServices } from "./services";
 
-export function admissionTo({ providers, keyLimit }: ApiServices, scope: ApiScope | "any"): Admission<Caller> {
+export function admissionTo(
+  { providers, keyLimit }: ApiServices,
+  scope: ApiScope | "any",
+  { isShared = false }: Omit<KeyNeed, "scope"> = {},
+): Admission<Caller> {
   return {
     scope,
     async admit(authorization, origin) {
-      const caller = await providers.admit(authorization, scope, origin);
+      const caller = await providers.admit(authorization, { scope, isShared }, origin);
       keyLimit.take(caller.keyId);
       return caller;
     },

@@ -9,8 +9,8 @@ import { WEBHOOK_EVENT_TYPES, webhookEventSchemaOf } from "turnpike/facilitator"
 import { CORS_ALLOW_HEADERS, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { serveDashboard } from "./dashboard";
-import { createFastLane, type FastLane } from "./direct-routes";
-import { API_KEY_SCHEME, type Endpoint } from "./endpoint";
+import { createFastLane, directsOf, type FastLane } from "./direct-routes";
+import { API_KEY_SCHEME, type Direct, type Endpoint } from "./endpoint";
 import { sendError } from "./errors";
 import { liveEvents } from "./live";
 import { completeDocument } from "./openapi";
@@ -71,11 +71,14 @@ export interface Api {
   readonly app: OpenAPIHono<RequestScope>;
   /** called by the server first */
   readonly fastLane: FastLane;
+  /** by path: what the fast lane serves */
+  readonly directs: ReadonlyMap<string, Direct>;
 }
 
 export function createApi(services: ApiServices): Api {
   const endpoints = endpointsOf(services);
-  return { app: createApp(services, endpoints), fastLane: createFastLane(services, endpoints) };
+  const directs = directsOf(endpoints);
+  return { app: createApp(services, endpoints), fastLane: createFastLane(services, directs), directs };
 }
 
 export function createApp(services: ApiServices, endpoints = endpointsOf(services)): OpenAPIHono<RequestScope> {

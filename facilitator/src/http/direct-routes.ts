@@ -41,14 +41,27 @@ const RETRY_AFTER_SEC = 2;
 /** Made once: an overload needs thousands, and each would record where it was made. */
 const BUSY = new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
-/** @param queue of the payments that wait to be started */
+/** Picks the endpoints that the fast lane serves, by path. */
+export function directsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, Direct> {
+  const picked = endpoints.filter(({ path }) => PATHS.includes(path));
+  return new Map(picked.flatMap(({ path, direct }) => (direct ? [[path, direct]] : [])));
+}
+
+/** What the fast lane needs of the services. */
+export interface LaneServices
+  extends Pick<ApiServices, "log" | "metrics" | "monotonicMs" | "network" | "rateLimit" | "tracing" | "untilEnd"> {
+  readonly payments: Pick<ApiServices["payments"], "whyBusy">;
+}
+
+/**
+ * @param lanes by path
+ * @param queue of the payments that wait to be started
+ */
 export function createFastLane(
-  services: ApiServices,
-  endpoints: readonly Endpoint[],
+  services: LaneServices,
+  lanes: ReadonlyMap<string, Direct>,
   queue: Pick<WorkQueue, "add" | "isFull"> = createQueue(services),
 ): FastLane {
-  const lanes = new Map<string, Direct>();
-  for (const { path, direct } of endpoints) if (direct && PATHS.includes(path)) lanes.set(path, direct);
   const context: LaneContext = { services, queue, observe: createObserver(services), write: createWriter() };
   return (message, reply) => {
     const route = message.url ?? "";
@@ -64,14 +77,14 @@ function cpuMs(): number {
   return (user + system) / 1_000;
 }
 
-const createQueue = ({ monotonicMs }: ApiServices): WorkQueue =>
+const createQueue = ({ monotonicMs }: LaneServices): WorkQueue =>
   new WorkQueue({
     ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, deadlineMs: DEADLINE_MS },
     ...{ turnCpuMs: TURN_CPU_MS, maxTurnCpuMs: MAX_TURN_CPU_MS, cpuMs, monotonicMs },
   });
 
 interface LaneContext {
-  readonly services: ApiServices;
+  readonly services: LaneServices;
   readonly queue: Pick<WorkQueue, "add" | "isFull">;
   readonly observe: ReturnType<typeof createObserver>;
   readonly write: (send: () => void) => void;

@@ -86,6 +86,12 @@ export interface Endpoint {
   mount(app: OpenAPIHono<RequestScope>): void;
 }
 
+/** What the server passes with a request. */
+export interface RequestEnvironment {
+  /** why the request belongs to no chain of this service: every endpoint answers with it */
+  readonly refusal?: TurnpikeError;
+}
+
 /** Never throws: errors become responses. */
 export interface Direct {
   /** @param readBody may throw */
@@ -145,6 +151,8 @@ export function endpoint<
           // Read first, also when the request is invalid: an unread body would cost the client its connection.
           const { raw } = context.req;
           const body = mayOmitBody && hasNoBody(raw) ? {} : spec.body && (await readJsonBody(raw));
+          const { refusal } = (context.env ?? {}) as RequestEnvironment;
+          if (refusal) throw refusal;
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
           const { untilEnd = all } = context.var;

@@ -20,15 +20,16 @@ const PAGE = 100;
 
 export function liveEvents(services: ApiServices): (context: Context<RequestScope>) => Promise<Response> {
   const { providers, happened, untilDraining } = services;
-  const admission = admissionTo(services, "read");
+  const admission = admissionTo(services, "read", { isShared: true });
   const open = new Map<string, number>();
 
   return async (context) => {
     context.set("route", "/events/live");
     try {
       const origin = { address: addressOf(context), requestId: context.get("requestId") };
-      const { provider, keyId } = await admission.admit(context.req.header("authorization") ?? null, origin);
-      let after = await providers.newestEvent();
+      const caller = await admission.admit(context.req.header("authorization") ?? null, origin);
+      const { keyId } = caller;
+      let after = await providers.newestEvents(caller);
       // Counted only when nothing before the stream can fail any more; the end of the stream releases it.
       const count = open.get(keyId) ?? 0;
       if (count >= MAX_STREAMS) throw new TurnpikeError("RateLimited", "this key has too many live streams open");
@@ -37,10 +38,10 @@ export function liveEvents(services: ApiServices): (context: Context<RequestScop
         try {
           await stream.write(": live\n\n");
           while (!stream.aborted && !stream.closed) {
-            const { events, next } = await providers.events({ provider, after, limit: PAGE });
+            const { events, next } = await providers.events({ owner: caller, after, limit: PAGE });
             for (const { type, subject } of events)
               await stream.writeSSE({ event: "happened", data: JSON.stringify({ type, subject }), id: next });
-            after = Number(next);
+            after = next;
             if (events.length === PAGE) continue;
             if ((await untilDraining(happened(PULSE_MS))) === "draining") break;
             await stream.write(": pulse\n\n");

@@ -206,7 +206,8 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   ),
   "get /events": op(
     "listEvents",
-    "Lists the provider's events after a cursor, in order. Store `next` and pass it later, also when nothing follows yet.",
+    "Lists the provider's events after a cursor, in order. Store `next` and pass it later, also when nothing follows yet. A cursor before events that were deleted because of their age gets `EventsDeleted`, which names the cursor to continue with; events of that kind are never skipped silently.",
+    "EventsDeleted",
   ),
   "post /debits": op(
     "createDebits",

@@ -1,16 +1,17 @@
 /** Wires the services of providers: keys, webhook endpoints, debits, figures. */
 import type { Logger } from "pino";
-import type { ApiScope, EventList, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
+import type { EventList, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
 import type { Address, Network } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../analytics/costs";
 import type { Reports } from "../analytics/reports";
+import type { Owner } from "../db/owner";
 import type { Catalogue } from "../discovery/catalogue";
 import type { Listings } from "../discovery/listings";
 import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
 import type { AuditPage, listActs } from "../providers/audit";
-import type { Caller, Keys, Origin } from "../providers/keys";
+import type { Caller, KeyNeed, Keys, Origin } from "../providers/keys";
 import type { RefundAccounts } from "../providers/refund-accounts";
 import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
@@ -23,9 +24,21 @@ import type { UntilEnd } from "./request";
 
 export type { Caller, Origin } from "../providers/keys";
 
-/** The services that the API uses. */
+/** What a service on several chains adds to the services of each. */
+export interface Deployment {
+  /** in the order of `CHAINS` */
+  readonly chainIds: readonly number[];
+  /** @param network absent: of the whole service */
+  readiness(network?: Network): Readiness;
+  /** Returns the services of each chain that is up, in that order. */
+  all(): readonly ApiServices[];
+}
+
+/** The services that the API uses, on one chain. */
 export interface ApiServices {
   readonly network: Network;
+  /** absent: this chain is the only one */
+  readonly deployment?: Deployment;
   /** origin under which browsers reach this service */
   readonly publicUrl: string | undefined;
   /** only when this service runs as a sandbox */
@@ -42,7 +55,8 @@ export interface ApiServices {
   /** the key that settles `upto` payments; undefined while they are not offered */
   uptoSigner(): Address | undefined;
   readonly supported: Omit<SupportedWire, "kinds" | "extensions" | "signers" | "network" | "chainId">;
-  readiness(): Readiness;
+  /** @param network one of several chains; absent: of the whole service */
+  readiness(network?: Network): Readiness;
   system(): Promise<System>;
   readonly metrics: Metrics;
   /** absent: nothing is traced */
@@ -70,13 +84,14 @@ export interface Providers {
   readonly debits: Debits;
   readonly refundAccounts: RefundAccounts;
   /** @returns the caller. @throws TurnpikeError when the key is not valid or lacks the scope */
-  admit(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller>;
+  admit(authorization: string | null, need: KeyNeed, origin: Origin): Promise<Caller>;
   events(page: EventPage): Promise<EventList>;
-  newestEvent(): Promise<number>;
-  acts(provider: Address, page: AuditPage): ReturnType<typeof listActs>;
+  /** Returns the cursor after which only new events follow. */
+  newestEvents(owner: Owner): Promise<string>;
+  acts(owner: Owner, page: AuditPage): ReturnType<typeof listActs>;
   readonly deliveries: {
-    list(provider: Address, endpointId: string, page: DeliveryPage): ReturnType<typeof listDeliveries>;
-    find(provider: Address, endpointId: string, eventId: string): ReturnType<typeof findDelivery>;
+    list(owner: Owner, endpointId: string, page: DeliveryPage): ReturnType<typeof listDeliveries>;
+    find(owner: Owner, endpointId: string, eventId: string): ReturnType<typeof findDelivery>;
   };
 }
 

@@ -7,14 +7,11 @@ export interface BlockRow {
   readonly timestamp: number;
 }
 
-export async function newestBlock(db: Db, chainId: number): Promise<BlockRow | undefined> {
-  return db
-    .selectFrom("blocks")
-    .select(["number", "hash", "timestamp"])
-    .where("chain_id", "=", chainId)
-    .orderBy("number", "desc")
-    .limit(1)
-    .executeTakeFirst();
+/** @param atMost absent: any number */
+export async function newestBlock(db: Db, chainId: number, atMost?: number): Promise<BlockRow | undefined> {
+  let query = db.selectFrom("blocks").select(["number", "hash", "timestamp"]).where("chain_id", "=", chainId);
+  if (atMost !== undefined) query = query.where("number", "<=", atMost);
+  return query.orderBy("number", "desc").limit(1).executeTakeFirst();
 }
 
 /** Returns the highest block ever applied, also when it was reverted since. */

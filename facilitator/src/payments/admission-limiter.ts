@@ -5,6 +5,7 @@
  */
 import type { TurnpikeError } from "turnpike/protocol";
 import { CROWDED, FairShares, type Party } from "../lib/fair-shares";
+import { Pace } from "../lib/pace";
 import { refusal } from "./payment-request";
 
 export interface AdmissionLimiter {
@@ -32,11 +33,13 @@ export function createAdmissionLimiter({
   /** start time of each, in order of arrival */
   const waiting = new Map<symbol, number>();
   const shares = new FairShares();
+  const pace = new Pace(monotonicMs);
 
-  /** how full the limiter is: by the age of the oldest, and by either */
+  /** how full the limiter is: by the age of the oldest or the expected wait of the next, and by their number too */
   function fill(): { readonly age: number; readonly all: number } {
     const [oldestMs] = waiting.values();
-    const age = oldestMs === undefined ? 0 : (monotonicMs() - oldestMs) / maxAgeMs;
+    const oldest = oldestMs === undefined ? 0 : monotonicMs() - oldestMs;
+    const age = Math.max(oldest, pace.expectedWaitMs(waiting.size)) / maxAgeMs;
     return { age, all: Math.max(waiting.size / maxWaiting, age) };
   }
 
@@ -58,11 +61,13 @@ export function createAdmissionLimiter({
       const place = Symbol();
       waiting.set(place, monotonicMs());
       shares.enter(party);
+      pace.arrived();
       try {
         return await work();
       } finally {
         waiting.delete(place);
         shares.leave(party);
+        pace.left(1, waiting.size);
       }
     },
   };

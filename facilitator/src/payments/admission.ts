@@ -169,7 +169,7 @@ export class PaymentAdmission {
   #whyNotQueued(party: Party): TurnpikeError | undefined {
     const { config, sender } = this.#options;
     if (sender.mayQueue(party)) return undefined;
-    return sender.queue().oldestMs >= config.maxQueueAgeMs ? this.#queueFull : this.#queueShared;
+    return sender.waitMs() >= config.maxQueueAgeMs ? this.#queueFull : this.#queueShared;
   }
 
   /** No payment is admitted while the admitted ones cannot be sent. */

@@ -24,19 +24,19 @@ export class QueueShares {
     this.#options = options;
   }
 
-  isCrowded(oldestMs: number): boolean {
-    return this.#fillAt(oldestMs) >= CROWDED;
+  isCrowded(waitMs: number): boolean {
+    return this.#fillAt(waitMs) >= CROWDED;
   }
 
-  /** @param oldestMs age of the oldest queued payment */
-  mayEnter(party: Party, oldestMs: number): boolean {
-    return this.#shares.mayEnter(party, this.#fillAt(oldestMs));
+  /** @param waitMs how long the next payment would wait, at least */
+  mayEnter(party: Party, waitMs: number): boolean {
+    return this.#shares.mayEnter(party, this.#fillAt(waitMs));
   }
 
   /** Counts the queued payments of each payer and provider, if they wait long and the last count is old. */
-  async refresh(oldestMs: number): Promise<void> {
+  async refresh(waitMs: number): Promise<void> {
     const { config, store, monotonicMs } = this.#options;
-    if (!this.isCrowded(oldestMs) || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
+    if (!this.isCrowded(waitMs) || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
     const rows = await store.db
       .selectFrom("payments")
       .select(["payer", "pay_to as payee", (eb) => eb.fn.countAll<number>().as("queued")])
@@ -49,7 +49,7 @@ export class QueueShares {
     this.#countedAtMs = monotonicMs();
   }
 
-  #fillAt(oldestMs: number): number {
-    return oldestMs / this.#options.config.maxQueueAgeMs;
+  #fillAt(waitMs: number): number {
+    return waitMs / this.#options.config.maxQueueAgeMs;
   }
 }

@@ -8,6 +8,7 @@ import type { Clock } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
+import { Pace } from "../lib/pace";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { itemsPerBatch, planTransactions, QUEUED_COLUMNS, settleRequest } from "./batch";
@@ -28,6 +29,9 @@ export interface Backlog {
   readonly oldestMs: number;
 }
 
+/** A queue that one transaction empties has no pace: its payments wait for no others. */
+const MIN_PACED = 2;
+
 /** Per slot. Limits how far a node's count of mined transactions is trusted. */
 const MAX_UNREAD = 4;
 
@@ -45,6 +49,7 @@ export class PaymentQueue {
   /** Sized for payments from plain accounts, which nearly all are. */
   readonly #fullBatch: number;
   readonly #slots: number;
+  readonly #pace: Pace;
   #backlog: Backlog = { queued: 0, oldestMs: 0 };
   /** whether every slot was in use at the last count */
   #isFull = false;
@@ -54,10 +59,18 @@ export class PaymentQueue {
     this.#options = options;
     this.#fullBatch = itemsPerBatch(options.config);
     this.#slots = slotsOf(options.config);
+    this.#pace = new Pace(options.monotonicMs);
   }
 
   get backlog(): Backlog {
     return this.#backlog;
+  }
+
+  /** Returns how long the next payment would wait: as long as the oldest has, or longer by the pace of this process. */
+  waitMs(): number {
+    const { queued, oldestMs } = this.#backlog;
+    const isPaced = queued >= this.#fullBatch * MIN_PACED;
+    return isPaced ? Math.max(oldestMs, this.#pace.expectedWaitMs(queued)) : oldestMs;
   }
 
   /** Returns whether the queue is so short and recent that it leaves with the next transaction anyway. */
@@ -140,7 +153,12 @@ export class PaymentQueue {
       const { plans, rest } = planTransactions(rows, config.batchSettler, config, Math.min(free, MAX_COMPOSED));
       const [oldest] = rest;
       const oldestMs = oldest ? Math.max(0, oldest.now - oldest.accepted_at_ms) : 0;
-      this.#backlog = { queued: rest.length, oldestMs };
+      const sent = rows.length - rest.length;
+      // More may be queued than one statement reads.
+      const isAll = rows.length < this.#fullBatch * MAX_COMPOSED;
+      const queued = isAll ? rest.length : Math.max(rest.length, this.#backlog.queued - sent);
+      this.#pace.left(sent, queued);
+      this.#backlog = { queued, oldestMs };
       if (plans.length === 0) return false;
       const made = plans.map((plan) => ({ ...plan, id: randomUUID() }));
       await this.#markSent(tx, made);

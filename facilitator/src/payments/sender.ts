@@ -77,18 +77,23 @@ export class Sender {
     );
   }
 
+  /** Returns how long the next payment would wait in the queue, at least. */
+  waitMs(): number {
+    return this.#queue.waitMs();
+  }
+
   queue(): Backlog {
     return this.#queue.backlog;
   }
 
   /** whether some payments may not be queued now */
   get isCrowded(): boolean {
-    return this.#shares.isCrowded(this.#queue.backlog.oldestMs);
+    return this.#shares.isCrowded(this.#queue.waitMs());
   }
 
   /** Returns whether a payment may be queued: towards `MAX_QUEUE_AGE_MS`, only those below their share. */
   mayQueue(party: Party): boolean {
-    return this.#shares.mayEnter(party, this.#queue.backlog.oldestMs);
+    return this.#shares.mayEnter(party, this.#queue.waitMs());
   }
 
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
@@ -110,7 +115,7 @@ export class Sender {
         await this.#queue.send();
         await this.#options.reservations.deleteEnded();
       } else await this.#queue.measure();
-      await this.#shares.refresh(this.#queue.backlog.oldestMs);
+      await this.#shares.refresh(this.#queue.waitMs());
       this.#faults.recovered("round");
     } catch (error) {
       this.#faults.met("round", error, "sending payments failed");

@@ -3,6 +3,7 @@ import type { auditListSchema } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { z } from "zod";
 import type { Db } from "../db/open";
+import type { Owner } from "../db/owner";
 
 export interface AuditPage {
   /** position of the last entry read; 0 for the newest */
@@ -12,10 +13,14 @@ export interface AuditPage {
 
 export async function listActs(
   db: Db,
-  { chainId, provider }: { readonly chainId: number; readonly provider: Address },
+  { chainIds, provider }: Owner,
   { before, limit }: AuditPage,
 ): Promise<z.input<typeof auditListSchema>> {
-  const own = db.selectFrom("audit_log").selectAll().where("chain_id", "=", chainId).where("provider", "=", provider);
+  const own = db
+    .selectFrom("audit_log")
+    .selectAll()
+    .where("chain_id", "in", [...chainIds])
+    .where("provider", "=", provider);
   const rows = await (before > 0 ? own.where("seq", "<", before) : own)
     .orderBy("seq", "desc")
     .limit(limit + 1)
@@ -31,5 +36,5 @@ export async function listActs(
     ...(row.request_id !== null && { requestId: row.request_id }),
     details: row.details,
   }));
-  return { provider, entries, ...(last === undefined ? {} : { next: String(last) }) };
+  return { provider: provider as Address, entries, ...(last === undefined ? {} : { next: String(last) }) };
 }

@@ -17,9 +17,10 @@ import {
 } from "turnpike/facilitator";
 import { type Address, InvalidRequest, type Network, TurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
-import { isSignedByWallet } from "../chain/wallet-signature";
+import { signerByWallet } from "../chain/wallet-signature";
 import { recordAct } from "../db/audit";
 import type { Store, Tx } from "../db/open";
+import { type Owner, onChains } from "../db/owner";
 import type { ApiKeysTable } from "../db/tables/providers";
 import { checkChallenge, issueChallenge, spendChallenge } from "./challenges";
 
@@ -30,17 +31,28 @@ export interface Origin {
 }
 
 /** The caller, identified by an API key. */
-export interface Caller extends Origin {
+export interface Caller extends Origin, Owner {
   readonly provider: Address;
+  /** whether the key is the same provider's on every chain */
+  readonly isEveryChain: boolean;
   readonly keyId: string;
   readonly scopes: readonly ApiScope[];
   /** whether it may read data about the service as a whole */
   readonly isOperator: boolean;
 }
 
+/** What a request needs of its API key. */
+export interface KeyNeed {
+  readonly scope: ApiScope | "any";
+  /** whether the request concerns no single chain: then a key of any chain of the deployment serves */
+  readonly isShared?: boolean;
+}
+
 export interface KeysDeps {
   readonly store: Store;
   readonly network: Network;
+  /** all chains of this deployment; default: that of `network` */
+  readonly chainIds?: readonly number[];
   /** the signer of this service's proofs; wallets name it in what they sign */
   readonly facilitator: Address;
   /** the previous and next signers: another process with another key may have issued the challenge */
@@ -107,7 +119,8 @@ export class Keys {
     const digests = [facilitator, ...otherFacilitators].flatMap((named) =>
       apiKeyDigests({ provider, name, scopes, expiresAt, challenge, facilitator: named, chainId }, site),
     );
-    if (!(await isSignedByWallet(chain, { wallet: provider, digests, signature }))) {
+    const signer = await signerByWallet(chain, { wallet: provider, digests, signature });
+    if (!signer) {
       throw new TurnpikeError("InvalidSignature", `the challenge is not signed by ${provider}`, {
         reason: "signature",
       });
@@ -116,6 +129,7 @@ export class Keys {
       await spendChallenge(tx, issued, this.#nowSec());
       const { row, key } = await this.#insert(tx, {
         ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
+        ...{ chain_id: chainId, every_chain: signer === "key" },
       });
       await recordAct(tx, {
         ...{ chainId, provider, actor: "wallet", act: "key.created", objectId: row.id, ...origin },
@@ -130,11 +144,18 @@ export class Keys {
    * @param authorization the header as received
    * @throws InvalidApiKey, ScopeMissing
    */
-  async authenticate(authorization: string | null, scope: ApiScope | "any", origin: Origin): Promise<Caller> {
+  async authenticate(
+    authorization: string | null,
+    { scope, isShared = false }: KeyNeed,
+    origin: Origin,
+  ): Promise<Caller> {
     const { store, operators } = this.#deps;
     const [, id, secret] = FORM.exec(authorization ?? "") ?? [];
+    const chainIds = isShared ? this.#chainIds : [this.#chainId];
     const row =
-      id && secret ? await this.#live(store.db).selectAll().where("id", "=", id).executeTakeFirst() : undefined;
+      id && secret
+        ? await this.#live(store.db, chainIds).selectAll().where("id", "=", id).executeTakeFirst()
+        : undefined;
     if (!row || !secret || !timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(row.hash, "hex"))) {
       throw new TurnpikeError("InvalidApiKey");
     }
@@ -150,14 +171,16 @@ export class Keys {
         .execute();
     }
     const provider = row.provider as Address;
-    return { ...origin, provider, keyId: row.id, scopes, isOperator: operators.includes(provider) };
+    const isEveryChain = row.every_chain;
+    const identified = { provider, isEveryChain, chainIds: isEveryChain ? this.#chainIds : [row.chain_id] };
+    return { ...origin, ...identified, keyId: row.id, scopes, isOperator: operators.includes(provider) };
   }
 
-  async list(provider: Address): Promise<ApiKey[]> {
+  async list({ provider, chainIds }: Owner): Promise<ApiKey[]> {
     const rows = await this.#deps.store.db
       .selectFrom("api_keys")
       .selectAll()
-      .where("chain_id", "=", this.#chainId)
+      .where(onChains("api_keys", chainIds))
       .where("provider", "=", provider)
       .orderBy("created_at_ms", "desc")
       .orderBy("id")
@@ -169,9 +192,17 @@ export class Keys {
   /** Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. */
   async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
     return this.#deps.store.transaction(async (tx) => {
-      const old = await this.#requireOwn(tx, caller.provider, caller.keyId);
-      const { provider, name, scopes, expires_at_ms: expiresAtMs } = old;
-      const fields = { provider, name, scopes, expires_at_ms: expiresAtMs, rotated_from: old.id };
+      const old = await this.#requireOwn(tx, caller, caller.keyId);
+      const { provider, name, scopes, expires_at_ms: expiresAtMs, chain_id, every_chain } = old;
+      const fields = {
+        provider,
+        name,
+        scopes,
+        expires_at_ms: expiresAtMs,
+        rotated_from: old.id,
+        chain_id,
+        every_chain,
+      };
       const { row, key } = await this.#insert(tx, fields);
       const endMs = Math.min(expiresAtMs, this.#deps.nowMs() + overlapSec * 1_000);
       await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
@@ -190,7 +221,7 @@ export class Keys {
       });
     }
     return this.#deps.store.transaction(async (tx) => {
-      const row = await this.#requireOwn(tx, caller.provider, id);
+      const row = await this.#requireOwn(tx, caller, id);
       if (row.revoked_at_ms !== null) return keyToWire(row);
       const revoked = { ...row, revoked_at_ms: this.#deps.nowMs() };
       await tx.updateTable("api_keys").set({ revoked_at_ms: revoked.revoked_at_ms }).where("id", "=", id).execute();
@@ -203,20 +234,27 @@ export class Keys {
     return this.#deps.network.chainId;
   }
 
+  get #chainIds(): readonly number[] {
+    return this.#deps.chainIds ?? [this.#chainId];
+  }
+
   #nowSec(): number {
     return Math.floor(this.#deps.nowMs() / 1_000);
   }
 
-  #live(db: Store["db"]) {
+  #live(db: Store["db"], chainIds: readonly number[]) {
     return db
       .selectFrom("api_keys")
-      .where("chain_id", "=", this.#chainId)
+      .where(onChains("api_keys", chainIds))
       .where("revoked_at_ms", "is", null)
       .where("expires_at_ms", ">", this.#deps.nowMs());
   }
 
-  async #insert(tx: Tx, fields: Pick<Row, "provider" | "name" | "scopes" | "expires_at_ms" | "rotated_from">) {
-    const { count } = await this.#live(tx)
+  async #insert(
+    tx: Tx,
+    fields: Pick<Row, "provider" | "name" | "scopes" | "expires_at_ms" | "rotated_from" | "chain_id" | "every_chain">,
+  ) {
+    const { count } = await this.#live(tx, this.#chainIds)
       .select(({ fn }) => fn.countAll().as("count"))
       .where("provider", "=", fields.provider)
       .executeTakeFirstOrThrow();
@@ -227,7 +265,6 @@ export class Keys {
       .values({
         ...fields,
         id: randomBytes(8).toString("hex"),
-        chain_id: this.#chainId,
         hash: hashOf(secret),
         created_at_ms: this.#deps.nowMs(),
         revoked_at_ms: null,
@@ -239,11 +276,11 @@ export class Keys {
   }
 
   /** @throws UnknownObject, also for a key of another provider */
-  async #requireOwn(tx: Tx, provider: Address, id: string): Promise<Row> {
+  async #requireOwn(tx: Tx, { provider, chainIds }: Owner, id: string): Promise<Row> {
     const row = await tx
       .selectFrom("api_keys")
       .selectAll()
-      .where("chain_id", "=", this.#chainId)
+      .where(onChains("api_keys", chainIds))
       .where("provider", "=", provider)
       .where("id", "=", id)
       .executeTakeFirst();

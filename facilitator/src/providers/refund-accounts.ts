@@ -37,43 +37,9 @@ export interface RefundAccountsDeps {
 
 const MAX_LIFE_SEC = 5 * 366 * 86_400;
 
-export function createRefundAccounts({
-  config,
-  store,
-  chain,
-  facilitators,
-  signerOf,
-  nowSec,
-}: RefundAccountsDeps): RefundAccounts {
+export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
+  const { config, store, signerOf } = deps;
   const { chainId } = config;
-
-  /** @throws InvalidSignature */
-  async function namedFacilitator({ signature, ...terms }: NameRefundAccount): Promise<Address> {
-    for (const facilitator of facilitators) {
-      const digests = [refundAccountDigest({ ...terms, facilitator, chainId })];
-      if (await isSignedByWallet(chain, { wallet: terms.provider, digests, signature })) return facilitator;
-    }
-    throw new TurnpikeError("InvalidSignature", `the statement is not signed by ${terms.provider}`, {
-      reason: "signature",
-    });
-  }
-
-  function requireUsable({ provider, account, token, expiresAt }: NameRefundAccount): void {
-    if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
-      throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
-        details: { field: "expiresAt" },
-      });
-    }
-    const refused = (message: string) => new TurnpikeError("PaymentNotAllowed", message, { reason: "refund_account" });
-    if (!findToken(config, token)) throw refused(`this Facilitator does not settle token ${token}`);
-    const held = signerOf(provider)?.address;
-    if (held === account) return;
-    throw refused(
-      held
-        ? `this Facilitator has no key of ${account}: for ${provider} it signs for ${held}`
-        : `this Facilitator has no refund key for ${provider}: its operator sets REFUND_KEYS`,
-    );
-  }
 
   const rowOf = (tx: Tx, provider: Address, token: Address) =>
     tx
@@ -101,8 +67,8 @@ export function createRefundAccounts({
 
   return {
     async name(statement, origin) {
-      requireUsable(statement);
-      const facilitator = await namedFacilitator(statement);
+      requireUsable(deps, statement);
+      const facilitator = await namedFacilitator(deps, statement);
       const { provider, token, account, version, expiresAt: expires_at, signature } = statement;
       const daily_cap = statement.dailyCap.toString();
       const named = { account, daily_cap, version, expires_at, facilitator, signature };
@@ -167,6 +133,41 @@ export function createRefundAccounts({
       return wireOf(revoked);
     },
   };
+}
+
+/** Returns the signer of this service that the statement names. @throws InvalidSignature */
+async function namedFacilitator(
+  { config, chain, facilitators }: RefundAccountsDeps,
+  { signature, ...terms }: NameRefundAccount,
+): Promise<Address> {
+  for (const facilitator of facilitators) {
+    const digests = [refundAccountDigest({ ...terms, facilitator, chainId: config.chainId })];
+    if (await isSignedByWallet(chain, { wallet: terms.provider, digests, signature })) return facilitator;
+  }
+  throw new TurnpikeError("InvalidSignature", `the statement is not signed by ${terms.provider}`, {
+    reason: "signature",
+  });
+}
+
+/** @throws InvalidRequest, PaymentNotAllowed */
+function requireUsable(
+  { config, signerOf, nowSec }: RefundAccountsDeps,
+  { provider, account, token, expiresAt }: NameRefundAccount,
+): void {
+  if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
+    throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
+      details: { field: "expiresAt" },
+    });
+  }
+  const refused = (message: string) => new TurnpikeError("PaymentNotAllowed", message, { reason: "refund_account" });
+  if (!findToken(config, token)) throw refused(`this Facilitator does not settle token ${token}`);
+  const held = signerOf(provider)?.address;
+  if (held === account) return;
+  throw refused(
+    held
+      ? `this Facilitator has no key of ${account}: for ${provider} it signs for ${held}`
+      : `this Facilitator has no refund key for ${provider}: its operator sets REFUND_KEYS`,
+  );
 }
 
 type Named = Pick<RefundAccountsTable, "account" | "daily_cap" | "version" | "expires_at">;

@@ -21,7 +21,7 @@ import type { FirstBroadcastListener } from "./broadcasts";
 import { openRefundSigners, openSigner } from "./keys";
 import { createLane, type RelayerMetrics } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
-import { watchLanes } from "./lane-watch";
+import { watchLanes, withReport } from "./lane-watch";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
 
@@ -130,7 +130,7 @@ export interface RelayerOptions {
   readonly monotonicMs?: () => number;
 }
 
-/** How often a process without keys reads the lanes of other processes. */
+/** How often a process reads the lanes of other processes. */
 const WATCH_MS = 500;
 
 /** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
@@ -167,10 +167,11 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
     loops.push(renewEvery(config.laneLeaseMs, lane.renewLease));
   }
-  if (!sends) loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
+  loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 
   async function refreshLanes(): Promise<void> {
+    if (sends && lanes.every((lane) => lane.health().status !== "standby")) return;
     try {
       await watch.refresh();
       faults.recovered("lanes");
@@ -214,16 +215,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
         for (const send of sends) send();
       };
     },
-    async outcome(transactionId) {
-      const row = await findTransaction(store.db, transactionId);
-      if (!row) return { kind: "unknown" };
-      if (row.status === "displaced") return { kind: "displaced" };
-      if (row.status !== "mined" || !row.hash) return { kind: "pending", ...(row.hash && { hash: row.hash as Hex }) };
-      const receipt = await chain.receipt(row.hash as Hex);
-      // The transaction was reverted a moment ago: pending, until the indexer updates the row.
-      if (!receipt) return { kind: "pending", hash: row.hash as Hex };
-      return { kind: "mined", ...receipt };
-    },
+    outcome: (transactionId) => outcomeOf(store.db, chain, transactionId),
     async waitFor(transactionId, timeoutMs) {
       const untilMs = monotonicMs() + timeoutMs;
       for (;;) {
@@ -243,7 +235,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
       if (answer.kind === "reverted") throw decodeContractError(answer.data).error;
       return answer.data;
     },
-    health: () => healthOf(sends ? lanes.map((lane) => lane.health()) : watch.health()),
+    health: () => healthOf(sends ? lanes.map((lane) => withReport(lane.health(), watch.health())) : watch.health()),
     inPool() {
       const counts = lanes.map((lane) => lane.inPool());
       return counts.includes(undefined) ? undefined : counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
@@ -257,6 +249,17 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     },
   };
   return relayer;
+}
+
+async function outcomeOf(db: Db, chain: ChainReader, transactionId: string): Promise<TxOutcome> {
+  const row = await findTransaction(db, transactionId);
+  if (!row) return { kind: "unknown" };
+  if (row.status === "displaced") return { kind: "displaced" };
+  if (row.status !== "mined" || !row.hash) return { kind: "pending", ...(row.hash && { hash: row.hash as Hex }) };
+  const receipt = await chain.receipt(row.hash as Hex);
+  // The transaction was reverted a moment ago: pending, until the indexer updates the row.
+  if (!receipt) return { kind: "pending", hash: row.hash as Hex };
+  return { kind: "mined", ...receipt };
 }
 
 const shortage = ({ key, balanceWei = 0n }: LaneHealth): string =>

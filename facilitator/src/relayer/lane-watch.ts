@@ -1,4 +1,4 @@
-/** Reads the lanes from the database, for a process without keys. */
+/** Reads the lanes from the database, for a process without keys, or whose keys another process has. */
 import type { Address } from "turnpike/protocol";
 import type { Store } from "../db/open";
 import { databaseNowMs } from "../db/sql";
@@ -16,6 +16,17 @@ const REPORT_SILENT_MS = 30_000;
 
 /** A few reports, one of which may be late. */
 const REPORT_FRESH_MS = 3 * REPORT_EVERY_MS;
+
+const NO_PROCESS = "no process holds this lane";
+
+/**
+ * Returns the health of a lane of this process: as the process that has the lease reports it, where that is another
+ * one. A lane that nobody has is about to be acquired here.
+ */
+export function withReport(own: LaneHealth, reported: readonly LaneHealth[]): LaneHealth {
+  if (own.status !== "standby") return own;
+  return reported.find(({ key, reason }) => key === own.key && reason !== NO_PROCESS) ?? own;
+}
 
 export function watchLanes(store: Store, chainId: number): LaneWatch {
   let lanes: LaneHealth[] = [];
@@ -48,11 +59,7 @@ export function watchLanes(store: Store, chainId: number): LaneWatch {
           silentMs > REPORT_SILENT_MS
             ? `its process has not reported for ${Math.round(silentMs / 1_000)} s`
             : (row.obstacle ?? undefined);
-        const reason = isUsable
-          ? obstacle
-          : row.status === "stopped"
-            ? (row.reason ?? undefined)
-            : "no process holds this lane";
+        const reason = isUsable ? obstacle : row.status === "stopped" ? (row.reason ?? undefined) : NO_PROCESS;
         return {
           key: row.key as Address,
           status: isUsable ? "standby" : "stopped",

@@ -88,3 +88,10 @@ async function emptyRows(tx: Tx, ids: readonly string[]): Promise<void> {
   await sql`update transaction_hashes set raw = '' where transaction_id = any(${idList(ids)})`.execute(tx);
   await sql`update transactions set data = '' where id = any(${idList(ids)})`.execute(tx);
 }
+
+/** Returns those of the hashes that a transaction here has. */
+export async function knownHashes(tx: Tx, hashes: readonly string[]): Promise<readonly string[]> {
+  const { rows } = await sql<{ hash: string }>`
+    select hash from transaction_hashes where hash = any(${idList(new Set(hashes))})`.execute(tx);
+  return rows.map(({ hash }) => hash);
+}

@@ -1,5 +1,5 @@
 /** Defines the metrics. One registry per service, so that several services can run in one process. */
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import { version } from "../../package.json";
 import { type Gauges, registerGauges } from "./gauges";
 
@@ -32,27 +32,29 @@ export interface MetricFacts {
   readonly labels: readonly string[];
 }
 
-export function createMetrics() {
+/** Metrics of one chain among several: all have the label `chain`, and HTTP is counted for the whole service. */
+export interface ChainLabel {
+  readonly chain: string;
+  readonly service: ServiceMetrics;
+}
+
+export function createMetrics(label?: ChainLabel) {
   const registry = new Registry();
   const registers = [registry];
-  collectDefaultMetrics({ register: registry });
-  new Gauge({
-    name: "turnpike_build_info",
-    help: "Always 1; the label has the version of the Facilitator.",
-    labelNames: ["version"],
-    registers,
-  }).set({ version }, 1);
+  if (label) registry.setDefaultLabels({ chain: label.chain });
+  else registerProcess(registry);
   const counted = {
-    ...createHttpMetrics(registers),
+    ...(label?.service ?? createHttpMetrics(registers)),
     ...createPaymentMetrics(registers),
     ...createChainMetrics(registers),
     ...createWorkMetrics(registers),
   };
   beginAtZero(counted);
+  label?.service.add(registry);
   return {
     ...counted,
     contentType: registry.contentType,
-    text: () => registry.metrics(),
+    text: () => label?.service.text() ?? registry.metrics(),
     /** Registers the gauges, once, when the services behind them run. */
     watch: (gauges: Gauges): void => registerGauges(gauges, registers),
     /** Lists the metrics; those of Node too. */
@@ -63,6 +65,38 @@ export function createMetrics() {
       }),
     close: () => registry.clear(),
   };
+}
+
+export type ServiceMetrics = ReturnType<typeof createServiceMetrics>;
+
+/** Metrics of a service on several chains: of the process and of HTTP, and those of each chain that is added. */
+export function createServiceMetrics() {
+  const registry = new Registry();
+  const all = [registry];
+  registerProcess(registry);
+  return {
+    ...createHttpMetrics([registry]),
+    contentType: registry.contentType,
+    add: (chain: Registry): void => void all.push(chain),
+    /** Each chain's series differ by their label, so that none is summed with another's. */
+    async text(): Promise<string> {
+      const read = await Promise.all(all.map((one) => one.getMetricsAsJSON()));
+      return AggregatorRegistry.aggregate(read).metrics();
+    },
+    close(): void {
+      for (const one of all) one.clear();
+    },
+  };
+}
+
+function registerProcess(registry: Registry): void {
+  collectDefaultMetrics({ register: registry });
+  new Gauge({
+    name: "turnpike_build_info",
+    help: "Always 1; the label has the version of the Facilitator.",
+    labelNames: ["version"],
+    registers: [registry],
+  }).set({ version }, 1);
 }
 
 /** An alert cannot see the first increase of a series that did not exist before. */

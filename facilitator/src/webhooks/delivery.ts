@@ -122,7 +122,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   async function deliver(delivery: Delivery): Promise<void> {
     const { eventId, attempts, secrets } = delivery;
     const body = delivery.body ?? (delivery.event && bodyOf(delivery.event, network));
-    if (body === undefined || secrets.length === 0) return postponed(delivery);
+    if (body === undefined || secrets.length === 0) return postpone(deps, delivery);
     const attemptMs = nowMs();
     const startedMs = monotonicMs();
     const headers = headersOf({ id: eventId, body, nowMs: attemptMs, attempt: attempts + 1, secrets });
@@ -137,16 +137,6 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     const fields = { endpoint: delivery.endpointId, event: eventId, ...subjectOf(delivery) };
     const attempt = { attempt: attempts + 1, durationMs, outcome: conclusion.kind, ...outcomeOf(result) };
     log.info({ ...fields, ...attempt }, "webhook");
-  }
-
-  async function postponed(delivery: Delivery): Promise<void> {
-    log.warn({ endpoint: delivery.endpointId, event: delivery.eventId }, "a delivery waits: its event is missing");
-    await store.db
-      .updateTable("webhook_deliveries")
-      .set({ lease_until_ms: 0, due_at_ms: nowMs() + WITHOUT_EVENT_MS })
-      .where("endpoint_id", "=", delivery.endpointId)
-      .where("event_id", "=", delivery.eventId)
-      .execute();
   }
 
   const settled = async (): Promise<void> => {
@@ -187,6 +177,20 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
       await sender.close();
     },
   };
+}
+
+/** Leaves a delivery for later whose event or secret is missing. */
+async function postpone(
+  { store, log, nowMs }: Pick<DeliveryDeps, "store" | "log" | "nowMs">,
+  { endpointId, eventId }: Delivery,
+): Promise<void> {
+  log.warn({ endpoint: endpointId, event: eventId }, "a delivery waits: its event is missing");
+  await store.db
+    .updateTable("webhook_deliveries")
+    .set({ lease_until_ms: 0, due_at_ms: nowMs() + WITHOUT_EVENT_MS })
+    .where("endpoint_id", "=", endpointId)
+    .where("event_id", "=", eventId)
+    .execute();
 }
 
 interface Started extends Pick<Delivery, "endpointId" | "eventId" | "attempts"> {

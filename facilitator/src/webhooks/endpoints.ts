@@ -10,17 +10,19 @@ import {
   type UpdateEndpointRequest,
   type WebhookEndpoint,
 } from "turnpike/facilitator";
-import { InvalidRequest, type Network, TurnpikeError, toHex } from "turnpike/protocol";
+import { InvalidRequest, type Network, networkOfChain, TurnpikeError, toHex } from "turnpike/protocol";
 import { recordAct } from "../db/audit";
 import type { Store, Tx } from "../db/open";
+import { type Owner, onChains } from "../db/owner";
 import type { WebhookEndpointsTable } from "../db/tables/webhooks";
 import { checkPublicUrl } from "../lib/public-addresses";
 import { testBody } from "./message";
 import { dropPending, lockNewestEvent } from "./outbox";
 
 /** The caller, as recorded in the audit log. */
-export interface Actor {
-  readonly provider: string;
+export interface Actor extends Owner {
+  /** whether it is the same owner on every chain: its endpoints get the events of all */
+  readonly isEveryChain: boolean;
   readonly keyId: string;
   readonly address: string;
   readonly requestId: string;
@@ -56,18 +58,18 @@ export class WebhookEndpoints {
   }
 
   /** @throws UnknownObject, also for an endpoint of another provider */
-  async requireOwn(provider: string, id: string): Promise<void> {
-    await this.#ownRow(this.#store.db, provider, id);
+  async requireOwn(owner: Owner, id: string): Promise<void> {
+    await this.#ownRow(this.#store.db, owner, id);
   }
 
   async create(actor: Actor, request: CreateEndpointRequest): Promise<WebhookEndpoint & { secret: string }> {
     const url = checkPublicUrl(request.url, this.#policy);
     return this.#store.transaction(async (tx) => {
-      const newestEvent = await lockNewestEvent(tx, this.#network.chainId);
+      const newestEvent = await lockNewestEvent(tx, actor.chainIds);
       const { count } = await tx
         .selectFrom("webhook_endpoints")
         .select(({ fn }) => fn.countAll().as("count"))
-        .where("chain_id", "=", this.#network.chainId)
+        .where(onChains("webhook_endpoints", actor.chainIds))
         .where("provider", "=", actor.provider)
         .executeTakeFirstOrThrow();
       if (Number(count) >= MAX_ENDPOINTS) throw new InvalidRequest(`a provider may have ${MAX_ENDPOINTS} endpoints`);
@@ -75,7 +77,8 @@ export class WebhookEndpoints {
         .insertInto("webhook_endpoints")
         .values({
           id: `we_${randomBytes(12).toString("hex")}`,
-          chain_id: this.#network.chainId,
+          chain_id: this.#chainOf(actor),
+          every_chain: actor.isEveryChain,
           provider: actor.provider,
           url,
           types: request.types ? JSON.stringify(request.types) : null,
@@ -93,11 +96,11 @@ export class WebhookEndpoints {
     });
   }
 
-  async list(provider: string): Promise<WebhookEndpoint[]> {
+  async list({ provider, chainIds }: Owner): Promise<WebhookEndpoint[]> {
     const rows = await this.#store.db
       .selectFrom("webhook_endpoints")
       .selectAll()
-      .where("chain_id", "=", this.#network.chainId)
+      .where(onChains("webhook_endpoints", chainIds))
       .where("provider", "=", provider)
       .orderBy("created_at_ms")
       .orderBy("id")
@@ -105,8 +108,8 @@ export class WebhookEndpoints {
     return rows.map(endpointToWire);
   }
 
-  async get(provider: string, id: string): Promise<WebhookEndpoint> {
-    return endpointToWire(await this.#ownRow(this.#store.db, provider, id));
+  async get(owner: Owner, id: string): Promise<WebhookEndpoint> {
+    return endpointToWire(await this.#ownRow(this.#store.db, owner, id));
   }
 
   async update(actor: Actor, id: string, change: UpdateEndpointRequest): Promise<WebhookEndpoint> {
@@ -114,8 +117,8 @@ export class WebhookEndpoints {
     const { enabled, types, description } = change;
     return this.#store.transaction(async (tx) => {
       // Starts with the next event: earlier ones were not queued while it was disabled or had other types.
-      const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, this.#network.chainId) : undefined;
-      const before = await this.#ownRow(tx, actor.provider, id);
+      const newestEvent = enabled || types !== undefined ? await lockNewestEvent(tx, actor.chainIds) : undefined;
+      const before = await this.#ownRow(tx, actor, id);
       const row = await tx
         .updateTable("webhook_endpoints")
         .set({
@@ -139,7 +142,7 @@ export class WebhookEndpoints {
 
   async remove(actor: Actor, id: string): Promise<void> {
     await this.#store.transaction(async (tx) => {
-      await this.#ownRow(tx, actor.provider, id);
+      await this.#ownRow(tx, actor, id);
       await tx.deleteFrom("webhook_endpoints").where("id", "=", id).execute();
       await this.#record(tx, actor, "webhook.deleted", id);
     });
@@ -152,7 +155,7 @@ export class WebhookEndpoints {
   async rotateSecret(actor: Actor, id: string, overlapSec: number) {
     const previousExpiresAtMs = this.#nowMs() + overlapSec * 1_000;
     return this.#store.transaction(async (tx) => {
-      await this.#ownRow(tx, actor.provider, id);
+      await this.#ownRow(tx, actor, id);
       await tx
         .deleteFrom("webhook_secrets")
         .where("endpoint_id", "=", id)
@@ -173,8 +176,10 @@ export class WebhookEndpoints {
   async sendTest(actor: Actor, id: string): Promise<string> {
     const eventId = toHex(randomBytes(32));
     await this.#store.transaction(async (tx) => {
-      await requireEnabled(await this.#ownRow(tx, actor.provider, id));
-      await this.#queue(tx, id, eventId, testBody(eventId, Math.floor(this.#nowMs() / 1_000), this.#network));
+      await requireEnabled(await this.#ownRow(tx, actor, id));
+      const chainId = this.#chainOf(actor);
+      const body = testBody(eventId, Math.floor(this.#nowMs() / 1_000), networkOfChain(chainId, [this.#network]));
+      await this.#queue(tx, { endpointId: id, eventId, chainId, body });
       await this.#record(tx, actor, "webhook.tested", id, { event: eventId, type: TEST_EVENT_TYPE });
     });
     this.#store.notifier.notify("events");
@@ -184,26 +189,27 @@ export class WebhookEndpoints {
   /** Delivers an event of the provider again, also one older than the endpoint. */
   async resend(actor: Actor, id: string, eventId: string): Promise<void> {
     await this.#store.transaction(async (tx) => {
-      await requireEnabled(await this.#ownRow(tx, actor.provider, id));
+      await requireEnabled(await this.#ownRow(tx, actor, id));
       const known = await tx
         .selectFrom("webhook_deliveries")
-        .select("body")
+        .select(["body", "chain_id"])
         .where("endpoint_id", "=", id)
         .where("event_id", "=", eventId)
         .executeTakeFirst();
-      if (!known) await this.#requireOwnEvent(tx, actor.provider, eventId);
-      await this.#queue(tx, id, eventId, known?.body ?? null);
+      // A test event has its own body.
+      const chainId = known?.body ? known.chain_id : await this.#chainOfOwnEvent(tx, actor, eventId);
+      await this.#queue(tx, { endpointId: id, eventId, chainId, body: known?.body ?? null });
       await this.#record(tx, actor, "webhook.resent", id, { event: eventId });
     });
     this.#store.notifier.notify("events");
   }
 
   /** @throws UnknownObject, also for an endpoint of another provider */
-  async #ownRow(db: Store["db"], provider: string, id: string): Promise<Row> {
+  async #ownRow(db: Store["db"], { provider, chainIds }: Owner, id: string): Promise<Row> {
     const row = await db
       .selectFrom("webhook_endpoints")
       .selectAll()
-      .where("chain_id", "=", this.#network.chainId)
+      .where(onChains("webhook_endpoints", chainIds))
       .where("provider", "=", provider)
       .where("id", "=", id)
       .executeTakeFirst();
@@ -211,9 +217,14 @@ export class WebhookEndpoints {
     return row;
   }
 
+  /** The chain of rows that concern no chain: the caller's own, where it has one. */
+  #chainOf({ isEveryChain, chainIds: [own] }: Actor): number {
+    return isEveryChain || own === undefined ? this.#network.chainId : own;
+  }
+
   #record(tx: Tx, actor: Actor, act: string, objectId: string, details: Record<string, unknown> = {}): Promise<void> {
     const { provider, keyId, address, requestId } = actor;
-    const chainId = this.#network.chainId;
+    const chainId = this.#chainOf(actor);
     return recordAct(tx, { chainId, provider, actor: keyId, act, objectId, details, address, requestId });
   }
 
@@ -225,7 +236,15 @@ export class WebhookEndpoints {
   }
 
   /** Makes a delivery due at once. A delivered or failed event restarts its schedule. */
-  async #queue(tx: Tx, endpointId: string, eventId: string, body: string | null): Promise<void> {
+  async #queue(
+    tx: Tx,
+    {
+      endpointId,
+      eventId,
+      chainId,
+      body,
+    }: { endpointId: string; eventId: string; chainId: number; body: string | null },
+  ): Promise<void> {
     const fresh = {
       state: "pending" as const,
       step: 0,
@@ -239,7 +258,7 @@ export class WebhookEndpoints {
         ...fresh,
         endpoint_id: endpointId,
         event_id: eventId,
-        chain_id: this.#network.chainId,
+        chain_id: chainId,
         body,
         created_at_ms: this.#nowMs(),
       })
@@ -247,15 +266,25 @@ export class WebhookEndpoints {
       .execute();
   }
 
-  async #requireOwnEvent(tx: Tx, provider: string, eventId: string): Promise<void> {
+  /**
+   * Locks the event, so that retention does not delete it before its delivery is stored.
+   * @throws UnknownObject, also for an event of another provider
+   */
+  async #chainOfOwnEvent(tx: Tx, { provider, chainIds }: Owner, eventId: string): Promise<number> {
     const event = await tx
       .selectFrom("events")
-      .select("id")
-      .where("chain_id", "=", this.#network.chainId)
+      .select("chain_id")
+      .where("chain_id", "in", [...chainIds])
       .where("id", "=", eventId)
       .where("provider", "=", provider)
+      .forKeyShare()
       .executeTakeFirst();
-    if (!event) throw new TurnpikeError("UnknownObject", `no event ${eventId}`);
+    if (!event)
+      throw new TurnpikeError(
+        "UnknownObject",
+        `no event ${eventId}: the provider has none of this id, or it is too old and was deleted`,
+      );
+    return event.chain_id;
   }
 }
 

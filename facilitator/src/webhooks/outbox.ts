@@ -4,7 +4,8 @@
 import { sql } from "kysely";
 import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
-import { databaseNowMs, idList } from "../db/sql";
+import { onChains } from "../db/owner";
+import { databaseNowMs, idList, intList } from "../db/sql";
 import type { WebhookAttemptsTable } from "../db/tables/webhooks";
 import { wholePayload } from "../events/payload";
 import type { EventProjection, PublishedRow } from "../events/projection";
@@ -22,9 +23,9 @@ async function queueDeliveries(tx: Tx, chainId: number, events: readonly Publish
   if (owned.length === 0) return;
   await sql`
     insert into webhook_deliveries (endpoint_id, event_id, chain_id, due_at_ms, created_at_ms)
-    select e.id, emitted.event ->> 'id', e.chain_id, ${databaseNowMs}, ${databaseNowMs}
+    select e.id, emitted.event ->> 'id', ${chainId}::bigint, ${databaseNowMs}, ${databaseNowMs}
     from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as emitted (event, place)
-    join webhook_endpoints e on e.chain_id = ${chainId}::bigint and e.provider = emitted.event ->> 'provider'
+    join webhook_endpoints e on ${onChains("e", [chainId])} and e.provider = emitted.event ->> 'provider'
       and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, emitted.event ->> 'type')
         or emitted.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed')
         or emitted.event ->> 'type' = 'refund.restored' and jsonb_exists(e.types, 'refund.reversed'))
@@ -80,10 +81,10 @@ export async function claimDeliveries(db: Db, claim: DeliveryClaim): Promise<Del
     with picked as (
       select due.endpoint_id, due.event_id, e.url, e.provider from webhook_endpoints e cross join lateral (
         select d.endpoint_id, d.event_id, d.due_at_ms from webhook_deliveries d
-        where d.endpoint_id = e.id and d.state = 'pending' and d.due_at_ms <= ${nowMs}::bigint
+        where d.endpoint_id = e.id and d.chain_id = ${chainId}::bigint and d.state = 'pending' and d.due_at_ms <= ${nowMs}::bigint
           and d.lease_until_ms <= ${nowMs}::bigint
         order by d.due_at_ms, d.seq limit ${share}::int for update skip locked) due
-      where e.chain_id = ${chainId}::bigint and e.status = 'enabled' and (e.failures = 0) = ${endpoints === "healthy"}::boolean
+      where ${onChains("e", [chainId])} and e.status = 'enabled' and (e.failures = 0) = ${endpoints === "healthy"}::boolean
         and not e.id = any(${idList(busy)})
       order by due.due_at_ms limit ${limit}::int)
     update webhook_deliveries d set lease_until_ms = ${nowMs + leaseMs}::bigint from picked
@@ -267,7 +268,7 @@ export async function recordBeginnings(store: Store, chainId: number): Promise<v
   await store.transaction(async (tx) => {
     await tx
       .updateTable("webhook_endpoints")
-      .set({ queued_after: await lockNewestEvent(tx, chainId) })
+      .set({ queued_after: await lockNewestEvent(tx, [chainId]) })
       .where("chain_id", "=", chainId)
       .where("queued_after", "is", null)
       .execute();
@@ -275,13 +276,13 @@ export async function recordBeginnings(store: Store, chainId: number): Promise<v
 }
 
 /**
- * Returns the highest `seq` of an event. No event is added until `tx` ends, so each later event sees the endpoint as
+ * Returns the highest `seq` of an event. No event of these chains is added until `tx` ends, so each later event sees the endpoint as
  * `tx` changed it. Call it before the endpoint is locked: `appendEvents` locks in that order.
  */
-export async function lockNewestEvent(tx: Tx, chainId: number): Promise<number> {
-  await sql`select position from cursors where chain_id = ${chainId}::bigint and name = 'indexer' for update`.execute(
-    tx,
-  );
+export async function lockNewestEvent(tx: Tx, chainIds: readonly number[]): Promise<number> {
+  // Always in one order: two orders would deadlock.
+  await sql`select position from cursors where chain_id = any(${intList(chainIds)}) and name = 'indexer'
+    order by chain_id for update`.execute(tx);
   // A separate statement, so that it sees rows committed while it waited for the lock.
   const newest = await tx
     .selectFrom("events")
@@ -298,14 +299,22 @@ export interface Unqueued {
 /**
  * Finds events that an enabled endpoint should have received and that were never queued for it. A resend
  * changes nothing.
+ * @param blocks both inclusive; absent: all events
  */
-export async function findUnqueued(db: Db, chainId: number): Promise<Unqueued[]> {
+export async function findUnqueued(
+  db: Db,
+  chainId: number,
+  blocks?: { readonly fromBlock: number; readonly toBlock: number },
+): Promise<Unqueued[]> {
+  const within = blocks
+    ? sql`and e.block_number between ${blocks.fromBlock}::bigint and ${blocks.toBlock}::bigint`
+    : sql``;
   const { rows } = await sql<Unqueued>`
     select w.id as endpoint, e.id as event from webhook_endpoints w
-      join events e on e.chain_id = w.chain_id and e.provider = w.provider and e.seq > w.queued_after
+      join events e on e.chain_id = ${chainId}::bigint and e.provider = w.provider and e.seq > w.queued_after
       left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
-    where w.chain_id = ${chainId}::bigint and w.status = 'enabled' and d.event_id is null
-      and (w.types is null or jsonb_exists(w.types, e.type))`.execute(db);
+    where ${onChains("w", [chainId])} and w.status = 'enabled' and d.event_id is null
+      and (w.types is null or jsonb_exists(w.types, e.type)) ${within}`.execute(db);
   return rows;
 }
 

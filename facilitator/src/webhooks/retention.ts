@@ -1,6 +1,7 @@
 /** Deletes finished deliveries that are too old, with their attempts. Pending ones are kept however old they are. */
 import { sql } from "kysely";
 import type { Store, Tx } from "../db/open";
+import { onChains } from "../db/owner";
 import { idList } from "../db/sql";
 
 /** Deliveries of one endpoint in one transaction. */
@@ -14,7 +15,7 @@ export async function deleteOldDeliveries(store: Store, chainId: number, beforeM
   const endpoints = await store.db
     .selectFrom("webhook_endpoints")
     .select("id")
-    .where("chain_id", "=", chainId)
+    .where(onChains("webhook_endpoints", [chainId]))
     .orderBy("id")
     .execute();
   for (const { id } of endpoints) {
@@ -55,10 +56,26 @@ async function deleteOfEndpoint(tx: Tx, endpointId: string, beforeMs: number): P
   const ids = idList((await oldest(tx, endpointId, beforeMs)).map((row) => row.event_id));
   // Deleted deliveries are no longer expected.
   await sql`update webhook_endpoints w set queued_after = newest.seq
-    from (select max(e.seq) as seq from events e join webhook_endpoints o on o.chain_id = e.chain_id and o.id = ${endpointId}
-      where e.id = any(${ids})) newest
+    from (select max(e.seq) as seq from webhook_deliveries d join events e on e.chain_id = d.chain_id and e.id = d.event_id
+      where d.endpoint_id = ${endpointId} and d.event_id = any(${ids})) newest
     where w.id = ${endpointId} and w.queued_after < newest.seq`.execute(tx);
   const { numAffectedRows } = await sql`delete from webhook_deliveries
     where endpoint_id = ${endpointId} and event_id = any(${ids})`.execute(tx);
   return Number(numAffectedRows ?? 0);
+}
+
+/** Returns those of the events that an endpoint has a delivery of: it may be sent, or listed, and needs the event. */
+export async function eventsDelivered(
+  tx: Tx,
+  chainId: number,
+  events: readonly { readonly id: string; readonly provider: string }[],
+): Promise<readonly string[]> {
+  const ids = idList(events.map(({ id }) => id));
+  const providers = idList(new Set(events.map(({ provider }) => provider)));
+  const { rows } = await sql<{ id: string }>`
+    select d.event_id as id from webhook_endpoints w
+      cross join lateral (select event_id from webhook_deliveries
+        where endpoint_id = w.id and event_id = any(${ids})) d
+    where ${onChains("w", [chainId])} and w.provider = any(${providers})`.execute(tx);
+  return rows.map(({ id }) => id);
 }

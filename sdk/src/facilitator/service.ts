@@ -2,19 +2,8 @@
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 
-export const supportedSchema = z.object({
-  /** as stock x402 clients read them, versions 1 and 2 mixed */
-  kinds: z.array(
-    z.object({
-      x402Version: z.number().int().positive(),
-      scheme: z.string().max(64),
-      network: z.string().max(64),
-      extra: z.record(z.string(), z.unknown()).optional(),
-    }),
-  ),
-  extensions: z.array(z.string()),
-  /** relayer addresses by CAIP-2 pattern, as x402 version 2 lists them */
-  signers: z.record(z.string(), z.array(z.string())),
+/** What a Facilitator settles on one chain, and with which contracts and keys. */
+const chainFields = {
   network: z.string().max(64),
   chainId: z.number().int().positive(),
   turnpike: addressSchema,
@@ -27,10 +16,6 @@ export const supportedSchema = z.object({
   relayers: z.array(addressSchema),
   /** how `exact` payments may move their money; absent: by the token's EIP-3009 alone */
   transferMethods: z.array(z.string().max(64)).optional(),
-  /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
-  paymentGrants: z.boolean().optional(),
-  /** whether `/verify` reserves a payment's amount for a purchase, so that a gate may serve before it settles */
-  reservations: z.boolean().optional(),
   tokens: z.array(
     z.object({
       address: addressSchema,
@@ -45,9 +30,43 @@ export const supportedSchema = z.object({
         .optional(),
     }),
   ),
+};
+
+export const supportedChainSchema = z.object(chainFields);
+
+export type SupportedChain = z.output<typeof supportedChainSchema>;
+
+export type SupportedChainWire = z.input<typeof supportedChainSchema>;
+
+export const supportedSchema = z.object({
+  /** as stock x402 clients read them, versions 1 and 2 mixed */
+  kinds: z.array(
+    z.object({
+      x402Version: z.number().int().positive(),
+      scheme: z.string().max(64),
+      network: z.string().max(64),
+      extra: z.record(z.string(), z.unknown()).optional(),
+    }),
+  ),
+  extensions: z.array(z.string()),
+  /** relayer addresses by CAIP-2 pattern, as x402 version 2 lists them */
+  signers: z.record(z.string(), z.array(z.string())),
+  ...chainFields,
+  /** whether `/settle` signs to which purchase a payment was granted; gates of this project settle with no other */
+  paymentGrants: z.boolean().optional(),
+  /** whether `/verify` reserves a payment's amount for a purchase, so that a gate may serve before it settles */
+  reservations: z.boolean().optional(),
+  /** of a Facilitator on several chains: the same facts for each; those above are of the first, or of `?network=` */
+  chains: z.array(supportedChainSchema).optional(),
 });
 
 export type Supported = z.output<typeof supportedSchema>;
+
+/** Narrows an answer about several chains to one of them, with the contracts, keys and tokens of that chain. */
+export function supportedOn(supported: Supported, chainId: number): Supported {
+  const own = supported.chains?.find((chain) => chain.chainId === chainId);
+  return own ? { ...supported, ...own } : supported;
+}
 
 export type SupportedWire = z.input<typeof supportedSchema>;
 
@@ -57,6 +76,8 @@ export const eventSchema = z.object({
   type: z.string().max(64),
   /** block time, unix seconds */
   occurredAt: z.number().int().nonnegative(),
+  /** its chain; older Facilitators leave it out */
+  network: z.string().max(64).optional(),
   /** what it is about: a paymentId, idHash or planId */
   subject: hash32Schema,
   /** counts the events of one subject, from 1 */
@@ -85,7 +106,7 @@ export const readinessSchema = z.object({
   ready: z.boolean(),
   checks: z.array(
     z.object({
-      name: z.string().max(64),
+      name: z.string().max(128),
       ok: z.boolean(),
       /** what is seen, safe for anyone to read */
       detail: z.string().max(256),

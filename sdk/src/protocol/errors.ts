@@ -100,6 +100,12 @@ export const ERRORS = {
     "The provider has no such object.",
     "List the provider's own objects and check the id.",
   ),
+  EventsDeleted: entry(
+    "sdk",
+    410,
+    "The cursor is before events that were deleted because of their age.",
+    "Continue with the cursor that `message` names; list payments for what the deleted events said.",
+  ),
   InvalidWebhook: entry(
     "sdk",
     400,

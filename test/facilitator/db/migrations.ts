@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { sql } from "kysely";
-import type { Address, Hex } from "turnpike/protocol";
+import type { Hex } from "turnpike/protocol";
 import { listPayments } from "../../../facilitator/src/analytics/lists";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { MIGRATIONS } from "../../../facilitator/src/db/migrations";
@@ -167,7 +167,8 @@ describe("Facilitator: migrations", function () {
       const grants = createGrants(store, 1);
       const isOwn = (digit: string) => grants.isOwn(PAID.payment_id, { grantId: digits(digit), isGate: true });
       expect([await isOwn("9"), await isOwn("8")]).to.deep.equal([true, false]);
-      const { events } = await listEvents(store.db, 1, { provider: PAID.pay_to as Address, after: 0, limit: 9 });
+      const owner = { provider: PAID.pay_to, chainIds: [1] };
+      const { events } = await listEvents(store.db, { owner, after: "0", limit: 9 });
       expect(events.map(({ data }) => data)).to.deep.equal([paymentPayload(PAID)]);
       await store.close();
     });

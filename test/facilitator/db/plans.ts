@@ -8,6 +8,7 @@ import { createCosts } from "../../../facilitator/src/analytics/costs";
 import { listPayments } from "../../../facilitator/src/analytics/lists";
 import type { Core } from "../../../facilitator/src/app/core";
 import { startAppUpkeep } from "../../../facilitator/src/app/upkeep";
+import { compareSettled } from "../../../facilitator/src/cli/maintenance/since/settled";
 import { listEvents } from "../../../facilitator/src/events/list";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
 import type { ExactRequest } from "../../../facilitator/src/payments";
@@ -23,16 +24,20 @@ const PAYMENTS = 20_000;
 const TABLES = ["payments", "payment_grants", "events"];
 
 /** Indexes that only these statements need. */
-const LISTING = ["payments_finished", "payments_finished_of_payer", "transactions_stored"];
+const LISTING = ["payments_block", "payments_finished", "payments_finished_of_payer", "transactions_stored"];
 
-/** of the payments' indexes, for one payment; those that only pending payments are in take next to nothing */
-const MAX_INDEX_BYTES = 500;
+/** Bytes of each table's indexes for one payment; those that only pending payments are in take next to nothing. */
+const MAX_INDEX_BYTES: Readonly<Record<string, number>> = { payments: 510, payment_grants: 130, events: 520 };
+
+/** Events that are old enough to be deleted. */
+const OLD_EVENTS = 1_000;
 
 describe("Facilitator: statements at scale", function () {
   this.timeout(240_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let client: Client;
+  let lastOldEvent: number;
 
   before(async () => {
     postgres = await startPostgres();
@@ -50,6 +55,9 @@ describe("Facilitator: statements at scale", function () {
     await copyPayments(client, REAL, PAYMENTS);
     // The originals come first in the order of sending.
     await client.query("update transactions set created_at_ms = 0");
+    const { rows } = await client.query<{ seq: string }>("select seq from events order by seq limit $1", [OLD_EVENTS]);
+    lastOldEvent = Number(rows.at(-1)?.seq);
+    await client.query("update events set block_time = 0 where seq <= $1", [lastOldEvent]);
     await client.query("vacuum analyze");
   });
   after(async () => {
@@ -104,15 +112,24 @@ describe("Facilitator: statements at scale", function () {
     const payer = signed.authorization.from;
     for (const filter of [{}, { payer }, { status: "settled" as const }])
       expect(await listPayments(db, { chainId, payTo: world.payee, ...filter }, page)).not.to.deep.equal([]);
-    await listEvents(db, chainId, { provider: world.payee, after: 0, limit: 20 });
+    await listEvents(db, { owner: { provider: world.payee, chainIds: [chainId] }, after: "0", limit: 20 });
     const costs = createCosts(db, chainId, undefined);
     expect((await costs.of(last?.transaction as Hex))?.payments).to.be.greaterThan(0);
     await costs.ofLastDay();
     const newest = await newestBlock(db, chainId);
     const log = pino({ level: "silent" });
     await findExpired({ store: core.store, chain: core.relayer.chain, chainId, log }, newest?.number ?? 0);
-    const upkeep = startAppUpkeep({ ...core, config: { ...core.config, retainTransactionsDays: 2 }, log });
+    const settled = { fromBlock: (newest?.number ?? 0) - 200, toBlock: newest?.number ?? 0 };
+    const job = { store: core.store, config: core.config, chain: core.relayer.chain, log };
+    for await (const step of compareSettled(job, settled)) expect(step.wrong).to.deep.equal([]);
+    const upkeep = startAppUpkeep({
+      ...core,
+      config: { ...core.config, retainTransactionsDays: 2, retainEventsDays: 2 },
+      log,
+    });
     await until(async () => (await count("transactions where created_at_ms = 0")) === 0, "old ones are deleted");
+    const pruned = `cursors where name = 'pruned events' and position = ${lastOldEvent}`;
+    await until(async () => (await count(pruned)) === 1, "old events are deleted");
     await upkeep.stop();
     await core.stop();
     await until(async () => (await connections()) === 0, "every backend has reported");
@@ -125,8 +142,10 @@ describe("Facilitator: statements at scale", function () {
     expect(used.map(({ index }) => index)).to.deep.equal(LISTING);
   });
 
-  it("keep the payments' indexes small", async () => {
-    const { rows } = await client.query<{ bytes: string }>("select pg_indexes_size('payments') as bytes");
-    expect(Number(rows[0]?.bytes) / PAYMENTS).to.be.lessThan(MAX_INDEX_BYTES);
-  });
+  for (const [table, maxBytes] of Object.entries(MAX_INDEX_BYTES)) {
+    it(`keep the indexes of ${table} under ${maxBytes} bytes a payment`, async () => {
+      const { rows } = await client.query<{ bytes: string }>("select pg_indexes_size($1::regclass) as bytes", [table]);
+      expect(Number(rows[0]?.bytes) / PAYMENTS).to.be.lessThan(maxBytes);
+    });
+  }
 });

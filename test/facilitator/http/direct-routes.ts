@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { expect } from "chai";
 import { paymentIdOf, Unavailable } from "turnpike/protocol";
-import { createFastLane } from "../../../facilitator/src/http/direct-routes";
+import { createFastLane, directsOf } from "../../../facilitator/src/http/direct-routes";
 import { outlineOf } from "../../../facilitator/src/http/payment-outline";
 import { paymentEndpoints } from "../../../facilitator/src/http/routes/payments";
 import { x402Endpoints } from "../../../facilitator/src/http/routes/x402";
@@ -109,7 +109,7 @@ describe("Facilitator: the short way for authorize and settle", function () {
       ...{ maxWaiting: 10, maxAgeMs: MAX_WAIT_MS, deadlineMs: MAX_WAIT_MS },
       ...{ turnCpuMs: MAX_TURN_MS, maxTurnCpuMs: MAX_TURN_MS, cpuMs: () => nowMs, monotonicMs: () => nowMs },
     });
-    const fastLane = createFastLane(services, paymentEndpoints(services), queue);
+    const fastLane = createFastLane(services, directsOf(paymentEndpoints(services)), queue);
     const server = await startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
     const body = JSON.stringify({ signedPayment: paymentToWire(await http.world.signPayment()) });
     const received = await exchange(server.url, [body, body]);
@@ -150,7 +150,7 @@ describe("Facilitator: the short way for authorize and settle", function () {
     } as unknown as ApiServices;
     const endpoints = [...paymentEndpoints(services), ...x402Endpoints(services)];
     const queue = { isFull, add: () => expect.fail("the payment was queued") };
-    const fastLane = createFastLane(services, endpoints, queue);
+    const fastLane = createFastLane(services, directsOf(endpoints), queue);
     return startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
   }
 

@@ -16,7 +16,7 @@ describe("Facilitator: live events", () => {
     const services = {
       providers: {
         admit: async () => ({ provider: "0x1", keyId: "k" }),
-        async newestEvent() {
+        async newestEvents() {
           if (isDown) throw new TurnpikeError("Unavailable");
           return 0;
         },

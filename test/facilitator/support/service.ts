@@ -100,6 +100,7 @@ export interface Service {
 
 interface StartOptions {
   readonly blockMs?: number;
+  readonly chainId?: number;
   /** the embedded database when absent */
   readonly postgres?: TestPostgres;
 }

@@ -179,7 +179,10 @@ describe("Facilitator: webhook delivery", function () {
     const worker = outbox.worker({ sender });
     await worker.tick();
     await worker.settled();
-    expect(await outbox.endpoints.get(PROVIDER, gone.id)).to.include({ status: "disabled", disabledReason: "gone" });
+    expect(await outbox.endpoints.get(actorOf(PROVIDER), gone.id)).to.include({
+      status: "disabled",
+      disabledReason: "gone",
+    });
     const states = (await outbox.deliveries(gone.id)).map(({ state }) => state);
     expect(states).not.to.include("pending");
     await outbox.emit([{}]);

@@ -32,6 +32,21 @@ describe("an agent with an RPC of its own", () => {
     expect((await agent.resume(subscription)).version).to.equal(2);
   });
 
+  it("reads again what a connection did not answer that the server had closed", async () => {
+    const rpc = await startRpc();
+    const asked = new Set<string>();
+    const closing: typeof fetch = async (input, init) => {
+      const body = String(init?.body);
+      if (!String(input).startsWith(rpc.url) || asked.has(body)) return fetch(input, init);
+      asked.add(body);
+      throw new TypeError("fetch failed", { cause: Object.assign(new Error("closed"), { code: "UND_ERR_SOCKET" }) });
+    };
+    const { agent } = agentOn(rpc, { fetch: closing });
+    expect((await agent.subscribe({ planId })).status).to.equal("ACTIVE");
+    expect((await agent.audit()).isClean).to.equal(true);
+    expect(asked.size).to.be.greaterThan(5);
+  });
+
   describe("and a signup that it voids", () => {
     /** A signup that never reached the chain, of an agent whose budget is one period. */
     async function unanswered(more: object) {

@@ -80,6 +80,10 @@ describe("mcp wallet > file", () => {
     await writeFile(join(open, "wallet.json"), JSON.stringify(GOOD), { mode: 0o600 });
     await symlink(join(open, "wallet.json"), join(folder, "link.json"));
     expect(await faultOf(join(folder, "link.json")), "behind a link").to.contain("other users can write to");
+    const elsewhere = { ...GOOD, keyFile: join(folder, "key"), ledger: join(folder, "ledger") };
+    await writeFile(file, JSON.stringify(elsewhere), { mode: 0o600 });
+    await symlink(file, join(open, "link.json"));
+    expect(await faultOf(join(open, "link.json")), "whose link others can change").to.contain("other users can write");
     await writeFile(file, JSON.stringify({ ...GOOD, ledger: "open/ledger.jsonl" }));
     expect(await faultOf(), "the ledger")
       .to.contain("the ledger")

@@ -5,23 +5,37 @@
 import { isTurnpikeError } from "turnpike/protocol";
 import type { Finding } from "../../chain/contract-checks";
 import { openChain } from "../../chain/open";
-import { type FacilitatorConfig, loadConfig } from "../../config";
+import type { FacilitatorConfig } from "../../config";
+import { type ChainConfigs, chainsOf } from "../../config/chains";
 import { pendingMigrations } from "../../db/migrate";
 import { createLog, secretsOf } from "../../telemetry/log";
 import { examineChain } from "./chain";
 import { examineDatabase, examineReading } from "./database";
 import { examineKeys } from "./keys";
 
-/** @returns the process's exit status */
-export async function doctorCommand(env: Readonly<Record<string, string | undefined>>): Promise<number> {
-  let config: FacilitatorConfig;
+/**
+ * @param chain one of `CHAINS`; absent: each is checked
+ * @returns the process's exit status
+ */
+export async function doctorCommand(
+  env: Readonly<Record<string, string | undefined>>,
+  chain?: string,
+): Promise<number> {
+  let configs: ChainConfigs;
   try {
-    config = loadConfig(env);
+    configs = chainsOf(env, chain);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
     print({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
     return 1;
   }
+  let isFailed = false;
+  for (const config of configs) isFailed = (await examine(config)).some(({ level }) => level === "fail") || isFailed;
+  return isFailed ? 1 : 0;
+}
+
+/** Prints what it finds about one chain, and returns it. */
+async function examine(config: FacilitatorConfig): Promise<readonly Finding[]> {
   print({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
   const log = createLog({ level: "silent", secrets: secretsOf(config) });
   const nowMs = () => Date.now();
@@ -48,7 +62,7 @@ export async function doctorCommand(env: Readonly<Record<string, string | undefi
   } finally {
     await store?.close();
   }
-  return found.some(({ level }) => level === "fail") ? 1 : 0;
+  return found;
 }
 
 function print({ level, subject, detail, remedy }: Finding): void {

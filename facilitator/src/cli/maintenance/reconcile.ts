@@ -8,15 +8,18 @@
  */
 import { lensInterface, tokenInterface } from "turnpike/chain";
 import { type Address, type Hex, lensAddressOf, NO_PLAN, ZERO_ADDRESS } from "turnpike/protocol";
+import { countPruned } from "../../analytics/pruned-sums";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
 import { findWrongSums } from "../../analytics/recount";
 import { KNOWN_TOPICS } from "../../chain/facts";
 import { PROXIES, PROXY_TOPICS, readFacts } from "../../chain/permit2-settlements";
-import { openStore } from "../../db/open";
+import { type Db, openStore } from "../../db/open";
 import type { PaymentRow } from "../../db/tables/payments";
 import { countStaged } from "../../events/feed";
+import { prunedBlock } from "../../events/retention";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { findPermit2Evidence } from "../../payments/permit2-evidence";
+import { PAYMENT_EVENTS, REFUND_EVENTS } from "../../payments/transfer-events";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
@@ -252,23 +255,38 @@ async function wrongPayment(
   return isThere ? undefined : unproved;
 }
 
-async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
-  const { chainId } = config;
-  const unpublished = await store.db
+const SETTLED = [PAYMENT_EVENTS.settled, REFUND_EVENTS.settled];
+
+/** Settled payments without a valid event. */
+const withoutEvent = (db: Db, chainId: number) =>
+  db
     .selectFrom("payments as p")
     .leftJoin("events as e", (join) =>
       join
         .onRef("e.chain_id", "=", "p.chain_id")
         .onRef("e.object_id", "=", "p.payment_id")
-        .on("e.type", "in", ["payment.settled", "refund.settled"])
+        .on("e.type", "in", SETTLED)
         .on("e.reverted", "=", false),
     )
     .select("p.payment_id")
     .where("p.chain_id", "=", chainId)
     .where("p.state", "=", "settled")
-    .where("e.id", "is", null)
-    .execute();
+    .where("e.id", "is", null);
+
+async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
+  const { chainId } = config;
+  const pruned = await prunedBlock(store.db, chainId);
+  const unpublished = await withoutEvent(store.db, chainId).where("p.block_number", ">", pruned).execute();
   for (const { payment_id: id } of unpublished) yield `events: payment ${id} is settled without an event`;
+  // Retention has deleted the events of the older ones, and counted them.
+  const { older } = await withoutEvent(store.db, chainId)
+    .where("p.block_number", "<=", pruned)
+    .clearSelect()
+    .select(({ fn }) => fn.countAll<number>().as("older"))
+    .executeTakeFirstOrThrow();
+  const deleted = await countPruned(store.db, chainId, SETTLED);
+  if (older !== deleted)
+    yield `events: ${older} payments up to block ${pruned} are settled without an event, and ${deleted} events were deleted`;
   for (const { endpoint, event } of await findUnqueued(store.db, chainId))
     yield `outbox: event ${event} was never queued for endpoint ${endpoint}`;
   const hoursSince = nowSec - HOURS_KEPT_DAYS * DAY_SEC;

@@ -1,4 +1,5 @@
 /** Reads the whole chain into a database that contains none of it. */
+import { sql } from "kysely";
 import type { Logger } from "pino";
 import { type Address, ConfigError } from "turnpike/protocol";
 import { removeCosts } from "../../analytics/costs";
@@ -10,6 +11,7 @@ import type { FacilitatorConfig } from "../../config";
 import { bindChainContracts, type ChainContracts, rebindChainContracts } from "../../db/chain-contracts";
 import { holderOf } from "../../db/leases";
 import type { Store } from "../../db/open";
+import { prunedBlock } from "../../events/retention";
 import { startIndexer } from "../../indexer";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { type Progress, readingBar } from "../../lib/progress";
@@ -108,7 +110,8 @@ const TABLES = [
 /**
  * Removes everything that the chain decides from the database, to read it again. Data that only this database has
  * stays: accepted payments, sent transactions, providers, and the numbers and deliveries of events, which are matched
- * by id. Dunning restarts; nobody is charged twice for it.
+ * by id. Payments whose event retention has deleted stay as they are: they are older than any reorganisation, and their
+ * event is not published again. Dunning restarts; nobody is charged twice for it.
  */
 export async function wipeChainRows(store: Store, contracts: ChainContracts): Promise<void> {
   const { chainId } = contracts;
@@ -135,6 +138,11 @@ export async function wipeChainRows(store: Store, contracts: ChainContracts): Pr
       .where((eb) =>
         eb.or([eb("state", "=", "settled"), eb.and([eb("state", "=", "failed"), eb("log_index", "is not", null)])]),
       )
+      .where(hasEvent(chainId, await prunedBlock(tx, chainId)))
       .execute();
   });
 }
+
+/** Whether the event of a payment's outcome is kept. */
+const hasEvent = (chainId: number, prunedThrough: number) => sql<boolean>`(block_number > ${prunedThrough}::bigint
+  or exists (select from events e where e.chain_id = ${chainId}::bigint and e.object_id = payments.payment_id))`;

@@ -31,6 +31,9 @@ import { listings } from "./500-listings";
 import { walletDeployments } from "./510-wallet-deployments";
 import { retention } from "./520-retention";
 import { compactPayments } from "./530-compact-payments";
+import { everyChain } from "./540-every-chain";
+import { paymentsByBlock } from "./560-payments-by-block";
+import { eventRetention } from "./561-event-retention";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -66,4 +69,7 @@ export const MIGRATIONS: readonly Migration[] = [
   walletDeployments,
   retention,
   compactPayments,
+  everyChain,
+  paymentsByBlock,
+  eventRetention,
 ];

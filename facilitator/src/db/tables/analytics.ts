@@ -166,3 +166,19 @@ export interface RollupPlanStandingTable {
   /** for each day, how many subscriptions end then */
   ends: number[];
 }
+
+/** Sums of the events that retention deleted. */
+export interface PrunedSumsTable extends Summed {
+  provider: string;
+  /** seconds: an hour or a day */
+  grain: number;
+  /** start of the hour or day, unix seconds */
+  bucket: number;
+  /** a type of event, or a scheme of `rollup_volume` */
+  counted: string;
+  /** empty for a type of event */
+  token: string;
+}
+
+/** The same by payer, of all days. */
+export type PrunedPayersTable = RollupPayersTable;

@@ -41,3 +41,12 @@ export interface StagedEventsTable {
   /** `EventDraft[]` as JSON */
   drafts: string;
 }
+
+/** How far retention has deleted the events of a provider and type: a cursor before it is refused. */
+export interface PrunedFeedsTable {
+  chain_id: number;
+  provider: string;
+  type: string;
+  /** highest `seq` that was deleted */
+  through_seq: number;
+}

@@ -1,4 +1,6 @@
 /** API keys by their hash, used challenges, and secrets of the service itself. */
+import type { Generated } from "kysely";
+
 export interface ApiKeysTable {
   id: string;
   chain_id: number;
@@ -15,6 +17,8 @@ export interface ApiKeysTable {
   rotated_from: string | null;
   /** precise to a minute */
   last_used_at_ms: number | null;
+  /** whether it is valid on every chain of the deployment */
+  every_chain: Generated<boolean>;
 }
 
 export interface SpentChallengesTable {

@@ -17,6 +17,8 @@ export interface WebhookEndpointsTable {
   created_at_ms: number;
   /** Events with a higher `seq` are queued for it; null: created before migration 440, not recorded */
   queued_after: number | null;
+  /** whether it gets the events of every chain of the deployment */
+  every_chain: Generated<boolean>;
 }
 
 export interface WebhookSecretsTable {

@@ -13,11 +13,11 @@ export function auditEndpoints(services: ApiServices): Endpoint[] {
       path: "/audit",
       tag: "keys",
       summary: "Administrative acts, the newest first: who, what, when, from where.",
-      admission: admissionTo(services, "keys"),
+      admission: admissionTo(services, "keys", { isShared: true }),
       query: z.object({ cursor: cursorSchema, limit: limitSchema }),
       answers: { 200: auditListSchema },
-      async handle({ caller: { provider }, query: { cursor, limit } }) {
-        return { status: 200, body: await services.providers.acts(provider, { before: cursor, limit }) };
+      async handle({ caller, query: { cursor, limit } }) {
+        return { status: 200, body: await services.providers.acts(caller, { before: cursor, limit }) };
       },
     }),
   ];

@@ -16,7 +16,7 @@ const queuedSchema = z.object({
 
 export function deliveryEndpoints(services: ApiServices): Endpoint[] {
   const { endpoints, deliveries } = services.providers;
-  const admission = admissionTo(services, "webhooks");
+  const admission = admissionTo(services, "webhooks", { isShared: true });
   const ofEndpoint = z.object({ id: endpointIdSchema });
   const ofEvent = z.object({ id: endpointIdSchema, eventId: hash32Schema });
   const nothing = z.object({});
@@ -31,8 +31,8 @@ export function deliveryEndpoints(services: ApiServices): Endpoint[] {
       params: ofEndpoint,
       query: z.object({ cursor: cursorSchema, limit: limitSchema }),
       answers: { 200: deliveryListSchema },
-      async handle({ caller: { provider }, params: { id }, query: { cursor, limit } }) {
-        return { status: 200, body: await deliveries.list(provider, id, { before: cursor, limit }) };
+      async handle({ caller, params: { id }, query: { cursor, limit } }) {
+        return { status: 200, body: await deliveries.list(caller, id, { before: cursor, limit }) };
       },
     }),
     endpoint({
@@ -43,8 +43,8 @@ export function deliveryEndpoints(services: ApiServices): Endpoint[] {
       admission,
       params: ofEvent,
       answers: { 200: deliveryDetailSchema },
-      async handle({ caller: { provider }, params: { id, eventId } }) {
-        return { status: 200, body: await deliveries.find(provider, id, eventId) };
+      async handle({ caller, params: { id, eventId } }) {
+        return { status: 200, body: await deliveries.find(caller, id, eventId) };
       },
     }),
     endpoint({

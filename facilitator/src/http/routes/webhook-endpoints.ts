@@ -17,7 +17,7 @@ export const endpointIdSchema = z.string().regex(/^we_[0-9a-f]{24}$/, "must be t
 
 export function webhookEndpoints(services: ApiServices): Endpoint[] {
   const { endpoints } = services.providers;
-  const admission = admissionTo(services, "webhooks");
+  const admission = admissionTo(services, "webhooks", { isShared: true });
   const params = z.object({ id: endpointIdSchema });
   const tag = "webhooks";
   return [
@@ -28,7 +28,7 @@ export function webhookEndpoints(services: ApiServices): Endpoint[] {
       summary: "The provider's webhook endpoints, without their secrets.",
       admission,
       answers: { 200: endpointListSchema },
-      handle: async ({ caller }) => ({ status: 200, body: { endpoints: await endpoints.list(caller.provider) } }),
+      handle: async ({ caller }) => ({ status: 200, body: { endpoints: await endpoints.list(caller) } }),
     }),
     endpoint({
       method: "post",
@@ -48,7 +48,7 @@ export function webhookEndpoints(services: ApiServices): Endpoint[] {
       admission,
       params,
       answers: { 200: webhookEndpointSchema },
-      handle: async ({ caller, params: { id } }) => ({ status: 200, body: await endpoints.get(caller.provider, id) }),
+      handle: async ({ caller, params: { id } }) => ({ status: 200, body: await endpoints.get(caller, id) }),
     }),
     endpoint({
       method: "patch",

@@ -3,6 +3,8 @@
  * otherwise.
  */
 import {
+  type SupportedChainWire,
+  type SupportedWire,
   supportedSchema,
   x402RequestSchema,
   x402SettleResponseSchema,
@@ -125,7 +127,7 @@ function settleEndpoint(services: ApiServices): Endpoint {
   });
 }
 
-function supportedEndpoint({ supported, uptoSigner, network }: ApiServices): Endpoint {
+function supportedEndpoint(services: ApiServices): Endpoint {
   return endpoint({
     method: "get",
     path: "/supported",
@@ -133,30 +135,43 @@ function supportedEndpoint({ supported, uptoSigner, network }: ApiServices): End
     summary: "Chains, tokens, signers and relayers; also as stock x402 clients of versions 1 and 2 read them.",
     answers: { 200: supportedSchema },
     async handle() {
-      const v1Names = [...new Set([network.name, network.x402v1 ?? network.name])];
-      const { relayers, ...facts } = supported;
-      const signer = uptoSigner();
-      const upto = { x402Version: 2, scheme: "upto", network: caip2Of(network.chainId) };
+      const { deployment } = services;
+      const all = deployment?.all() ?? [services];
       return {
         status: 200,
         body: {
-          kinds: [
-            ...v1Names.map((name) => ({ x402Version: 1, scheme: "exact", network: name })),
-            { x402Version: 2, scheme: "exact", network: caip2Of(network.chainId) },
-            ...(signer ? [{ ...upto, extra: { facilitatorAddress: signer } }] : []),
-          ],
-          extensions: facts.transferMethods?.includes("permit2") ? [EIP2612_GAS_SPONSORING] : [],
-          signers: { [caip2Of(network.chainId)]: [...relayers] },
-          network: network.name,
-          chainId: network.chainId,
-          ...facts,
+          kinds: all.flatMap(kindsOf),
+          extensions: all.some(settlesPermit2) ? [EIP2612_GAS_SPONSORING] : [],
+          signers: Object.fromEntries(
+            all.map(({ network, supported }) => [caip2Of(network.chainId), [...supported.relayers]]),
+          ),
+          ...factsOf(services),
           paymentGrants: true,
           reservations: true,
-          relayers: [...relayers],
+          ...(deployment && { chains: all.map(factsOf) }),
         },
       };
     },
   });
+}
+
+const settlesPermit2 = ({ supported }: ApiServices): boolean => supported.transferMethods?.includes("permit2") ?? false;
+
+function kindsOf({ network, uptoSigner }: ApiServices): SupportedWire["kinds"] {
+  const v1Names = [...new Set([network.name, network.x402v1 ?? network.name])];
+  const signer = uptoSigner();
+  const upto = { x402Version: 2, scheme: "upto", network: caip2Of(network.chainId) };
+  return [
+    ...v1Names.map((name) => ({ x402Version: 1, scheme: "exact", network: name })),
+    { x402Version: 2, scheme: "exact", network: caip2Of(network.chainId) },
+    ...(signer ? [{ ...upto, extra: { facilitatorAddress: signer } }] : []),
+  ];
+}
+
+/** What holds for one chain. */
+function factsOf({ network, supported }: ApiServices): SupportedChainWire {
+  const { relayers, ...facts } = supported;
+  return { network: network.name, chainId: network.chainId, ...facts, relayers: [...relayers] };
 }
 
 /** Settles, then grants. The grant is durable before this returns, and a client that has disconnected gets none. */

@@ -103,8 +103,8 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
   async function announced(): Promise<readonly Address[] | undefined> {
     const deadline = new Deadline(SIGNERS_TIMEOUT_MS);
     try {
-      const { proofSigners } = await client.supported({ signal: deadline.signal });
-      return proofSigners;
+      const { proofSigners, chains = [] } = await client.supported({ signal: deadline.signal });
+      return [...new Set([...proofSigners, ...chains.flatMap((chain) => chain.proofSigners)])];
     } catch {
       // Whatever went wrong, there is no list; a payment does not fail for that.
       return undefined;

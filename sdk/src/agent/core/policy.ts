@@ -252,11 +252,6 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
     return reasons.length > 0 ? { kind: "ask", reasons } : { kind: "allow" };
   }
 
-  const rank = <T>(list: readonly T[], value: T): number => {
-    const at = list.indexOf(value);
-    return at < 0 ? list.length : at;
-  };
-
   return {
     compare: (a, b) =>
       rank(preferred.chainIds, a.chainId) - rank(preferred.chainIds, b.chainId) ||
@@ -282,6 +277,12 @@ export function createPolicy(settings: AgentPolicy, networks: readonly Network[]
       }
     },
   };
+}
+
+/** Returns a value's place in a list; what is not in it comes last. */
+function rank<T>(list: readonly T[], value: T): number {
+  const at = list.indexOf(value);
+  return at < 0 ? list.length : at;
 }
 
 /** Every field; files set those of `policyFields`. */

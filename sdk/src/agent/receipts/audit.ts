@@ -26,7 +26,8 @@ import {
   type UsageReceipt,
   usageReceiptTypedData,
 } from "../../protocol";
-import { type ChainReader, createChainReader, type ReaderEffects } from "../core/chain-reader";
+import { type ChainReader, createChainReader } from "../core/chain-reader";
+import type { ReaderEffects } from "../core/chain-rpc";
 import type { AgentContext } from "../core/context";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { type AuditedCycle, type Finding, type HeldReceipt, judgeBill } from "./bill";
@@ -116,12 +117,13 @@ async function auditOne(
     await Promise.all(idHashes.map((idHash) => context.receipts.list({ chainId, turnpike, idHash })))
   ).flat();
   const findings: Finding[] = [];
-  const receipts: HeldReceipt[] = [];
+  const signed: SignedReceipt[] = [];
   for (const { text, fault, idHash } of kept) {
-    const signed = parseUsageReceipt(text);
-    if (fault !== undefined || !signed) findings.push({ kind: "foreign", idHash, reason: fault ?? "malformed" });
-    else receipts.push(heldReceipt(deployment, signed));
+    const parsed = parseUsageReceipt(text);
+    if (fault !== undefined || !parsed) findings.push({ kind: "foreign", idHash, reason: fault ?? "malformed" });
+    else signed.push(parsed);
   }
+  const receipts = await heldReceipts(deployment, signed);
   // A head that is later than the receipts has the cycle of each, and one that is later than the state has each debit.
   const state = await chain.subscription(turnpike, idHashes.at(-1) ?? id);
   const debitsAtLeast = state?.allowance.debits ?? 0;
@@ -131,9 +133,21 @@ async function auditOne(
 
 type SignedReceipt = Pick<HeldReceipt, "receipt" | "signature">;
 
-function heldReceipt(deployment: TurnpikeDeployment, { receipt, signature }: SignedReceipt): HeldReceipt {
-  const signer = recoverSigner(typedDataDigest(usageReceiptTypedData(deployment, receipt)), signature);
-  return { receipt, signature, signer };
+/** Receipts whose signers are recovered before other work of the process has a turn: about 50 ms. */
+const RECOVERED_AT_ONCE = 50;
+
+/** Recovers who signed receipts, and lets connections live meanwhile: thousands take as long as servers keep one open. */
+async function heldReceipts(
+  deployment: TurnpikeDeployment,
+  signed: readonly SignedReceipt[],
+): Promise<readonly HeldReceipt[]> {
+  const held: HeldReceipt[] = [];
+  for (const { receipt, signature } of signed) {
+    const signer = recoverSigner(typedDataDigest(usageReceiptTypedData(deployment, receipt)), signature);
+    held.push({ receipt, signature, signer });
+    if (held.length % RECOVERED_AT_ONCE === 0) await new Promise((resolve) => setTimeout(resolve));
+  }
+  return held;
 }
 
 async function judge(source: BillSource, idHash: Hex, receipts: readonly HeldReceipt[]): Promise<AuditedSubscription> {
@@ -259,7 +273,10 @@ async function judgeClaimed(chain: ChainReader, claimed: FileSubscription): Prom
     throw new Unavailable(`The RPC's head is block ${head}, and the audit's last block is ${toBlock}.`);
   const deployment = { chainId, turnpike };
   const source = { chain, deployment, fromBlock, toBlock };
-  const held = receipts.map((one) => heldReceipt(deployment, { ...one, receipt: one.receipt as UsageReceipt }));
+  const held = await heldReceipts(
+    deployment,
+    receipts.map((one) => ({ ...one, receipt: one.receipt as UsageReceipt })),
+  );
   return judge(source, idHashes.at(-1) as Hex, held);
 }
 

@@ -1,6 +1,6 @@
 /** Records which charge of the chain a reservation of the budget became, so that refunds of it can be credited. */
 import { chargeIdOf } from "../../protocol";
-import type { SubscriptionOnChain } from "../core/chain-reader";
+import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 

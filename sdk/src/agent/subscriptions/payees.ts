@@ -1,6 +1,6 @@
 /** Looks whether the payees of subscribed plans are to move or have moved, and does what the policy says. */
 import { isTurnpikeError, sameAddress } from "../../protocol";
-import type { PlanOnChain, SubscriptionOnChain } from "../core/chain-reader";
+import type { PlanOnChain, SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";

@@ -21,7 +21,7 @@ import {
   type TurnpikeDeployment,
   TurnpikeError,
 } from "../../protocol";
-import type { SubscriptionOnChain } from "../core/chain-reader";
+import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";

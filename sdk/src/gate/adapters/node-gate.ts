@@ -103,8 +103,10 @@ export function gated(
     const fail = (error: unknown): void => {
       // An answer that is complete leaves.
       if (response.writableEnded) return;
-      if (response.headersSent) response.destroy();
-      else send(response, errorAnswer(error));
+      if (response.headersSent) return void response.destroy();
+      // The reason may be what could not be written.
+      if (request.httpVersionMajor < 2) response.statusMessage = "";
+      send(response, errorAnswer(error));
     };
     void gate(request, response, (error) => {
       if (error !== undefined) return fail(error);

@@ -1,6 +1,7 @@
 /** Writes the headers of a Node response: those of a paid one, and those that the application has not set itself. */
-import type { ServerResponse } from "node:http";
+import { type ServerResponse, validateHeaderName, validateHeaderValue } from "node:http";
 import { CORS_HEADERS, privateCacheControl, varyWith } from "../core/answer";
+import { pairsOf } from "../replay/recorder";
 
 /** A method of a response, bound to it. */
 export type Write = (...args: unknown[]) => ServerResponse;
@@ -79,6 +80,23 @@ function applyHeaders(response: ServerResponse, headers: unknown): void {
 function headerOf(response: ServerResponse, name: string): string | undefined {
   const value = response.getHeader(name);
   return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/**
+ * Throws what node:http would throw when it writes this head, while the handler can still answer otherwise.
+ * @param args what it gave to `writeHead`; absent: it has set status and headers on the response
+ */
+export function requireWritable(response: ServerResponse, args?: readonly unknown[]): void {
+  const [status, ...rest] = args ?? [response.statusCode];
+  const code = Math.trunc(Number(status));
+  if (!(code >= 100 && code <= 999)) throw new RangeError(`Invalid status code: ${String(status)}`);
+  const isHttp1 = response.req.httpVersionMajor < 2;
+  const reason = typeof rest[0] === "string" ? (rest.shift() as string) : isHttp1 ? response.statusMessage : undefined;
+  if (reason !== undefined) validateHeaderValue("statusMessage", reason);
+  for (const [name, value] of pairsOf(rest[0])) {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+  }
 }
 
 /**

@@ -8,7 +8,7 @@ import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
-import { keepHead, setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
+import { keepHead, requireWritable, setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -123,16 +123,16 @@ class WatchedResponse {
 
   #onWrite(...args: unknown[]): boolean {
     if (this.#isReplaced) return true;
+    if (!this.#response.headersSent) requireWritable(this.#response);
     this.#markFailure(this.#response.statusCode);
     this.#hasBegun = true;
     if (this.#heldHead) this.#writeHead(...this.#heldHead);
     this.#heldHead = undefined;
     const recorded = this.#record(args);
     if (recorded === "last") {
-      void this.#settle("use", this.#recording)?.then(
-        () => this.#write(...args),
-        () => this.#response.destroy(),
-      );
+      void this.#settle("use", this.#recording)
+        ?.then(() => this.#write(...args))
+        .catch(() => this.#response.destroy());
       return true;
     }
     if (recorded === "open") this.#boundRecording();
@@ -144,6 +144,7 @@ class WatchedResponse {
   #onEnd(...args: unknown[]): ServerResponse {
     const response = this.#response;
     if (this.#isReplaced) return response;
+    if (!response.headersSent) requireWritable(response);
     const onRefusedCharge = this.#onRefusedCharge;
     if (onRefusedCharge && !response.headersSent && isRefusedCharge(this.#scope, response.statusCode)) {
       this.#isReplaced = true;
@@ -156,17 +157,20 @@ class WatchedResponse {
     this.#isReplaced = true;
     this.#isWaiting = true;
     const restoreHead = response.headersSent ? undefined : keepHead(response);
-    waits.then(
-      () => {
-        this.#isWaiting = false;
-        restoreHead?.();
-        this.#finish(...args);
-      },
-      (error) => {
-        this.#isWaiting = false;
-        this.#fail(error);
-      },
-    );
+    waits
+      .then(
+        () => {
+          this.#isWaiting = false;
+          restoreHead?.();
+          this.#finish(...args);
+        },
+        (error) => {
+          this.#isWaiting = false;
+          this.#fail(error);
+        },
+      )
+      // A fault of one answer never ends the process.
+      .catch(() => response.destroy());
     return response;
   }
 

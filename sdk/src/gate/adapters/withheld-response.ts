@@ -10,7 +10,7 @@ import type { Gate } from "../core/gate";
 import { cancelDeferred, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { bytesOf, hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
-import { keepHead, setAbsent, type Write } from "./node-headers";
+import { keepHead, requireWritable, setAbsent, type Write } from "./node-headers";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -80,6 +80,7 @@ class WithheldResponse {
   #onWriteHead(...args: unknown[]): ServerResponse {
     if (this.#phase === "settling" && !this.#isEnded) this.#isBroken = true;
     if (this.#phase === "held") {
+      requireWritable(this.#response, args);
       // A handler that fails midway writes its error as a new answer.
       this.#forgetBody();
       this.#head = args;
@@ -91,6 +92,7 @@ class WithheldResponse {
   #onWrite(...args: unknown[]): boolean {
     later(callbackIn(args));
     if (this.#phase === "replaced" || this.#isEnded) return true;
+    if (this.#phase === "held") requireWritable(this.#response);
     this.#push(args);
     if (this.#phase !== "held") return false;
     const isTooLong = this.#bytes > MAX_WITHHELD_BYTES;
@@ -113,6 +115,7 @@ class WithheldResponse {
       later(callback);
       return this.#response;
     }
+    if (this.#phase === "held") requireWritable(this.#response);
     this.#push(args);
     this.#isEnded = true;
     this.#restoreHead = keepHead(this.#response);
@@ -122,6 +125,7 @@ class WithheldResponse {
   }
 
   #onFlush(): void {
+    if (this.#phase === "held") requireWritable(this.#response);
     this.#isFlushed = true;
     if (this.#phase === "held" && !this.#isFailure()) this.#settleStream();
   }
@@ -212,10 +216,13 @@ class WithheldResponse {
     this.#forgetStaleHead();
     this.#settledStatus = this.#response.statusCode;
     this.#phase = "settling";
-    settling.then(
-      (settled) => (settled.kind === "settled" ? this.#pass(settled.headers) : this.#replaceWith(settled.answer)),
-      (error) => this.#replaceWith(errorAnswer(error)),
-    );
+    settling
+      .then(
+        (settled) => (settled.kind === "settled" ? this.#pass(settled.headers) : this.#replaceWith(settled.answer)),
+        (error) => this.#replaceWith(errorAnswer(error)),
+      )
+      // A fault of one answer never ends the process.
+      .catch(() => this.#response.destroy());
   }
 
   /** What is held leaves, and what the handler still writes follows it. */

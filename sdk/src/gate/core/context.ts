@@ -7,6 +7,7 @@ import { type HeadWatcher, watchHeads } from "../../chain/heads";
 import { connectRpc, type Rpc } from "../../chain/rpc";
 import { createStateReader, type StateReader } from "../../chain/states";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
+import { supportedOn } from "../../facilitator/service";
 import type { Subscription } from "../../facilitator/subscriptions";
 import type { FetchLike } from "../../facilitator/transport";
 import {
@@ -329,13 +330,13 @@ function followHeads({
 }
 
 function gateFacilitatorOf(
-  { facilitator, facilitatorWaitMs }: Settings,
+  { facilitator, facilitatorWaitMs, network: { chainId } }: Settings,
   { fetch }: ProviderOptions,
   tracing: Tracing | undefined,
 ): GateFacilitator {
   if (!facilitator) throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL)");
   const { url, refundsKey } = facilitator;
-  return createGateFacilitator({ url, refundsKey, waitMs: facilitatorWaitMs, fetch, tracing });
+  return createGateFacilitator({ url, chainId, refundsKey, waitMs: facilitatorWaitMs, fetch, tracing });
 }
 
 function lazily(make: () => GateFacilitator): GateFacilitator {
@@ -418,6 +419,8 @@ interface GateFacilitator
 
 export interface GateFacilitatorOptions {
   readonly url: string;
+  /** of the gate: a Facilitator may settle on several chains */
+  readonly chainId: number;
   /** how long the Facilitator may be silent */
   readonly waitMs: number;
   readonly fetch?: FetchLike | undefined;
@@ -436,6 +439,7 @@ const ASK_AGAIN_MS = 60_000;
  */
 function createGateFacilitator({
   url,
+  chainId,
   waitMs,
   fetch: given,
   refundsKey,
@@ -447,11 +451,11 @@ function createGateFacilitator({
   const patient = createFacilitatorClient({ url, fetch: send });
   let asking: ReturnType<typeof prompt.supported> | undefined;
   /** All gates ask at their start: calls at one time share an answer. */
-  const supported = () => {
+  const supported = async () => {
     asking ??= prompt.supported().finally(() => {
       asking = undefined;
     });
-    return asking;
+    return supportedOn(await asking, chainId);
   };
   const refunding = createFacilitatorClient({ url, fetch: send, ...(refundsKey && { apiKey: refundsKey }) });
   let signsGrants = false;

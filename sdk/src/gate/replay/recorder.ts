@@ -109,7 +109,7 @@ function headersOf(headers: OutgoingHttpHeaders): Map<string, string> {
 type Pair = [name: string, value: string];
 
 /** Reads headers in every form that `writeHead` accepts. */
-function pairsOf(headers: unknown): Pair[] {
+export function pairsOf(headers: unknown): Pair[] {
   if (typeof headers !== "object" || headers === null) return [];
   const listed = Array.isArray(headers)
     ? Array.isArray(headers[0])

@@ -198,6 +198,8 @@ async function readOwned(path: string, what: string, check: Check): Promise<stri
       check({ mode: facts.mode, path, what });
       requireOwner(facts.uid, path, what);
       await requireSafeFolder(dirname(await realpath(path)), `${what} ${path}`);
+      // Behind a link, whose own folder decides where it leads.
+      await requireSafeFolder(dirname(path), `${what} ${path}`);
     });
     return text;
   } catch (cause) {

@@ -34,7 +34,10 @@ export interface Outbox {
   close(): Promise<void>;
 }
 
-export const actorOf = (provider: Address) => ({ provider, keyId: "test-key", address: "127.0.0.1", requestId: "r" });
+export const actorOf = (provider: Address) => ({
+  ...{ provider, isEveryChain: true, chainIds: [CHAIN_ID], keyId: "test-key" },
+  ...{ address: "127.0.0.1", requestId: "r" },
+});
 
 export function planPayload(provider: Address): Record<string, unknown> {
   const planId = keccakText("a plan");

@@ -123,6 +123,47 @@ describe("answers of paid handlers that have ended, or cannot be sent", () => {
     }
   }
 
+  /** Heads that node:http refuses by a throw: it has to reach the handler, and not come after its payment. */
+  const UNWRITABLE: Readonly<Record<string, (response: ServerResponse) => unknown>> = {
+    "a status that is none": (response) => {
+      response.statusCode = 1_042;
+      response.end("the content");
+    },
+    "a status that is none, before a part": (response) => {
+      response.statusCode = 42;
+      response.write("the ");
+      response.end("content");
+    },
+    "a header of writeHead with a line break": (response) =>
+      response.writeHead(200, { "X-Title": "one\r\ntwo" }).end("the content"),
+    "a header of writeHead beyond Latin-1": (response) => response.writeHead(200, ["X-Title", "☃"]).end("the content"),
+    "a reason with a line break": (response) => {
+      response.statusMessage = "one\r\ntwo";
+      response.end("the content");
+    },
+  };
+
+  for (const [framework, listenerOf] of Object.entries(NODE)) {
+    for (const payment of PAYMENTS) {
+      it(`HA20 C14 ${framework} takes ${payment} for no head that cannot be written, and it buys the next attempt`, async () => {
+        let handle: (response: ServerResponse) => unknown = () => undefined;
+        const server = createServer(listenerOf((_request, response) => handle(response)));
+        closers.push(() => closeServer(server));
+        const url = `${await listen(server)}/paid`;
+        for (const [what, act] of Object.entries(UNWRITABLE)) {
+          const headers = await payBy(payment, url);
+          const settled = settles();
+          handle = act;
+          const failed = await send(url, { headers });
+          expect([failed.status, settles() - settled], what).to.deep.equal([500, 0]);
+          handle = (response) => response.end("the content");
+          const served = await send(url, { headers });
+          expect([served.status, served.text], what).to.deep.equal([200, "the content"]);
+        }
+      });
+    }
+  }
+
   /** Results of a fetch-style handler that no server can send. */
   const UNSENDABLE: Readonly<Record<string, () => unknown>> = {
     nothing: () => undefined,

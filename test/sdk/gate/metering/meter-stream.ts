@@ -322,6 +322,41 @@ describe("meterStream", () => {
     expect(world.spentOf(id)).to.equal(1_000n * 3n + 15n);
   });
 
+  it("SM13 reads on for 5 s at most where the upstream falls silent, and then charges what the input has at least", async () => {
+    const { id, headers } = subscribe(10n ** 9n);
+    let isCancelled = false;
+    const silent = new ReadableStream<Uint8Array>(
+      {
+        // After its first chunk it says nothing more, and does not end.
+        start: (controller) => controller.enqueue(bytesOf(chunk("a"))),
+        cancel: () => {
+          isCancelled = true;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const upstream = new Response(silent, { headers: { "content-type": "text/event-stream" } });
+    answer = (payment) => meterStream(upstream, { ...tokens(payment), inputAtLeast: 1_000 });
+    const reader = (await serve(headers)).body?.getReader();
+    await reader?.read();
+    const late: (() => void)[] = [];
+    const real = globalThis.setTimeout;
+    const held = (work: () => void, ms?: number) => (ms === 5_000 ? late.push(work) : real(work, ms));
+    globalThis.setTimeout = held as unknown as typeof setTimeout;
+    let left: Promise<void> | undefined;
+    try {
+      left = reader?.cancel();
+    } finally {
+      globalThis.setTimeout = real;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([isCancelled, late.length], "it waits for the usage").to.deep.equal([false, 1]);
+    for (const work of late) work();
+    await left;
+    expect(isCancelled).to.equal(true);
+    expect(world.spentOf(id)).to.equal(1_000n * 3n + 15n);
+  });
+
   it("stops within a step when the subscription is cancelled meanwhile", async () => {
     const { id, headers } = subscribe(10n ** 9n);
     const upstream = upstreamOf(Array.from({ length: 20 }, (_, i) => chunk(`${i}`)));

@@ -1,0 +1,38 @@
+/** Reports the figures of a running chain to its metrics. */
+import { centsOf, createCosts } from "../analytics/costs";
+import { countDue } from "../subscriptions/renewals/work-list";
+import type { Metrics } from "../telemetry/metrics";
+import { countPending } from "../webhooks/delivery-log";
+import type { Core } from "./core";
+import { isLaneWell } from "./readiness";
+
+export function watchCore(metrics: Metrics, { config, store, database, relayer, indexer, payments }: Core): void {
+  const costs = createCosts(store.db, config.chainId, config.nativePrice);
+  metrics.watch({
+    lanes: () =>
+      relayer.health().lanes.map((lane) => ({
+        ...lane,
+        balanceEth: Number(lane.balanceWei ?? 0n) / 1e18,
+        isWell: isLaneWell(lane),
+        isHeld: lane.status === "running",
+      })),
+    nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
+    isDatabaseWell: () => database.health().ok,
+    databasePool: () => store.connections(),
+    indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
+    indexerLagSec: () => indexer.health().lagSec,
+    headAgeSec: () => indexer.health().headAgeSec,
+    isReorganisedTooDeeply: () => indexer.health().isTooDeep,
+    isIndexing: () => indexer.health().isIndexing,
+    paymentQueue: () => payments.health(),
+    costs: async () =>
+      (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
+        purpose,
+        transactions,
+        gas,
+        ...(costs.nativePrice !== undefined && { cents: centsOf(wei, costs.nativePrice) }),
+      })),
+    renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
+    webhooksPending: () => countPending(store.db, config.chainId),
+  });
+}

@@ -1,0 +1,52 @@
+/** Finds the chains that an id or a token belongs to, for requests that name no network. */
+import type { FacilitatorConfig } from "../config";
+import type { Db } from "../db/open";
+import type { Lookups } from "../http/chain-router";
+
+type Serving = Pick<FacilitatorConfig, "chainId" | "tokens">;
+
+export function createLookups(db: Db, chains: readonly Serving[]): Lookups {
+  const served = chains.map(({ chainId }) => chainId);
+  const idsOf = (rows: readonly { chain_id: number }[]): number[] => rows.map(({ chain_id }) => chain_id);
+  return {
+    async subscription(idHash) {
+      const query = db.selectFrom("subscriptions").select("chain_id").where("chain_id", "in", served);
+      return idsOf(await query.where("id_hash", "=", idHash).execute());
+    },
+    async plan(planId) {
+      const query = db.selectFrom("plans").select("chain_id").where("chain_id", "in", served);
+      return idsOf(await query.where("plan_id", "=", planId).execute());
+    },
+    async payment(id) {
+      const [payments, reservations, refunded] = await Promise.all([
+        db
+          .selectFrom("payments")
+          .select("chain_id")
+          .where("chain_id", "in", served)
+          .where("payment_id", "=", id)
+          .execute(),
+        db
+          .selectFrom("payment_reservations")
+          .select("chain_id")
+          .where("chain_id", "in", served)
+          .where("payment_id", "=", id)
+          .execute(),
+        db
+          .selectFrom("refunded")
+          .select("chain_id")
+          .where("chain_id", "in", served)
+          .where("refunded_id", "=", id)
+          .execute(),
+      ]);
+      return [...new Set(idsOf([...payments, ...reservations, ...refunded]))];
+    },
+    async transaction(hash) {
+      return idsOf(await db.selectFrom("transaction_hashes").select("chain_id").where("hash", "=", hash).execute());
+    },
+    async listing(id) {
+      return idsOf(await db.selectFrom("listings").select("chain_id").where("id", "=", id).execute());
+    },
+    token: async (address) =>
+      chains.flatMap(({ chainId, tokens }) => (tokens.some((t) => t.address === address) ? [chainId] : [])),
+  };
+}

@@ -1,0 +1,10 @@
+/** What a comparison of a range of blocks works on. */
+import type { Reindex } from "../reindex";
+
+export interface BlockRange {
+  readonly fromBlock: number;
+  /** inclusive */
+  readonly toBlock: number;
+}
+
+export type SinceJob = Omit<Reindex, "untilBlock" | "progress">;

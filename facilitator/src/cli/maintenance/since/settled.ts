@@ -1,0 +1,85 @@
+/**
+ * Compares what settled in final blocks with the chain's logs: in steps of few blocks, so that memory does not grow with
+ * the range. A final block does not change, so no step needs the snapshot of another one. It compares:
+ * - each settled payment and refund with the token's logs
+ * - each payment that the logs name with its state
+ * - each event of a log with the log, and each settled payment with its event, unless retention has deleted it
+ * - the outbox with the events
+ */
+import { isTurnpikeError, Unavailable } from "turnpike/protocol";
+import type { ChainLog } from "../../../chain/chain-reader";
+import { prunedBlock } from "../../../events/retention";
+import { findUnqueued } from "../../../webhooks/outbox";
+import type { BlockRange, SinceJob } from "./job";
+import { readLogs } from "./logs";
+import { eventsOf, otherPayments, settledPayments } from "./rows";
+import { wrongEvents, wrongPayments } from "./wrong";
+
+/** What one step compared. */
+export interface ComparedStep extends BlockRange {
+  readonly payments: number;
+  /** one sentence for each difference */
+  readonly wrong: readonly string[];
+}
+
+const FIRST_SPAN = 16;
+
+const MAX_SPAN = 2_000;
+
+/** Logs and rows of a step, after which steps become shorter. A step of more payments is read again in shorter ones. */
+const MANY = 5_000;
+
+/** @throws Unavailable when no node answers: the step is not yielded then */
+export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGenerator<ComparedStep> {
+  let span = FIRST_SPAN;
+  for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
+    const step = { fromBlock, toBlock: Math.min(fromBlock + span - 1, range.toBlock) };
+    const compared = await compareStep(job, step);
+    if (compared === "too wide") {
+      if (step.fromBlock === step.toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
+      span = Math.ceil((step.toBlock - step.fromBlock + 1) / 4);
+      continue;
+    }
+    yield { ...step, payments: compared.payments, wrong: compared.wrong };
+    fromBlock = step.toBlock + 1;
+    if (compared.size > MANY) span = Math.max(1, Math.floor(span / 2));
+    else if (compared.size < MANY / 3) span = Math.min(MAX_SPAN, span * 2);
+  }
+}
+
+interface Compared {
+  readonly payments: number;
+  readonly wrong: readonly string[];
+  /** rows and logs that were in memory */
+  readonly size: number;
+}
+
+async function compareStep(job: SinceJob, range: BlockRange): Promise<Compared | "too wide"> {
+  const { store, config } = job;
+  const isOneBlock = range.fromBlock === range.toBlock;
+  const payments = await settledPayments(store.db, config.chainId, range, isOneBlock ? undefined : MANY + 1);
+  if (payments.length > MANY && !isOneBlock) return "too wide";
+  const payees = new Set(payments.map((row) => row.pay_to));
+  let logs: readonly ChainLog[];
+  try {
+    logs = await readLogs(job, range, payees);
+  } catch (error) {
+    if (isTurnpikeError(error)) throw error;
+    return "too wide";
+  }
+  const pruned = await prunedBlock(store.db, config.chainId);
+  const events = await eventsOf(store.db, config.chainId, range);
+  const { wrong, named } = await wrongPayments(job, payments, logs);
+  const others = await otherPayments(store.db, config.chainId, named);
+  const unqueued = await findUnqueued(store.db, config.chainId, range);
+  return {
+    payments: payments.length,
+    size: payments.length + logs.length + events.length,
+    wrong: [
+      ...wrong,
+      ...others.map(({ payment_id: id, state }) => `payments ${id}: ${state} here, and its nonce is used on the chain`),
+      ...wrongEvents({ payments: payments.filter((row) => (row.block_number ?? 0) > pruned), events, logs }),
+      ...unqueued.map(({ endpoint, event }) => `outbox: event ${event} was never queued for endpoint ${endpoint}`),
+    ],
+  };
+}

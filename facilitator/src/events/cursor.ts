@@ -1,0 +1,29 @@
+/**
+ * Reads and writes cursors of the feed: a position for each chain. With one chain it is a number. With several, each chain
+ * has its own, because a lower number of one chain may be committed after a higher number of another.
+ */
+const RADIX = 36;
+
+/** A number, or `chain-position` of each chain in digits and letters. */
+export const EVENT_CURSOR =
+  /^(?:0|[1-9][0-9]{0,14}|[0-9a-z]{1,11}-[0-9a-z]{1,10}(?:_[0-9a-z]{1,11}-[0-9a-z]{1,10}){0,15})$/;
+
+/** @returns the position of each chain; a chain that the cursor does not name begins with its first event */
+export function positionsOf(cursor: string, chainIds: readonly number[]): Map<number, number> {
+  if (!cursor.includes("-")) return new Map(chainIds.map((chainId) => [chainId, Number(cursor)]));
+  const named = new Map(
+    cursor.split("_").map((part) => {
+      const [chainId = "", position = ""] = part.split("-");
+      return [Number.parseInt(chainId, RADIX), Number.parseInt(position, RADIX)];
+    }),
+  );
+  return new Map(chainIds.map((chainId) => [chainId, named.get(chainId) ?? 0]));
+}
+
+export function cursorOf(positions: ReadonlyMap<number, number>): string {
+  const [only] = positions.values();
+  if (positions.size === 1 && only !== undefined) return String(only);
+  return [...positions]
+    .map(([chainId, position]) => `${chainId.toString(RADIX)}-${position.toString(RADIX)}`)
+    .join("_");
+}

@@ -1,0 +1,168 @@
+/**
+ * Answers requests of a service on several chains: each goes to the API of its chain. A request that names another chain
+ * is refused by that API, so that nothing is done on a chain that was not meant.
+ */
+import type { OpenAPIHono } from "@hono/zod-openapi";
+import { findNetwork, InvalidRequest, type Network, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import type { Api } from "./app";
+import { hasNoBody, readJsonBody } from "./body";
+import { type ChainHints, hintsOf, type Lookup, type LookupKind, networkIn } from "./chain-of-request";
+import { createFastLane, type FastLane } from "./direct-routes";
+import type { Direct } from "./endpoint";
+import { toPublicError } from "./errors";
+import type { ApiServices } from "./services";
+
+/** The API of one chain that is up. */
+export interface ChainApi extends Api {
+  readonly services: ApiServices;
+}
+
+/** Finds the chains that know an id. */
+export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<readonly number[]> };
+
+export interface ChainRouterOptions {
+  /** of all chains, in the order of `CHAINS` */
+  readonly networks: readonly Network[];
+  /** of the chains that are up, in that order; at least one when a request arrives */
+  readonly apis: () => readonly ChainApi[];
+  readonly lookups: Lookups;
+}
+
+export interface ChainRouter {
+  fetch(request: Request, env?: unknown): Promise<Response>;
+  readonly fastLane: FastLane;
+}
+
+/** A chain that is away is tried again this often. */
+const RETRY_AFTER_SEC = 5;
+
+/** Catalogues are filtered by network: a network that is not served has no entry. */
+const FILTERED = /^\/discovery\/(?:resources|search)$/;
+
+/** What concerns one chain; everything else is the same on all. */
+const OF_A_CHAIN =
+  /^\/(?:accounts|analytics|authorize|debits|discovery\/listings|payments|permits|plans|proofs|refund-accounts|refunds|reports|settle|subscriptions|transactions|verify)(?:\/|$)/;
+
+/** Where a request goes: to the API of a chain, which answers `refusal` where there is one. */
+interface Route {
+  readonly api: ChainApi;
+  readonly refusal?: TurnpikeError;
+}
+
+export function createChainRouter(options: ChainRouterOptions): ChainRouter {
+  const { networks, apis, lookups } = options;
+  const names = networks.map(({ name }) => name).join(", ");
+
+  function firstApi(): ChainApi {
+    const [api] = apis();
+    if (!api) throw new TypeError("no chain is up");
+    return api;
+  }
+
+  const refuse = (refusal: TurnpikeError): Route => ({ api: firstApi(), refusal });
+
+  const served = (name: string): Network | undefined => {
+    const chainId = findNetwork(name, networks)?.chainId;
+    return networks.find((network) => network.chainId === chainId);
+  };
+
+  function routeTo({ chainId, name }: Network): Route {
+    const api = apis().find(({ services }) => services.network.chainId === chainId);
+    return api ? { api } : refuse(new Unavailable(`${name} is not up here.`, { retryAfterSec: RETRY_AFTER_SEC }));
+  }
+
+  const needed = (why: string): Route =>
+    refuse(
+      new InvalidRequest(`network: ${why}; add the parameter network, one of ${names}`, {
+        details: { field: "network", in: "query" },
+      }),
+    );
+
+  /** A network that is not served goes to the first API, which refuses it by its own check. */
+  function byName(name: string): Route {
+    const network = served(name);
+    return network ? routeTo(network) : { api: firstApi() };
+  }
+
+  async function byIds(ids: readonly Lookup[]): Promise<Route | undefined> {
+    const found = (await Promise.all(ids.map(({ kind, id }) => lookups[kind](id)))).filter((some) => some.length > 0);
+    const [first] = found;
+    if (!first) return undefined;
+    const common = networks.filter(({ chainId }) => found.every((some) => some.includes(chainId)));
+    const [only] = common;
+    if (!only) return needed("the request is about several chains: send one for each");
+    return common.length === 1 ? routeTo(only) : needed(`${common.map(({ name }) => name).join(" and ")} know it`);
+  }
+
+  async function routeOf(hints: ChainHints, pathname: string): Promise<Route> {
+    const { asked, named, lookups: ids, isNeeded } = hints;
+    // Reports on a chain that is not up, too.
+    if (pathname === "/readyz") return { api: firstApi() };
+    if (asked !== undefined) {
+      if (served(asked) || FILTERED.test(pathname)) return byName(asked);
+      return needed("it is not served here");
+    }
+    if (named !== undefined) return byName(named);
+    const found = await byIds(ids);
+    if (found) return found;
+    if (isNeeded) return needed("it is missing");
+    // Another chain's answer would be a different one.
+    const [first] = networks;
+    return first && OF_A_CHAIN.test(pathname) ? routeTo(first) : { api: firstApi() };
+  }
+
+  /** The first chain's endpoint answers what cannot be read, as it would alone. */
+  const directOf = (path: string): Direct => ({
+    refuse: (error, requestId) => directAt(firstApi(), path).refuse(error, requestId),
+    answer(readBody, request) {
+      let body: unknown;
+      let route: Route;
+      try {
+        body = readBody();
+        const name = networkIn(body);
+        route = name === undefined ? { api: firstApi() } : byName(name);
+      } catch (error) {
+        route = refuse(toPublicError(error));
+      }
+      const { api, refusal } = route;
+      const readOnce = (): unknown => {
+        if (refusal) throw refusal;
+        return body;
+      };
+      return directAt(api, path).answer(readOnce, request);
+    },
+  });
+
+  let fastLane: FastLane | undefined;
+  return {
+    async fetch(request, env) {
+      const url = new URL(request.url);
+      const { api, refusal } = await routeOf(hintsOf(url, await bodyOf(request)), url.pathname).catch(
+        (error: unknown) => refuse(toPublicError(error)),
+      );
+      const app: Pick<OpenAPIHono, "fetch"> = api.app as never;
+      return app.fetch(request, refusal ? { ...(env as object), refusal } : (env as object));
+    },
+    fastLane(incoming, outgoing) {
+      const { services, directs } = firstApi();
+      fastLane ??= createFastLane(
+        // One chain that is busy refuses nothing of another's: each refuses for itself, once the body is read.
+        { ...services, payments: { whyBusy: () => undefined } },
+        new Map([...directs.keys()].map((path) => [path, directOf(path)])),
+      );
+      return fastLane(incoming, outgoing);
+    },
+  };
+}
+
+function directAt({ directs }: ChainApi, path: string): Direct {
+  const direct = directs.get(path);
+  if (!direct) throw new TypeError(`${path} has no direct endpoint`);
+  return direct;
+}
+
+/** Reads a copy of the body as endpoints do. @returns undefined where there is none, or an endpoint will refuse it */
+async function bodyOf(request: Request): Promise<unknown> {
+  if (!/^(?:POST|PATCH|DELETE)$/.test(request.method) || hasNoBody(request)) return undefined;
+  return readJsonBody(request.clone()).catch(() => undefined);
+}

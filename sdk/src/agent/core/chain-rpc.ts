@@ -1,0 +1,96 @@
+/** Requests of the agent's own RPC endpoint, once it has shown that it serves the expected chain. */
+import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/json-rpc";
+import { type Address, concatBytes, type Hex, hexToBytes, isTurnpikeError, toHex, Unavailable } from "../../protocol";
+import type { Effects } from "./effects";
+import { networkFault } from "./request";
+
+/** What a reader needs of an agent. */
+export type ReaderEffects = Pick<Effects, "fetch" | "closing"> & {
+  readonly limits: Pick<Effects["limits"], "facilitatorTimeoutMs">;
+};
+
+/** A call of a view function. */
+export interface ContractCall {
+  readonly to: Address;
+  /** four bytes */
+  readonly selector: Uint8Array;
+  /** 32 bytes each */
+  readonly words: readonly Uint8Array[];
+  /** a block's number in hex; default: the newest block */
+  readonly block?: string;
+}
+
+/** How fetch reports a kept connection that its server has closed. */
+const CLOSED: ReadonlySet<string> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
+
+const WORDS = /^0x(?:[0-9a-fA-F]{64})+$/;
+
+export class ChainRpc {
+  readonly #endpoint: RpcEndpoint;
+  readonly #chainId: number;
+  readonly #timeoutMs: number;
+  #isChecked = false;
+
+  constructor(url: string, chainId: number, { fetch, closing, limits }: ReaderEffects) {
+    this.#chainId = chainId;
+    this.#timeoutMs = limits.facilitatorTimeoutMs;
+    this.#endpoint = new RpcEndpoint({ url, post: postByFetch(fetch), timeoutMs: this.#timeoutMs, signal: closing });
+  }
+
+  /** Returns a method's result, which is neither null nor of another chain. @throws Unavailable */
+  async request(method: string, params: readonly unknown[]): Promise<unknown> {
+    if (!this.#isChecked) {
+      const reported = Number(await this.#send("eth_chainId", []));
+      if (reported !== this.#chainId) {
+        throw new Unavailable(`The agent's RPC is of chain ${reported}, not ${this.#chainId}.`);
+      }
+      this.#isChecked = true;
+    }
+    return this.#send(method, params);
+  }
+
+  /** Returns the result of a view function, whole words of 32 bytes. @throws Unavailable */
+  async call({ to, selector, words, block = "latest" }: ContractCall): Promise<Uint8Array> {
+    const result = await this.request("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, block]);
+    if (typeof result !== "string" || !WORDS.test(result)) {
+      throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+    }
+    return hexToBytes(result as Hex);
+  }
+
+  /** Returns the newest block: its number as it was sent, and its time in unix seconds. @throws Unavailable */
+  async head(): Promise<{ readonly number: unknown; readonly timeSec: number }> {
+    const block = (await this.request("eth_getBlockByNumber", ["latest", false])) as Record<
+      "number" | "timestamp",
+      unknown
+    >;
+    const timeSec = Number(block.timestamp);
+    if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
+    return { number: block.number, timeSec };
+  }
+
+  async #send(method: string, params: readonly unknown[]): Promise<unknown> {
+    let cause: unknown;
+    try {
+      const result = await this.#read(method, params);
+      if (result !== undefined && result !== null) return result;
+    } catch (error) {
+      const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
+      const isLate = faultOf(error) === "timeout";
+      const what = isLate ? `did not answer within ${this.#timeoutMs} ms` : "cannot be reached";
+      if (isLate || !isAnswer) throw new Unavailable(`The agent's RPC ${what}.`, { cause: error });
+      cause = error;
+    }
+    throw new Unavailable(`The agent's RPC did not answer ${method}.`, { cause });
+  }
+
+  /** Reads change nothing, so one on a connection that the server has just closed is sent again. */
+  async #read(method: string, params: readonly unknown[]): Promise<unknown> {
+    try {
+      return await this.#endpoint.request(method, params);
+    } catch (error) {
+      if (!CLOSED.has(networkFault(error) ?? "")) throw error;
+      return this.#endpoint.request(method, params);
+    }
+  }
+}
