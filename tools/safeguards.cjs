@@ -145,7 +145,7 @@ const SAFEGUARDS = [
   {
     name: "a block that the chain still has",
     file: "facilitator/src/indexer/kept-blocks.ts",
-    keep: "      set(await lastCommon(newest).catch(() => NONE));\n",
+    keep: "      set(common.to, common.hasBranched);\n",
     instead: "",
     test: "test/facilitator/indexer/head-back.ts",
     title: "HD5 on a public chain",

@@ -50,6 +50,7 @@ const SLOW = {
     "test/facilitator/indexer/return.ts",
     "test/facilitator/payments/crash.ts",
     "test/facilitator/payments/faults.ts",
+    "test/facilitator/weather/",
     "test/facilitator/webhooks/kill.ts",
     "test/sdk/gate/metering/kill-shared.ts",
     "test/sdk/gate/metering/kill-streams.ts",

@@ -93,7 +93,13 @@ export function cpuSecOf(pid: number): number {
   return Number(seconds) + Number(minutes) * 60 + Number(hours) * 3_600;
 }
 
-/** Sums the same over a group of processes whose parent is `pid`, including itself. */
+/** Returns the most memory that a process has had in use, in MB. Linux only. */
+export function peakRssMbOf(pid: number): number {
+  const kb = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  return Number(kb) / 1_024;
+}
+
+/** Sums the CPU seconds over a group of processes whose parent is `pid`, including itself. */
 export function cpuSecOfTree(pid: number): number {
   const rows = execFileSync("ps", ["-A", "-o", "pid=,ppid="]).toString().trim().split("\n");
   const children = rows.map((row) => row.trim().split(/\s+/).map(Number)).filter(([, parent]) => parent === pid);

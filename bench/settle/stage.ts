@@ -21,6 +21,7 @@ export interface Stage {
   readonly facilitator: LoadedFacilitator;
   readonly proxy: Helper<ProxyAsk, ProxyAnswer>;
   readonly postgresPid: number | undefined;
+  readonly databaseUrl: string | undefined;
 }
 
 export interface StageOptions {
@@ -50,7 +51,7 @@ export async function onStage<T>(options: StageOptions, work: (stage: Stage) => 
     const databaseUrl = postgres?.url;
     const facilitator = await startLoadedFacilitator({ chain, rpcUrl, blockMs, databaseUrl, fromSources });
     stops.push(facilitator.stop);
-    return await work({ chain, proxy, facilitator, postgresPid: postgres?.pid });
+    return await work({ chain, proxy, facilitator, postgresPid: postgres?.pid, databaseUrl });
   } finally {
     for (const stop of stops.reverse()) await stop();
   }

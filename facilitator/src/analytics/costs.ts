@@ -126,6 +126,17 @@ async function addCosts(db: Db, chainId: number, ids: readonly string[]): Promis
     on conflict (chain_id, bucket, purpose) do update set ${ADDED}`.execute(db);
 }
 
+/** Subtracts the costs of final transactions that are about to be reopened. Call it before their events are reverted. */
+export async function removeCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await sql`update rollup_costs r set transactions = r.transactions - c.transactions, failed = r.failed - c.failed,
+      items = r.items - c.items, gas = r.gas - c.gas, wei = r.wei - c.wei
+    from (select coalesce(i.at, b.timestamp, t.stored_at_ms / 1000) / 86400 * 86400 as bucket, t.purpose, ${SUMS}
+      from ${priced(chainId, ids)} group by 1, 2) c
+    where r.chain_id = ${chainId}::bigint and r.bucket = c.bucket and r.purpose = c.purpose`.execute(db);
+  await db.deleteFrom("rollup_costs").where("chain_id", "=", chainId).where("transactions", "=", 0).execute();
+}
+
 /** Adds the costs of transactions that are about to be deleted to the sums that \`reconcile\` compares with. */
 export async function keepCosts(db: Db, chainId: number, ids: readonly string[]): Promise<void> {
   await sql`insert into pruned_costs as r (chain_id, purpose, transactions, failed, items, gas, wei)

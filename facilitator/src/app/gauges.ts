@@ -21,6 +21,8 @@ export function watchCore(metrics: Metrics, { config, store, database, relayer, 
     databasePool: () => store.connections(),
     indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     indexerLagSec: () => indexer.health().lagSec,
+    headAgeSec: () => indexer.health().headAgeSec,
+    isReorganisedTooDeeply: () => indexer.health().isTooDeep,
     isIndexing: () => indexer.health().isIndexing,
     paymentQueue: () => payments.health(),
     costs: async () =>

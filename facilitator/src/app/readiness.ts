@@ -3,6 +3,7 @@ import type { Readiness } from "turnpike/facilitator";
 import type { Network } from "turnpike/protocol";
 import { describeSilence } from "../chain/node-health";
 import type { IndexerHealth } from "../indexer";
+import { TOO_DEEP_REMEDY } from "../indexer/fork-resolver";
 import type { Relayer } from "../relayer";
 import type { LaneHealth } from "../relayer/lane-state";
 import type { Core } from "./core";
@@ -14,8 +15,9 @@ export function isLaneWell({ status, isBalanceLow, isStuck }: LaneHealth): boole
   return (status === "running" || status === "standby") && !isBalanceLow && !isStuck;
 }
 
-function detailOfChain({ head, silentSec, isSilent, keptTo }: IndexerHealth, { nodes }: Relayer): string {
+function detailOfChain({ head, silentSec, isSilent, keptTo, isTooDeep }: IndexerHealth, { nodes }: Relayer): string {
   if (head === undefined) return "no block was read yet";
+  if (isTooDeep) return `head ${head}; it was reorganised ${TOO_DEEP_REMEDY}`;
   const silence = isSilent ? `; ${describeSilence(nodes.nodes())}` : "";
   const seen = `head ${head}, read ${silentSec} s ago${silence}`;
   return keptTo === undefined

@@ -81,6 +81,8 @@ export interface ChainReader {
   balanceWei(address: Address): Promise<bigint>;
   code(address: Address): Promise<Hex>;
   call(request: CallRequest): Promise<CallAnswer>;
+  /** Returns what a call returns, from every node that answers soon with data. */
+  callOfEach(request: CallRequest): Promise<Hex[]>;
   /** Sends raw bytes. The reply is no outcome, not even an error: only a receipt is. */
   broadcast(raw: Hex): Promise<void>;
 }
@@ -88,6 +90,11 @@ export interface ChainReader {
 const tag = (block: BlockTag): string => (block === "latest" ? block : `0x${block.toString(16)}`);
 
 const quantity = (value: bigint | number): string => `0x${value.toString(16)}`;
+
+const paramsOf = ({ to, data, from, gas, block = "latest" }: CallRequest): unknown[] => [
+  { ...(to && { to }), data, ...(from && { from }), ...(gas !== undefined && { gas: quantity(gas) }) },
+  tag(block),
+];
 
 export function createChainReader(rpc: Rpc): ChainReader {
   /** Treats a node's error answer as no answer. */
@@ -173,20 +180,18 @@ export function createChainReader(rpc: Rpc): ChainReader {
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),
     code: async (address) => hexOf(await ask("eth_getCode", [address, "latest"])),
-    async call({ to, data, from, gas, block = "latest" }) {
-      const request = {
-        ...(to && { to }),
-        data,
-        ...(from && { from }),
-        ...(gas !== undefined && { gas: quantity(gas) }),
-      };
+    async call(request) {
       try {
-        return { kind: "ok", data: hexOf(await rpc.request("eth_call", [request, tag(block)])) };
+        return { kind: "ok", data: hexOf(await rpc.request("eth_call", paramsOf(request))) };
       } catch (error) {
         const data = error instanceof RpcAnswerError ? revertDataOf(error) : undefined;
         if (data === undefined) throw asUnavailable(error);
         return { kind: "reverted", data, message: (error as RpcAnswerError).message };
       }
+    },
+    async callOfEach(request) {
+      const results = await rpc.requestEach("eth_call", paramsOf(request));
+      return results.flatMap((raw) => (typeof raw === "string" && /^0x[0-9a-fA-F]*$/.test(raw) ? [raw as Hex] : []));
     },
     async broadcast(raw) {
       await rpc.request("eth_sendRawTransaction", [raw]);

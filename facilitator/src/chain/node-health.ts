@@ -24,15 +24,22 @@ export interface NodeHealth {
   readonly lastFault?: { readonly code: string; readonly agoSec: number };
 }
 
+/** A node's newest block, and the monotonic milliseconds at which it was first returned. */
+export interface SeenHead {
+  readonly number: number;
+  readonly sinceMs: number;
+}
+
 export interface NodeRecord {
   answered(tookMs: number): void;
   failed(error: unknown): void;
   recordHead(head: number): void;
+  seenHead(): SeenHead | undefined;
   health(isWrongChain: boolean): NodeHealth;
 }
 
 export function recordNode(url: string, index: number, monotonicMs: () => number): NodeRecord {
-  let head: number | undefined;
+  let head: SeenHead | undefined;
   let answer: { readonly atMs: number; readonly tookMs: number } | undefined;
   let fault: { readonly atMs: number; readonly code: string } | undefined;
   let isFailing = false;
@@ -47,13 +54,14 @@ export function recordNode(url: string, index: number, monotonicMs: () => number
       isFailing = true;
     },
     recordHead(number) {
-      head = number;
+      if (head?.number !== number) head = { number, sinceMs: monotonicMs() };
     },
+    seenHead: () => head,
     health: (isWrongChain) => ({
       position: index + 1,
       host: new URL(url).host,
       status: isFailing ? "failing" : !answer ? "unknown" : isWrongChain ? "wrong_chain" : "well",
-      ...(head !== undefined && { head }),
+      ...(head && { head: head.number }),
       ...(answer && { latencyMs: Math.round(answer.tookMs), answeredSec: secondsSince(answer.atMs) }),
       ...(fault && { lastFault: { code: fault.code, agoSec: secondsSince(fault.atMs) } }),
     }),
@@ -68,6 +76,18 @@ export function compareHeads(nodes: readonly NodeHealth[]): NodeHealth[] {
   return nodes.map((node) =>
     node.head === undefined || node.status !== "well" ? node : { ...node, behind: best - node.head },
   );
+}
+
+/** Longer than a block of any chain takes. */
+const STALE_MS = 30_000;
+
+/**
+ * Returns whether a node's newest block stays the same while another's grows. When no node's grows, the chain has
+ * stopped, and no node is stale.
+ */
+export function isStale(head: SeenHead | undefined, others: readonly (SeenHead | undefined)[], nowMs: number): boolean {
+  if (!head || nowMs - head.sinceMs < STALE_MS) return false;
+  return others.some((other) => other && other.number > head.number && other.sinceMs > head.sinceMs);
 }
 
 const SILENT_MS = 15_000;

@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import { postByFetch, type RpcAnswer, type RpcCall, RpcEndpoint } from "turnpike/chain";
 import { Unavailable } from "turnpike/protocol";
-import { type NodeHealth, type NodeRecord, recordNode } from "./node-health";
+import { type NodeHealth, type NodeRecord, recordNode, type SeenHead } from "./node-health";
 import { postKeptAlive } from "./rpc-post";
 
 export interface RpcNodeOptions {
@@ -50,6 +50,11 @@ export class RpcNode {
 
   isResting(nowMs: number): boolean {
     return this.#restUntilMs > nowMs;
+  }
+
+  /** newest block of this chain that it returned */
+  get seenHead(): SeenHead | undefined {
+    return this.servesOtherChain ? undefined : this.#record.seenHead();
   }
 
   health(): NodeHealth {

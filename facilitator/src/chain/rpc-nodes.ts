@@ -1,7 +1,10 @@
-/** Chooses among the nodes of RPC_URLS: prefers the first, and asks the others when it does not answer. */
+/**
+ * Chooses among the nodes of RPC_URLS: prefers the first, and asks the others when it does not answer, or when its newest
+ * block stays the same while another's grows.
+ */
 import type { RpcAnswer, RpcCall } from "turnpike/chain";
 import { ConfigError, Unavailable } from "turnpike/protocol";
-import { compareHeads, type NodeHealth } from "./node-health";
+import { compareHeads, isStale, type NodeHealth } from "./node-health";
 import { RpcNode, type RpcNodeOptions, stoppingError } from "./rpc-node";
 
 export interface RpcNodesOptions extends RpcNodeOptions {
@@ -18,6 +21,8 @@ export class RpcNodes {
   readonly #nodes: readonly RpcNode[];
   #readMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
+  /** nodes that are asked after the others */
+  #stale: ReadonlySet<RpcNode> = new Set();
 
   constructor(options: RpcNodesOptions) {
     this.#options = options;
@@ -28,7 +33,9 @@ export class RpcNodes {
   async exchange(batch: readonly RpcCall[]): Promise<RpcAnswer[]> {
     const { signal, log } = this.#options;
     const nowMs = performance.now();
-    const rested = [...this.#nodes].sort((a, b) => Number(a.isResting(nowMs)) - Number(b.isResting(nowMs)));
+    if (this.#nodes.length > 1) void this.#readHeads();
+    const placeOf = (node: RpcNode): number => (node.isResting(nowMs) ? 2 : this.#stale.has(node) ? 1 : 0);
+    const rested = [...this.#nodes].sort((a, b) => placeOf(a) - placeOf(b));
     // Each node is tried twice: the other side may have just closed a kept-alive connection. Repeating is safe for
     // every request sent here, because a transaction's bytes can be mined only once.
     const order = [...rested, ...rested];
@@ -85,9 +92,24 @@ export class RpcNodes {
       this.#reading = Promise.all(this.#nodes.map((node) => node.readHead())).finally(() => {
         this.#readMs = performance.now();
         this.#reading = undefined;
+        this.#findStale();
       });
     }
     return this.#reading ?? Promise.resolve();
+  }
+
+  #findStale(): void {
+    const nowMs = performance.now();
+    const heads = this.#nodes.map((node) => node.seenHead);
+    const before = this.#stale;
+    this.#stale = new Set(this.#nodes.filter((node) => isStale(node.seenHead, heads, nowMs)));
+    for (const [index, node] of this.#nodes.entries()) {
+      if (this.#stale.has(node) && !before.has(node))
+        this.#options.log.warn(
+          { node: index + 1, head: node.seenHead?.number },
+          "a node's newest block stays the same while another's grows: the others are asked first",
+        );
+    }
   }
 }
 

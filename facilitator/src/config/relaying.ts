@@ -38,7 +38,7 @@ export const RELAYING = {
   }),
   maxFeePerDayWei: setting({
     env: "MAX_FEE_PER_DAY_WEI",
-    about: "Ceiling of what one key may commit to fees within 24 hours, in wei.",
+    about: "Ceiling of what one key may commit to fees within 24 hours, in wei, replacements included.",
     fallback: "1000000000000000000",
     schema: amount,
   }),

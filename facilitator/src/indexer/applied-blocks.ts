@@ -14,6 +14,17 @@ export async function newestBlock(db: Db, chainId: number, atMost?: number): Pro
   return query.orderBy("number", "desc").limit(1).executeTakeFirst();
 }
 
+/** Returns the highest block ever applied, also when it was reverted since. */
+export async function highestBlock(db: Db, chainId: number): Promise<number | undefined> {
+  const cursor = await db
+    .selectFrom("cursors")
+    .select("position")
+    .where("chain_id", "=", chainId)
+    .where("name", "=", "indexer")
+    .executeTakeFirst();
+  return cursor?.position;
+}
+
 export async function blockAt(db: Db, chainId: number, number: number): Promise<BlockRow | undefined> {
   return db
     .selectFrom("blocks")

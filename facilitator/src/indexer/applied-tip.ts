@@ -7,7 +7,7 @@ import type { ChainBlock, ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { BlockProjection } from "../events/projection";
 import { createNotifier } from "../lib/notifier";
-import { type BlockRow, newestBlock } from "./applied-blocks";
+import { type BlockRow, highestBlock, newestBlock } from "./applied-blocks";
 import { createKeptBlocks, type KeptBlocks } from "./kept-blocks";
 
 export interface AppliedTipOptions {
@@ -18,6 +18,8 @@ export interface AppliedTipOptions {
   readonly projections: readonly BlockProjection[];
   readonly log: Logger;
   readonly monotonicMs: () => number;
+  /** how many blocks below the highest one ever written can be reverted */
+  readonly undoDepth: number;
 }
 
 /** Maximum pause between two checks of a waiting caller. */
@@ -30,6 +32,7 @@ export class AppliedTip {
   /** notifies in this process only; the others poll */
   readonly #followed = createNotifier();
   #block: BlockRow | undefined;
+  #isTooDeep = false;
 
   /** @param newest the newest row at the start */
   constructor(options: AppliedTipOptions, newest: BlockRow | undefined) {
@@ -47,6 +50,20 @@ export class AppliedTip {
   /** its number; the one before the first block to index when none is applied */
   get number(): number {
     return this.#block?.number ?? this.#options.startBlock - 1;
+  }
+
+  /** whether the chain was reorganised below the blocks that can be reverted */
+  get isTooDeep(): boolean {
+    return this.#isTooDeep;
+  }
+
+  /** Compares the applied blocks with the chain. @throws Unavailable when the node stops answering */
+  async compare(newest: ChainBlock): Promise<void> {
+    const { store, chainId, undoDepth } = this.#options;
+    await this.kept.compare(newest, this.#block);
+    const branchedAt = this.kept.branchedAt();
+    if (branchedAt === undefined) this.#isTooDeep = false;
+    else this.#isTooDeep = branchedAt < ((await highestBlock(store.db, chainId)) ?? 0) - undoDepth;
   }
 
   /** Moves the tip to a block that this process has just written. */

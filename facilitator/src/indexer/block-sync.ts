@@ -76,7 +76,7 @@ export class BlockSync {
     const { tip, heads, forks, applier, undoDepth, log, onProgress } = this.#options;
     await applier.publishStaged();
     const newest = await heads.refresh();
-    await tip.kept.compare(newest, tip.block);
+    await tip.compare(newest);
     const lowest = await heads.link(newest);
     const target = heads.targetOf(newest);
     if (!forks.isNext(lowest)) await forks.resolve(newest);

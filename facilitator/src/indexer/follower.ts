@@ -28,7 +28,7 @@ export class Follower {
     const before = tip.number;
     await tip.read();
     if (tip.number !== before) tip.notifyFollowed();
-    await tip.kept.compare(reported, tip.block);
+    await tip.compare(reported);
     // The indexing process may not have reached the node's newest block, so the head is the one that belongs to its
     // rows.
     if (heads.isTooShort(reported)) {

@@ -22,6 +22,9 @@ export interface ForkResolverOptions {
   readonly isLocal: boolean;
 }
 
+export const TOO_DEEP_REMEDY =
+  "deeper than blocks can be reverted: compare the nodes with an explorer, then stop every process and run `reindex --wipe`";
+
 const notLinked = (): Unavailable => new Unavailable("a node's blocks are not linked to each other");
 
 export class ForkResolver {
@@ -106,10 +109,7 @@ export class ForkResolver {
     const outcome = await writer.revertNewest(expected);
     if (outcome.kind === "too-deep") {
       this.#isTooDeep = true;
-      throw new TurnpikeError(
-        "Internal",
-        "the chain was reorganised deeper than blocks can be reverted: start with an empty database",
-      );
+      throw new TurnpikeError("Internal", `the chain was reorganised ${TOO_DEEP_REMEDY}`);
     }
     await tip.read();
     if (outcome.kind === "other") return;

@@ -27,6 +27,8 @@ export interface HeadHealth {
   readonly silentSec: number;
   readonly isSilent: boolean;
   readonly lagSec: number;
+  /** seconds since the newest block was new; 0 before the first */
+  readonly headAgeSec: number;
 }
 
 /**
@@ -150,6 +152,7 @@ export class HeadTracker {
     return {
       silentSec: Math.round(silentMs / 1_000),
       isSilent: silentMs >= silentAfterMs(config),
+      headAgeSec: newest === undefined ? 0 : Math.max(0, Math.round((monotonicMs() - this.#newHeadMs) / 1_000)),
       lagSec: Math.max(waitingSec, unseenSec),
     };
   }

@@ -41,6 +41,10 @@ export interface IndexerHealth {
   readonly isIndexing: boolean;
   /** highest applied block that is still on the chain, when it lost some */
   readonly keptTo?: number;
+  /** whether the chain was reorganised deeper than blocks can be reverted: a person has to decide */
+  readonly isTooDeep: boolean;
+  /** seconds since the chain has a new block */
+  readonly headAgeSec: number;
 }
 
 export interface Indexer {
@@ -143,16 +147,19 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     },
     waitApplied: (blockNumber, timeoutMs) => tip.waitFor(blockNumber, timeoutMs),
     health() {
-      const { silentSec, isSilent, lagSec } = heads.health();
+      const { silentSec, isSilent, lagSec, headAgeSec } = heads.health();
       const isWhole = tip.kept.to() === Number.POSITIVE_INFINITY;
+      const isTooDeep = forks.isTooDeep || tip.isTooDeep;
       return {
-        ok: !forks.isTooDeep && isWhole && heads.confirmed !== undefined && !isSilent,
+        ok: !isTooDeep && isWhole && heads.confirmed !== undefined && !isSilent,
         applied: tip.number,
         head: heads.reported?.number,
         silentSec,
         isSilent,
         lagSec,
         isIndexing: lease.isHeld,
+        isTooDeep,
+        headAgeSec,
         ...(!isWhole && { keptTo: tip.kept.to() }),
       };
     },
@@ -177,7 +184,10 @@ async function compose(options: IndexerOptions & { readonly monotonicMs: () => n
   const { blocks } = projections;
   const writer = createBlockWriter({ store, feed, projections, chainId, undoDepth, startBlock });
   const newest = await newestBlock(store.db, chainId);
-  const tip = new AppliedTip({ store, chain, chainId, startBlock, projections: blocks, log, monotonicMs }, newest);
+  const tip = new AppliedTip(
+    { store, chain, chainId, startBlock, projections: blocks, log, monotonicMs, undoDepth },
+    newest,
+  );
   const heads = new HeadTracker({ config, store, chain, tip, monotonicMs, untilBlock: options.untilBlock });
   const forks = new ForkResolver({ store, chain, chainId, tip, writer, log, metrics, isLocal });
   const applier = new BlockApplier({

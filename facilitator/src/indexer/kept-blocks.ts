@@ -14,6 +14,8 @@ export interface KeptBlocks {
   compare(newest: ChainBlock, tip: Tip | undefined): Promise<void>;
   /** Returns the highest applied block that is still on the chain; Infinity when all are. */
   to(): number;
+  /** Returns the same when the chain has other blocks above it: it was reorganised there. */
+  branchedAt(): number | undefined;
   /** Returns whether any node has the block. */
   isElsewhere(tip: Tip): Promise<boolean>;
 }
@@ -33,10 +35,12 @@ const NONE = -1;
 
 export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocksOptions): KeptBlocks {
   let keptTo = Number.POSITIVE_INFINITY;
+  let branchedAt: number | undefined;
   /** the last comparison that found no difference */
   let same: { readonly newest: Hex; readonly tip: string } | undefined;
 
-  function set(to: number): void {
+  function set(to: number, hasBranched = false): void {
+    branchedAt = hasBranched ? to : undefined;
     if (to === keptTo) return;
     keptTo = to;
     onChange(to);
@@ -52,7 +56,7 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
   };
 
   /** Binary search: blocks agree up to some height and differ above it. */
-  async function lastCommon(newest: ChainBlock): Promise<number> {
+  async function lastCommon(newest: ChainBlock): Promise<{ readonly to: number; readonly hasBranched: boolean }> {
     const rows = await store.db
       .selectFrom("blocks")
       .select(["number", "hash"])
@@ -69,7 +73,7 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
       if (theirs?.hash === row.hash) high = middle;
       else low = middle + 1;
     }
-    return rows[low]?.number ?? NONE;
+    return { to: rows[low]?.number ?? NONE, hasBranched: low > 0 };
   }
 
   return {
@@ -86,9 +90,11 @@ export function createKeptBlocks({ store, chain, chainId, onChange }: KeptBlocks
       // A lagging node has no block at this height. A node with a different block contradicts the others; the indexer
       // resolves that.
       if (!theirs && !(await isOtherBranch(newest)) && (await isElsewhere(tip))) return set(Number.POSITIVE_INFINITY);
-      set(await lastCommon(newest).catch(() => NONE));
+      const common = await lastCommon(newest).catch(() => ({ to: NONE, hasBranched: false }));
+      set(common.to, common.hasBranched);
     },
     to: () => keptTo,
+    branchedAt: () => branchedAt,
     isElsewhere,
   };
 }

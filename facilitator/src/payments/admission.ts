@@ -59,6 +59,9 @@ export type Verdict =
 
 const BEHIND_RETRY_SEC = 2;
 
+/** A person has to look first. */
+const TOO_DEEP_RETRY_SEC = 60;
+
 export class PaymentAdmission {
   readonly #options: AdmissionOptions;
   readonly #limiter: AdmissionLimiter;
@@ -171,8 +174,13 @@ export class PaymentAdmission {
 
   /** No payment is admitted while the admitted ones cannot be sent. */
   #whyClosed(request: PaymentRequest): TurnpikeError | undefined {
-    const { relayer } = this.#options;
+    const { relayer, indexer } = this.#options;
     const { transfer } = request;
+    if (indexer.health().isTooDeep) {
+      return refusal("Unavailable", "relayer", "the chain was reorganised deeper than blocks can be reverted", {
+        retryAfterSec: TOO_DEEP_RETRY_SEC,
+      });
+    }
     const busy = this.#whyNotQueued(partyOf(request));
     if (busy) return busy;
     const health = relayer.health();

@@ -1,7 +1,7 @@
 /** Finds payments whose validity window has ended in a final block. */
 import type { Logger } from "pino";
 import type { Address, Hex } from "turnpike/protocol";
-import { isUsed, nonceCallOf } from "../chain/account-reads";
+import { isUsed, type NonceQuery, nonceCallOf } from "../chain/account-reads";
 import type { ChainReader } from "../chain/chain-reader";
 import type { Store } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
@@ -67,8 +67,7 @@ async function isUnmoved(
 ): Promise<boolean> {
   const isPermit2 = row.method !== "eip3009";
   const query = { token: row.token as Address, payer: row.payer as Address, nonce: row.nonce as Hex, isPermit2 };
-  const answer = await chain.call(nonceCallOf(query));
-  if (answer.kind === "ok" && answer.data.length === 66 && !isUsed(query, BigInt(answer.data))) return true;
+  if (await isUnused(chain, query)) return true;
   if (isPermit2) {
     if (final.timeSec < row.valid_before + SEARCHED_SEC) return false;
     if ((await findPermit2Evidence(chain, row, final.number)).kind === "none") return true;
@@ -78,4 +77,16 @@ async function isUnmoved(
     "an expired payment's nonce is used, but no log shows which transaction used it",
   );
   return false;
+}
+
+/**
+ * Returns whether the chain shows the nonce as unused. Every node is asked: the first may be wrong about the logs and
+ * about this, and what is failed here stays failed.
+ */
+async function isUnused(chain: ChainReader, query: NonceQuery): Promise<boolean> {
+  const call = nonceCallOf(query);
+  const answer = await chain.call(call);
+  if (answer.kind !== "ok" || answer.data.length !== 66 || isUsed(query, BigInt(answer.data))) return false;
+  const answers = await chain.callOfEach(call);
+  return answers.every((data) => data.length !== 66 || !isUsed(query, BigInt(data)));
 }

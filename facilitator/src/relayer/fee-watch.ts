@@ -1,4 +1,4 @@
-/** Checks what a key may pay for a transaction now: the base fee against the ceilings, and the fees spent today. */
+/** Checks what a key may pay for a transaction now: the base fee against the ceilings, and the fees of the last day. */
 import { sql } from "kysely";
 import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
@@ -9,7 +9,7 @@ import type { LeaseKey } from "./lease";
 
 export const CEILING_BELOW_BASE_FEE = "the fee ceiling is below the base fee";
 
-const DAY_CEILING_REACHED = "the day's fee ceiling is reached";
+export const DAY_CEILING_REACHED = "the day's fee ceiling is reached";
 
 export interface FeeWatch {
   /**
@@ -19,6 +19,15 @@ export interface FeeWatch {
   read(maxAgeMs: number): Promise<Fees | string>;
   /** Returns the last answer while it is recent enough to use: it covers a few full blocks. */
   known(): Fees | undefined;
+  /**
+   * Returns the wei that the key may still commit to fees today, as far as `wanted` matters.
+   * @param wanted wei of the next transaction
+   */
+  leftToday(wanted: bigint): Promise<bigint>;
+  /** The same without a query: what is left of the last answer. */
+  knownLeftToday(): bigint;
+  /** Counts fees that were committed since the sum was read. */
+  committed(wei: bigint): void;
 }
 
 export interface FeeWatchOptions {
@@ -31,12 +40,31 @@ export interface FeeWatchOptions {
 
 const GOOD_FOR_BLOCKS = 3;
 
+/** The sum of a busy day reads many rows. */
+const SUM_GOOD_FOR_MS = 30_000;
+
+/** When little is left: transactions that were mined since have cost less than their maximum. */
+const SUM_GOOD_FOR_MS_WHEN_SHORT = 2_000;
+
 export function watchFees({ config, store, chain, of, monotonicMs }: FeeWatchOptions): FeeWatch {
   const goodForMs = config.blockTimeMs * GOOD_FOR_BLOCKS;
   let last: { readonly fees: Fees; readonly atMs: number } | undefined;
+  let spent: { wei: bigint; readonly atMs: number } | undefined;
 
   const within = (ageMs: number): Fees | undefined =>
     last && monotonicMs() - last.atMs < ageMs ? last.fees : undefined;
+
+  const knownLeft = (): bigint => (spent ? config.maxFeePerDayWei - spent.wei : 0n);
+
+  async function leftToday(wanted: bigint): Promise<bigint> {
+    const ageMs = spent ? monotonicMs() - spent.atMs : Number.POSITIVE_INFINITY;
+    const isShort = wanted > knownLeft();
+    if (ageMs >= (isShort ? SUM_GOOD_FOR_MS_WHEN_SHORT : SUM_GOOD_FOR_MS)) {
+      const atMs = monotonicMs();
+      spent = { wei: await spentToday(store, of), atMs };
+    }
+    return knownLeft();
+  }
 
   return {
     async read(maxAgeMs) {
@@ -44,37 +72,33 @@ export function watchFees({ config, store, chain, of, monotonicMs }: FeeWatchOpt
       if (recent) return recent;
       const atMs = monotonicMs();
       const fees = firstFees((await chain.head()).baseFeeWei, config);
-      const isSpent = (await spentToday(store, of, atMs)) > config.maxFeePerDayWei;
+      const isSpent = (await leftToday(1n)) <= 0n;
       last = fees && !isSpent ? { fees, atMs } : undefined;
       if (!fees) return CEILING_BELOW_BASE_FEE;
       return isSpent ? DAY_CEILING_REACHED : fees;
     },
     known: () => within(goodForMs),
+    leftToday,
+    knownLeftToday: knownLeft,
+    committed(wei) {
+      if (spent) spent.wei += wei;
+    },
   };
 }
 
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
-const FRESH_MS = 30_000;
-
-const known = new WeakMap<Store, Map<string, { wei: bigint; atMs: number }>>();
-
 /**
- * Returns the wei spent in the last 24 hours; read every 30 s. Mined transactions count with their cost, others with
- * their maximum.
+ * Returns the wei committed in the last 24 hours. Mined transactions count with their cost, others with the maximum of
+ * their dearest form, because each of them may be mined.
  */
-export async function spentToday(store: Store, of: LeaseKey, nowMs: number): Promise<bigint> {
-  const byKey = known.get(store) ?? new Map<string, { wei: bigint; atMs: number }>();
-  known.set(store, byKey);
-  const fresh = byKey.get(of.key);
-  if (fresh && nowMs - fresh.atMs < FRESH_MS) return fresh.wei;
+async function spentToday(store: Store, of: LeaseKey): Promise<bigint> {
   const { rows } = await sql<{ wei: string | null }>`
-    select sum(case when t.status = 'mined' then t.gas_used * t.gas_price_wei else t.gas_limit * h.max_fee_wei end) as wei
-    from transactions t join transaction_hashes h on h.hash = t.hash
+    select sum(case t.status when 'mined' then t.gas_used * t.gas_price_wei when 'stored' then t.gas_limit * (
+      select max(h.max_fee_wei) from transaction_hashes h where h.transaction_id = t.id) end) as wei
+    from transactions t
     where t.chain_id = ${of.chainId} and t.key = ${of.key} and t.stored_at_ms > ${databaseNowMs} - ${DAY_MS}::bigint`.execute(
     store.db,
   );
-  const wei = BigInt(rows[0]?.wei ?? 0);
-  byKey.set(of.key, { wei, atMs: nowMs });
-  return wei;
+  return BigInt(rows[0]?.wei ?? 0);
 }

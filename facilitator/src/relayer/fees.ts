@@ -31,6 +31,30 @@ export function bumpedFees(last: Fees, baseFeeWei: bigint, limits: FeeLimits): F
   return { maxFeeWei, priorityFeeWei };
 }
 
+export interface Affordable<T> {
+  /** from the first, as many as the amount allows */
+  readonly items: readonly T[];
+  /** their maximum cost */
+  readonly wei: bigint;
+  /** maximum cost of the first that it does not allow */
+  readonly unaffordableWei?: bigint;
+}
+
+/** Returns the transactions whose maximum fees fit in an amount, without skipping any. */
+export function affordable<T extends { readonly gasLimit: bigint }>(
+  all: readonly T[],
+  { maxFeeWei }: Fees,
+  leftWei: bigint,
+): Affordable<T> {
+  let wei = 0n;
+  for (const [place, { gasLimit }] of all.entries()) {
+    const costWei = gasLimit * maxFeeWei;
+    if (wei + costWei > leftWei) return { items: all.slice(0, place), wei, unaffordableWei: costWei };
+    wei += costWei;
+  }
+  return { items: all, wei };
+}
+
 const raised = (fee: bigint): bigint => fee + fee / 8n + 1n;
 
 const min = (a: bigint, b: bigint): bigint => (a < b ? a : b);

@@ -10,8 +10,8 @@ import type { KnownForm, OpenTransaction, SignedForm } from "../db/tables/relaye
 import type { Failpoint } from "../telemetry/failpoints";
 import type { Metrics } from "../telemetry/metrics";
 import type { Broadcasts } from "./broadcasts";
-import { CEILING_BELOW_BASE_FEE, type FeeWatch } from "./fee-watch";
-import { bumpedFees, type Fees, firstFees } from "./fees";
+import { CEILING_BELOW_BASE_FEE, DAY_CEILING_REACHED, type FeeWatch } from "./fee-watch";
+import { affordable, bumpedFees, type Fees, firstFees } from "./fees";
 import type { GapWatch } from "./gap";
 import type { LaneLease } from "./lane-lease";
 import type { LaneState } from "./lane-state";
@@ -54,6 +54,8 @@ const NONE: Signed = { count: 0, send: () => undefined };
 
 export class LaneSender {
   readonly #options: LaneSenderOptions;
+  /** the form that waits too long, and the chain's height when that was noticed */
+  #stuck: { readonly hash: string; readonly head: number } | undefined;
 
   constructor(options: LaneSenderOptions) {
     this.#options = options;
@@ -93,11 +95,13 @@ export class LaneSender {
     const { slots } = state;
     const foreign = entries.findIndex(({ sender }) => sender !== undefined && sender !== of.key);
     const own = foreign < 0 ? entries : entries.slice(0, foreign);
-    const some = own.slice(0, Math.max(0, config.lanesInFlight - slots.used()));
     const isOpen = signer.isHere && lease.status === "running" && state.queued === 0;
     const first = fees.known();
     const { epoch } = lease;
-    if (epoch === undefined || !first || !isOpen || some.length === 0) return NONE;
+    if (epoch === undefined || !first || !isOpen) return NONE;
+    const free = own.slice(0, Math.max(0, config.lanesInFlight - slots.used()));
+    const { items: some, wei } = affordable(free, first, fees.knownLeftToday());
+    if (some.length === 0) return NONE;
     for (const { id } of some) slots.acquire(id);
     const signed = await signing.signNew(tx, some, { of, epoch, fees: first });
     if (signed === "lease lost") {
@@ -105,6 +109,7 @@ export class LaneSender {
       lease.lost();
       return NONE;
     }
+    fees.committed(wei);
     return {
       count: some.length,
       send() {
@@ -151,27 +156,43 @@ export class LaneSender {
 
   /** Signs the first form of a transaction that fills a gap; it has a nonce but no bytes yet. */
   async #signFirst(row: OpenTransaction): Promise<void> {
-    const { config, chain, state, signing, broadcasts } = this.#options;
+    const { config, chain, state, broadcasts } = this.#options;
     const first = firstFees((await chain.head()).baseFeeWei, config);
-    if (first) await broadcasts.broadcast(await signing.signAgain(row, first));
-    else state.blocked(CEILING_BELOW_BASE_FEE);
+    if (!first) return state.blocked(CEILING_BELOW_BASE_FEE);
+    const signed = await this.#signAgain(row, first, 0n);
+    if (signed) await broadcasts.broadcast(signed);
   }
 
   async #bump(row: OpenTransaction, last: KnownForm): Promise<SignedForm | undefined> {
-    const { config, chain, state, signing, log, metrics } = this.#options;
-    const { baseFeeWei } = await chain.head();
-    const raised = bumpedFees(
-      { maxFeeWei: BigInt(last.max_fee_wei), priorityFeeWei: BigInt(last.priority_fee_wei) },
-      baseFeeWei,
-      config,
-    );
+    const { config, chain, state, log, metrics } = this.#options;
+    const { baseFeeWei, number } = await chain.head();
+    if (this.#stuck?.hash !== last.hash) this.#stuck = { hash: last.hash, head: number };
+    // A chain that makes no blocks mines it at no fee.
+    if (number <= this.#stuck.head) return undefined;
+    const maxFeeWei = BigInt(last.max_fee_wei);
+    const raised = bumpedFees({ maxFeeWei, priorityFeeWei: BigInt(last.priority_fee_wei) }, baseFeeWei, config);
     if (!raised) {
       state.blocked("the fee ceiling is reached");
       return undefined;
     }
+    const signed = await this.#signAgain(row, raised, maxFeeWei);
+    if (!signed) return undefined;
     log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
     metrics?.feeRaises.inc();
-    return signing.signAgain(row, raised);
+    return signed;
+  }
+
+  /** @param formerMaxFeeWei what the day's sum has of the transaction already, in wei per gas */
+  async #signAgain(row: OpenTransaction, next: Fees, formerMaxFeeWei: bigint): Promise<SignedForm | undefined> {
+    const { state, signing, fees } = this.#options;
+    const wei = BigInt(row.gas_limit) * (next.maxFeeWei - formerMaxFeeWei);
+    if (wei > (await fees.leftToday(wei))) {
+      state.blocked(DAY_CEILING_REACHED);
+      return undefined;
+    }
+    const signed = await signing.signAgain(row, next);
+    fees.committed(wei);
+    return signed;
   }
 
   async #mayPay(maxAgeMs: number): Promise<Fees | undefined> {
@@ -184,17 +205,24 @@ export class LaneSender {
 
   /** Signs and stores queued transactions, as far as slots are free. Nothing is sent before the commit. */
   async #signQueued(free: number): Promise<SignedForm[]> {
-    const { of, lease, state, signing, onStep } = this.#options;
+    const { of, lease, state, signing, fees, onStep } = this.#options;
     if (free <= 0 || state.queued === 0) return [];
     const first = await this.#mayPay(0);
     const { epoch } = lease;
     if (epoch === undefined || !first) return [];
-    const stored = await signing.signQueued({ of, epoch, limit: free, fees: first });
+    const leftWei = await fees.leftToday(1n);
+    const stored = await signing.signQueued({ of, epoch, limit: free, fees: first, leftWei });
     if (stored === "lease lost") {
       lease.lost();
       return [];
     }
-    if (stored.length > 0) onStep("stored");
-    return stored;
+    fees.committed(stored.wei);
+    if (stored.unaffordableWei !== undefined) {
+      state.blocked(DAY_CEILING_REACHED);
+      // Reads the sum for the next round.
+      await fees.leftToday(stored.unaffordableWei);
+    }
+    if (stored.forms.length > 0) onStep("stored");
+    return stored.forms;
   }
 }

@@ -5,7 +5,7 @@ import type { Db, Store, Tx } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
-import type { Fees } from "./fees";
+import { affordable, type Fees } from "./fees";
 import { type LeaseKey, reserveNonces } from "./lease";
 import { signRaw } from "./raw-transaction";
 import type { DigestSigner } from "./signer";
@@ -17,9 +17,21 @@ interface Turn {
   readonly fees: Fees;
 }
 
+/** Queued transactions that were signed. */
+export interface SignedQueue {
+  readonly forms: SignedForm[];
+  /** their maximum cost */
+  readonly wei: bigint;
+  /** maximum cost of the next one, when that is more than what is left */
+  readonly unaffordableWei?: bigint;
+}
+
 export interface Signing {
-  /** Signs queued transactions, oldest first. Nothing may be sent before this returns. */
-  signQueued(turn: Turn & { readonly limit: number }): Promise<SignedForm[] | "lease lost">;
+  /**
+   * Signs queued transactions as far as `leftWei` allows: renewals first, because their grace ends, then the oldest.
+   * Nothing may be sent before this returns.
+   */
+  signQueued(turn: Turn & { readonly limit: number; readonly leftWei: bigint }): Promise<SignedQueue | "lease lost">;
   /** Signs transactions that were never queued, within the caller's transaction. They may be sent after its commit. */
   signNew(tx: Tx, entries: readonly QueuedTransaction[], turn: Turn): Promise<SignedForm[] | "lease lost">;
   /** Signs another form of the same nonce and calldata. */
@@ -72,20 +84,27 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
   }
 
   return {
-    signQueued: ({ of, epoch, limit, fees }) =>
+    signQueued: ({ of, epoch, limit, fees, leftWei }) =>
       store.transaction(async (tx) => {
-        const queued = await tx
+        const rows = await tx
           .selectFrom("transactions")
           .selectAll()
           .where("chain_id", "=", chainId)
           .where("status", "=", "queued")
           .where((eb) => eb.or([eb("sender", "is", null), eb("sender", "=", of.key)]))
+          .orderBy(sql`purpose = 'renew'`, "desc")
           .orderBy("seq")
           .limit(limit)
           .forUpdate()
           .skipLocked()
           .execute();
-        if (queued.length === 0) return [];
+        const { items, ...afforded } = affordable(
+          rows.map((row) => ({ row, gasLimit: BigInt(row.gas_limit) })),
+          fees,
+          leftWei,
+        );
+        const queued = items.map(({ row }) => row);
+        if (queued.length === 0) return { forms: [], ...afforded };
         const first = await reserveNonces(tx, of, epoch, queued.length);
         if (first === undefined) return "lease lost";
         const forms = await Promise.all(queued.map((row, index) => signRow(row, first + index, fees)));
@@ -97,7 +116,7 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
           from json_to_recordset(${JSON.stringify(places)}::json) as x(id text, hash text, nonce bigint)
           where t.id = x.id`.execute(tx);
         onStep("signed");
-        return signed;
+        return { forms: signed, ...afforded };
       }),
     async signNew(tx, entries, { of, epoch, fees }) {
       const first = await reserveNonces(tx, of, epoch, entries.length);

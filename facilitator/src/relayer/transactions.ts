@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { Address, Hex } from "turnpike/protocol";
 import type { Db } from "../db/open";
-import { databaseNowMs } from "../db/sql";
+import { databaseNowMs, idList } from "../db/sql";
 import type { KnownForm, OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
 import type { Metrics } from "../telemetry/metrics";
 
@@ -89,7 +89,7 @@ export async function findTransaction(db: Db, id: string): Promise<TransactionRo
 export async function storedTransactions(db: Db, chainId: number, key: Address): Promise<OpenTransaction[]> {
   return db
     .selectFrom("transactions")
-    .select(["id", "purpose", "nonce", "stored_at_ms"])
+    .select(["id", "purpose", "nonce", "gas_limit", "stored_at_ms"])
     .where("chain_id", "=", chainId)
     .where("key", "=", key)
     .where("is_final", "=", false)
@@ -129,6 +129,35 @@ export async function unmineTransactions(
     .where("block_number", "<=", to);
   if (hashes.length > 0) update = update.where("block_hash", "not in", [...hashes]);
   return Number((await update.executeTakeFirst()).numUpdatedRows);
+}
+
+/**
+ * Returns mined transactions whose nonce the chain does not know as used: a reorganisation has removed them, however deep
+ * they were.
+ * @param chainNonce how many transactions of the key the chain has
+ */
+export async function lostTransactions(
+  db: Db,
+  of: { readonly chainId: number; readonly key: string },
+  chainNonce: number,
+): Promise<{ readonly id: string; readonly is_final: boolean }[]> {
+  return db
+    .selectFrom("transactions")
+    .select(["id", "is_final"])
+    .where("chain_id", "=", of.chainId)
+    .where("key", "=", of.key)
+    .where("status", "=", "mined")
+    .where("nonce", ">=", chainNonce)
+    .execute();
+}
+
+/** Reopens transactions: the lane sends them again. */
+export async function reopenTransactions(db: Db, ids: readonly string[]): Promise<void> {
+  await db
+    .updateTable("transactions")
+    .set({ status: "stored", block_number: null, block_hash: null, success: null, is_final: false })
+    .where(sql<boolean>`id = any(${idList(ids)})`)
+    .execute();
 }
 
 /** Marks transactions that were mined up to a final block. @returns the ids of those not marked before */

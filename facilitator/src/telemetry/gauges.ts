@@ -27,6 +27,10 @@ export interface Gauges {
   databasePool(): { readonly busy: number; readonly idle: number; readonly waiting: number } | undefined;
   indexerLagBlocks(): number;
   indexerLagSec(): number;
+  /** seconds since the chain has a new block */
+  headAgeSec(): number;
+  /** whether the chain was reorganised deeper than blocks can be reverted */
+  isReorganisedTooDeeply(): boolean;
   /** whether this process has the lease to index */
   isIndexing(): boolean;
   paymentQueue(): { readonly queued: number; readonly oldestQueuedSec: number };
@@ -134,6 +138,22 @@ function watchIndexer(gauges: Gauges, registers: Registry[]): void {
     registers,
     collect() {
       this.set(gauges.indexerLagSec());
+    },
+  });
+  new Gauge({
+    name: "turnpike_chain_head_age_seconds",
+    help: "Seconds since the chain has a new block, as this process sees it.",
+    registers,
+    collect() {
+      this.set(gauges.headAgeSec());
+    },
+  });
+  new Gauge({
+    name: "turnpike_chain_reorganised_too_deeply",
+    help: "1 while the chain was reorganised deeper than blocks can be reverted, else 0.",
+    registers,
+    collect() {
+      this.set(Number(gauges.isReorganisedTooDeeply()));
     },
   });
 }

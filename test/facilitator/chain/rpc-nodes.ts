@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import pino from "pino";
 import { systemSchema } from "turnpike/facilitator";
+import { isStale } from "../../../facilitator/src/chain/node-health";
 import { createRpc } from "../../../facilitator/src/chain/rpc";
 import { freePort } from "../../../scripts/sandbox/chain";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -35,6 +36,22 @@ function nodesOf(behaviours: Record<string, Behaviour>) {
   }) as unknown as typeof globalThis.fetch;
   return createRpc({ urls, chainId: CHAIN_ID, timeoutMs: 40, log, fetch });
 }
+
+describe("Facilitator: a node whose newest block stays the same", () => {
+  const seen = (number: number, sinceMs: number) => ({ number, sinceMs });
+
+  it("HG7 is stale after half a minute in which another's has grown", () => {
+    expect(isStale(seen(10, 0), [seen(10, 0), seen(13, 31_000)], 31_000)).to.equal(true);
+    expect(isStale(seen(10, 0), [seen(10, 0), seen(13, 29_000)], 29_000), "too early").to.equal(false);
+    expect(isStale(seen(13, 31_000), [seen(10, 0), seen(13, 31_000)], 31_000), "the other one").to.equal(false);
+  });
+
+  it("HG7 is not stale while the whole chain has stopped, although another is ahead", () => {
+    expect(isStale(seen(10, 5_000), [seen(10, 5_000), seen(12, 4_000)], 90_000)).to.equal(false);
+    expect(isStale(seen(10, 5_000), [seen(10, 5_000), undefined], 90_000)).to.equal(false);
+    expect(isStale(undefined, [undefined, seen(12, 4_000)], 90_000)).to.equal(false);
+  });
+});
 
 describe("Facilitator: how each node does", () => {
   it("reports which node answers, is behind, fails and by what, or serves another chain", async () => {

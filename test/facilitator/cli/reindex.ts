@@ -20,7 +20,7 @@ import { signRefund } from "../support/refunds";
 const log = pino({ level: "silent" });
 
 describe("Facilitator: rebuilt from the chain", function () {
-  this.timeout(120_000);
+  this.timeout(240_000);
   let world: FacilitatorWorld;
   let live: Core;
   let lived: string;
@@ -107,11 +107,19 @@ describe("Facilitator: rebuilt from the chain", function () {
     paid.pop();
     paid.push({ signed: reorganised, proof: await settled(reorganised) });
 
+    const stuck = await world.signPayment({ validForSec: 3_600 });
     await rpc("evm_setIntervalMining", [0]);
-    const bumped = pay();
-    await until(async () => (await forms()) > 1, "the fee is raised");
+    const bumped = settled(stuck);
+    await until(async () => live.relayer.health().lanes[0]?.inFlight === 1, "it is sent");
+    // Blocks that are too dear for it, and for its replacement.
+    await until(async () => {
+      await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x2e90edd000"]);
+      await rpc("evm_mine");
+      return (await forms()) > 1;
+    }, "the fee is raised");
+    await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x77359400"]);
     await rpc("evm_setIntervalMining", [100]);
-    await bumped;
+    paid.push({ signed: stuck, proof: await bumped });
 
     const foreign = await world.signPayment();
     const { from, to, value, validAfter, validBefore, nonce } = foreign.authorization;

@@ -10,7 +10,7 @@ import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { ProofVerdict } from "../../../facilitator/src/payments";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
-import { GROUPS } from "../chaos/support/faults";
+import { lagging } from "../chaos/support/faults";
 import { type ChaosRpc, startChaosRpc } from "../chaos/support/rpc";
 import { useService } from "../support/http-service";
 
@@ -45,28 +45,6 @@ async function publicCore(world: FacilitatorWorld, more: Readonly<Record<string,
   const config = world.config({ ...LONE, ...more });
   const network = { ...config.network, name: "eip155:31337" };
   return startCore({ ...config, network }, { log: pino({ level: config.logLevel }) });
-}
-
-/** A node that knows no block above `limit.to`. */
-function lagging(node: ChaosRpc, limit: { readonly to: number }): void {
-  node.set(
-    {
-      name: "head",
-      strikes: GROUPS.head,
-      act: {
-        kind: "lie",
-        respond: (_, honest, ask) =>
-          Number((honest as { number: string }).number) <= limit.to
-            ? honest
-            : ask("eth_getBlockByNumber", [`0x${limit.to.toString(16)}`, false]),
-      },
-    },
-    {
-      name: "blocks",
-      strikes: GROUPS.block,
-      act: { kind: "lie", respond: ({ params }, honest) => (Number(params[0]) > limit.to ? null : honest) },
-    },
-  );
 }
 
 describe("a head that moves back", function () {
@@ -156,7 +134,7 @@ describe("a head that moves back", function () {
     await until(async () => core.indexer.applied() === top, "everything is applied");
     const behind = (place: number): void => {
       (limits[place] as { to: number }).to = late.proof.blockNumber - 1;
-      lagging(nodes[place] as ChaosRpc, limits[place] as { to: number });
+      (nodes[place] as ChaosRpc).set(...lagging(limits[place] as { to: number }));
     };
 
     behind(0);

@@ -6,6 +6,8 @@ import { intrinsicGas } from "../../../facilitator/src/relayer";
 import { bumpedFees, firstFees } from "../../../facilitator/src/relayer/fees";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
+import { GROUPS } from "../chaos/support/faults";
+import { startChaosRpc } from "../chaos/support/rpc";
 
 describe("fees", () => {
   const limits = { maxFeePerGasWei: 1_000n, priorityFeeWei: 10n };
@@ -98,7 +100,11 @@ describe("relayer", function () {
   });
 
   it("B12 raises the fee of what nobody mines: one more hash of the same nonce and calldata, and one receipt", async () => {
-    const { core, key } = await fresh({ BUMP_AFTER_MS: "500" });
+    const node = await startChaosRpc(world.chain.rpcUrl);
+    // It shows a low fee while blocks are dearer than the ceiling: each replacement is in vain.
+    const respond = (_: unknown, honest: unknown) => ({ ...(honest as object), baseFeePerGas: "0x3b9aca00" });
+    node.set({ name: "low fees", strikes: GROUPS.head, act: { kind: "lie", respond } });
+    const { core, key } = await fresh({ BUMP_AFTER_MS: "500", RPC_URLS: node.url });
     await rpc("evm_setIntervalMining", [0]);
     const to = someone();
     const id = await mint(core, "bumped", to);
@@ -109,10 +115,14 @@ describe("relayer", function () {
         .where("transaction_id", "=", id)
         .orderBy("signed_at_ms")
         .execute();
+    await until(async () => (await hashes()).length === 1, "it is sent");
     const forms = await until(async () => {
+      await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x2e90edd000"]);
+      await rpc("evm_mine");
       const all = await hashes();
       return all.length >= 3 && all;
     }, "the fee was raised twice");
+    await rpc("hardhat_setNextBlockBaseFeePerGas", ["0x3b9aca00"]);
     for (const [index, form] of forms.slice(1).entries()) {
       expect(BigInt(form.max_fee_wei) * 10n >= BigInt(forms[index]?.max_fee_wei ?? 0) * 11n).to.equal(true);
     }
@@ -122,6 +132,7 @@ describe("relayer", function () {
     expect(await world.contracts.balanceOf(to)).to.equal(1n);
     expect(await world.chain.provider.getTransactionCount(walletOf(world.chain, key).address)).to.equal(1);
     await core.stop();
+    await node.stop();
   });
 
   it("stops the lane when somebody else sends with its key, and says so", async () => {

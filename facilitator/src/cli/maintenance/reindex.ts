@@ -1,7 +1,8 @@
 /** Reads the whole chain into a database that contains none of it. */
 import { sql } from "kysely";
 import type { Logger } from "pino";
-import { ConfigError } from "turnpike/protocol";
+import { type Address, ConfigError } from "turnpike/protocol";
+import { removeCosts } from "../../analytics/costs";
 import { recountSums } from "../../analytics/event-sums";
 import { recountFailedPeriods } from "../../analytics/failed-periods";
 import { createEventFeed, createProjections } from "../../app/projections";
@@ -15,6 +16,7 @@ import { startIndexer } from "../../indexer";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { type Progress, readingBar } from "../../lib/progress";
 import { UNMINED } from "../../payments/rows";
+import { lostTransactions, reopenTransactions } from "../../relayer/transactions";
 
 export interface Reindex {
   readonly config: FacilitatorConfig;
@@ -34,12 +36,37 @@ export async function reindex({ isWiped, ...job }: Reindex & { readonly isWiped:
   const { store, config } = job;
   const holder = await holderOf(store, config.chainId, "indexer");
   if (holder) throw new ConfigError(`${holder} reads the chain into this database: stop every Facilitator on it first`);
-  if (isWiped) await wipeChainRows(store, config);
-  else if (await newestBlock(store.db, config.chainId)) {
+  if (isWiped) {
+    // First, while the events show what the transactions moved.
+    await reopenLostTransactions(job);
+    await wipeChainRows(store, config);
+  } else if (await newestBlock(store.db, config.chainId)) {
     throw new ConfigError("the database has read the chain already: name an empty one, or reindex --wipe");
   }
   await bindChainContracts(store.db, config);
   return readChain(job);
+}
+
+/** A nonce that the chain has lost would keep every later transaction of its key waiting. */
+async function reopenLostTransactions({ config: { chainId }, store, chain, log }: Reindex): Promise<void> {
+  const keys = await store.db.selectFrom("lanes").select("key").where("chain_id", "=", chainId).execute();
+  for (const { key } of keys) {
+    const lost = await lostTransactions(store.db, { chainId, key }, await chain.nonce(key as Address));
+    if (lost.length === 0) continue;
+    const final = lost.filter(({ is_final }) => is_final);
+    await store.transaction(async (tx) => {
+      await removeCosts(
+        tx,
+        chainId,
+        final.map(({ id }) => id),
+      );
+      await reopenTransactions(
+        tx,
+        lost.map(({ id }) => id),
+      );
+    });
+    log.warn({ key, transactions: lost.length }, "the chain has lost transactions: they are sent again");
+  }
 }
 
 /** @returns the last block that was read */

@@ -94,7 +94,7 @@ export interface PrunedCostsTable {
 export type TransactionRow = Selectable<TransactionsTable>;
 
 /** A transaction without its calldata: a lane reads its open transactions many times a second, and a batch is long. */
-export type OpenTransaction = Pick<TransactionRow, "id" | "purpose" | "nonce" | "stored_at_ms">;
+export type OpenTransaction = Pick<TransactionRow, "id" | "purpose" | "nonce" | "gas_limit" | "stored_at_ms">;
 
 export type SignedForm = Selectable<TransactionHashesTable>;
 

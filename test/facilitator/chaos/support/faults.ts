@@ -206,6 +206,31 @@ export function allFaults(random: Random): Fault[] {
   );
 }
 
+/** What makes a node know no block above `limit.to`, also when it is changed. */
+export const lagging = (limit: { readonly to: number }): Fault[] => [
+  {
+    name: "head",
+    strikes: GROUPS.head,
+    act: {
+      kind: "lie",
+      respond: (_, honest, ask) =>
+        Number((honest as { number: string }).number) <= limit.to
+          ? honest
+          : ask("eth_getBlockByNumber", [quantity(limit.to), false]),
+    },
+  },
+  {
+    name: "height",
+    strikes: of("eth_blockNumber"),
+    act: { kind: "lie", respond: (_, honest) => quantity(Math.min(Number(honest), limit.to)) },
+  },
+  {
+    name: "blocks",
+    strikes: GROUPS.block,
+    act: { kind: "lie", respond: ({ params }, honest) => (Number(params[0]) > limit.to ? null : honest) },
+  },
+];
+
 export const isLie = ({ act, name }: Fault): boolean =>
   act.kind === "lie" || name === "broadcast: swallowed" || name.startsWith("broadcast: nonce");
 
