@@ -21,6 +21,7 @@ import { createNarrator, mustBe } from "../../scripts/sandbox/narrate";
 import type { SandboxState } from "../../scripts/sandbox/state";
 import type { World } from "../../scripts/sandbox/world";
 import { DAY_SEC, until } from "../support/sandbox";
+import { RUN_TYPESCRIPT } from "../support/typescript";
 
 const ROOT = path.resolve(__dirname, "../..");
 
@@ -36,8 +37,7 @@ describe("end to end > the sandbox", function () {
 
   /** As `npm start` calls it, the contracts being compiled. */
   function start(...args: readonly string[]): { child: ChildProcess; output: () => string } {
-    const registers = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-    const child = spawn(process.execPath, [...registers, "scripts/sandbox.ts", ...args], {
+    const child = spawn(process.execPath, [...RUN_TYPESCRIPT, "scripts/sandbox.ts", ...args], {
       cwd: ROOT,
       env,
     });

@@ -4,6 +4,7 @@ import { expect } from "chai";
 import { LEASE_MS } from "../../../facilitator/src/db/leases";
 import { DELIVERY_STEPS } from "../../../facilitator/src/webhooks/delivery";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { RUN_TYPESCRIPT } from "../../support/typescript";
 import { CHAIN_ID, openOutbox } from "./support/outbox";
 import { startReceiver } from "./support/receiver";
 
@@ -24,17 +25,10 @@ describe("Facilitator: webhooks and sudden death", function () {
       // Committed, and nobody has sent it.
       const [eventId = ""] = await outbox.emit([{}]);
 
-      const child = spawn(
-        process.execPath,
-        [
-          "-r",
-          "ts-node/register/transpile-only",
-          "-r",
-          "tsconfig-paths/register",
-          `${__dirname}/support/webhook-process.ts`,
-        ],
-        { env: { ...process.env, DATABASE_URL: url, CHAIN_ID: String(CHAIN_ID), KILL_AFTER: step }, stdio: "inherit" },
-      );
+      const child = spawn(process.execPath, [...RUN_TYPESCRIPT, `${__dirname}/support/webhook-process.ts`], {
+        env: { ...process.env, DATABASE_URL: url, CHAIN_ID: String(CHAIN_ID), KILL_AFTER: step },
+        stdio: "inherit",
+      });
       const [, signal] = await once(child, "exit");
       expect(signal).to.equal("SIGKILL");
 

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { expect } from "chai";
 import type { Ledger, LedgerRecord } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
+import { RUN_TYPESCRIPT } from "../../support/typescript";
 import { rejection } from "./support/rejection";
 import { type Answer, closeAll, serve } from "./support/servers";
 import {
@@ -171,12 +172,15 @@ describe("the file ledger", () => {
         token: TOKEN,
         url: provider.url,
       };
-      const runner = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
       // The quote names the real Facilitator; the child uses the proxy's address for it.
       if (isFacilitator) rename = proxy.url;
-      child = spawn(process.execPath, [...runner, join(__dirname, "support/paying-child.ts"), JSON.stringify(job)], {
-        stdio: "ignore",
-      });
+      child = spawn(
+        process.execPath,
+        [...RUN_TYPESCRIPT, join(__dirname, "support/paying-child.ts"), JSON.stringify(job)],
+        {
+          stdio: "ignore",
+        },
+      );
       const [, signal] = await once(child, "exit");
       expect(signal).to.equal("SIGKILL");
       rename = undefined;

@@ -6,17 +6,16 @@ import { join } from "node:path";
 import { expect } from "chai";
 import { memoryLedger } from "turnpike/agent";
 import type { Hex } from "turnpike/protocol";
+import { RUN_TYPESCRIPT } from "../../support/typescript";
 import { PRICE, type Relay, startRelay } from "./support/relay";
 import { closeAll } from "./support/servers";
 import { addressOf, agentFor, CHAIN_ID, Chain, startFacilitator, startProvider, TOKEN, testKey } from "./support/world";
-
-const REGISTERS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
 
 /** Runs one agent in its own process. @returns its exit code: 0 done, 1 not served, 2 refused */
 async function runChild(job: object): Promise<number | null> {
   const child = spawn(
     process.execPath,
-    [...REGISTERS, join(__dirname, "support/paying-child.ts"), JSON.stringify({ key: testKey("payer"), ...job })],
+    [...RUN_TYPESCRIPT, join(__dirname, "support/paying-child.ts"), JSON.stringify({ key: testKey("payer"), ...job })],
     { stdio: "ignore" },
   );
   const [code] = (await once(child, "exit")) as [number | null];

@@ -11,6 +11,7 @@ import { fileLedger } from "turnpike/agent/file-ledger";
 import { createProvider, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { PaymentAlreadyUsed } from "turnpike/protocol";
 import { closeServer, listen } from "../../support/gate";
+import { RUN_TYPESCRIPT } from "../../support/typescript";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";
 import {
@@ -25,8 +26,6 @@ import {
   testKey,
   transfersSigned,
 } from "./support/world";
-
-const REGISTERS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
 
 describe("the agent gets what it paid for, and lost", () => {
   let folder: string;
@@ -90,7 +89,7 @@ describe("the agent gets what it paid for, and lost", () => {
     const ledger = join(folder, "agent.jsonl");
     const job = { key: testKey("payer"), ledger, facilitator: facilitator.url, token: TOKEN, url };
     const script = join(__dirname, "support/paying-child.ts");
-    const child = spawn(process.execPath, [...REGISTERS, script, JSON.stringify(job)], { stdio: "ignore" });
+    const child = spawn(process.execPath, [...RUN_TYPESCRIPT, script, JSON.stringify(job)], { stdio: "ignore" });
     await isServed;
     child.kill("SIGKILL");
     await once(child, "exit");

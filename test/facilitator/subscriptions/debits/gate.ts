@@ -9,6 +9,7 @@ import { Contract } from "ethers";
 import { RIGHTS, setOperator, turnpikeInterface } from "turnpike/chain";
 import { HEADER, type Hex, randomBytes, secretHashOf, subscriptionId, toHex } from "turnpike/protocol";
 import { until } from "../../../support/facilitator";
+import { RUN_TYPESCRIPT } from "../../../support/typescript";
 import { useService } from "../../support/http-service";
 
 const CALL_COST = 500_000n;
@@ -34,7 +35,7 @@ describe("Facilitator: a metered gate without gas", function () {
       ...{ facilitator: { url: service.url, signers: proofSigners }, claims: "memory", meterFolder: folder },
     };
     const entry = path.join(__dirname, "../../support/metered-gate.ts");
-    const args = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register", entry];
+    const args = [...RUN_TYPESCRIPT, entry];
     const env = { ...process.env, PROVIDER: JSON.stringify(provider) };
     const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
     running.add(child);

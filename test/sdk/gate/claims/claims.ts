@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, memoryClaims } from "turnpike/gate";
+import { RUN_TYPESCRIPT } from "../../../support/typescript";
 import { attempt, idOf, LEASE_MS, NOW_MS, NOW_SEC, testClaimStore } from "../support/claim-store";
 import { testOneGrant } from "../support/one-grant";
 
@@ -140,16 +141,7 @@ describe("claims", () => {
     this.timeout(120_000);
     const script = path.join(__dirname, "../../../support/claim-process.ts");
     const workers = Array.from({ length: 3 }, (_, i) => {
-      const args = [
-        "-r",
-        "ts-node/register/transpile-only",
-        "-r",
-        "tsconfig-paths/register",
-        script,
-        folder,
-        `w${i}`,
-        "400",
-      ];
+      const args = [...RUN_TYPESCRIPT, script, folder, `w${i}`, "400"];
       const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
       const acquired: string[] = [];
       child.stdout.on("data", (chunk: Buffer) => {

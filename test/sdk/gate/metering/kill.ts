@@ -7,6 +7,7 @@ import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import { type Chain, startChain } from "../../../support/chain";
 import { type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";
+import { RUN_TYPESCRIPT } from "../../../support/typescript";
 
 const ROOT = path.resolve(__dirname, "../../../..");
 const SCRIPT = path.join(ROOT, "test/support/metered-process.ts");
@@ -38,12 +39,11 @@ describe("Metering and kill -9", function () {
       ...{ rpcUrl: chain.rpcUrl, chainId: chain.chainId, turnpike: await world.turnpike.getAddress() },
       ...{ operatorKey: world.operator.privateKey, idHashes, drain, journal: path.join(folder, "journal") },
     };
-    const loaders = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
     // A file, not a pipe: it keeps what the child wrote before it was killed.
     const outputFile = path.join(folder, `output-${children.length}`);
     const errors = path.join(folder, `errors-${children.length}`);
     const [out, err] = [openSync(outputFile, "a"), openSync(errors, "a")];
-    const child = spawn(process.execPath, [...loaders, SCRIPT, JSON.stringify(assignment)], {
+    const child = spawn(process.execPath, [...RUN_TYPESCRIPT, SCRIPT, JSON.stringify(assignment)], {
       cwd: ROOT,
       stdio: ["ignore", out, err],
     });

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
+import { RUN_TYPESCRIPT } from "../../../support/typescript";
 
 const ROOT = path.resolve(__dirname, "../../../..");
 const SCRIPT = path.join(ROOT, "test/sdk/gate/support/receipt-process.ts");
@@ -19,8 +20,7 @@ describe("The numbers of usage receipts and kill -9", function () {
 
   /** Runs until so many receipts were numbered, and is killed then. @returns what it printed, line by line */
   async function life(receipts: number): Promise<string[]> {
-    const loaders = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
-    const child = spawn(process.execPath, [...loaders, SCRIPT, path.join(folder, "journal")], { cwd: ROOT });
+    const child = spawn(process.execPath, [...RUN_TYPESCRIPT, SCRIPT, path.join(folder, "journal")], { cwd: ROOT });
     let [text, errors] = ["", ""];
     child.stderr.on("data", (chunk) => {
       errors += chunk;

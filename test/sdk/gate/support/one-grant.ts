@@ -12,6 +12,7 @@ import {
   startSmallFacilitator,
   TOKEN,
 } from "../../../support/gate";
+import { RUN_TYPESCRIPT } from "../../../support/typescript";
 
 /** Where the gates keep their claims. */
 export type ClaimPlace =
@@ -29,12 +30,11 @@ export interface GateAssignment {
 }
 
 const ROOT = path.join(__dirname, "../../../..");
-const LOADERS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
 const USES = 200;
 
 export async function launchGate(assignment: GateAssignment): Promise<{ child: ChildProcess; url: string }> {
   const script = path.join(__dirname, "gate-process.ts");
-  const child = spawn(process.execPath, [...LOADERS, script, JSON.stringify(assignment)], {
+  const child = spawn(process.execPath, [...RUN_TYPESCRIPT, script, JSON.stringify(assignment)], {
     cwd: ROOT,
     stdio: ["ignore", "pipe", "inherit"],
   });
