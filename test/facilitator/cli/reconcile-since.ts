@@ -41,7 +41,10 @@ describe("Facilitator: reconcile --since", function () {
     core = await world.core();
     first = await settle();
     await mine(10);
-    between = await world.nowSec();
+    // Blocks may share a second.
+    await world.chain.provider.send("evm_increaseTime", [5]);
+    await mine(1);
+    between = (await world.chain.provider.getBlock("latest"))?.timestamp ?? Number.NaN;
     second = await settle();
     await mine(5);
     const head = await world.chain.provider.getBlockNumber();
