@@ -58,8 +58,9 @@ interface PaidAnswer {
 
 /** Returns the answer that was paid for: it does not come again. @throws every other error */
 function answerWithoutReceipt(error: unknown): PaidAnswer {
-  if (error instanceof ReceiptRejected && error.response instanceof Response) {
-    return { response: error.response, receiptFault: error.message };
+  // Not by instanceof: libraries replace the global Response.
+  if (error instanceof ReceiptRejected && error.response !== undefined) {
+    return { response: error.response as Response, receiptFault: error.message };
   }
   throw error;
 }

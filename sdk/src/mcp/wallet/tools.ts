@@ -130,9 +130,10 @@ async function answerOf(
     .run(call, (agent) => buy(agent, init))
     .catch((error: unknown) => {
       // The answer was paid for, and does not come again.
-      if (!(error instanceof ReceiptRejected && error.response instanceof Response)) throw error;
+      if (!(error instanceof ReceiptRejected) || error.response === undefined) throw error;
       receiptFault = error.message;
-      return error.response;
+      // Not by instanceof: libraries replace the global Response.
+      return error.response as Response;
     });
   const { url } = args;
   const { record } = call;
