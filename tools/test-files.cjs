@@ -34,6 +34,7 @@ const SLOW = {
     "test/e2e/renewal.ts",
     "test/e2e/traces.ts",
     "test/facilitator/analytics/csv.ts",
+    "test/facilitator/app/chain-clients.ts",
     "test/facilitator/app/chains.ts",
     "test/facilitator/app/stopping.ts",
     "test/facilitator/cli/chain-contracts.ts",
