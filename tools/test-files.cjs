@@ -75,6 +75,7 @@ const SLOW = {
     "test/facilitator/chaos/",
     "test/facilitator/cli/reindex.ts",
     "test/facilitator/db/database-outage.ts",
+    "test/facilitator/db/folder-lock.ts",
     "test/facilitator/events/staged-events.ts",
     "test/facilitator/indexer/return.ts",
     "test/facilitator/payments/crash.ts",

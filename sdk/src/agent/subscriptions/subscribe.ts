@@ -228,8 +228,12 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   }
   const { deployment, token } = plan;
   const facts: SpendFacts = {
-    ...{ kind: "subscription", amount: plan.amount + cap, periodSec: plan.interval },
-    ...{ chainId: plan.chainId, token, payTo: plan.payTo },
+    kind: "subscription",
+    amount: plan.amount + cap,
+    periodSec: plan.interval,
+    chainId: plan.chainId,
+    token,
+    payTo: plan.payTo,
   };
   const verdict = context.policy.judge(facts, ledger);
   if (verdict.kind === "refuse") throw verdict.error;
@@ -377,7 +381,11 @@ const voucherToWire = ({ firstAmount, deadline, ...voucher }: Voucher): VoucherW
 });
 
 const termsOfEntry = ({ token, payTo, amount, intervalSec, months }: SubscriptionEntry): SignedTerms => ({
-  ...{ token, payTo, amount: BigInt(amount), intervalSec, months },
+  token,
+  payTo,
+  amount: BigInt(amount),
+  intervalSec,
+  months,
 });
 
 /** Posts a signup that the ledger holds, and returns its outcome. */
