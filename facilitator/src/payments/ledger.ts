@@ -58,7 +58,7 @@ export async function bindRefund(
       if (refund.isAutomatic) {
         const { id: refundedId, provider, token } = refund.refunded;
         const hasMoved = acceptance.state === "parked";
-        await takeFromCap(tx, { ...{ chainId, refundedId, provider, token, account, amount }, hasMoved });
+        await takeFromCap(tx, { chainId, refundedId, provider, token, account, amount, hasMoved });
       }
     }
     return made;
