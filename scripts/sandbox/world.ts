@@ -127,7 +127,12 @@ export async function startWorld({
     });
     const facilitator = started.add(
       await localFacilitator({
-        ...{ chain, contracts, blockMs, home, port: ports?.facilitator, operator: providerAccount.address },
+        chain,
+        contracts,
+        blockMs,
+        home,
+        port: ports?.facilitator,
+        operator: providerAccount.address,
         sandbox: withInbox ? sandbox : undefined,
       }),
     );

@@ -61,7 +61,9 @@ export const NODES_DRAIN_MS = 3_000;
 export function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
   const { log, signal, onStage } = effects;
   return untilDatabaseAnswers(() => startOnce(config, effects), {
-    ...{ log, signal, monotonicMs },
+    log,
+    signal,
+    monotonicMs,
     ...(onStage && { onWait: onStage }),
   });
 }
@@ -137,7 +139,15 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, metrics, onStep },
+        config,
+        store,
+        feed,
+        projections,
+        chain: relayer.chain,
+        isOurs: relayer.hasSent,
+        log,
+        metrics,
+        onStep,
         onProgress(place) {
           reading.update(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
@@ -148,7 +158,15 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const payments = begun(
       "payments",
       startPayments({
-        ...{ config, store, feed, projection: projections.payments, relayer, indexer, stages, log, onStep },
+        config,
+        store,
+        feed,
+        projection: projections.payments,
+        relayer,
+        indexer,
+        stages,
+        log,
+        onStep,
         collections: createCollectionReader(store.db, config),
       }),
     );

@@ -103,7 +103,13 @@ export function severalChains(configs: ChainConfigs): Deployment {
       function onUp({ core, metrics: own }: RunningChain): void {
         if (!core.config.roles.includes("api")) return;
         const services = buildApiServices({
-          ...{ core, metrics: own, tracing, log, drain, sandbox, limits },
+          core,
+          metrics: own,
+          tracing,
+          log,
+          drain,
+          sandbox,
+          limits,
           deployment: { chainIds, readiness, all: () => inOrder().map((api) => api.services) },
         });
         apis.set(core.config.chainId, { services, ...createApi(services) });

@@ -79,8 +79,13 @@ function cpuMs(): number {
 
 const createQueue = ({ monotonicMs }: LaneServices): WorkQueue =>
   new WorkQueue({
-    ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_WAIT_MS, deadlineMs: DEADLINE_MS },
-    ...{ turnCpuMs: TURN_CPU_MS, maxTurnCpuMs: MAX_TURN_CPU_MS, cpuMs, monotonicMs },
+    maxWaiting: MAX_WAITING,
+    maxAgeMs: MAX_WAIT_MS,
+    deadlineMs: DEADLINE_MS,
+    turnCpuMs: TURN_CPU_MS,
+    maxTurnCpuMs: MAX_TURN_CPU_MS,
+    cpuMs,
+    monotonicMs,
   });
 
 interface LaneContext {
@@ -189,8 +194,14 @@ class Exchange {
   #observe(status: number, failure: TurnpikeError | undefined): void {
     const { route } = this.#received;
     this.#context.observe({
-      ...{ requestId: this.#requestId, method: "POST", route, status, startedMs: this.#startedMs },
-      ...{ failure, paymentId: this.#paymentId, trace: this.#trace },
+      requestId: this.#requestId,
+      method: "POST",
+      route,
+      status,
+      startedMs: this.#startedMs,
+      failure,
+      paymentId: this.#paymentId,
+      trace: this.#trace,
     });
   }
 }

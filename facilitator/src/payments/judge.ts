@@ -130,7 +130,11 @@ function tryWallet(
   const { authorization, signature } = request;
   const token = request.token.address;
   return tryDeployment(relayer.chain, {
-    ...{ wallet: authorization.from, deployment, deployGas: config.walletDeployGas, signature, token },
+    wallet: authorization.from,
+    deployment,
+    deployGas: config.walletDeployGas,
+    signature,
+    token,
     digest: digestOf(config, request),
     transfer: transferCalldata({ token, ...authorization, signature }),
   });

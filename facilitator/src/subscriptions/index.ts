@@ -281,5 +281,9 @@ function isSameSignup({ row, allowance }: SubscriptionRecord, request: Subscribe
 }
 
 const voidedChange = (idHash: Hex, transaction: Hex): SubscriptionChangeWire => ({
-  ...{ idHash, transaction, status: "CANCELLED", paidThrough: 0, version: 0 },
+  idHash,
+  transaction,
+  status: "CANCELLED",
+  paidThrough: 0,
+  version: 0,
 });

@@ -5,6 +5,7 @@
  */
 import {
   type Address,
+  caip2Of,
   type Hex,
   type PaymentProof,
   type PaymentProofWire,
@@ -72,6 +73,7 @@ import {
 import {
   type CallOptions,
   type Calls,
+  type ChainCallOptions,
   type ChangeOutcome,
   createCalls,
   isDone,
@@ -88,6 +90,7 @@ import {
 
 export type {
   CallOptions,
+  ChainCallOptions,
   ChangeOutcome,
   Found,
   LookUp,
@@ -208,12 +211,12 @@ const subscriptionCalls = (calls: Calls) => ({
   },
 
   /** A wallet's subscriptions, as the Facilitator's index has them: the chain is the judge of each. */
-  async subscriptionsOf(subscriber: Address, call: CallOptions = {}): Promise<LookUp<SubscriptionList>> {
-    return calls.lookUp(subscriptionListSchema, {
-      method: "GET",
-      path: `/accounts/${subscriber}/subscriptions`,
-      ...call,
-    });
+  async subscriptionsOf(
+    subscriber: Address,
+    { network, ...call }: ChainCallOptions = {},
+  ): Promise<LookUp<SubscriptionList>> {
+    const path = `/accounts/${subscriber}/subscriptions`;
+    return calls.lookUp(subscriptionListSchema, { method: "GET", path, query: { network }, ...call });
   },
 
   /** Submits a signed change of one subscription; safe to repeat. */
@@ -250,18 +253,20 @@ const subscriptionCalls = (calls: Calls) => ({
     provider,
     cursor,
     limit,
+    network,
     signal,
   }: PageOptions & { readonly provider?: Address } = {}): Promise<LookUp<PlanList>> {
-    const query = { provider, cursor, limit };
+    const query = { provider, cursor, limit, network };
     return calls.lookUp(planListSchema, { method: "GET", path: "/plans", query, signal });
   },
 
   /** What a signer has to know of an account and a token: balance, approval, nonce, domain, chain time. */
   async account(
     { address, token }: { readonly address: Address; readonly token: Address },
-    call: CallOptions = {},
+    { network, ...call }: ChainCallOptions = {},
   ): Promise<LookUp<Account>> {
-    return calls.lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query: { token }, ...call });
+    const query = { token, network };
+    return calls.lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query, ...call });
   },
 });
 
@@ -309,14 +314,15 @@ const providerCalls = (calls: Calls) => ({
     return found.value;
   },
 
-  /** The provider's own; needs an API key with the scope `read`. */
+  /** The provider's own, of all chains unless `network` names one; needs an API key with the scope `read`. */
   async events({
     cursor,
     limit,
     type,
+    network,
     signal,
   }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
-    const query = { cursor, limit, type };
+    const query = { cursor, limit, type, network };
     return calls.lookUp(eventListSchema, { method: "GET", path: "/events", query, signal });
   },
 
@@ -353,8 +359,9 @@ const providerCalls = (calls: Calls) => ({
   },
 
   /** Reports what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
-  async report(report: ReportWire, { signal }: CallOptions = {}): Promise<ReportOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/reports", body: report, signal });
+  async report(report: ReportWire, { network, signal }: ChainCallOptions = {}): Promise<ReportOutcome> {
+    const query = { network };
+    const answer = await calls.exchange({ method: "POST", path: "/reports", query, body: report, signal });
     return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
   },
 
@@ -378,22 +385,29 @@ const providerCalls = (calls: Calls) => ({
     const signature = await sign(refundAccountTypedData(terms));
     const { provider, account, token, dailyCap, version, expiresAt } = terms;
     const named = { provider, account, token, dailyCap: dailyCap.toString(), version, expiresAt, signature };
-    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", body: named, signal });
+    const query = { network: caip2Of(terms.chainId) };
+    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", query, body: named, signal });
   },
 
   /** The accounts of the provider's automatic refunds, and what is left of their caps; needs the scope `read`. */
-  async refundAccounts(call: CallOptions = {}): Promise<LookUp<RefundAccountList>> {
-    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", ...call });
+  async refundAccounts({ network, ...call }: ChainCallOptions = {}): Promise<LookUp<RefundAccountList>> {
+    const query = { network };
+    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", query, ...call });
   },
 
   /** Ends automatic refunds of one token at once; needs the scope `refunds`. Only a new signature resumes them. */
-  async revokeRefundAccount(token: Address, call: CallOptions = {}): Promise<LookUp<RefundAccount>> {
-    return calls.lookUp(refundAccountSchema, { method: "DELETE", path: `/refund-accounts/${token}`, ...call });
+  async revokeRefundAccount(
+    token: Address,
+    { network, ...call }: ChainCallOptions = {},
+  ): Promise<LookUp<RefundAccount>> {
+    const path = `/refund-accounts/${token}`;
+    return calls.lookUp(refundAccountSchema, { method: "DELETE", path, query: { network }, ...call });
   },
 
   /** An API key for a wallet that signs for it. The key itself is in this answer alone. */
   async createKey({ sign, facilitator, chainId, ...wanted }: WantedKey, call: CallOptions = {}): Promise<KeyOutcome> {
-    const asked = await calls.exchange({ method: "POST", path: "/keys/challenge", body: wanted, ...call });
+    const query = { network: caip2Of(chainId) };
+    const asked = await calls.exchange({ method: "POST", path: "/keys/challenge", query, body: wanted, ...call });
     if (asked.status !== 200) return refusal(asked);
     const { challenge, expiresAt, ...theirs } = read(challengeSchema, asked);
     if (theirs.facilitator !== facilitator || theirs.chainId !== chainId) {
@@ -401,7 +415,7 @@ const providerCalls = (calls: Calls) => ({
     }
     const signature = await sign(apiKeyTypedData({ ...wanted, expiresAt, challenge, facilitator, chainId }));
     const body = { ...wanted, expiresAt, challenge, signature };
-    const answer = await calls.exchange({ method: "POST", path: "/keys", body, ...call });
+    const answer = await calls.exchange({ method: "POST", path: "/keys", query, body, ...call });
     return isDone(answer) ? { kind: "created", key: read(newKeySchema, answer) } : refusal(answer);
   },
 });

@@ -159,10 +159,21 @@ describe("rollups", function () {
     await store.db
       .insertInto("plans")
       .values({
-        ...{ chain_id: CHAIN_ID, plan_id: `plan ${provider}`, plan_index: provider, token: TOKEN, amount: "5" },
-        ...{ provider: `0x${String(provider).padStart(40, "0")}`, interval_sec: intervalSec, grace_sec: 60 },
-        ...{ pay_to: PROVIDER, salt: "0x", metadata: "", deprecated: false, successor: null },
-        ...{ block_number: 1, created_at: START_SEC },
+        chain_id: CHAIN_ID,
+        plan_id: `plan ${provider}`,
+        plan_index: provider,
+        token: TOKEN,
+        amount: "5",
+        provider: `0x${String(provider).padStart(40, "0")}`,
+        interval_sec: intervalSec,
+        grace_sec: 60,
+        pay_to: PROVIDER,
+        salt: "0x",
+        metadata: "",
+        deprecated: false,
+        successor: null,
+        block_number: 1,
+        created_at: START_SEC,
       })
       .execute();
   }

@@ -102,12 +102,19 @@ describe("Facilitator: the short way for authorize and settle", function () {
     };
     const services = {
       ...unusedServices(),
-      ...{ payments, authorizeWaitMs: WAIT_MS, monotonicMs: () => nowMs },
+      payments,
+      authorizeWaitMs: WAIT_MS,
+      monotonicMs: () => nowMs,
       untilEnd: (work: unknown) => work,
     } as unknown as ApiServices;
     const queue = new WorkQueue({
-      ...{ maxWaiting: 10, maxAgeMs: MAX_WAIT_MS, deadlineMs: MAX_WAIT_MS },
-      ...{ turnCpuMs: MAX_TURN_MS, maxTurnCpuMs: MAX_TURN_MS, cpuMs: () => nowMs, monotonicMs: () => nowMs },
+      maxWaiting: 10,
+      maxAgeMs: MAX_WAIT_MS,
+      deadlineMs: MAX_WAIT_MS,
+      turnCpuMs: MAX_TURN_MS,
+      maxTurnCpuMs: MAX_TURN_MS,
+      cpuMs: () => nowMs,
+      monotonicMs: () => nowMs,
     });
     const fastLane = createFastLane(services, directsOf(paymentEndpoints(services)), queue);
     const server = await startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });

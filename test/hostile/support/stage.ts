@@ -262,8 +262,16 @@ function quoteV1(
 ): Answer {
   const { scheme, network, token, amount, payTo, resource, maxTimeoutSeconds, extra, more } = facts;
   const standard = {
-    ...{ scheme, network, payTo, resource, maxTimeoutSeconds, extra, description: "d", mimeType: "application/json" },
-    ...{ maxAmountRequired: amount, asset: token },
+    scheme,
+    network,
+    payTo,
+    resource,
+    maxTimeoutSeconds,
+    extra,
+    description: "d",
+    mimeType: "application/json",
+    maxAmountRequired: amount,
+    asset: token,
   };
   const problem = { error: error ?? "PaymentRequired", message: "Pay." };
   if (dialect === "x402-v1")

@@ -166,7 +166,11 @@ async function provenTerms(
 }
 
 const shownOf = ({ network, chainId, token, payTo, amount, interval }: VerifiedPlan) => ({
-  ...{ network, chainId, token, payTo, amount },
+  network,
+  chainId,
+  token,
+  payTo,
+  amount,
   intervalSec: interval,
 });
 

@@ -103,8 +103,9 @@ export async function subscribe(context: AgentContext, options: SubscribeOptions
   const origins = [...new Set([...originsOf(options.origins), ...offer.origins])];
   const subscriber = await context.signer.address();
   if (untilSec !== undefined) {
-    const { chainTimeSec } = await facilitator.account(subscriber, plan.token);
-    requireFuture(untilSec, await signingTimeSec(context, plan.chainId, chainTimeSec));
+    const { token, chainId } = plan;
+    const { chainTimeSec } = await facilitator.account({ address: subscriber, token, chainId });
+    requireFuture(untilSec, await signingTimeSec(context, chainId, chainTimeSec));
   }
   const job: SignupJob = { ledger, facilitator, plan, cap, untilSec, askVoucher: options.voucher, origins, periods };
   return ledger.serialize(`subscribe:${plan.planId}:${subscriber}`, async () => {
@@ -227,8 +228,12 @@ async function signUp(context: AgentContext, job: SignupJob, secret: SignupSecre
   }
   const { deployment, token } = plan;
   const facts: SpendFacts = {
-    ...{ kind: "subscription", amount: plan.amount + cap, periodSec: plan.interval },
-    ...{ chainId: plan.chainId, token, payTo: plan.payTo },
+    kind: "subscription",
+    amount: plan.amount + cap,
+    periodSec: plan.interval,
+    chainId: plan.chainId,
+    token,
+    payTo: plan.payTo,
   };
   const verdict = context.policy.judge(facts, ledger);
   if (verdict.kind === "refuse") throw verdict.error;
@@ -376,7 +381,11 @@ const voucherToWire = ({ firstAmount, deadline, ...voucher }: Voucher): VoucherW
 });
 
 const termsOfEntry = ({ token, payTo, amount, intervalSec, months }: SubscriptionEntry): SignedTerms => ({
-  ...{ token, payTo, amount: BigInt(amount), intervalSec, months },
+  token,
+  payTo,
+  amount: BigInt(amount),
+  intervalSec,
+  months,
 });
 
 /** Posts a signup that the ledger holds, and returns its outcome. */
@@ -497,12 +506,11 @@ export async function voidSignup(context: AgentContext, ref: SubscriptionRef): P
   if (entry.state !== "signup") {
     throw new TurnpikeError("IdHashUsed", "This subscription is not waiting for its signup. Call agent.cancel().");
   }
-  const { client } = requireFacilitator(context, entry.facilitator);
+  const { client, account: accountOf } = requireFacilitator(context, entry.facilitator);
   const secretHash = secretHashOf(await secretOf(context, entry));
-  const { subscriber, network } = entry;
-  const account = await client.account({ address: subscriber, token: entry.token });
-  if (account.kind === "refused") throw account.error;
-  const nowSec = await signingTimeSec(context, entry.chainId, account.value.chainTimeSec);
+  const { subscriber, network, token, chainId } = entry;
+  const { chainTimeSec } = await accountOf({ address: subscriber, token, chainId });
+  const nowSec = await signingTimeSec(context, chainId, chainTimeSec);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const signature = await context.signer.sign(voidTypedData(entry, { subscriber, secretHash, deadline }));
   const request = { network, subscriber, secretHash, deadline: deadline.toString(), signature };

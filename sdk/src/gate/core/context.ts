@@ -14,6 +14,7 @@ import {
   type Address,
   type Clock,
   ConfigError,
+  caip2Of,
   type Network,
   systemClock,
   type TurnpikeError,
@@ -480,7 +481,7 @@ function createGateFacilitator({
     x402Verify: (...args) => prompt.x402Verify(...args),
     releasePayment: (...args) => prompt.releasePayment(...args),
     refundPayment: (...args) => refunding.refundPayment(...args),
-    subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
+    subscriptionsOf: (wallet, call) => prompt.subscriptionsOf(wallet, { network: caip2Of(chainId), ...call }),
     async x402Settle(request, { signal, trace } = {}) {
       const done = new AbortController();
       const silent = watchForSilence({ url, waitMs, send: plain, done: done.signal });

@@ -21,7 +21,13 @@ export type RoutePayment<Req = unknown> =
 export type PaymentRoutes<Req = unknown> = Readonly<Record<string, RoutePayment<Req>>>;
 
 const ACCEPT_FIELDS: Readonly<Record<keyof RouteAccept, true>> = {
-  ...{ scheme: true, price: true, amount: true, network: true, token: true, payTo: true, facilitator: true },
+  scheme: true,
+  price: true,
+  amount: true,
+  network: true,
+  token: true,
+  payTo: true,
+  facilitator: true,
   rpcUrl: true,
 };
 

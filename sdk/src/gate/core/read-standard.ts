@@ -141,7 +141,11 @@ export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<Pay
   if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
   const memo = parseMemo(extra?.memo);
   const facts = {
-    ...{ method: at.request.method, resource: at.resource, amount, token: accepted.asset, payTo },
+    method: at.request.method,
+    resource: at.resource,
+    amount,
+    token: accepted.asset,
+    payTo,
     network: settings.network.name,
     ...(at.bodyHash !== undefined && { bodyHash: at.bodyHash }),
     ...(permit2 && { transfer: transferOf(permit2) }),

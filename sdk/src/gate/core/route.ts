@@ -64,9 +64,22 @@ export interface GateOptions<Req = unknown> {
 }
 
 const FIELDS: Readonly<Record<keyof GateOptions, true>> = {
-  ...{ pricing: true, free: true, metered: true, authorize: true, bind: true, replay: true, maxBodyBytes: true },
-  ...{ settle: true, page: true, refundOnFailure: true, description: true, mimeType: true },
-  ...{ sellSingleAtPlanPrice: true, discovery: true, x402v2: true, cors: true },
+  pricing: true,
+  free: true,
+  metered: true,
+  authorize: true,
+  bind: true,
+  replay: true,
+  maxBodyBytes: true,
+  settle: true,
+  page: true,
+  refundOnFailure: true,
+  description: true,
+  mimeType: true,
+  sellSingleAtPlanPrice: true,
+  discovery: true,
+  x402v2: true,
+  cors: true,
 };
 
 export const GATE_FIELDS: readonly string[] = Object.keys(FIELDS);

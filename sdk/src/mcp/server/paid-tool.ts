@@ -143,9 +143,23 @@ export function paidTool<
 }
 
 const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
-  ...{ serverId: true, provider: true, title: true, description: true, inputSchema: true, outputSchema: true },
-  ...{ annotations: true, _meta: true, maxArgumentBytes: true, pricing: true, free: true, metered: true },
-  ...{ authorize: true, replay: true, settle: true, refundOnFailure: true, sellSingleAtPlanPrice: true },
+  serverId: true,
+  provider: true,
+  title: true,
+  description: true,
+  inputSchema: true,
+  outputSchema: true,
+  annotations: true,
+  _meta: true,
+  maxArgumentBytes: true,
+  pricing: true,
+  free: true,
+  metered: true,
+  authorize: true,
+  replay: true,
+  settle: true,
+  refundOnFailure: true,
+  sellSingleAtPlanPrice: true,
 };
 
 /** By options: a server for each session sells the same tool. */
