@@ -13,7 +13,8 @@ import {
 } from "../../protocol";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
-import { createGateContext, type GateContext } from "../core/context";
+import type { GateContext } from "../core/context";
+import { createGateContext } from "../core/create-context";
 import { createGate, type Gate, requirePinnedSigner } from "../core/gate";
 import { optionsFromEnvironment, type ProviderOptions } from "../core/options";
 import type { Amount } from "../core/pricing";
