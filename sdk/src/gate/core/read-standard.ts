@@ -46,7 +46,8 @@ import {
   type PresentedPayment,
   verdictOfFault,
 } from "./judge-standard";
-import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./quote";
+import { soldByEip3009 } from "./offers";
+import { MAX_TIMEOUT_SEC } from "./quote";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */

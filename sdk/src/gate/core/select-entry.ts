@@ -15,7 +15,7 @@ import {
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
-import { soldByEip3009 } from "./quote";
+import { soldByEip3009 } from "./offers";
 import { recoverSigner } from "./recover-signer";
 
 /**
