@@ -119,7 +119,7 @@ function decideSync(
     return undefined;
   }
   if (!isQuotableSync(context, route)) return undefined;
-  const offers = route.cachedOffers();
+  const offers = route.offers.cached();
   if (!offers || offers.length === 0) return undefined;
   return quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
 }
@@ -217,7 +217,7 @@ export async function quoteFor(
   request: GateRequest,
   refusal: Refusal,
 ): Promise<Decision> {
-  const now = await route.offers(request);
+  const now = await route.offers.now(request);
   if (now.outage) return { kind: "unavailable", cause: now.outage };
   const { offers, outage } = await collectableOffers(context, route, now.offers);
   if (outage) return { kind: "unavailable", cause: outage };
