@@ -43,11 +43,10 @@ import type { ChargeView, PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type Audit, type AuditOptions, audit } from "./receipts/audit";
 import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
+import { type ChangePlanOptions, changePlan } from "./subscriptions/change-plan";
 import {
   type CancelOptions,
-  type ChangePlanOptions,
   cancel,
-  changePlan,
   pause,
   type ResumeOptions,
   rekey,

@@ -41,7 +41,8 @@ export type {
   ViemLikeWalletClient,
 } from "./signing/wallet";
 export { walletFromKey } from "./signing/wallet";
-export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
+export type { ChangePlanOptions } from "./subscriptions/change-plan";
+export type { CancelOptions, ResumeOptions } from "./subscriptions/changes";
 export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";
 export type { TopUp, TopUpOptions } from "./subscriptions/permits";
 export type { RecoverOptions } from "./subscriptions/recover";
