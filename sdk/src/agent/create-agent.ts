@@ -58,7 +58,8 @@ import type { SubscribeOptions } from "./subscriptions/offers";
 import { watchPayees } from "./subscriptions/payees";
 import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
 import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
-import { subscribe, voidSignup } from "./subscriptions/subscribe";
+import { voidSignup } from "./subscriptions/signup";
+import { subscribe } from "./subscriptions/subscribe";
 import type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
 
 /** What an agent is made of. */
