@@ -28,7 +28,8 @@ import {
 import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
 import { registerAgent } from "./core/internals";
 import { requireKnownFields } from "./core/known-fields";
-import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
+import { createPolicy } from "./core/policy";
+import type { AgentPolicy, Amount, SpendIntent } from "./core/policy-options";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
 import { type AgentLedger, openLedger } from "./ledger/ledger";

@@ -4,7 +4,7 @@ export type { KnownToken } from "./core/context";
 export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
 export { DEFAULT_LIMITS } from "./core/effects";
 export type { FacilitatorOption } from "./core/facilitators";
-export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./core/policy";
+export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./core/policy-options";
 export type { RequestInput } from "./core/request";
 export type { Agent, AgentOptions } from "./create-agent";
 export { createAgent } from "./create-agent";

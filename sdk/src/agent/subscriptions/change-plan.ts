@@ -14,7 +14,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { requireKnownFields } from "../core/known-fields";
-import type { Amount } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { change, QUOTE_AHEAD_SEC, requireAllowed, spendIdOf } from "./change";
 import { requireCap } from "./ends";

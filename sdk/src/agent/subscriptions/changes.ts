@@ -3,7 +3,7 @@ import type { Subscription as SubscriptionState } from "../../facilitator/subscr
 import { type Hex, InvalidRequest, NO_PLAN, PolicyRefused, secretHashOf, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { requireKnownFields } from "../core/known-fields";
-import type { Amount } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";

@@ -3,7 +3,7 @@
  * asks, the ledger is released, the person is asked, and the call runs again with that approval alone.
  */
 import { type AgentEvent, DEFAULT_LIMITS, type FetchFunction } from "../../agent/core/effects";
-import type { SpendIntent } from "../../agent/core/policy";
+import type { SpendIntent } from "../../agent/core/policy-options";
 import { type Agent, type AgentMemory, createAgentMemory, createAgentWith } from "../../agent/create-agent";
 import { fileReceipts } from "../../agent/file-ledger";
 import { type Ledger, memoryLedger } from "../../agent/ledger/ledger-store";
