@@ -12,7 +12,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import { balanceOf, bindInTurn, lockBalances } from "./balance-locks";
 import type { BatchBuilder, OpenBatch } from "./batch-builder";
-import { isReservedElsewhere, isShort } from "./committed";
+import { isReservedElsewhere, isShort, minedLater } from "./committed";
 import { HOLD_MS } from "./holds";
 import type { Acceptance, Binding } from "./payment-request";
 import { idsReservedElsewhere } from "./reservations";
@@ -184,6 +184,7 @@ async function insertDistinct(
       valid_after bigint, valid_before bigint, signature text, method text, permitted text, sender text,
       token_permit text, has_code boolean, state text, attempts int,
       transaction_id text, accepted_block bigint, balance numeric, grant_id text, is_gate boolean)),
+    ${minedLater(chainId)},
     bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, method, permitted, sender, token_permit, has_code, state, attempts,
       transaction_id, accepted_at_ms, accepted_block)

@@ -20,6 +20,7 @@ export type {
 export type { PermitOutcome } from "./subscription-calls";
 export type {
   CallOptions,
+  ChainCallOptions,
   ChangeOutcome,
   Found,
   LookUp,

@@ -1,5 +1,5 @@
 /** The client's calls for a provider: its events, debits, reports, automatic refunds and API keys. */
-import { type Address, type Hex, type TypedData, Unavailable } from "../protocol";
+import { type Address, caip2Of, type Hex, type TypedData, Unavailable } from "../protocol";
 import {
   type DebitAnswer,
   type DebitRequestWire,
@@ -23,6 +23,7 @@ import { type EventList, eventListSchema, type Supported, supportedSchema } from
 import {
   type CallOptions,
   type Calls,
+  type ChainCallOptions,
   isDone,
   type LookUp,
   type PageOptions,
@@ -75,14 +76,15 @@ export const providerCalls = (calls: Calls) => ({
     return found.value;
   },
 
-  /** The provider's own; needs an API key with the scope `read`. */
+  /** The provider's own, of all chains unless `network` names one; needs an API key with the scope `read`. */
   async events({
     cursor,
     limit,
     type,
+    network,
     signal,
   }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
-    const query = { cursor, limit, type };
+    const query = { cursor, limit, type, network };
     return calls.lookUp(eventListSchema, { method: "GET", path: "/events", query, signal });
   },
 
@@ -119,8 +121,9 @@ export const providerCalls = (calls: Calls) => ({
   },
 
   /** Reports what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
-  async report(report: ReportWire, { signal }: CallOptions = {}): Promise<ReportOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/reports", body: report, signal });
+  async report(report: ReportWire, { network, signal }: ChainCallOptions = {}): Promise<ReportOutcome> {
+    const query = { network };
+    const answer = await calls.exchange({ method: "POST", path: "/reports", query, body: report, signal });
     return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
   },
 
@@ -144,22 +147,29 @@ export const providerCalls = (calls: Calls) => ({
     const signature = await sign(refundAccountTypedData(terms));
     const { provider, account, token, dailyCap, version, expiresAt } = terms;
     const named = { provider, account, token, dailyCap: dailyCap.toString(), version, expiresAt, signature };
-    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", body: named, signal });
+    const query = { network: caip2Of(terms.chainId) };
+    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", query, body: named, signal });
   },
 
   /** The accounts of the provider's automatic refunds, and what is left of their caps; needs the scope `read`. */
-  async refundAccounts(call: CallOptions = {}): Promise<LookUp<RefundAccountList>> {
-    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", ...call });
+  async refundAccounts({ network, ...call }: ChainCallOptions = {}): Promise<LookUp<RefundAccountList>> {
+    const query = { network };
+    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", query, ...call });
   },
 
   /** Ends automatic refunds of one token at once; needs the scope `refunds`. Only a new signature resumes them. */
-  async revokeRefundAccount(token: Address, call: CallOptions = {}): Promise<LookUp<RefundAccount>> {
-    return calls.lookUp(refundAccountSchema, { method: "DELETE", path: `/refund-accounts/${token}`, ...call });
+  async revokeRefundAccount(
+    token: Address,
+    { network, ...call }: ChainCallOptions = {},
+  ): Promise<LookUp<RefundAccount>> {
+    const path = `/refund-accounts/${token}`;
+    return calls.lookUp(refundAccountSchema, { method: "DELETE", path, query: { network }, ...call });
   },
 
   /** An API key for a wallet that signs for it. The key itself is in this answer alone. */
   async createKey({ sign, facilitator, chainId, ...wanted }: WantedKey, call: CallOptions = {}): Promise<KeyOutcome> {
-    const asked = await calls.exchange({ method: "POST", path: "/keys/challenge", body: wanted, ...call });
+    const query = { network: caip2Of(chainId) };
+    const asked = await calls.exchange({ method: "POST", path: "/keys/challenge", query, body: wanted, ...call });
     if (asked.status !== 200) return refusal(asked);
     const { challenge, expiresAt, ...theirs } = read(challengeSchema, asked);
     if (theirs.facilitator !== facilitator || theirs.chainId !== chainId) {
@@ -167,7 +177,7 @@ export const providerCalls = (calls: Calls) => ({
     }
     const signature = await sign(apiKeyTypedData({ ...wanted, expiresAt, challenge, facilitator, chainId }));
     const body = { ...wanted, expiresAt, challenge, signature };
-    const answer = await calls.exchange({ method: "POST", path: "/keys", body, ...call });
+    const answer = await calls.exchange({ method: "POST", path: "/keys", query, body, ...call });
     return isDone(answer) ? { kind: "created", key: read(newKeySchema, answer) } : refusal(answer);
   },
 });

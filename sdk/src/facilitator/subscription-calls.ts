@@ -24,6 +24,7 @@ import {
 import {
   type CallOptions,
   type Calls,
+  type ChainCallOptions,
   type ChangeOutcome,
   isDone,
   type LookUp,
@@ -55,12 +56,12 @@ export const subscriptionCalls = (calls: Calls) => ({
   },
 
   /** A wallet's subscriptions, as the Facilitator's index has them: the chain is the judge of each. */
-  async subscriptionsOf(subscriber: Address, call: CallOptions = {}): Promise<LookUp<SubscriptionList>> {
-    return calls.lookUp(subscriptionListSchema, {
-      method: "GET",
-      path: `/accounts/${subscriber}/subscriptions`,
-      ...call,
-    });
+  async subscriptionsOf(
+    subscriber: Address,
+    { network, ...call }: ChainCallOptions = {},
+  ): Promise<LookUp<SubscriptionList>> {
+    const path = `/accounts/${subscriber}/subscriptions`;
+    return calls.lookUp(subscriptionListSchema, { method: "GET", path, query: { network }, ...call });
   },
 
   /** Submits a signed change of one subscription; safe to repeat. */
@@ -97,17 +98,19 @@ export const subscriptionCalls = (calls: Calls) => ({
     provider,
     cursor,
     limit,
+    network,
     signal,
   }: PageOptions & { readonly provider?: Address } = {}): Promise<LookUp<PlanList>> {
-    const query = { provider, cursor, limit };
+    const query = { provider, cursor, limit, network };
     return calls.lookUp(planListSchema, { method: "GET", path: "/plans", query, signal });
   },
 
   /** What a signer has to know of an account and a token: balance, approval, nonce, domain, chain time. */
   async account(
     { address, token }: { readonly address: Address; readonly token: Address },
-    call: CallOptions = {},
+    { network, ...call }: ChainCallOptions = {},
   ): Promise<LookUp<Account>> {
-    return calls.lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query: { token }, ...call });
+    const query = { token, network };
+    return calls.lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query, ...call });
   },
 });

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
 import { supportedOn } from "../../facilitator/service";
 import type { FetchLike } from "../../facilitator/transport";
-import { type Address, ConfigError, Unavailable } from "../../protocol";
+import { type Address, ConfigError, caip2Of, Unavailable } from "../../protocol";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
 import { Deadline } from "../../protocol/waiting";
 import type { ProviderOptions } from "./options";
@@ -133,7 +133,7 @@ function createGateFacilitator({
     x402Verify: (...args) => prompt.x402Verify(...args),
     releasePayment: (...args) => prompt.releasePayment(...args),
     refundPayment: (...args) => refunding.refundPayment(...args),
-    subscriptionsOf: (...args) => prompt.subscriptionsOf(...args),
+    subscriptionsOf: (wallet, call) => prompt.subscriptionsOf(wallet, { network: caip2Of(chainId), ...call }),
     async x402Settle(request, { signal, trace } = {}) {
       const done = new AbortController();
       const silent = watchForSilence({ url, waitMs, send: plain, done: done.signal });
