@@ -176,12 +176,11 @@ export async function voidSignup(context: AgentContext, ref: SubscriptionRef): P
   if (entry.state !== "signup") {
     throw new TurnpikeError("IdHashUsed", "This subscription is not waiting for its signup. Call agent.cancel().");
   }
-  const { client } = requireFacilitator(context, entry.facilitator);
+  const { client, account: accountOf } = requireFacilitator(context, entry.facilitator);
   const secretHash = secretHashOf(await secretOf(context, entry));
-  const { subscriber, network } = entry;
-  const account = await client.account({ address: subscriber, token: entry.token });
-  if (account.kind === "refused") throw account.error;
-  const nowSec = await signingTimeSec(context, entry.chainId, account.value.chainTimeSec);
+  const { subscriber, network, token, chainId } = entry;
+  const { chainTimeSec } = await accountOf({ address: subscriber, token, chainId });
+  const nowSec = await signingTimeSec(context, chainId, chainTimeSec);
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const signature = await context.signer.sign(voidTypedData(entry, { subscriber, secretHash, deadline }));
   const request = { network, subscriber, secretHash, deadline: deadline.toString(), signature };
