@@ -15,7 +15,7 @@ import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
 import { gateOptionsOf, type Participants, type ParticipantsBase, startParticipants } from "./participants";
 import { StartedParts } from "./restartable";
-import { createSandboxDoor, type SandboxFacts } from "./test-clock";
+import { createSandboxControls, type SandboxFacts } from "./test-clock";
 
 export { DAY_SEC, INTERVAL_SEC, UNIT } from "./chain-deployment";
 export type { TestAgent } from "./participants";
@@ -95,7 +95,7 @@ async function startParts(options: WorldOptions, started: StartedParts): Promise
         if (!known) throw new Unavailable("the sandbox is still starting");
         return known;
       };
-      return [network, createSandboxDoor(factsOfChain)];
+      return [network, createSandboxControls(factsOfChain)];
     }),
   );
   const facilitator = started.add(

@@ -5,7 +5,7 @@ import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createApi } from "../http/app";
 import { type ChainApi, createChainRouter } from "../http/chain-router";
-import type { FastLane } from "../http/direct-routes";
+import type { DirectRoutes } from "../http/direct-routes";
 import { createProbes, type MetricsText } from "../http/probes";
 import type { ApiServices, Sandbox } from "../http/services";
 import type { Progress } from "../lib/progress";
@@ -23,7 +23,7 @@ import { readinessOf } from "./readiness";
 /** What answers requests: first the page of the start, then the API. */
 export interface Front {
   fetch(request: Request, env?: unknown): Response | Promise<Response>;
-  fastLane?: FastLane;
+  directRoutes?: DirectRoutes;
 }
 
 /** The sandbox of each chain, which has a clock of its own. */
@@ -70,7 +70,7 @@ export function oneChain(config: FacilitatorConfig): Deployment {
         const own = sandbox?.(config.network);
         const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: own, limits }));
         front.fetch = api.app.fetch;
-        front.fastLane = api.fastLane;
+        front.directRoutes = api.directRoutes;
       } else {
         const served = config.metricsPort === undefined ? metrics : undefined;
         front.fetch = createProbes({ readiness: () => readinessOf(core), metrics: served }).fetch;
@@ -119,7 +119,7 @@ export function severalChains(configs: ChainConfigs): Deployment {
         });
         apis.set(core.config.chainId, { services, ...createApi(services) });
         front.fetch = router.fetch;
-        front.fastLane = router.fastLane;
+        front.directRoutes = router.directRoutes;
       }
       if (servesApi.length === 0) {
         const served = first.metricsPort === undefined ? metrics : undefined;

@@ -70,7 +70,7 @@ export async function startFacilitator(
   const front: Front = { fetch: starting.app.fetch };
   const server = await startServer({
     fetch: (request, env) => front.fetch(request, env),
-    fastLane: (incoming, outgoing) => front.fastLane?.(incoming, outgoing) ?? false,
+    directRoutes: (incoming, outgoing) => front.directRoutes?.(incoming, outgoing) ?? false,
     host,
     port,
     maxConnections,

@@ -228,10 +228,10 @@ describe("rollups", function () {
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
         for (const table of ["rollup_costs", "rollup_funnel"] as const) {
           const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;
-          const isTold = history.some(({ takenBack, reports }) =>
+          const isCounted = history.some(({ takenBack, reports }) =>
             table === "rollup_costs" ? !takenBack : reports.length > 0,
           );
-          expect(isThere, table).to.equal(isTold);
+          expect(isThere, table).to.equal(isCounted);
         }
       }),
       { numRuns: 12 },
