@@ -87,7 +87,7 @@ const refund = (name: string): PaymentRow => ({
 
 const refundRecord = (name: string): RefundRecord => ({
   ...{ payment_id: hash(name), refunded_id: hash("payment"), kind: "payment", provider, payer: subscriber },
-  ...{ refund_index: name === "refund" ? 0 : 1, paid: "250000", others: "0" },
+  ...{ refund_index: name === "refund" ? 0 : 1, paid: "250000", others: "0", plan_id: null, id_hash: null },
 });
 
 /** @returns bodies by type: of several the first */
