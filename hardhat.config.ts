@@ -12,7 +12,7 @@ import type { SolcUserConfig } from "hardhat/types";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
 
-const suites: { testFiles(folder: string): string[]; leftOut(): string } = require("./tools/test-files.cjs");
+const suites: { quickTestFiles(folder: string): string[]; leftOut(): string } = require("./tools/test-files.cjs");
 
 const SOLC_VERSION = "0.8.37";
 
@@ -34,12 +34,11 @@ subtask(TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS, async (_args, { config }, runSup
   return named ? named.split(",").map((file) => path.join(config.paths.root, file)) : runSuper();
 });
 
-// Named files run as they are. Without names, what `npm ci` suffices for runs: TypeScript files outside the folders of
-// suites that install more.
+// Named files run as they are. Without names, the files of `npm test` run: those in no suite that has its own command.
 subtask(TASK_TEST_GET_TEST_FILES, async ({ testFiles }: { testFiles: string[] }, { config }, runSuper) => {
   if (testFiles.length > 0) return runSuper();
   console.log(suites.leftOut());
-  return suites.testFiles(config.paths.tests);
+  return suites.quickTestFiles(config.paths.tests);
 });
 
 // All files together run in TEST_JOBS processes, since most tests wait for blocks.

@@ -258,9 +258,16 @@ function proofsFor({ contracts, treasury, chain }: SubscriptionWorld, count: num
     const network = `local-${chain.chainId}`;
     const memo = issueMemo(key, { method: "GET", network, ...facts }, randomRef(), nowSec + 600);
     const unsigned = {
-      ...{ version: "1" as const, network, ...facts, memo, payer: checksum(`0x${i.toString(16).padStart(40, "0")}`) },
-      ...{ transaction: `0x${"cd".repeat(32)}` as Hex, blockNumber: 7, settledAt: nowSec - 60 },
-      ...{ expiresAt: nowSec + 86_400, facilitator: addressOf("facilitator") },
+      version: "1" as const,
+      network,
+      ...facts,
+      memo,
+      payer: checksum(`0x${i.toString(16).padStart(40, "0")}`),
+      transaction: `0x${"cd".repeat(32)}` as Hex,
+      blockNumber: 7,
+      settledAt: nowSec - 60,
+      expiresAt: nowSec + 86_400,
+      facilitator: addressOf("facilitator"),
     };
     const proof = { ...unsigned, signature: signDigest(proofDigest(unsigned, chain.chainId)) };
     return { "X-PAYMENT": encodePaymentProof(proof) };

@@ -26,7 +26,10 @@ async function measure(store: MeterStore, { parallel, subscriptions }: { paralle
   const chain = new MeteredChain();
   const ids = Array.from({ length: subscriptions }, (_, i): Hex => chain.subscribe(i + 1, { cap: 10n ** 20n }));
   const meter = createMeter({
-    ...{ store, sender: chain.sender, states: chain.states, clock: { nowSec: () => 1_000 } },
+    store,
+    sender: chain.sender,
+    states: chain.states,
+    clock: { nowSec: () => 1_000 },
     limits: { maxUnsettled: 10n ** 9n, settleAmount: 10n ** 5n },
   });
   await meter.start();

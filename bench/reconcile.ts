@@ -43,7 +43,12 @@ async function compare(store: Store, rpcUrl: string): Promise<void> {
   const cpu = process.cpuUsage();
   const startedMs = performance.now();
   const outcome = await reconcileSince({
-    ...{ config, store, chain: createChainReader(rpc), log, progress: noProgress, say },
+    config,
+    store,
+    chain: createChainReader(rpc),
+    log,
+    progress: noProgress,
+    say,
     options: { since: "2020-01-01" },
   });
   const seconds = (performance.now() - startedMs) / 1_000;

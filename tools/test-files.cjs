@@ -1,8 +1,10 @@
 /**
- * Lists the test files that need only `npm ci`, which `npx hardhat test` runs, and those of them that `npm test` runs.
+ * Lists the test files that `npx hardhat test` and `npm test` run, and those of each suite that has its own command.
  */
 const { readdirSync } = require("node:fs");
-const { join, normalize } = require("node:path");
+const { join, normalize, relative, resolve } = require("node:path");
+
+const ROOT = join(__dirname, "..");
 
 /** Suites that install packages or programs of their own, by folder, and the command that runs each. */
 const SUITES = {
@@ -13,8 +15,8 @@ const SUITES = {
 };
 
 /**
- * Suites that take minutes each, with the start of the paths of their files. `npm test` leaves them out,
- * `npm run test:<name>` runs one, and `npx hardhat test` runs them all.
+ * Suites that take minutes each, with the start of the paths of their files. They need only `npm ci`, and
+ * `npm run test:<name>` runs one.
  */
 const SLOW = {
   package: ["test/package/"],
@@ -34,6 +36,7 @@ const SLOW = {
     "test/e2e/renewal.ts",
     "test/e2e/traces.ts",
     "test/facilitator/analytics/csv.ts",
+    "test/facilitator/app/chain-clients.ts",
     "test/facilitator/app/chains.ts",
     "test/facilitator/app/stopping.ts",
     "test/facilitator/cli/chain-contracts.ts",
@@ -52,6 +55,7 @@ const SLOW = {
     "test/facilitator/relayer/relayer.ts",
     "test/facilitator/subscriptions/debits/gate.ts",
     "test/facilitator/subscriptions/renewals/renewals.ts",
+    "test/facilitator/telemetry/two-processes.ts",
     "test/hostile/battery.ts",
   ],
   // In a real browser.
@@ -74,6 +78,7 @@ const SLOW = {
     "test/facilitator/chaos/",
     "test/facilitator/cli/reindex.ts",
     "test/facilitator/db/database-outage.ts",
+    "test/facilitator/db/folder-lock.ts",
     "test/facilitator/events/staged-events.ts",
     "test/facilitator/indexer/return.ts",
     "test/facilitator/payments/crash.ts",
@@ -99,22 +104,27 @@ function testFiles(folder) {
   });
 }
 
-const isIn = (suite) => (file) => SLOW[suite].some((start) => file.startsWith(normalize(start)));
+const isIn = (suite) => (file) =>
+  SLOW[suite].some((start) => relative(ROOT, resolve(file)).startsWith(normalize(start)));
 
 /** Returns the files of a suite that takes minutes. */
 function slowTestFiles(suite) {
   return testFiles("test").filter(isIn(suite));
 }
 
-/** Returns the test files that `npm test` runs. */
-function quickTestFiles() {
+/** Returns the test files below `folder` that are in no suite. */
+function quickTestFiles(folder = "test") {
   const isSlow = Object.keys(SLOW).map(isIn);
-  return testFiles("test").filter((file) => !isSlow.some((isOf) => isOf(file)));
+  return testFiles(folder).filter((file) => !isSlow.some((isOf) => isOf(file)));
 }
 
-/** Returns the sentence that says how to run the suites that install more. */
+/** Returns the sentences that say how to run the suites. */
 function leftOut() {
-  return `Suites that install more than npm ci run by their own commands: ${Object.values(SUITES).join(", ")}.`;
+  const slow = [...Object.keys(SLOW), "laws"].map((name) => `npm run test:${name}`);
+  return [
+    `Suites that install more than npm ci run by their own commands: ${Object.values(SUITES).join(", ")}.`,
+    `So do suites that take minutes each: ${slow.join(", ")}.`,
+  ].join("\n");
 }
 
 module.exports = { SLOW, SUITES, leftOut, quickTestFiles, slowTestFiles, testFiles };

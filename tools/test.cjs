@@ -94,8 +94,6 @@ async function main(args) {
   if (compiled !== 0) return compiled;
   if (suite !== undefined) return verdict(await runFiles(slowTestFiles(suite), ["--parallel"]));
   console.log(leftOut());
-  const slow = [...Object.keys(SLOW), "laws"].map((name) => `npm run test:${name}`);
-  console.log(`So do suites that take minutes each: ${slow.join(", ")}.`);
   return verdict(await runFiles(quickTestFiles(), ["--parallel"]));
 }
 

@@ -47,8 +47,12 @@ function factsOf(block: number): ChainFact[] {
     const payment = (block - 1) * PER_BLOCK + index;
     const transfer = { to: payeeOf(payment), amount: AMOUNT, logIndex: 2 * index + 1 };
     return {
-      ...{ kind: "authorizationUsed", paymentId: idOf(payment), token: TOKEN as Address },
-      ...{ transfer, logIndex: 2 * index, transaction },
+      kind: "authorizationUsed",
+      paymentId: idOf(payment),
+      token: TOKEN as Address,
+      transfer,
+      logIndex: 2 * index,
+      transaction,
     };
   });
 }

@@ -15,7 +15,9 @@ export interface Timing {
 }
 
 const SERVICE = {
-  ...{ chainId: CHAIN_ID, network: networkOfChain(CHAIN_ID), nativePrice: 3_000 },
+  chainId: CHAIN_ID,
+  network: networkOfChain(CHAIN_ID),
+  nativePrice: 3_000,
   tokens: [{ address: TOKEN, name: "Test", version: "1", decimals: 6 }],
 } as never;
 

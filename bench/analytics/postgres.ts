@@ -39,7 +39,11 @@ export async function startServer(folder: string): Promise<BenchServer> {
   chmodSync(folder, 0o711);
   const port = await freePort();
   const server = new EmbeddedPostgres({
-    ...{ databaseDir, port, user: "postgres", password: "postgres", persistent: true },
+    databaseDir,
+    port,
+    user: "postgres",
+    password: "postgres",
+    persistent: true,
     initdbFlags: ["--no-sync"],
     postgresFlags: Object.entries(SERVER_SETTINGS).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
     createPostgresUser: process.getuid?.() === 0,

@@ -60,7 +60,9 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     provider("latency", (turn) => analytics.latency(who(turn), range(turn))),
     provider("events", (turn) =>
       listEvents(db, {
-        ...{ owner: { provider: who(turn), chainIds: [CHAIN_ID] }, after: String(turn * 100_000), limit: PAGE },
+        owner: { provider: who(turn), chainIds: [CHAIN_ID] },
+        after: String(turn * 100_000),
+        limit: PAGE,
       }),
     ),
     operator("overview", (turn) => analytics.overview("everyone", range(turn))),

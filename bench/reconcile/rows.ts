@@ -39,8 +39,14 @@ function rowsOf(block: number) {
   return Array.from({ length: PAYMENTS_IN_A_BLOCK }, (_, index) => {
     const payment = paymentOf(block, index);
     return {
-      ...{ id: idOf(payment), payer: payment.payer, pay_to: payment.payTo, nonce: payment.nonce.slice(2) },
-      ...{ block, hash: blockHash(block).slice(2), tx: transactionOf(block).slice(2), log_index: payment.logIndex },
+      id: idOf(payment),
+      payer: payment.payer,
+      pay_to: payment.payTo,
+      nonce: payment.nonce.slice(2),
+      block,
+      hash: blockHash(block).slice(2),
+      tx: transactionOf(block).slice(2),
+      log_index: payment.logIndex,
     };
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {BurnerWallet, FickleWallet, TestWallet} from "./TestWallets.sol";
+import {BurnerWallet, FickleWallet, LiarWallet, TestWallet} from "./TestWallets.sol";
 
 /// @title A factory of ERC-1271 wallets at addresses that are known before (CREATE2)
 /// @notice As factories of smart wallets do, it returns an existing wallet instead of reverting.
@@ -70,5 +70,43 @@ contract FickleFactory is WalletFactory {
 
     function _deploy(address owner, bytes32 salt) internal override {
         new FickleWallet{salt: salt}(owner);
+    }
+}
+
+/// @notice Its wallets accept signatures in simulations alone, where no gas is paid.
+contract LiarFactory is WalletFactory {
+    function _code() internal pure override returns (bytes memory) {
+        return type(LiarWallet).creationCode;
+    }
+
+    function _deploy(address owner, bytes32 salt) internal override {
+        new LiarWallet{salt: salt}(owner);
+    }
+}
+
+/// @notice Returns a hundred kilobytes.
+contract BombFactory is WalletFactory {
+    function create(address owner, bytes32 salt) external override returns (address) {
+        if (addressOf(owner, salt).code.length == 0) _deploy(owner, salt);
+        assembly {
+            return(0, 100000)
+        }
+    }
+}
+
+/// @notice Makes a call that a stranger has planted before it deploys.
+contract ReentrantFactory is WalletFactory {
+    address private _target;
+    bytes private _data;
+
+    function plant(address target, bytes calldata data) external {
+        (_target, _data) = (target, data);
+    }
+
+    function create(address owner, bytes32 salt) external override returns (address wallet) {
+        (bool ok, ) = _target.call(_data);
+        wallet = addressOf(owner, salt);
+        if (wallet.code.length == 0) _deploy(owner, salt);
+        ok;
     }
 }

@@ -44,6 +44,15 @@ contract FickleWallet is TestWallet {
     }
 }
 
+/// @notice Accepts signatures in simulations alone, where no gas is paid.
+contract LiarWallet is TestWallet {
+    constructor(address owner_) TestWallet(owner_) {}
+
+    function isValidSignature(bytes32 hash, bytes calldata signature) public override returns (bytes4) {
+        return tx.gasprice == 0 ? super.isValidSignature(hash, signature) : bytes4(0);
+    }
+}
+
 /// @notice Burns all the gas it is given.
 contract BurnerWallet is TestWallet {
     constructor(address owner_) TestWallet(owner_) {}

@@ -18,7 +18,12 @@ async function server(databaseDir, flags) {
   const port = await freePort();
   const said = new EventEmitter();
   const postgres = new EmbeddedPostgres({
-    ...{ databaseDir, port, user: USER, password: USER, persistent: true, initdbFlags: ["--no-sync"] },
+    databaseDir,
+    port,
+    user: USER,
+    password: USER,
+    persistent: true,
+    initdbFlags: ["--no-sync"],
     postgresFlags: ["-c", "max_connections=200", "-c", "fsync=off", ...flags],
     createPostgresUser: process.getuid?.() === 0,
     onLog: (line) => /ready to accept (read-only )?connections/.test(line) && said.emit("ready"),

@@ -26,7 +26,11 @@ export async function providerKey(facilitatorUrl: string, wallet: FundedWallet):
   const { chainId, proofSigners } = await client.supported();
   const provider = wallet.address as Address;
   const created = await client.createKey({
-    ...{ provider, name: "sandbox", scopes: API_SCOPES, chainId, facilitator: proofSigners[0] as Address },
+    provider,
+    name: "sandbox",
+    scopes: API_SCOPES,
+    chainId,
+    facilitator: proofSigners[0] as Address,
     sign: async (data) => signDigest(typedDataDigest(data), wallet.privateKey as Hex),
   });
   if (created.kind === "refused") throw created.error;

@@ -50,17 +50,17 @@ export function createNarrator(
   // An exchange is printed when it completes, so that simultaneous ones do not mix; repetitions are only counted.
   let last = "";
   let repeats = 0;
-  const tellExchange = (request: string, answer: string): void => {
+  const printExchange = (request: string, answer: string): void => {
     const exchange = withoutHex(`${request} ${answer}`);
     if (exchange === last) {
       repeats += 1;
       return;
     }
-    tellRepeats();
+    printRepeats();
     last = exchange;
     say(`   -> ${withShortHex(request)}\n   <- ${withShortHex(answer)}`);
   };
-  const tellRepeats = (): void => {
+  const printRepeats = (): void => {
     if (repeats > 0) say(`      (the same ${repeats} ${repeats === 1 ? "time" : "times"} more)`);
     last = "";
     repeats = 0;
@@ -76,10 +76,10 @@ export function createNarrator(
     const line = `${request.method} ${request.url}${shown.join("")}`;
     try {
       const response = await fetch(input, init);
-      tellExchange(line, `${response.status} ${await summaryOf(world, response.clone())}`);
+      printExchange(line, `${response.status} ${await summaryOf(world, response.clone())}`);
       return response;
     } catch (error) {
-      tellExchange(line, "no answer");
+      printExchange(line, "no answer");
       throw error;
     }
   };
@@ -101,11 +101,11 @@ export function createNarrator(
       const before = await balances(world, accounts());
       try {
         await act();
-        tellRepeats();
+        printRepeats();
         say("   ok");
       } catch (error) {
         signal.throwIfAborted();
-        tellRepeats();
+        printRepeats();
         const message = error instanceof Error ? error.message : String(error);
         failures.push(`${number}. ${title}: ${message}`);
         say(`   NOT AS IT MUST BE: ${message}`);

@@ -19,7 +19,7 @@ import { type LocalFacilitator, localFacilitator } from "./facilitator";
 import { type Inbox, providerKey, startInbox } from "./inbox";
 import { placePermit2 } from "./permit2";
 import { type Restartable, StartedParts } from "./restartable";
-import { createSandboxDoor, type SandboxFacts } from "./test-clock";
+import { createSandboxControls, type SandboxFacts } from "./test-clock";
 
 export const UNIT = 1_000_000n;
 // one whole token unit, 6 decimals
@@ -121,13 +121,18 @@ export async function startWorld({
     const exampleProvider = new ExampleProvider();
     const flush = (): Promise<void> => exampleProvider.flush();
     let facts: SandboxFacts | undefined;
-    const sandbox = createSandboxDoor(() => {
+    const sandbox = createSandboxControls(() => {
       if (!facts) throw new Unavailable("the sandbox is still starting");
       return facts;
     });
     const facilitator = started.add(
       await localFacilitator({
-        ...{ chain, contracts, blockMs, home, port: ports?.facilitator, operator: providerAccount.address },
+        chain,
+        contracts,
+        blockMs,
+        home,
+        port: ports?.facilitator,
+        operator: providerAccount.address,
         sandbox: withInbox ? sandbox : undefined,
       }),
     );

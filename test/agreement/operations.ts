@@ -43,7 +43,9 @@ describe("agreement > operations", () => {
       ...UNUSED_GAUGES,
       isDatabaseWell: () => false,
       indexerLagSec: () => 6,
-      ...{ renewalsDue: away, costs: away, webhooksPending: away },
+      renewalsDue: away,
+      costs: away,
+      webhooksPending: away,
     });
     const text = await metrics.text();
     metrics.close();

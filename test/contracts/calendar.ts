@@ -132,8 +132,17 @@ describe("Standing > months", () => {
       [utc(2028, 2, 29, 12), 29, 12, 366],
     ] as const) {
       const record = {
-        ...{ paidThrough, anchorDay, interval, months: true, grace: 0, until: 0 },
-        ...{ intro: false, limited: false, paused: false, ending: false, cancelled: false },
+        paidThrough,
+        anchorDay,
+        interval,
+        months: true,
+        grace: 0,
+        until: 0,
+        intro: false,
+        limited: false,
+        paused: false,
+        ending: false,
+        cancelled: false,
       };
       const length = BigInt(days * DAY);
       for (const rest of [0n, 1n, length / 2n, length - 1n, length]) {

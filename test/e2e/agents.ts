@@ -63,8 +63,12 @@ describe("end to end > agents", function () {
     const quote = (name: string): Job => ({ name, url: `${world.provider.url}/quote?symbol=B${++count}` });
     const newWallet = () => world.agent(`on a budget ${++count}`);
     const optionsOf = ({ wallet }: TestAgent, perDay: bigint) => ({
-      ...{ key: wallet.privateKey as Hex, perDay, facilitator: world.facilitator.url },
-      ...{ chainId: world.contracts.chainId, turnpike: world.contracts.turnpike, token: world.contracts.token },
+      key: wallet.privateKey as Hex,
+      perDay,
+      facilitator: world.facilitator.url,
+      chainId: world.contracts.chainId,
+      turnpike: world.contracts.turnpike,
+      token: world.contracts.token,
     });
 
     /** Moves the chain and the agents' clock, and waits until the provider and the Facilitator both follow the chain. */
@@ -134,11 +138,18 @@ describe("end to end > agents", function () {
           process.execPath,
           ["-r", resolve(__dirname, "support/kill-when-served.cjs"), bundled("examples/budget-agent.ts", folder)],
           {
-            ...{ stdio: "inherit" },
+            stdio: "inherit",
             env: {
-              ...{ PATH: process.env.PATH, AGENT_KEY: key, FACILITATOR_URL: facilitator, CHAIN_ID: String(chainId) },
-              ...{ TURNPIKE: turnpike, TOKEN: token, PER_DAY: String(perDay), JOBS: join(folder, "jobs.json") },
-              ...{ LEDGER: join(folder, "ledger"), RESULTS: join(folder, "results") },
+              PATH: process.env.PATH,
+              AGENT_KEY: key,
+              FACILITATOR_URL: facilitator,
+              CHAIN_ID: String(chainId),
+              TURNPIKE: turnpike,
+              TOKEN: token,
+              PER_DAY: String(perDay),
+              JOBS: join(folder, "jobs.json"),
+              LEDGER: join(folder, "ledger"),
+              RESULTS: join(folder, "results"),
             },
           },
         );

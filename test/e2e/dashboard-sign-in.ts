@@ -34,7 +34,10 @@ async function keyOf(url: string, wallet: Wallet, scopes: readonly "webhooks"[])
   const client = createFacilitatorClient({ url });
   const { chainId, proofSigners } = await client.supported();
   const created = await client.createKey({
-    ...{ provider: wallet.address as Address, name: "narrow", scopes, chainId },
+    provider: wallet.address as Address,
+    name: "narrow",
+    scopes,
+    chainId,
     facilitator: proofSigners[0] as Address,
     sign: async (data) => signDigest(typedDataDigest(data), wallet.privateKey as Hex),
   });

@@ -128,7 +128,8 @@ describe("dashboard, without data", function () {
     const cost = (purpose: string) => ({ purpose, transactions: 3, items: 2, gas: "1", wei: "1" });
     const now = Math.floor(Date.now() / 86_400_000) * 86_400;
     const json = {
-      ...{ from: now - 6 * 86_400, to: now + 86_400 },
+      from: now - 6 * 86_400,
+      to: now + 86_400,
       purposes: names.map((name) => ({ ...cost(name), failed: 1, gasPerItem: 98_765, weiPerItem: "123456789012" })),
       points: names.map((name) => ({ at: now, ...cost(name) })),
     };
@@ -161,8 +162,16 @@ describe("dashboard, without data", function () {
   it("HF9 keeps a page within the screen's width for a long plan name", async () => {
     const { page } = at;
     const plan = {
-      ...{ planId: `0x${"1".repeat(64)}`, metadata: JSON.stringify({ name: "W".repeat(80) }), price: "7" },
-      ...{ interval: 86_400, deprecated: false, active: 1, recurring: "0", count: 0, amount: "0", byScheme: {} },
+      planId: `0x${"1".repeat(64)}`,
+      metadata: JSON.stringify({ name: "W".repeat(80) }),
+      price: "7",
+      interval: 86_400,
+      deprecated: false,
+      active: 1,
+      recurring: "0",
+      count: 0,
+      amount: "0",
+      byScheme: {},
     };
     await page.route("**/analytics/plans?*", async (route) => {
       const response = await route.fetch();
@@ -218,15 +227,18 @@ describe("dashboard, without data", function () {
     const { page } = at;
     const other = `0x${"b".repeat(40)}`;
     const plan = {
-      ...{
-        planId: `0x${"1".repeat(64)}`,
-        metadata: JSON.stringify({ name: "In euros" }),
-        price: "7",
-        interval: 86_400,
-        period: { unit: "second", count: 86_400 },
-        payTo: `0x${"d".repeat(40)}`,
-      },
-      ...{ deprecated: false, active: 1, recurring: "0", count: 0, amount: "0", byScheme: {} },
+      planId: `0x${"1".repeat(64)}`,
+      metadata: JSON.stringify({ name: "In euros" }),
+      price: "7",
+      interval: 86_400,
+      period: { unit: "second", count: 86_400 },
+      payTo: `0x${"d".repeat(40)}`,
+      deprecated: false,
+      active: 1,
+      recurring: "0",
+      count: 0,
+      amount: "0",
+      byScheme: {},
     };
     await page.route("**/supported", async (route) => {
       const response = await route.fetch();
@@ -264,7 +276,13 @@ describe("dashboard, without data", function () {
     await page.route("**/analytics/failed-renewals?*", (route) =>
       route.fulfill({
         json: {
-          ...{ token, decimals: 6, from: 0, to: 86_400, lost: one, open: none, recovered: none },
+          token,
+          decimals: 6,
+          from: 0,
+          to: 86_400,
+          lost: one,
+          open: none,
+          recovered: none,
           causes: [{ cause: "InsufficientFunds", lost: one, open: none, recovered: none }],
         },
       }),
@@ -276,8 +294,13 @@ describe("dashboard, without data", function () {
     await page.getByText(/Not charged when due: .*9\.00 lost\./).waitFor();
 
     const happened = (type: string, sequence: number, data: object = {}) => ({
-      ...{ id: `${type} ${sequence}`, type: `subscription.${type}`, occurredAt: 86_400 * sequence, subject: idHash },
-      ...{ sequence, reverted: false, data },
+      id: `${type} ${sequence}`,
+      type: `subscription.${type}`,
+      occurredAt: 86_400 * sequence,
+      subject: idHash,
+      sequence,
+      reverted: false,
+      data,
     });
     const story = [
       happened("created", 1, { charged: "9000000" }),

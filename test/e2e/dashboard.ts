@@ -25,7 +25,10 @@ describe("dashboard, in a real browser", function () {
       [ODD_NAME, 10n ** 24n],
     ] as const)
       await createPlan(world.providerAccount, world.contracts.turnpike, {
-        ...{ token: world.contracts.token, amount, intervalSec: 86_400, graceSec: 3_600 },
+        token: world.contracts.token,
+        amount,
+        intervalSec: 86_400,
+        graceSec: 3_600,
         metadata: JSON.stringify({ name }),
       });
   });

@@ -134,8 +134,13 @@ describe("interop > conformance", function () {
   }
 
   const requirements = (amount: unknown = "1000") => ({
-    ...{ scheme: "exact", network: CAIP2, amount, asset: world.usdc.address, payTo: world.payTo },
-    ...{ maxTimeoutSeconds: 60, extra: { name: world.usdc.name, version: world.usdc.version } },
+    scheme: "exact",
+    network: CAIP2,
+    amount,
+    asset: world.usdc.address,
+    payTo: world.payTo,
+    maxTimeoutSeconds: 60,
+    extra: { name: world.usdc.name, version: world.usdc.version },
   });
 
   async function payloadV2(more: object = {}) {
@@ -254,7 +259,9 @@ describe("interop > conformance", function () {
     const before = server.runs();
     for (const amount of ["01000", "1e3", "0x3e8", "1000.0"]) {
       const made = await v2Client(v2.fetch(), account).createPaymentPayload({
-        ...{ x402Version: 2, resource: { url: `${server.url}/one` }, accepts },
+        x402Version: 2,
+        resource: { url: `${server.url}/one` },
+        accepts,
       });
       const accepted = { ...accepts[0], amount };
       const header = v2.http().encodePaymentSignatureHeader({ ...made, accepted });

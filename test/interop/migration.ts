@@ -76,8 +76,14 @@ describe("interop > the guide's migration", function () {
   function bundle(name: string): string {
     const outfile = path.join(home, `${name}.mjs`);
     buildSync({
-      ...{ entryPoints: [path.join(FOLDER, `${name}.mts`)], outfile, bundle: true, platform: "node", format: "esm" },
-      ...{ target: "node20", logLevel: "error", external: ["pg-native", "express", "viem", "@x402/*"] },
+      entryPoints: [path.join(FOLDER, `${name}.mts`)],
+      outfile,
+      bundle: true,
+      platform: "node",
+      format: "esm",
+      target: "node20",
+      logLevel: "error",
+      external: ["pg-native", "express", "viem", "@x402/*"],
       banner: {
         js: 'import { createRequire as requireOf } from "node:module"; const require = requireOf(import.meta.url);',
       },

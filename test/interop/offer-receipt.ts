@@ -47,8 +47,11 @@ describe("interop > offers and receipts", function () {
     createAgent({
       wallet: walletFromKey(payer.key),
       policy: {
-        ...{ perPayment: 100_000n, perDay: 1_000_000n, tokens: [world.usdc.address] },
-        ...{ requireReceipt: true, receiptSigners: { [origin]: receiptSigners } },
+        perPayment: 100_000n,
+        perDay: 1_000_000n,
+        tokens: [world.usdc.address],
+        requireReceipt: true,
+        receiptSigners: { [origin]: receiptSigners },
       },
       facilitators: [world.facilitatorUrl],
       deployments: [{ chainId: CHAIN_ID, turnpike: world.contracts.turnpike }],

@@ -49,15 +49,27 @@ describe("interop > servers in", function () {
 
   const requirements = {
     1: (more: object = {}) => ({
-      ...{ scheme: "exact", network: V1_NETWORK, maxAmountRequired: "1000", resource: "https://api.example/r" },
-      ...{ description: "", mimeType: "", payTo: world.payTo, maxTimeoutSeconds: 60, asset: world.usdc.address },
-      ...{ outputSchema: { input: { type: "http", method: "GET", discoverable: true } } },
+      scheme: "exact",
+      network: V1_NETWORK,
+      maxAmountRequired: "1000",
+      resource: "https://api.example/r",
+      description: "",
+      mimeType: "",
+      payTo: world.payTo,
+      maxTimeoutSeconds: 60,
+      asset: world.usdc.address,
+      outputSchema: { input: { type: "http", method: "GET", discoverable: true } },
       extra: { name: world.usdc.name, version: world.usdc.version },
       ...more,
     }),
     2: (more: object = {}) => ({
-      ...{ scheme: "exact", network: CAIP2, amount: "1000", asset: world.usdc.address, payTo: world.payTo },
-      ...{ maxTimeoutSeconds: 60, extra: { name: world.usdc.name, version: world.usdc.version } },
+      scheme: "exact",
+      network: CAIP2,
+      amount: "1000",
+      asset: world.usdc.address,
+      payTo: world.payTo,
+      maxTimeoutSeconds: 60,
+      extra: { name: world.usdc.name, version: world.usdc.version },
       ...more,
     }),
   };

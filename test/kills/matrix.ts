@@ -80,14 +80,20 @@ describe("the kill matrix", function () {
     const { proofSigners, chainId } = await one.client.supported();
     const sign = async (data: Parameters<typeof typedDataDigest>[0]) => signDigest(typedDataDigest(data), provider.key);
     const created = await one.client.createKey({
-      ...{ provider: provider.address, name: "gate", scopes: ["refunds"], chainId, sign },
+      provider: provider.address,
+      name: "gate",
+      scopes: ["refunds"],
+      chainId,
+      sign,
       facilitator: proofSigners[0] as Address,
     });
     if (created.kind === "refused") throw created.error;
     refundsKey = created.key.key;
     const { signature, ...statement } = await signStatement(world, { provider, account, dailyCap: 1_000n * PRICE });
     const named = await one.client.nameRefundAccount({
-      ...{ ...statement, chainId, facilitator: proofSigners[0] as Address },
+      ...statement,
+      chainId,
+      facilitator: proofSigners[0] as Address,
       sign: async () => signature,
     });
     if (named.kind === "refused") throw named.error;
@@ -127,7 +133,8 @@ describe("the kill matrix", function () {
       await at(cell, before);
       const { authorization } = request.headers;
       const answer = await fetch(`${live.url}${asked}`, {
-        ...{ method: request.method ?? "GET", ...(body && { body }) },
+        method: request.method ?? "GET",
+        ...(body && { body }),
         headers: { "content-type": "application/json", ...(authorization && { authorization }) },
       });
       const answered = await answer.text();

@@ -179,7 +179,11 @@ async function live(stage: Stage, firstPlan: number, steps: readonly Step[]): Pr
   const { anchorDay } = await w.lens.getSubscription(idHash);
   let expectation: Expectation = {
     record: {
-      ...{ ...flags, paidThroughSec: paidThrough, intervalSec, months, graceSec: grace },
+      ...flags,
+      paidThroughSec: paidThrough,
+      intervalSec,
+      months,
+      graceSec: grace,
       anchorDay: Number(anchorDay),
     },
     plan: firstPlan,

@@ -150,9 +150,13 @@ describe("the command line of the package in an empty project", function () {
     const key = join(project.folder, "subscriber.key");
     await writeFile(key, testKey("payer"), { mode: 0o600 });
     const env = {
-      ...{ TURNPIKE_HOME: join(project.folder, "subscriber"), TURNPIKE_WALLET_KEY: `file:${key}` },
-      ...{ TURNPIKE_NETWORK: NETWORK, TURNPIKE_RPC_URL: seller.rpc.url, TURNPIKE_FACILITATOR_URL: relay.url },
-      ...{ TURNPIKE_ADDRESS: relay.addresses.turnpike, TURNPIKE_TOKEN: relay.addresses.token },
+      TURNPIKE_HOME: join(project.folder, "subscriber"),
+      TURNPIKE_WALLET_KEY: `file:${key}`,
+      TURNPIKE_NETWORK: NETWORK,
+      TURNPIKE_RPC_URL: seller.rpc.url,
+      TURNPIKE_FACILITATOR_URL: relay.url,
+      TURNPIKE_ADDRESS: relay.addresses.turnpike,
+      TURNPIKE_TOKEN: relay.addresses.token,
     };
     try {
       const page = `${seller.url}/page`;

@@ -21,7 +21,11 @@ describe("the sandbox's options", () => {
 
   it("HB2 --port numbers all of them, and a flag of its own outranks that", () => {
     expect(numbersOf(["--port", "9000", "--inbox-port", "9100"])).to.deep.equal({
-      ...{ facilitator: 9000, provider: 9001, specialist: 9002, inbox: 9100, chain: 9004 },
+      facilitator: 9000,
+      provider: 9001,
+      specialist: 9002,
+      inbox: 9100,
+      chain: 9004,
     });
     expect(readOptions(["--port", "9000"], {}).ports.provider).to.deep.equal({ number: 9001, isRequired: true });
     expect(readOptions(["--port", "0"], {}).ports.provider).to.deep.equal({ number: 0, isRequired: false });

@@ -6,8 +6,14 @@ import { buildSync } from "esbuild";
 export function bundled(entry: string, folder: string): string {
   const outfile = path.join(folder, `${path.basename(entry, ".ts")}.cjs`);
   buildSync({
-    ...{ entryPoints: [entry], outfile, bundle: true, platform: "node", format: "cjs", target: "node20" },
-    ...{ logLevel: "error", external: ["pg-native"] },
+    entryPoints: [entry],
+    outfile,
+    bundle: true,
+    platform: "node",
+    format: "cjs",
+    target: "node20",
+    logLevel: "error",
+    external: ["pg-native"],
   });
   return outfile;
 }

@@ -244,7 +244,9 @@ function signedIn({ paymentPayload: { payload }, paymentRequirements }: SettleBo
   const isUpto = witness.facilitator !== undefined;
   const payer = checksum(from);
   return {
-    ...{ payer, payTo: checksum(witness.to), isUpto },
+    payer,
+    payTo: checksum(witness.to),
+    isUpto,
     amount: BigInt((isUpto && paymentRequirements.amount) || permitted.amount),
     paymentId: permit2PaymentIdOf({ chainId, token, payer, nonce: permit2NonceOf(BigInt(nonce)) }),
   };
@@ -298,7 +300,9 @@ export const OVER_PERMIT2 = {
   ...RESERVING,
   kinds: [
     {
-      ...{ x402Version: 2, scheme: "upto", network: `eip155:${CHAIN_ID}` },
+      x402Version: 2,
+      scheme: "upto",
+      network: `eip155:${CHAIN_ID}`,
       extra: { facilitatorAddress: addressOf("settler") },
     },
   ],

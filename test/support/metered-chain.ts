@@ -45,8 +45,14 @@ export class MeteredChain {
   subscribe(n: number, given: Partial<MeteredSubscription> = {}): Hex {
     const idHash = idHashOf(n);
     this.subscriptions.set(idHash, {
-      ...{ cap: 1_000n, spent: 0n, debits: 0, paidThroughSec: 10_000, status: "ACTIVE", funds: 10n ** 30n },
-      ...{ fault: undefined, rekeyedTo: undefined },
+      cap: 1_000n,
+      spent: 0n,
+      debits: 0,
+      paidThroughSec: 10_000,
+      status: "ACTIVE",
+      funds: 10n ** 30n,
+      fault: undefined,
+      rekeyedTo: undefined,
       ...given,
     });
     return idHash;

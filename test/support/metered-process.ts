@@ -28,7 +28,9 @@ async function main(assignment: Assignment): Promise<void> {
   const rpc = connectRpc({ urls: rpcUrl, chainId });
   const { sender, states } = createOperator({ rpc, turnpike, chainId, signer: operatorKey });
   const meter = createMeter({
-    ...{ sender, states, store: createFileMeterStore({ path: journal, lockStaleMs: 2_000, compactAtBytes: 20_000 }) },
+    sender,
+    states,
+    store: createFileMeterStore({ path: journal, lockStaleMs: 2_000, compactAtBytes: 20_000 }),
     clock: { nowSec: () => 0 },
     limits: { settleAmount: 3_000n, settleAgeMs: 100, pollMs: 20, maxUnsettled: 20_000n },
   });

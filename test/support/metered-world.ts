@@ -49,7 +49,12 @@ export async function startMeteredWorld(chain: Chain): Promise<MeteredWorld> {
   const rpc = connectRpc({ urls: chain.rpcUrl, chainId: chain.chainId });
 
   return {
-    ...{ turnpike, provider, operator, payTo, token, planId },
+    turnpike,
+    provider,
+    operator,
+    payTo,
+    token,
+    planId,
     async subscribe(subscriber, maxOverage) {
       await contracts.mint(subscriber.address, 10n ** 15n);
       const approve = new Contract(contracts.token, ["function approve(address,uint256)"], subscriber);
@@ -69,7 +74,9 @@ export async function startMeteredWorld(chain: Chain): Promise<MeteredWorld> {
     },
     createOperator: (options = {}) =>
       createOperator({
-        ...{ rpc, turnpike: contracts.turnpike as Address, chainId: chain.chainId },
+        rpc,
+        turnpike: contracts.turnpike as Address,
+        chainId: chain.chainId,
         signer: operator.privateKey as Hex,
         ...options,
       }),

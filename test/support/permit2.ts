@@ -54,13 +54,18 @@ export async function signPermit2(world: FacilitatorWorld, fields: Permit2Fields
     payTo: required.payTo ?? to,
     maxTimeoutSeconds,
     extra: {
-      ...{ name: world.contracts.tokenName, version: world.contracts.tokenVersion, assetTransferMethod: "permit2" },
+      name: world.contracts.tokenName,
+      version: world.contracts.tokenVersion,
+      assetTransferMethod: "permit2",
       ...(facilitator && { facilitatorAddress: facilitator }),
     },
   };
   const witness = { to, validAfter: `${validAfter}` };
   const transfer = {
-    ...{ from, spender, nonce: `${nonce}`, deadline: `${deadline}` },
+    from,
+    spender,
+    nonce: `${nonce}`,
+    deadline: `${deadline}`,
     permitted: { token, amount: `${amount}` },
   };
   const more = {

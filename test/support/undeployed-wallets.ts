@@ -3,7 +3,9 @@ import { AbiCoder, Contract, ContractFactory, Interface, type Signer } from "eth
 import { type Address, type Hex, randomBytes, toHex } from "turnpike/protocol";
 import { readArtifact } from "../../scripts/deploy/artifact";
 
-export type FactoryKind = "WalletFactory" | "TrapFactory" | "BurnerFactory" | "FickleFactory";
+export type FactoryKind =
+  | ("WalletFactory" | "TrapFactory" | "BurnerFactory" | "FickleFactory")
+  | ("LiarFactory" | "BombFactory" | "ReentrantFactory");
 
 export interface TestFactory {
   readonly address: Address;

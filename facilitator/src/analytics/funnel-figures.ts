@@ -57,7 +57,9 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
         ...(resource !== undefined && { resource }),
         steps: steps.map(([step, sum]) => ({ step, ...sumToWire(sum) })),
         causes: together(outcomes, ({ cause, offer }) => `${cause} ${offer}`).map((one) => ({
-          ...{ cause: one.cause, offer: one.offer, count: one.count },
+          cause: one.cause,
+          offer: one.offer,
+          count: one.count,
           ...moneyOf(one),
         })),
         turnedAway: turnedAway(rows),

@@ -143,7 +143,12 @@ export function outcomesOf(reported: readonly Reported[], begun: Begun): Outcome
     );
   }
   return open.map(({ row: { resource, cause, count, amount: asked }, offer, amount }) => ({
-    ...{ resource, cause, offer, count, asked, answered: asked - amount },
+    resource,
+    cause,
+    offer,
+    count,
+    asked,
+    answered: asked - amount,
   }));
 }
 

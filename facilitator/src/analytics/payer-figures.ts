@@ -52,9 +52,13 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
       const ids = named.map(({ id }) => id);
       const refunded = await refundedSums(db, chainId, ids);
       return {
-        ...{ ...unit, payer },
+        ...unit,
+        payer,
         charges: named.map(({ row, target, id }) => ({
-          ...{ at: row.block_time, scheme: row.scheme, token: unit.token, amount: row.amount },
+          at: row.block_time,
+          scheme: row.scheme,
+          token: unit.token,
+          amount: row.amount,
           subject: row.object_id,
           ...(row.transaction && { transaction: row.transaction }),
           target,

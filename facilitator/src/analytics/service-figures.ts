@@ -39,7 +39,9 @@ export function createServiceFigures({ db, config, clock }: AnalyticsOptions): S
         from: range.fromSec,
         to: range.toSec,
         providers: rows.map(({ provider, count, amount }) => ({
-          ...{ provider: provider as Address, count, amount: amount.toString() },
+          provider: provider as Address,
+          count,
+          amount: amount.toString(),
         })),
       };
     },
@@ -122,7 +124,11 @@ function costToWire({ purpose, transactions, items, gas, wei }: Cost, nativePric
   const isPriced = nativePrice !== undefined && items > 0;
   const centsPerItem = isPriced ? Number((centsOf(Number(wei), nativePrice) / items).toPrecision(6)) : undefined;
   return {
-    ...{ purpose, transactions, items, gas: gas.toString(), wei: wei.toString() },
+    purpose,
+    transactions,
+    items,
+    gas: gas.toString(),
+    wei: wei.toString(),
     ...(centsPerItem !== undefined && { centsPerItem }),
   };
 }

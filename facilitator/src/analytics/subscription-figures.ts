@@ -191,7 +191,10 @@ async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Ran
     where chain_id = ${chainId} and provider = ${provider ?? EVERYONE} and token = ${token}
       and bucket >= ${range.fromSec} - ${lookBackSec(sql.ref("interval_sec"))} and bucket < ${range.toSec}`.execute(db);
   return rows.map(({ interval_sec: intervalSec, bucket: atSec, count, amount }) => ({
-    ...{ intervalSec, atSec: bucketOf(atSec, DAY_SEC), count, amount: BigInt(amount) },
+    intervalSec,
+    atSec: bucketOf(atSec, DAY_SEC),
+    count,
+    amount: BigInt(amount),
   }));
 }
 
@@ -213,10 +216,13 @@ async function planChangesIn(db: Db, { chainId, provider, token }: Scope, range:
       and not e.reverted and e.type = 'subscription.plan_changed' and e.block_time < ${range.toSec}
       and e.block_time >= ${range.fromSec} - ${lookBackSec(sql`greatest(p.interval_sec, o.interval_sec)`)}`.execute(db);
   return rows.map((row) => ({
-    ...{ atSec: bucketOf(row.at, DAY_SEC), charged: BigInt(row.charged), price: BigInt(row.price) },
+    atSec: bucketOf(row.at, DAY_SEC),
+    charged: BigInt(row.charged),
+    price: BigInt(row.price),
     intervalSec: row.interval_sec,
     before: {
-      ...{ atSec: bucketOf(row.before_at, DAY_SEC), intervalSec: row.before_interval_sec },
+      atSec: bucketOf(row.before_at, DAY_SEC),
+      intervalSec: row.before_interval_sec,
       amount: BigInt(row.before_amount),
     },
   }));

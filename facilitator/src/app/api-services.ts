@@ -53,7 +53,10 @@ export function createProviders(deps: ProvidersDeps): Providers {
   const { allowPrivateListings: allowPrivate, listingsPerProvider: perProvider } = config;
   const listings = new Listings({ store, chainId, allowPrivate, perProvider, nowMs });
   const refundAccounts = createRefundAccounts({
-    ...{ config, store, chain, facilitators: [facilitator, ...otherFacilitators] },
+    config,
+    store,
+    chain,
+    facilitators: [facilitator, ...otherFacilitators],
     signerOf: (provider) => relayer.refundSigner(provider),
     nowSec: () => indexer.clock.nowSec(),
   });

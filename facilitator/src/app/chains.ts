@@ -38,7 +38,9 @@ export async function openChains(configs: readonly FacilitatorConfig[], effects:
   if (!first) throw new TypeError("no chain is configured");
   onStage("opening the database");
   const database = await untilDatabaseAnswers(() => openDatabase(first, log), {
-    ...{ log, onWait: onStage, monotonicMs: () => performance.now() },
+    log,
+    onWait: onStage,
+    monotonicMs: () => performance.now(),
     ...(signal && { signal }),
   });
   return new Chains(configs, database, effects);

@@ -61,7 +61,9 @@ export const NODES_DRAIN_MS = 3_000;
 export function startCore(config: FacilitatorConfig, effects: CoreEffects): Promise<Core> {
   const { log, signal, onStage } = effects;
   return untilDatabaseAnswers(() => startOnce(config, effects), {
-    ...{ log, signal, monotonicMs },
+    log,
+    signal,
+    monotonicMs,
     ...(onStage && { onWait: onStage }),
   });
 }
@@ -103,9 +105,13 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     await requireChainContracts(store.db, config);
     signal?.throwIfAborted();
     const stages = new PaymentStages({ log, metrics, tracing, nowMs: wallClock.nowMs });
-    const onFirstBroadcast: FirstBroadcastListener = (form) => {
+    const onFirstBroadcast: FirstBroadcastListener = (form, answered) => {
       paymentsOfTransaction(store, config.chainId, form)
-        .then((payments) => stages.broadcast(payments, form))
+        .then(async (payments) => {
+          stages.broadcast(payments, form);
+          const tookMs = await answered;
+          if (tookMs !== undefined) stages.submitted(payments, form, tookMs);
+        })
         .catch((error: unknown) => log.debug({ transaction: form.hash, error }, "payments sent could not be read"));
     };
     onStage("checking chain and contracts");
@@ -133,7 +139,15 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const indexer = begun(
       "indexer",
       await startIndexer({
-        ...{ config, store, feed, projections, chain: relayer.chain, isOurs: relayer.hasSent, log, metrics, onStep },
+        config,
+        store,
+        feed,
+        projections,
+        chain: relayer.chain,
+        isOurs: relayer.hasSent,
+        log,
+        metrics,
+        onStep,
         onProgress(place) {
           reading.update(place);
           onStage(`reading the chain: block ${place.applied} of ${place.target}`);
@@ -144,7 +158,15 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     const payments = begun(
       "payments",
       startPayments({
-        ...{ config, store, feed, projection: projections.payments, relayer, indexer, stages, log, onStep },
+        config,
+        store,
+        feed,
+        projection: projections.payments,
+        relayer,
+        indexer,
+        stages,
+        log,
+        onStep,
         collections: createCollectionReader(store.db, config),
       }),
     );

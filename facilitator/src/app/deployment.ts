@@ -4,7 +4,7 @@ import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createApi } from "../http/app";
 import { type ChainApi, createChainRouter } from "../http/chain-router";
-import type { FastLane } from "../http/direct-routes";
+import type { DirectRoutes } from "../http/direct-routes";
 import { createProbes, type MetricsText } from "../http/probes";
 import type { ApiServices, Sandbox } from "../http/services";
 import type { Progress } from "../lib/progress";
@@ -22,7 +22,7 @@ import { readinessOf } from "./readiness";
 /** What answers requests: first the page of the start, then the API. */
 export interface Front {
   fetch(request: Request, env?: unknown): Response | Promise<Response>;
-  fastLane?: FastLane;
+  directRoutes?: DirectRoutes;
 }
 
 export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
@@ -65,7 +65,7 @@ export function oneChain(config: FacilitatorConfig): Deployment {
         const limits = createLimits(config);
         const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox, limits }));
         front.fetch = api.app.fetch;
-        front.fastLane = api.fastLane;
+        front.directRoutes = api.directRoutes;
       } else {
         const served = config.metricsPort === undefined ? metrics : undefined;
         front.fetch = createProbes({ readiness: () => readinessOf(core), metrics: served }).fetch;
@@ -103,12 +103,18 @@ export function severalChains(configs: ChainConfigs): Deployment {
       function onUp({ core, metrics: own }: RunningChain): void {
         if (!core.config.roles.includes("api")) return;
         const services = buildApiServices({
-          ...{ core, metrics: own, tracing, log, drain, sandbox, limits },
+          core,
+          metrics: own,
+          tracing,
+          log,
+          drain,
+          sandbox,
+          limits,
           deployment: { chainIds, readiness, all: () => inOrder().map((api) => api.services) },
         });
         apis.set(core.config.chainId, { services, ...createApi(services) });
         front.fetch = router.fetch;
-        front.fastLane = router.fastLane;
+        front.directRoutes = router.directRoutes;
       }
       if (servesApi.length === 0) {
         const served = first.metricsPort === undefined ? metrics : undefined;

@@ -71,8 +71,10 @@ export async function startFacilitator(
   const front: Front = { fetch: starting.app.fetch };
   const server = await startServer({
     fetch: (request, env) => front.fetch(request, env),
-    fastLane: (incoming, outgoing) => front.fastLane?.(incoming, outgoing) ?? false,
-    ...{ host, port, maxConnections },
+    directRoutes: (incoming, outgoing) => front.directRoutes?.(incoming, outgoing) ?? false,
+    host,
+    port,
+    maxConnections,
   });
   const metricsServer = await startMetricsServer(first, metrics).catch(async (error: unknown) => {
     await server.stop(0);
@@ -106,7 +108,14 @@ export async function startFacilitator(
   try {
     tracing = await openTracing(first, log);
     parts = await deployment.start({
-      ...{ log, tracing, drain, front, progress, signal, sandbox: effects.sandbox, onStage: starting.onStage },
+      log,
+      tracing,
+      drain,
+      front,
+      progress,
+      signal,
+      sandbox: effects.sandbox,
+      onStage: starting.onStage,
       ...(effects.fetch && { fetch: effects.fetch }),
       ...(effects.onStep && { onStep: effects.onStep }),
     });

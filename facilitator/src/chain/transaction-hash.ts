@@ -24,7 +24,9 @@ export function hashOfTransaction(fields: TransactionFields): Hex | undefined {
         ? { maxFeePerGas: String(fields.maxFeePerGas), maxPriorityFeePerGas: String(fields.maxPriorityFeePerGas) }
         : { gasPrice: String(fields.gasPrice) };
     const transaction = Transaction.from({
-      ...{ type, signature, ...fees },
+      type,
+      signature,
+      ...fees,
       to: fields.to ? String(fields.to) : null,
       data: String(fields.input),
       nonce: Number(fields.nonce),

@@ -124,7 +124,9 @@ const WAIT_MS = 60_000;
 export async function migrateCommand(config: FacilitatorConfig): Promise<void> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   const store = await untilDatabaseAnswers(() => openStore(config.database), {
-    ...{ log, limitMs: WAIT_MS, monotonicMs: () => performance.now() },
+    log,
+    limitMs: WAIT_MS,
+    monotonicMs: () => performance.now(),
   });
   await store.close();
   const { migrated } = store;

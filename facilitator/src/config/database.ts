@@ -19,7 +19,8 @@ export const DATABASE = {
   }),
   pgliteLockMs: setting({
     env: "PGLITE_LOCK_MS",
-    about: "Milliseconds after which the lock of a process that died on PGLITE_DIR is taken over.",
+    about:
+      "Milliseconds for which a start watches the lock of PGLITE_DIR; it takes it over when no process has refreshed it.",
     fallback: "10000",
     danger: "Too short, and a process that merely stalls loses its database to another; it ends itself then.",
     schema: whole(2_000, 600_000),

@@ -44,7 +44,8 @@ export const PAYMENTS = {
   }),
   maxLossesPerPayer: setting({
     env: "MAX_LOSSES_PER_PAYER",
-    about: "Payments of one payer within an hour that cost gas and moved nothing, until the payer is refused.",
+    about:
+      "Payments of one payer within an hour that cost gas and moved nothing, until the payer is refused and nothing more is sent for it.",
     fallback: "5",
     danger: "Too high, and a payer who empties the wallet in time burns the relayer's gas.",
     schema: whole(1, 1_000_000),

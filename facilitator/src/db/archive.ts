@@ -61,8 +61,15 @@ export class Archive {
     await db
       .insertInto("archive_files")
       .values({
-        ...{ chain_id: chainId, kind, first_seq: first.seq, last_seq: last.seq, name, rows: rows.length },
-        ...{ bytes: packed.length, sha256, created_at_ms: nowMs() },
+        chain_id: chainId,
+        kind,
+        first_seq: first.seq,
+        last_seq: last.seq,
+        name,
+        rows: rows.length,
+        bytes: packed.length,
+        sha256,
+        created_at_ms: nowMs(),
       })
       .execute();
   }

@@ -6,10 +6,10 @@ import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { Kysely, PostgresDialect, type Transaction } from "kysely";
 import { type ClientBase, Pool, types as pgTypes } from "pg";
-import lockfile from "proper-lockfile";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
 import { createNotifier, type Notifier } from "../lib/notifier";
+import { lockFolder } from "./folder-lock";
 import { type DatabaseWatch, guardPool } from "./guarded-pool";
 import { migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
@@ -74,8 +74,6 @@ function hexOfBytes(text: string): string {
 
 const PARSERS: Readonly<Record<number, (text: string) => unknown>> = { [INT8]: Number, [BYTEA]: hexOfBytes };
 
-const LOCK_RETRY_MS = 500;
-
 /** A server that does not accept a connection within this time counts as down. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
@@ -121,8 +119,9 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
   const { pool, leasePool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
+  const system = database.kind === "postgres" ? "postgresql" : "pglite";
   const kyselyOn = (one: Pool): Db =>
-    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED) }) });
+    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED, system) }) });
   const db = kyselyOn(pool);
   const leases = leasePool ? kyselyOn(leasePool) : db;
   return {
@@ -200,22 +199,24 @@ function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
   if (dir === IN_MEMORY) return embedded(await PGlite.create(options(dir)), async () => undefined);
-  mkdirSync(dir, { recursive: true });
-  let unlock: () => Promise<void>;
-  try {
-    unlock = await lockfile.lock(dir, {
-      lockfilePath: `${dir}.lock`,
-      stale: lockMs,
-      update: Math.max(1_000, lockMs / 5),
-      // A killed process leaves its lock behind, and its successor starts at once.
-      retries: { retries: Math.ceil(lockMs / LOCK_RETRY_MS) + 1, minTimeout: LOCK_RETRY_MS, maxTimeout: LOCK_RETRY_MS },
-    });
-  } catch (cause) {
-    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`, {
-      cause,
-    });
-  }
+  const unlock = await lockedFolder(dir, lockMs);
+  if (!unlock)
+    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`);
   return embedded(await PGlite.create(options(dir)), unlock);
+}
+
+/** @returns the function that releases it; undefined when a live process has it */
+async function lockedFolder(dir: string, lockMs: number): Promise<(() => Promise<void>) | undefined> {
+  try {
+    mkdirSync(dir, { recursive: true });
+    return await lockFolder(dir, lockMs);
+  } catch (cause) {
+    const { code = "unknown error" } = cause as NodeJS.ErrnoException;
+    throw new ConfigError(
+      `PGLITE_DIR ${dir} cannot be locked (${code}): name a folder that this user can write to, in one that it can write to`,
+      { cause },
+    );
+  }
 }
 
 const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });

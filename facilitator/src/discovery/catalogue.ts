@@ -122,7 +122,9 @@ export class Catalogue {
     const extensions = { bazaar: bazaarOf(url, method, terms) };
     const prices = terms.prices[version] ?? [];
     return {
-      ...{ resource: url, type: "http" as const, x402Version: version },
+      resource: url,
+      type: "http" as const,
+      x402Version: version,
       accepts: prices.map((price) =>
         version === 2 ? this.#second(price) : this.#first(price, { url, method, terms }),
       ),
@@ -146,10 +148,17 @@ export class Catalogue {
   ) {
     const { name, x402v1 = name } = this.#deps.network;
     return {
-      ...{ scheme, network: x402v1, maxAmountRequired: amount, resource: url },
-      ...{ description: terms.description ?? "", mimeType: terms.mimeType ?? "" },
+      scheme,
+      network: x402v1,
+      maxAmountRequired: amount,
+      resource: url,
+      description: terms.description ?? "",
+      mimeType: terms.mimeType ?? "",
       outputSchema: { input: { type: "http", method, discoverable: true } },
-      ...{ payTo, maxTimeoutSeconds, asset, extra },
+      payTo,
+      maxTimeoutSeconds,
+      asset,
+      extra,
     };
   }
 }

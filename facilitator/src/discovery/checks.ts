@@ -166,9 +166,15 @@ async function conclude({ store, nowMs, checkEveryMs }: ListingChecksDeps, row: 
     await store.db
       .updateTable("listings")
       .set({
-        ...{ state: "listed", problem: null, failures: 0, hidden_at_ms: null },
-        ...{ terms: JSON.stringify(terms), search_text: searchTextOf(row.url, terms) },
-        ...{ checked_at_ms: now, listed_at_ms: now, due_at_ms: now + checkEveryMs },
+        state: "listed",
+        problem: null,
+        failures: 0,
+        hidden_at_ms: null,
+        terms: JSON.stringify(terms),
+        search_text: searchTextOf(row.url, terms),
+        checked_at_ms: now,
+        listed_at_ms: now,
+        due_at_ms: now + checkEveryMs,
       })
       .where("id", "=", id)
       .where("due_at_ms", "=", claimed)
@@ -194,8 +200,14 @@ async function conclude({ store, nowMs, checkEveryMs }: ListingChecksDeps, row: 
   await store.db
     .updateTable("listings")
     .set({
-      ...{ state: "hidden", problem, terms: null, search_text: "", hidden_at_ms: hiddenAtMs, checked_at_ms: now },
-      ...{ failures: row.failures + 1, due_at_ms: now + retryMs },
+      state: "hidden",
+      problem,
+      terms: null,
+      search_text: "",
+      hidden_at_ms: hiddenAtMs,
+      checked_at_ms: now,
+      failures: row.failures + 1,
+      due_at_ms: now + retryMs,
     })
     .where("id", "=", id)
     .where("due_at_ms", "=", claimed)

@@ -70,9 +70,20 @@ export class Listings {
       const row = await tx
         .insertInto("listings")
         .values({
-          ...{ id: `ls_${randomBytes(12).toString("hex")}`, chain_id: chainId, provider: actor.provider },
-          ...{ method, url, host, sample, state: "pending", problem: null, terms: null },
-          ...{ created_at_ms: nowMs(), checked_at_ms: null, listed_at_ms: null, hidden_at_ms: null },
+          id: `ls_${randomBytes(12).toString("hex")}`,
+          chain_id: chainId,
+          provider: actor.provider,
+          method,
+          url,
+          host,
+          sample,
+          state: "pending",
+          problem: null,
+          terms: null,
+          created_at_ms: nowMs(),
+          checked_at_ms: null,
+          listed_at_ms: null,
+          hidden_at_ms: null,
           due_at_ms: nowMs(),
         })
         .returningAll()
@@ -140,7 +151,11 @@ const unknownListing = (id: string) => new TurnpikeError("UnknownObject", `no li
 function listingToWire(row: ListingRow): Listing {
   const { id, url, method, sample, state, problem, checked_at_ms: checkedAtMs } = row;
   return {
-    ...{ id, url, method, sample, state },
+    id,
+    url,
+    method,
+    sample,
+    state,
     ...(problem !== null && { problem }),
     createdAt: secOf(row.created_at_ms),
     ...(checkedAtMs !== null && { checkedAt: secOf(checkedAtMs) }),

@@ -173,12 +173,21 @@ export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: B
   const { path, tag, admission, summary, query, answer, name, load, loadAll = load, rows, columns } = spec;
   return [
     endpoint({
-      ...{ method: "get", path, tag, admission, summary, query },
+      method: "get",
+      path,
+      tag,
+      admission,
+      summary,
+      query,
       answers: { 200: answer },
       handle: async ({ query: asked, caller }) => ok(await load(asked, caller)),
     }),
     endpoint({
-      ...{ method: "get", path: `${path}.csv`, tag, admission, query },
+      method: "get",
+      path: `${path}.csv`,
+      tag,
+      admission,
+      query,
       summary: "The same as CSV; amounts in base units and as decimals.",
       mediaType: "text/csv",
       answers: { 200: csvSchema },

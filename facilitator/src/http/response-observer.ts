@@ -43,7 +43,11 @@ export function createObserver({ log, metrics, monotonicMs }: Watching) {
     metrics.requestSeconds.observe({ route }, durationMs / 1_000);
     trace?.end({ route, status, code: failure?.code });
     const line = {
-      ...{ requestId, method, route, status, durationMs },
+      requestId,
+      method,
+      route,
+      status,
+      durationMs,
       ...(paymentId && { paymentId }),
       ...(trace && { traceId: trace.traceId }),
       ...(failure && { code: failure.code }),

@@ -4,13 +4,13 @@ import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
 import { Connections } from "./connections";
-import type { FastLane } from "./direct-routes";
+import type { DirectRoutes } from "./direct-routes";
 import { acceptMore } from "./multi-accept";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
   /** called before `fetch` */
-  readonly fastLane?: FastLane;
+  readonly directRoutes?: DirectRoutes;
   readonly host: string;
   /** 0: any free one */
   readonly port: number;
@@ -58,7 +58,7 @@ function cannotListen(
 }
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { fetch, fastLane, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
+  const { fetch, directRoutes, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
   const { maxConnections = MAX_CONNECTIONS } = options;
   // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
@@ -70,7 +70,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
     if (!connections.begin(incoming, outgoing)) return;
-    if (!fastLane?.(incoming, outgoing)) void listener(incoming, outgoing);
+    if (!directRoutes?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
   connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {

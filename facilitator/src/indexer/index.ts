@@ -191,7 +191,16 @@ async function compose(options: IndexerOptions & { readonly monotonicMs: () => n
   const heads = new HeadTracker({ config, store, chain, tip, monotonicMs, untilBlock: options.untilBlock });
   const forks = new ForkResolver({ store, chain, chainId, tip, writer, log, metrics, isLocal });
   const applier = new BlockApplier({
-    ...{ config, store, chain, projections: blocks, writer, tip, isOurs, log, metrics, onStep },
+    config,
+    store,
+    chain,
+    projections: blocks,
+    writer,
+    tip,
+    isOurs,
+    log,
+    metrics,
+    onStep,
   });
   const sync = new BlockSync({
     config,

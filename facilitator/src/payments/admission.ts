@@ -119,7 +119,7 @@ export class PaymentAdmission {
   async reserve(request: PaymentRequest): Promise<Verdict> {
     const closed = this.#whyClosed(request);
     if (closed) throw closed;
-    const refused = this.#options.sender.failedSpends.refusalOf(request);
+    const refused = this.whyLost(request);
     if (refused) return { kind: "refused", error: refused };
     return this.#limiter.run(partyOf(request), async () => {
       const judged = await this.#acceptanceOf(request);
@@ -151,9 +151,14 @@ export class PaymentAdmission {
   }
 
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const closed = this.#whyClosed(request) ?? this.#options.sender.failedSpends.refusalOf(request);
+    const closed = this.#whyClosed(request) ?? this.whyLost(request);
     if (closed) return { kind: "refused", error: closed };
     return this.#limiter.run(partyOf(request), () => this.#judgeAndBind(request, isRebinding));
+  }
+
+  /** Returns why nothing more is sent for this payer or payee: too many of their payments cost gas and moved nothing. */
+  whyLost(request: PaymentRequest): TurnpikeError | undefined {
+    return this.#options.sender.failedSpends.refusalOf(partyOf(request));
   }
 
   /** whether new payments of some payers and providers are refused now */
@@ -195,9 +200,8 @@ export class PaymentAdmission {
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
     const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
-    const startedMs = monotonicMs();
-    const judgement = await this.judgeUnlimited(request);
-    stages.judged(request, monotonicMs() - startedMs);
+    const judging = { name: "judge", request, monotonicMs } as const;
+    const judgement = await stages.during(judging, () => this.judgeUnlimited(request));
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };
@@ -260,12 +264,11 @@ export class PaymentAdmission {
     return undefined;
   }
 
-  async #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+  #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
     const { stages, monotonicMs } = this.#options;
-    const startedMs = monotonicMs();
-    const binding = await this.#write(acceptance, isRebinding);
-    stages.bound(acceptance.request, monotonicMs() - startedMs);
-    return binding;
+    const { request } = acceptance;
+    const traced = { ...acceptance, traceparent: stages.traceparentOf(request) };
+    return stages.during({ name: "bind", request, monotonicMs }, () => this.#write(traced, isRebinding));
   }
 
   #write(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {

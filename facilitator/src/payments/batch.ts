@@ -127,8 +127,13 @@ const isAlone = (row: QueuedPayment): boolean => row.attempts > 0 || isUnbatched
 
 /** @param id id of the transaction, also used in its idempotency key */
 export const settleRequest = ({ to, data, gasLimit, sender }: PlannedTransaction, id: string) => ({
-  ...{ id, purpose: "settle", idempotencyKey: `settle/${id}` },
-  ...{ to, data, gasLimit, ...(sender && { sender }) },
+  id,
+  purpose: "settle",
+  idempotencyKey: `settle/${id}`,
+  to,
+  data,
+  gasLimit,
+  ...(sender && { sender }),
 });
 
 /** Returns how many ordinary payments fit into a transaction. */

@@ -1,6 +1,6 @@
 /**
  * SQL that decides whether a payer's balance and reservations allow a payment. A statement that accepts or reserves
- * payments evaluates it for its rows `a`, while it holds the locks of their payers.
+ * payments evaluates it for the rows `a` of its table `asked`, while it holds the locks of their payers.
  */
 import { type RawBuilder, sql } from "kysely";
 import { bytesOf } from "../db/sql";
@@ -10,7 +10,7 @@ import type { Acceptance } from "./payment-request";
 export const chainNowSec = (chainId: number): RawBuilder<number> =>
   sql`coalesce((select b.timestamp from blocks b where b.chain_id = ${chainId}::bigint order by b.number desc limit 1), 0)`;
 
-/** Rows `a` with the columns that the expressions of this file read. */
+/** Rows of `asked` with the columns that the expressions of this file read. */
 export function askedRows(acceptances: readonly Acceptance[]): RawBuilder<unknown> {
   const asked = acceptances.map(({ request, balance, atBlock }) => ({
     payment_id: request.paymentId,
@@ -31,6 +31,20 @@ export function askedRows(acceptances: readonly Acceptance[]): RawBuilder<unknow
 }
 
 /**
+ * Tables that {@link isShort} reads: what the payers of `asked` paid in blocks after their balances were read. They are
+ * read once for all rows, since such a block can hold as many payments as there are rows.
+ */
+export const minedLater = (chainId: number): RawBuilder<unknown> => sql`
+  later as materialized (
+    select p.token, p.payer, p.amount, p.block_number from payments p
+    where p.chain_id = ${chainId}::bigint and p.state = 'settled' and p.block_hash = any(array(
+      select ${bytesOf("b.hash")} from blocks b
+      where b.chain_id = ${chainId}::bigint and b.number > (select min(a.accepted_block) from asked a)))),
+  mined_later as materialized (
+    select a.payment_id, sum(l.amount) as amount from asked a
+    join later l on l.payer = a.payer and l.token = a.token and l.block_number > a.accepted_block group by a.payment_id)`;
+
+/**
  * Whether the payer's balance is too small for the payment of the row `a`. Its other payments take from the balance: those
  * in flight, those that were mined after the balance was read, and live reservations.
  */
@@ -39,10 +53,7 @@ export function isShort(chainId: number): RawBuilder<boolean> {
   return sql`(a.amount > a.balance
     - (select coalesce(sum(p.amount), 0) from payments p
       where p.chain_id = ${id} and p.token = a.token and p.payer = a.payer and p.state in ('queued', 'sent'))
-    - (select coalesce(sum(p.amount), 0) from payments p
-      where p.chain_id = ${id} and p.token = a.token and p.payer = a.payer and p.state = 'settled'
-        and p.block_hash = any(array(
-          select ${bytesOf("b.hash")} from blocks b where b.chain_id = ${id} and b.number > a.accepted_block)))
+    - (select coalesce(sum(m.amount), 0) from mined_later m where m.payment_id = a.payment_id)
     - (select coalesce(sum(r.amount), 0) from payment_reservations r
       where r.chain_id = ${id} and r.token = a.token and r.payer = a.payer and r.payment_id <> a.payment_id
         and r.expires_at > ${chainNowSec(chainId)}))`;

@@ -83,7 +83,8 @@ export class ExactPayments {
     if (request instanceof TurnpikeError) return { kind: "invalid", ...exactFailure(request, exact.transfer) };
     const payer = request.authorization.from;
     const invalid = (error: TurnpikeError): ExactVerdict => ({
-      ...{ kind: "invalid", payer },
+      kind: "invalid",
+      payer,
       ...exactFailure(error, exact.transfer),
     });
     const mismatch = mismatchOf(request, exact, relayer.addresses);

@@ -7,13 +7,14 @@ import type { TurnpikeError } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
-import { type PaymentRequest, refusal } from "./payment-request";
+import type { Party } from "../lib/fair-shares";
+import { refusal } from "./payment-request";
 
 export interface FailedSpendLimiter {
   add(payment: Pick<PaymentRow, "payer" | "pay_to">): Promise<void>;
   /** Loads who is refused, at most once a second. */
   refresh(): Promise<void>;
-  refusalOf(request: PaymentRequest): TurnpikeError | undefined;
+  refusalOf(party: Party): TurnpikeError | undefined;
 }
 
 interface Options {
@@ -71,9 +72,9 @@ export function createFailedSpendLimiter({
       await refresh();
     },
     refresh,
-    refusalOf({ authorization: { from, to } }) {
-      const isPayer = payers.has(from);
-      if (!isPayer && !payees.has(to)) return undefined;
+    refusalOf({ payer, payee }) {
+      const isPayer = payers.has(payer);
+      if (!isPayer && !payees.has(payee)) return undefined;
       const who = isPayer ? "payer" : "payee";
       return refusal("RateLimited", "losses", `too many payments of this ${who} cost gas and moved nothing`, {
         retryAfterSec: 600,

@@ -176,17 +176,46 @@ class PaymentService implements Payments {
     const context: JudgeContext = { config, relayer, clock, applied };
     const reservations = createReservations({ store, chainId, monotonicMs });
     const sender = new Sender({
-      ...{ onStep, config, store, feed, relayer, reservations, clock, applied, untilNextBlockMs, log, monotonicMs },
+      onStep,
+      config,
+      store,
+      feed,
+      relayer,
+      reservations,
+      clock,
+      applied,
+      untilNextBlockMs,
+      log,
+      monotonicMs,
     });
     const intake = createIntake({ store, chainId, log, batches: sender.batches });
     const depth = new SettlementDepth(config, indexer);
     const { deployments } = sender;
     const admission = new PaymentAdmission({
-      ...{ config, store, relayer, indexer, depth, sender, intake, reservations, deployments, context, stages, onStep },
+      config,
+      store,
+      relayer,
+      indexer,
+      depth,
+      sender,
+      intake,
+      reservations,
+      deployments,
+      context,
+      stages,
+      onStep,
       monotonicMs,
     });
     const processor = new PaymentProcessor({
-      ...{ store, projection, sender, intake, admission, depth, context, stages, monotonicMs },
+      store,
+      projection,
+      sender,
+      intake,
+      admission,
+      depth,
+      context,
+      stages,
+      monotonicMs,
     });
     const grants = createGrants(store, chainId);
     const holds = createHolds({ store, chainId, log, monotonicMs });
@@ -202,12 +231,28 @@ class PaymentService implements Payments {
     this.#earlyProofs = earlyProofs;
     this.#proofVerifier = new ProofVerifier({ config, db: store.db, relayer, indexer, intake, depth });
     this.#exact = new ExactPayments({
-      ...{ config, store, relayer, intake, admission, processor, depth, grants, holds, context, stages, monotonicMs },
+      config,
+      store,
+      relayer,
+      intake,
+      admission,
+      processor,
+      depth,
+      grants,
+      holds,
+      context,
+      stages,
+      monotonicMs,
     });
     this.#holds = holds;
     this.#reservations = reservations;
     this.#refunds = new RefundService({
-      ...{ config, store, intake, processor, depth, collections },
+      config,
+      store,
+      intake,
+      processor,
+      depth,
+      collections,
       signerOf: (provider) => relayer.refundSigner(provider),
       nowSec: () => clock.nowSec(),
     });
@@ -269,7 +314,10 @@ class PaymentService implements Payments {
       const naming = automatic?.account === account ? automatic.naming : undefined;
       return [
         {
-          ...{ index, account: account as Address, amount: BigInt(amount), transaction: transaction as Hex },
+          index,
+          account: account as Address,
+          amount: BigInt(amount),
+          transaction: transaction as Hex,
           ...(naming && { naming }),
         },
       ];

@@ -7,7 +7,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
 import { balanceKey, balanceOf, lockBalances } from "./balance-locks";
-import { askedRows, isShort } from "./committed";
+import { askedRows, isShort, minedLater } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
 import { insertPayment } from "./intake";
@@ -58,7 +58,7 @@ export async function bindRefund(
       if (refund.isAutomatic) {
         const { id: refundedId, provider, token } = refund.refunded;
         const hasMoved = acceptance.state === "parked";
-        await takeFromCap(tx, { ...{ chainId, refundedId, provider, token, account, amount }, hasMoved });
+        await takeFromCap(tx, { chainId, refundedId, provider, token, account, amount, hasMoved });
       }
     }
     return made;
@@ -97,7 +97,8 @@ async function holdAgain(tx: Tx, { chainId, request }: Acceptance): Promise<void
 
 async function lacksMoney(tx: Tx, acceptance: Acceptance): Promise<boolean> {
   const { rows } = await sql<{ is_short: boolean }>`
-    with a as (${askedRows([acceptance])}) select ${isShort(acceptance.chainId)} as is_short from a`.execute(tx);
+    with asked as (${askedRows([acceptance])}), ${minedLater(acceptance.chainId)}
+    select ${isShort(acceptance.chainId)} as is_short from asked a`.execute(tx);
   return rows[0]?.is_short !== false;
 }
 
@@ -123,6 +124,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       attempts: 0,
       accepted_at_ms: databaseNowMs,
       accepted_block: acceptance.atBlock,
+      traceparent: acceptance.traceparent ?? null,
       transaction_id: null,
       tx_hash: null,
       block_number: null,
@@ -159,12 +161,13 @@ export function requeuePayment(
   return store.transaction(async (tx) => {
     await lockBalances(store, tx, [balanceKey(row.token, row.payer)]);
     const { rows } = await sql<{ is_short: boolean }>`
-      with a as (
+      with asked as (
         select p.payment_id, p.token, p.payer, p.amount, ${balance.toString()}::numeric as balance,
           ${atBlock}::bigint as accepted_block
         from payments p
         where p.chain_id = ${chain_id}::bigint and p.payment_id = ${payment_id} and p.state = 'parked'),
-      judged as (select a.payment_id, ${isShort(chain_id)} as is_short from a),
+      ${minedLater(chain_id)},
+      judged as (select a.payment_id, ${isShort(chain_id)} as is_short from asked a),
       queued as (
         update payments p set state = 'queued', transaction_id = null, accepted_at_ms = ${databaseNowMs} from judged j
         where p.chain_id = ${chain_id}::bigint and p.payment_id = j.payment_id and p.state = 'parked' and not j.is_short)

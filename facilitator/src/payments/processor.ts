@@ -256,6 +256,8 @@ class RequestRun {
     if (judgement.kind === "used" || judgement.deployment) return undefined;
     if (isRepeated || row.attempts > MAX_ATTEMPTS * 2)
       return refused(refusal("TransferFailed", "not_moved", "the token did not move the money and gave no reason"));
+    const lost = admission.whyLost(this.#request);
+    if (lost) return refused(lost);
     if ((await requeuePayment(store, row, judgement)) === "short") return refused(otherPaymentsNeedIt());
     store.notifier.notify("payments");
     return undefined;

@@ -8,7 +8,7 @@ import type { Hex } from "turnpike/protocol";
 import type { Db, Store } from "../db/open";
 import { coalesce } from "../lib/coalesce";
 import { balanceOf, bindInTurn, lockBalances } from "./balance-locks";
-import { askedRows, chainNowSec, isReservedElsewhere, isShort } from "./committed";
+import { askedRows, chainNowSec, isReservedElsewhere, isShort, minedLater } from "./committed";
 import type { Acceptance, Binding } from "./payment-request";
 
 export interface Reservations {
@@ -62,8 +62,8 @@ export function createReservations({ store, chainId, monotonicMs }: Reservations
     }),
     async check(acceptance) {
       const { rows } = await sql<{ is_reserved: boolean; is_short: boolean }>`
-        with a as (${askedRows([acceptance])})
-        select ${isReservedElsewhere(chainId)} as is_reserved, ${isShort(chainId)} as is_short from a`.execute(
+        with asked as (${askedRows([acceptance])}), ${minedLater(chainId)}
+        select ${isReservedElsewhere(chainId)} as is_reserved, ${isShort(chainId)} as is_short from asked a`.execute(
         store.db,
       );
       const [row] = rows;
@@ -98,11 +98,12 @@ const contentsOf = ({ request: { paymentId, purchase, resourceHash, signature } 
 /** Reserves payments of different payers in one statement. */
 async function reserveDistinct(db: Db, chainId: number, acceptances: readonly Acceptance[]): Promise<Reserved[]> {
   const { rows } = await sql<{ payment_id: string; is_reserved: boolean; is_known: boolean; is_crowded: boolean }>`
-    with judged as (
+    with asked as (${askedRows(acceptances)}), ${minedLater(chainId)},
+    judged as (
       select a.*, ${isReservedElsewhere(chainId)} as is_reserved, ${isShort(chainId)} as is_short,
         exists (select 1 from payments p where p.chain_id = ${chainId}::bigint and p.payment_id = a.payment_id) as is_known,
         ${isCrowded(chainId)} as is_crowded
-      from (${askedRows(acceptances)}) a),
+      from asked a),
     reserved as (
       insert into payment_reservations as r
         (chain_id, payment_id, grant_id, payer, token, pay_to, amount, resource_hash, expires_at)

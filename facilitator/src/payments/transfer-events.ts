@@ -60,7 +60,12 @@ function refundPayload(row: PaymentRow, refunds: RefundRecords): Record<string, 
     }),
     account,
     payer,
-    ...{ token, amount, status, transaction, blockNumber, settledAt },
+    token,
+    amount,
+    status,
+    transaction,
+    blockNumber,
+    settledAt,
     ...(reason !== undefined && { reason }),
   };
 }

@@ -70,7 +70,10 @@ export function permit2AuthorizationOf({ token, authorization, transfer }: Permi
   const { from, to, value, validAfter, validBefore, nonce } = authorization;
   const isUpto = transfer.method === "upto";
   return {
-    ...{ from, to, token, validAfter },
+    from,
+    to,
+    token,
+    validAfter,
     amount: isUpto ? transfer.max : value,
     spender: proxyOf(transfer.method),
     nonce: BigInt(nonce),

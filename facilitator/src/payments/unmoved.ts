@@ -58,6 +58,7 @@ export class UnmovedPayments {
     const { config, store, relayer, clock, failedSpends } = this.#options;
     if (await this.reconcile(row)) return;
     await failedSpends.add(row);
+    if (failedSpends.refusalOf({ payer: row.payer, payee: row.pay_to })) return;
     if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
     const atBlock = this.#options.applied();
     const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, atBlock);

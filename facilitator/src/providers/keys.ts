@@ -95,7 +95,11 @@ export class Keys {
     const terms = { ...request, expiresAt, challenge, facilitator, chainId };
     const site = ownOrigin === undefined ? undefined : { origin: ownOrigin, issuedAt, validUntil };
     return {
-      ...{ challenge, validUntil, expiresAt, facilitator, chainId },
+      challenge,
+      validUntil,
+      expiresAt,
+      facilitator,
+      chainId,
       ...(site && { message: apiKeyMessage(terms, site) }),
     };
   }
@@ -128,11 +132,21 @@ export class Keys {
     return store.transaction(async (tx) => {
       await spendChallenge(tx, issued, this.#nowSec());
       const { row, key } = await this.#insert(tx, {
-        ...{ provider, name, scopes: scopes.join(","), expires_at_ms: expiresAt * 1_000, rotated_from: null },
-        ...{ chain_id: chainId, every_chain: signer === "key" },
+        provider,
+        name,
+        scopes: scopes.join(","),
+        expires_at_ms: expiresAt * 1_000,
+        rotated_from: null,
+        chain_id: chainId,
+        every_chain: signer === "key",
       });
       await recordAct(tx, {
-        ...{ chainId, provider, actor: "wallet", act: "key.created", objectId: row.id, ...origin },
+        chainId,
+        provider,
+        actor: "wallet",
+        act: "key.created",
+        objectId: row.id,
+        ...origin,
         details: { name, scopes },
       });
       return { ...keyToWire(row), key };

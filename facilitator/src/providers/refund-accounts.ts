@@ -94,7 +94,12 @@ export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
           );
         }
         await recordAct(tx, {
-          ...{ chainId, provider, actor: "wallet", act: "refund_account.named", objectId: account, ...origin },
+          chainId,
+          provider,
+          actor: "wallet",
+          act: "refund_account.named",
+          objectId: account,
+          ...origin,
           details: { token, dailyCap: daily_cap, version, expiresAt: expires_at },
         });
         return row;
@@ -118,7 +123,13 @@ export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
         if (!row) throw new TurnpikeError("UnknownObject", `${provider} has named no refund account for ${token}`);
         if (row.revoked_at_ms !== null) return row;
         await recordAct(tx, {
-          ...{ chainId, provider, actor, act: "refund_account.revoked", objectId: row.account, address, requestId },
+          chainId,
+          provider,
+          actor,
+          act: "refund_account.revoked",
+          objectId: row.account,
+          address,
+          requestId,
           details: { token },
         });
         return tx

@@ -98,7 +98,13 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     for (const { endpointId } of all) perEndpoint.set(endpointId, (perEndpoint.get(endpointId) ?? 0) + 1);
     const busy = [...perEndpoint].filter(([, count]) => count >= share).map(([id]) => id);
     const claimed = await claimDeliveries(store.db, {
-      ...{ chainId, nowMs: nowMs(), leaseMs: LEASE_MS, limit, share, endpoints, busy },
+      chainId,
+      nowMs: nowMs(),
+      leaseMs: LEASE_MS,
+      limit,
+      share,
+      endpoints,
+      busy,
     });
     for (const delivery of claimed) begin(delivery, endpoints);
     if (claimed.length > 0) onStep("claimed");

@@ -120,7 +120,12 @@ export class DebitTransactions {
       throw new Unavailable("The chain's fees are above maxFeePerGas.", { retryAfterSec: 30 });
     }
     const raw = await this.#signer.signTransaction({
-      ...{ type: 2, chainId, to: turnpike, data, nonce, value: 0n },
+      type: 2,
+      chainId,
+      to: turnpike,
+      data,
+      nonce,
+      value: 0n,
       ...fees,
       gasLimit,
     });

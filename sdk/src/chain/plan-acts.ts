@@ -55,7 +55,15 @@ export async function createPlan(signer: Signer, turnpike: Address, plan: NewPla
   if (!signer.provider) throw new ConfigError("signer has no provider: connect it, as in new Wallet(key, provider)");
   const { chainId } = await signer.provider.getNetwork();
   const planId = planIdOf({
-    ...{ chainId: Number(chainId), turnpike, provider, token, amount, graceSec, payTo, salt, metadata },
+    chainId: Number(chainId),
+    turnpike,
+    provider,
+    token,
+    amount,
+    graceSec,
+    payTo,
+    salt,
+    metadata,
     ...lengthOf(period),
   });
   const lens = new Contract(lensAddressOf(turnpike), lensInterface, signer);

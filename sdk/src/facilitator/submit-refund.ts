@@ -1,6 +1,7 @@
 /** Signs a refund with the payee's or the provider's own wallet, and has the Facilitator settle it. */
 import {
   type Address,
+  caip2Of,
   type Hex,
   type RefundTarget,
   refundedIdOf,
@@ -42,7 +43,8 @@ export async function submitRefund(
   call: CallOptions = {},
 ): Promise<RefundOutcome> {
   const { target, index = 0, amount, token, payer, account, deployment, validForSec = 600 } = wanted;
-  const found = await client.account({ address: account, token }, call);
+  const asked = { ...call, network: caip2Of(deployment.chainId) };
+  const found = await client.account({ address: account, token }, asked);
   if (found.kind === "refused") return found;
   const { chainId, network, tokenName: name, tokenVersion: version, chainTimeSec } = found.value;
   if (chainId !== deployment.chainId)

@@ -162,6 +162,12 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Of one call about what two chains of a Facilitator can have: an account, a list, a token. */
+export interface ChainCallOptions extends CallOptions {
+  /** by name or as `eip155:8453`; absent: the only chain, or the first that the Facilitator serves */
+  readonly network?: string | undefined;
+}
+
 /** Of one call about a payment. */
 export interface PaymentCallOptions extends CallOptions {
   /** the trace of the request that the payment is for, where the program traces nothing itself */
@@ -169,7 +175,7 @@ export interface PaymentCallOptions extends CallOptions {
 }
 
 /** Of one page of a list. */
-export interface PageOptions extends CallOptions {
+export interface PageOptions extends ChainCallOptions {
   readonly cursor?: string;
   readonly limit?: number;
 }

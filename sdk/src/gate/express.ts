@@ -28,8 +28,13 @@ export function paymentGate(options: DefaultGateOptions<Request>): ExpressGate {
  * Middleware before all routes, by the name of the stock x402 packages:
  * `app.use(paymentMiddleware({ "GET /report": { accepts: { price: "$0.01" } } }))`.
  * Mount it before the routes, and after whatever changes a request's URL or method.
+ * @param further none: those of the stock middleware are refused, with what replaces them
  * @throws ConfigError at start-up
  */
-export function paymentMiddleware(routes: PaymentRoutes<Request>, options: PaymentMiddlewareOptions = {}): ExpressGate {
-  return expressRoutes(routeGates(routes, options, expressGate));
+export function paymentMiddleware(
+  routes: PaymentRoutes<Request>,
+  options: PaymentMiddlewareOptions = {},
+  ...further: readonly undefined[]
+): ExpressGate {
+  return expressRoutes(routeGates({ routes, options, further }, expressGate));
 }

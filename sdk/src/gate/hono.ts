@@ -22,8 +22,13 @@ export function paymentGate(options: DefaultGateOptions<Context>): HonoGate {
  * Middleware before all routes, by the name of the stock x402 packages:
  * `app.use(paymentMiddleware({ "GET /report": { accepts: { price: "$0.01" } } }))`.
  * Mount it before the routes.
+ * @param further none: those of the stock middleware are refused, with what replaces them
  * @throws ConfigError at start-up
  */
-export function paymentMiddleware(routes: PaymentRoutes<Context>, options: PaymentMiddlewareOptions = {}): HonoGate {
-  return honoRoutes(routeGates(routes, options, honoGate));
+export function paymentMiddleware(
+  routes: PaymentRoutes<Context>,
+  options: PaymentMiddlewareOptions = {},
+  ...further: readonly undefined[]
+): HonoGate {
+  return honoRoutes(routeGates({ routes, options, further }, honoGate));
 }

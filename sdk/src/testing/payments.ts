@@ -64,8 +64,15 @@ export class TestPayments {
     this.#held.set(paymentId, { grantId: grant.id, untilSec: undefined });
     const facilitator = addressOfKey(key);
     const facts = {
-      ...{ chainId, token, transaction: transaction || NO_TRANSACTION, paymentId, payTo, amount, facilitator },
-      ...{ grantId: grant.id as Hex, resourceHash: keccakText(grant.resource) },
+      chainId,
+      token,
+      transaction: transaction || NO_TRANSACTION,
+      paymentId,
+      payTo,
+      amount,
+      facilitator,
+      grantId: grant.id as Hex,
+      resourceHash: keccakText(grant.resource),
     };
     return { ...settled, grant: { facilitator, signature: signGrant(facts, key) } };
   }
@@ -96,7 +103,8 @@ export class TestPayments {
     if (amount > signed.value) throw new InvalidRequest("The test's Facilitator charges no more than was signed.");
     return {
       ...signed,
-      ...{ token, amount },
+      token,
+      amount,
       paymentId: signed.scheme === "eip3009" ? paymentIdOf(id) : permit2PaymentIdOf(id),
       transaction: amount === 0n ? ("" as const) : keccakText(`transaction of ${nonce}`),
     };
@@ -123,7 +131,10 @@ function signedIn(payload: X402RequestWire["paymentPayload"]["payload"]): Signed
   const { from, permitted, nonce, deadline, witness } = payload.permit2Authorization;
   return {
     scheme: "facilitator" in witness ? "upto" : "permit2",
-    ...{ payer: checksum(from), payTo: checksum(witness.to), value: BigInt(permitted.amount) },
-    ...{ nonce: permit2NonceOf(BigInt(nonce)), validBefore: BigInt(deadline) + 1n },
+    payer: checksum(from),
+    payTo: checksum(witness.to),
+    value: BigInt(permitted.amount),
+    nonce: permit2NonceOf(BigInt(nonce)),
+    validBefore: BigInt(deadline) + 1n,
   };
 }

@@ -4,7 +4,8 @@
  * anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
-import { fixedTime, type GateContext } from "../gate/core/context";
+import { fixedTime } from "../gate/core/chain-follower";
+import type { GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
 import type { MeterEvent } from "../gate/metering/reports";
@@ -110,8 +111,12 @@ export function createTestProvider({
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
   const token = {
-    ...{ address: checksum(`0x${"70".repeat(20)}`), name: "Test USD", version: "1" },
-    ...{ decimals: 6, symbol: "USDC", currency: "USD" as const },
+    address: checksum(`0x${"70".repeat(20)}`),
+    name: "Test USD",
+    version: "1",
+    decimals: 6,
+    symbol: "USDC",
+    currency: "USD" as const,
   };
   const books = new TestBooks({ clock, token, payTo, payer, receipts: key !== undefined, report });
   const settings = settingsOf(
@@ -143,13 +148,19 @@ export function createTestProvider({
       const { chainId } = requireNetwork(entry.network, settings.extraNetworks);
       const settledAt = clock.nowSec();
       const proof = {
-        ...{ version: "1" as const, network: entry.network, memo: entry.memo, resource: entry.resource },
+        version: "1" as const,
+        network: entry.network,
+        memo: entry.memo,
+        resource: entry.resource,
         token: checksum(entry.token),
         payer: who.payer === undefined ? payer : checksum(who.payer),
         payTo: checksum(entry.payTo),
         amount: BigInt(entry.amount),
         transaction: keccakText(`transaction of ${entry.memo}`),
-        ...{ blockNumber: 1, settledAt, expiresAt: settledAt + PROOF_LIFE_SEC, facilitator },
+        blockNumber: 1,
+        settledAt,
+        expiresAt: settledAt + PROOF_LIFE_SEC,
+        facilitator,
       };
       return { [HEADER.payment]: encodePaymentProof(signProof(proof, chainId, keyOf("facilitator"))) };
     },

@@ -93,8 +93,17 @@ export class TestBooks {
     const index = this.#plans.size;
     const id = (planId ?? keccakText(`test plan ${index}`)).toLowerCase() as Hex;
     const plan: Plan = {
-      ...{ planId: id, index, provider: payTo, token: token.address, amount, payTo, deprecated },
-      ...{ intervalSec: intervalSec ?? 30 * DAY_SEC, months: 0, firstPayTo: payTo, proposedPayTo: undefined },
+      planId: id,
+      index,
+      provider: payTo,
+      token: token.address,
+      amount,
+      payTo,
+      deprecated,
+      intervalSec: intervalSec ?? 30 * DAY_SEC,
+      months: 0,
+      firstPayTo: payTo,
+      proposedPayTo: undefined,
       graceSec: graceSec ?? DAY_SEC,
       successor: undefined,
     };
@@ -263,9 +272,20 @@ export class TestBooks {
 
   #unknown(idHash: Hex): SubscriptionState {
     return {
-      ...{ idHash, known: false, subscriber: this.#parts.payer, planId: idHash, paidThroughSec: 0, version: 0 },
-      ...{ paused: false, ending: false, cancelled: false, blockNumber: 0 },
-      ...{ intro: false, anchorDay: 0, untilSec: 0, nextPlanId: undefined },
+      idHash,
+      known: false,
+      subscriber: this.#parts.payer,
+      planId: idHash,
+      paidThroughSec: 0,
+      version: 0,
+      paused: false,
+      ending: false,
+      cancelled: false,
+      blockNumber: 0,
+      intro: false,
+      anchorDay: 0,
+      untilSec: 0,
+      nextPlanId: undefined,
       allowance: { cap: 0n, spent: 0n, debits: 0 },
     };
   }

@@ -37,15 +37,24 @@ export function payUpto(header: string, { chainId, nowSec, key }: TestPayer): Re
   const accepted = (accepts as readonly UptoEntry[]).find(({ scheme }) => scheme === "upto");
   if (!accepted) throw new ConfigError('payUpto() needs the PAYMENT-REQUIRED of a 402 with a price of type "upto"');
   const signed = {
-    ...{ from: addressOfKey(key), token: checksum(accepted.asset), amount: BigInt(accepted.amount) },
-    ...{ spender: UPTO_PERMIT2_PROXY, nonce: BigInt(toHex(randomBytes(32))), validAfter: 0n },
-    ...{ deadline: BigInt(nowSec + accepted.maxTimeoutSeconds), to: checksum(accepted.payTo) },
+    from: addressOfKey(key),
+    token: checksum(accepted.asset),
+    amount: BigInt(accepted.amount),
+    spender: UPTO_PERMIT2_PROXY,
+    nonce: BigInt(toHex(randomBytes(32))),
+    validAfter: 0n,
+    deadline: BigInt(nowSec + accepted.maxTimeoutSeconds),
+    to: checksum(accepted.payTo),
     facilitator: accepted.extra.facilitatorAddress,
   };
   const signature = signDigest(typedDataDigest(permit2TypedData(chainId, signed)), key);
   const { from, token, amount, spender, nonce, deadline, to, facilitator } = signed;
   const permit2Authorization = {
-    ...{ from, spender, nonce: `${nonce}`, deadline: `${deadline}`, permitted: { token, amount: `${amount}` } },
+    from,
+    spender,
+    nonce: `${nonce}`,
+    deadline: `${deadline}`,
+    permitted: { token, amount: `${amount}` },
     witness: { to, facilitator, validAfter: "0" },
   };
   const payload = { signature, permit2Authorization };

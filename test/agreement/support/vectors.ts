@@ -69,20 +69,38 @@ export function vectors(): object {
 
   const domain = { chainId: CHAIN_ID, token: TOKEN.address, name: TOKEN.name, version: TOKEN.version };
   const transferOf = (fields: { nonce: Hex; validBefore: bigint }) => ({
-    ...{ from: payer.address, to: payTo, value: quoted.amount, validAfter: 0n },
+    from: payer.address,
+    to: payTo,
+    value: quoted.amount,
+    validAfter: 0n,
     ...fields,
   });
   const native = transferOf({ nonce, validBefore: BigInt(expiry) });
   const nativeSigned = signed(transferTypedData(domain, native), payer.privateKey);
   const signedPayment = {
-    ...{ scheme: "exact", network: NETWORK, token: TOKEN.address, authorization: decimal(native) },
-    ...{ signature: nativeSigned.signature, memo, resource: RESOURCE },
+    scheme: "exact",
+    network: NETWORK,
+    token: TOKEN.address,
+    authorization: decimal(native),
+    signature: nativeSigned.signature,
+    memo,
+    resource: RESOURCE,
   };
 
   const unsigned = {
-    ...{ version: "1" as const, network: NETWORK, token: TOKEN.address, payer: payer.address, payTo },
-    ...{ amount: quoted.amount, memo, resource: RESOURCE, transaction: keccakText("turnpike vector: transaction") },
-    ...{ blockNumber: 12_345, settledAt: NOW + 4, expiresAt: NOW + 4 + 604_800, facilitator: facilitator.address },
+    version: "1" as const,
+    network: NETWORK,
+    token: TOKEN.address,
+    payer: payer.address,
+    payTo,
+    amount: quoted.amount,
+    memo,
+    resource: RESOURCE,
+    transaction: keccakText("turnpike vector: transaction"),
+    blockNumber: 12_345,
+    settledAt: NOW + 4,
+    expiresAt: NOW + 4 + 604_800,
+    facilitator: facilitator.address,
   };
   const proof = signProof(unsigned, CHAIN_ID, facilitator.privateKey);
 
@@ -91,18 +109,20 @@ export function vectors(): object {
   const exact = { signature: standardSigned.signature, authorization: decimal(standard) };
   const v1 = { x402Version: 1, scheme: "exact", network: NETWORK, payload: exact };
   const accepted = {
-    ...{
-      scheme: "exact",
-      network: `eip155:${CHAIN_ID}`,
-      amount: quoted.amount.toString(),
-      asset: TOKEN.address,
-      payTo,
-    },
-    ...{ maxTimeoutSeconds: 300, extra: { name: TOKEN.name, version: TOKEN.version, memo } },
+    scheme: "exact",
+    network: `eip155:${CHAIN_ID}`,
+    amount: quoted.amount.toString(),
+    asset: TOKEN.address,
+    payTo,
+    maxTimeoutSeconds: 300,
+    extra: { name: TOKEN.name, version: TOKEN.version, memo },
   };
   const identifier = { info: { required: false, id: "pay_7d5d747be160e280504c099d984bcfe0" } };
   const v2 = {
-    ...{ x402Version: 2, resource: { url: RESOURCE }, accepted, payload: exact },
+    x402Version: 2,
+    resource: { url: RESOURCE },
+    accepted,
+    payload: exact,
     extensions: { "payment-identifier": identifier },
   };
 
@@ -155,18 +175,17 @@ function subscriptionVector() {
   const secret = keccakText("turnpike vector: secret");
   const secretHash = secretHashOf(secret);
   const plan = {
-    ...{
-      chainId: CHAIN_ID,
-      turnpike: TURNPIKE,
-      provider,
-      token: TOKEN.address,
-      amount: 10_000_000n,
-      intervalSec: 2_592_000,
-      months: 0,
-      graceSec: 86_400,
-      payTo: provider,
-    },
-    ...{ salt: `0x${"00".repeat(32)}` as Hex, metadata: '{"name":"Reader"}' },
+    chainId: CHAIN_ID,
+    turnpike: TURNPIKE,
+    provider,
+    token: TOKEN.address,
+    amount: 10_000_000n,
+    intervalSec: 2_592_000,
+    months: 0,
+    graceSec: 86_400,
+    payTo: provider,
+    salt: `0x${"00".repeat(32)}` as Hex,
+    metadata: '{"name":"Reader"}',
   };
   const planId = planIdOf(plan);
   const deployment = { chainId: CHAIN_ID, turnpike: TURNPIKE };
@@ -193,13 +212,16 @@ function subscriptionVector() {
 function signInVector() {
   const { privateKey, address } = role("subscriber");
   const fields = {
-    ...{ domain: "api.example", address, statement: "Use your subscription.", uri: RESOURCE, version: "1" as const },
-    ...{
-      chainId: `eip155:${CHAIN_ID}`,
-      type: "eip191" as const,
-      nonce: "00112233445566778899aabbccddeeff".repeat(2).slice(0, 56),
-    },
-    ...{ issuedAt: "2027-01-15T08:00:00.000Z", expirationTime: "2027-01-15T08:05:00.000Z" },
+    domain: "api.example",
+    address,
+    statement: "Use your subscription.",
+    uri: RESOURCE,
+    version: "1" as const,
+    chainId: `eip155:${CHAIN_ID}`,
+    type: "eip191" as const,
+    nonce: "00112233445566778899aabbccddeeff".repeat(2).slice(0, 56),
+    issuedAt: "2027-01-15T08:00:00.000Z",
+    expirationTime: "2027-01-15T08:05:00.000Z",
   };
   const message = signInMessage(fields);
   const digest = personalDigest(message);

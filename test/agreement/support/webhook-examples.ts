@@ -29,7 +29,12 @@ const token = NETWORK.token?.address ?? address("token");
 const [planId, larger, idHash, newIdHash] = [hash("plan"), hash("larger plan"), hash("subscription"), hash("rekeyed")];
 
 const plan = (id: Hex, index: number, amount: bigint): TurnpikeEvent => ({
-  ...{ name: "PlanCreated", planId: id, provider, index, salt: hash("salt"), metadata: '{"name":"Reader"}' },
+  name: "PlanCreated",
+  planId: id,
+  provider,
+  index,
+  salt: hash("salt"),
+  metadata: '{"name":"Reader"}',
   terms: { token, amount, intervalSec: 30 * DAY, months: 0, graceSec: 3 * DAY, payTo: provider },
 });
 
@@ -55,14 +60,21 @@ const HISTORY: readonly TurnpikeEvent[] = [
   { name: "Paused", idHash },
   { name: "Resumed", idHash, charged: 0n, paidThroughSec: START_SEC + 60 * DAY },
   {
-    ...{ name: "PlanChanged" as const, idHash, newPlanId: larger, maxOverage: 8_000_000n, charged: 15_000_000n },
+    name: "PlanChanged" as const,
+    idHash,
+    newPlanId: larger,
+    maxOverage: 8_000_000n,
+    charged: 15_000_000n,
     paidThroughSec: START_SEC + 61 * DAY,
   },
   { name: "NextSet", idHash, untilSec: START_SEC + 400 * DAY, nextPlanId: planId },
   { name: "Rekeyed", idHash, newIdHash },
   { name: "Cancelled", idHash: newIdHash, atPeriodEnd: true, by: subscriber },
   {
-    ...{ name: "PayToProposed" as const, planId: larger, payTo: address("treasury"), by: provider },
+    name: "PayToProposed" as const,
+    planId: larger,
+    payTo: address("treasury"),
+    by: provider,
     effectiveAtSec: START_SEC + 7 * DAY,
   },
   { name: "PayToMoved", planId: larger, payTo: address("treasury") },
@@ -71,23 +83,59 @@ const HISTORY: readonly TurnpikeEvent[] = [
 ];
 
 const payment = (name: string): PaymentRow => ({
-  ...{ chain_id: CHAIN_ID, payment_id: hash(name), door: "authorize", resource_hash: hash("resource") },
-  ...{ resource_shown: "https://api.example/report", token, payer: subscriber, pay_to: provider, amount: "250000" },
-  ...{ nonce: hash(`${name} nonce`), valid_after: 0, valid_before: START_SEC + 600, signature: "0x", has_code: false },
-  ...{ method: "eip3009", permitted: null, sender: null, token_permit: null },
-  ...{ state: "sent", fail_code: null, fail_reason: null, is_reversed: false, attempts: 0, accepted_at_ms: 0 },
-  ...{ accepted_block: 1, transaction_id: null, tx_hash: null, block_number: null, block_hash: null, block_time: null },
+  chain_id: CHAIN_ID,
+  payment_id: hash(name),
+  door: "authorize",
+  resource_hash: hash("resource"),
+  resource_shown: "https://api.example/report",
+  token,
+  payer: subscriber,
+  pay_to: provider,
+  amount: "250000",
+  nonce: hash(`${name} nonce`),
+  valid_after: 0,
+  valid_before: START_SEC + 600,
+  signature: "0x",
+  has_code: false,
+  method: "eip3009",
+  permitted: null,
+  sender: null,
+  token_permit: null,
+  state: "sent",
+  fail_code: null,
+  fail_reason: null,
+  is_reversed: false,
+  attempts: 0,
+  accepted_at_ms: 0,
+  accepted_block: 1,
+  transaction_id: null,
+  tx_hash: null,
+  block_number: null,
+  block_hash: null,
+  block_time: null,
   log_index: null,
 });
 
 const refund = (name: string): PaymentRow => ({
   ...payment(name),
-  ...{ door: "refund", resource_shown: "", payer: provider, pay_to: subscriber, amount: "100000" },
+  door: "refund",
+  resource_shown: "",
+  payer: provider,
+  pay_to: subscriber,
+  amount: "100000",
 });
 
 const refundRecord = (name: string): RefundRecord => ({
-  ...{ payment_id: hash(name), refunded_id: hash("payment"), kind: "payment", provider, payer: subscriber },
-  ...{ refund_index: name === "refund" ? 0 : 1, paid: "250000", others: "0", plan_id: null, id_hash: null },
+  payment_id: hash(name),
+  refunded_id: hash("payment"),
+  kind: "payment",
+  provider,
+  payer: subscriber,
+  refund_index: name === "refund" ? 0 : 1,
+  paid: "250000",
+  others: "0",
+  plan_id: null,
+  id_hash: null,
 });
 
 /** @returns bodies by type: of several the first */
@@ -102,8 +150,12 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   const apply = (facts: readonly ChainFact[], expired: readonly Hex[] = []): void => {
     blockNumber += 1;
     const block = {
-      ...{ number: blockNumber, hash: hash(`block ${blockNumber}`), parentHash: hash(`block ${blockNumber - 1}`) },
-      ...{ timestampSec: START_SEC + (blockNumber - 40_000_001) * 60, baseFeeWei: 0n, transactions: [] },
+      number: blockNumber,
+      hash: hash(`block ${blockNumber}`),
+      parentHash: hash(`block ${blockNumber - 1}`),
+      timestampSec: START_SEC + (blockNumber - 40_000_001) * 60,
+      baseFeeWei: 0n,
+      transactions: [],
     };
     const input = { chainId: CHAIN_ID, block, facts, expired };
     drafts.push(...applyBlock(input, [paymentRules(input, { payments, refunds }), turnpikeRules(input, state)]));
@@ -175,6 +227,11 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
 }
 
 const clockEvent = (type: WebhookEventType, blockTime: number, rest: Pick<EventDraft, "objectId" | "payload">) => ({
-  ...{ id: hash(`${type} event`), chainId: CHAIN_ID, type, provider, payer: subscriber, blockTime },
+  id: hash(`${type} event`),
+  chainId: CHAIN_ID,
+  type,
+  provider,
+  payer: subscriber,
+  blockTime,
   ...rest,
 });

@@ -105,10 +105,7 @@ export function useShop(): Shop {
       const wallet = await addPageWallet(page, { ...at, ...options });
       if (options.chainId !== undefined) wallet.known.add(chainId);
       await page.goto(url);
-      return {
-        ...{ page, wallet, address, errors },
-        spent: async () => tokens - (await world.contracts.balanceOf(address)),
-      };
+      return { page, wallet, address, errors, spent: async () => tokens - (await world.contracts.balanceOf(address)) };
     },
   };
 }

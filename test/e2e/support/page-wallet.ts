@@ -27,10 +27,7 @@ export interface PageWalletOptions {
 /** Adds it to every document that the page loads. */
 export async function addPageWallet(page: Page, options: PageWalletOptions): Promise<PageWallet> {
   const { address, key, chainId, rpcUrl, names = [] } = options;
-  const wallet: PageWallet = {
-    ...{ signed: [], calls: [], chainId, known: new Set([chainId]) },
-    rejects: () => undefined,
-  };
+  const wallet: PageWallet = { signed: [], calls: [], chainId, known: new Set([chainId]), rejects: () => undefined };
   async function answer(method: string, params: readonly unknown[]): Promise<unknown> {
     switch (method) {
       case "eth_requestAccounts":

@@ -68,7 +68,11 @@ describe("CSV", () => {
     const logged: string[] = [];
     const endpoints = (["broken", "whole"] as const).map((name) =>
       endpoint({
-        ...{ method: "get", path: `/${name}.csv`, tag: "t", summary: "s", mediaType: "text/csv" },
+        method: "get",
+        path: `/${name}.csv`,
+        tag: "t",
+        summary: "s",
+        mediaType: "text/csv",
         answers: { 200: csvSchema },
         handle: () =>
           sheetOfPages(name, { columns: { n: (n: string) => n } }, async () => {

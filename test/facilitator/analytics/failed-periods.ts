@@ -46,14 +46,14 @@ const subscription = fc.constantFrom(...SUBSCRIPTIONS);
 const period = fc.integer({ min: 1, max: 3 });
 const happenings = fc.array(
   fc.record<Happening>({
-    ...{ subscription, period, type: fc.constantFrom(FAILED, FAILED, EXPIRED, "subscription.renewed") },
+    subscription,
+    period,
+    type: fc.constantFrom(FAILED, FAILED, EXPIRED, "subscription.renewed"),
     attempt: fc.integer({ min: 1, max: 3 }),
     reason: fc.constantFrom("InsufficientFunds", "PlanDeprecated", "x".repeat(80), undefined),
-    ...{
-      token: fc.constantFrom(...TOKENS),
-      provider: seldom(fc.constantFrom("0xa", "0xb")),
-      price: seldom(fc.constant("900")),
-    },
+    token: fc.constantFrom(...TOKENS),
+    provider: seldom(fc.constantFrom("0xa", "0xb")),
+    price: seldom(fc.constant("900")),
   }),
   { maxLength: 4 },
 );
@@ -61,14 +61,17 @@ const happenings = fc.array(
 const blocks = fc.array(
   fc.record({
     fate: fc.constantFrom("stays", "stays", "goes", "returns"),
-    ...{ emitted: happenings, byTheClock: happenings },
+    emitted: happenings,
+    byTheClock: happenings,
     changes: fc.uniqueArray(
       fc.tuple(
         subscription,
         fc.option(
           fc.record<Standing>({
             paid_through: period,
-            ...{ paused: rarely, cancelled: rarely, moved_to: rarely.map((isMoved) => (isMoved ? "sub9" : null)) },
+            paused: rarely,
+            cancelled: rarely,
+            moved_to: rarely.map((isMoved) => (isMoved ? "sub9" : null)),
           }),
           { nil: undefined, freq: 6 },
         ),
@@ -86,8 +89,14 @@ const EVERY_OUTCOME: History = [
   {
     fate: "stays",
     emitted: SUBSCRIPTIONS.map((name) => ({
-      ...{ subscription: name, type: FAILED, period: 1, attempt: 1, reason: "InsufficientFunds" },
-      ...{ token: TOKENS[0] ?? "", provider: "0xa", price: "900" },
+      subscription: name,
+      type: FAILED,
+      period: 1,
+      attempt: 1,
+      reason: "InsufficientFunds",
+      token: TOKENS[0] ?? "",
+      provider: "0xa",
+      price: "900",
     })),
     byTheClock: [],
     changes: [],
@@ -125,10 +134,17 @@ describe("Facilitator: periods that were not charged at once", function () {
 
   const draftsOf = (all: readonly Happening[], place: string, at: number): EventDraft[] =>
     all.map(({ subscription, type, period, provider, ...payload }, index) => ({
-      ...{ id: `${place}/${index}`, chainId: CHAIN_ID, type, objectId: subscription, provider, payer: "0x5" },
-      ...{ payload: { ...payload, planId: "plan", paidThrough: period }, blockTime: START_SEC + at * 10 + index },
+      id: `${place}/${index}`,
+      chainId: CHAIN_ID,
+      type,
+      objectId: subscription,
+      provider,
+      payer: "0x5",
+      payload: { ...payload, planId: "plan", paidThrough: period },
+      blockTime: START_SEC + at * 10 + index,
       ...(place.startsWith("block") && {
-        ...{ blockNumber: Number(place.slice("block ".length)), blockHash: place },
+        blockNumber: Number(place.slice("block ".length)),
+        blockHash: place,
         logIndex: index,
       }),
     }));
@@ -148,9 +164,20 @@ describe("Facilitator: periods that were not charged at once", function () {
         if (!now) state.subscriptions.delete(name);
         else
           state.subscriptions.put(name, {
-            ...{ chain_id: CHAIN_ID, id_hash: name, subscriber: "0x5", plan_id: "plan", version: 0, ending: false },
-            ...{ intro: false, anchor_day: 0, until: 0, next_plan_id: null },
-            ...{ block_number: number, created_at: START_SEC, transaction: "0x", ...now },
+            chain_id: CHAIN_ID,
+            id_hash: name,
+            subscriber: "0x5",
+            plan_id: "plan",
+            version: 0,
+            ending: false,
+            intro: false,
+            anchor_day: 0,
+            until: 0,
+            next_plan_id: null,
+            block_number: number,
+            created_at: START_SEC,
+            transaction: "0x",
+            ...now,
           });
       }
       await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);
@@ -184,7 +211,10 @@ describe("Facilitator: periods that were not charged at once", function () {
         if (!first?.provider || first.payload.price === undefined) continue;
         const record = records.find((row) => row.id_hash === name);
         found.push({
-          ...{ chain_id: CHAIN_ID, id_hash: name, paid_through: paidThrough, ...fromFirst(first, first.provider) },
+          chain_id: CHAIN_ID,
+          id_hash: name,
+          paid_through: paidThrough,
+          ...fromFirst(first, first.provider),
           outcome: record ? outcomeOf(record, paidThrough, ended !== undefined) : "gone",
         });
       }
@@ -192,7 +222,10 @@ describe("Facilitator: periods that were not charged at once", function () {
     return found;
   }
   const fromFirst = ({ payload, block_time }: EventRow, provider: string) => ({
-    ...{ provider, token: String(payload.token), failed_at: block_time, price: String(payload.price) },
+    provider,
+    token: String(payload.token),
+    failed_at: block_time,
+    price: String(payload.price),
     cause: payload.reason === undefined ? "NotTried" : String(payload.reason).slice(0, 64),
   });
   function outcomeOf(record: Standing, paidThrough: number, isOver: boolean): FailedPeriodsTable["outcome"] {
@@ -240,7 +273,8 @@ describe("Facilitator: periods that were not charged at once", function () {
     await store.db.updateTable("failed_periods").set({ outcome: "lost" }).execute();
     expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([
       {
-        ...{ table: "failed_periods", key: "sub1 1" },
+        table: "failed_periods",
+        key: "sub1 1",
         stored: `0xa 0xc0 ${START_SEC} Why 900 lost`,
         counted: `0xa 0xc0 ${START_SEC} Why 900 open`,
       },

@@ -49,17 +49,35 @@ describe("Facilitator: what renewals failed to collect", function () {
     store.db
       .insertInto("subscriptions")
       .values({
-        ...{ chain_id: CHAIN_ID, id_hash: name, subscriber: OTHER, plan_id: "plan", paid_through: DUE, version: 0 },
-        ...{ paused: false, ending: false, cancelled: false, moved_to: null },
-        ...{ block_number: 1, created_at: 1, transaction: "0x", ...how },
+        chain_id: CHAIN_ID,
+        id_hash: name,
+        subscriber: OTHER,
+        plan_id: "plan",
+        paid_through: DUE,
+        version: 0,
+        paused: false,
+        ending: false,
+        cancelled: false,
+        moved_to: null,
+        block_number: 1,
+        created_at: 1,
+        transaction: "0x",
+        ...how,
       })
       .execute();
   const emit = (name: string, type: string, more: object = {}, { at = DUE, provider = PROVIDER } = {}) =>
     store.transaction((tx) =>
       feed.append(tx, [
         {
-          ...{ id: `event ${eventCount++}`, chainId: CHAIN_ID, type: `subscription.${type}`, objectId: name, provider },
-          ...{ payer: OTHER, blockTime: at, blockNumber: BLOCK, blockHash: `block of ${name}` },
+          id: `event ${eventCount++}`,
+          chainId: CHAIN_ID,
+          type: `subscription.${type}`,
+          objectId: name,
+          provider,
+          payer: OTHER,
+          blockTime: at,
+          blockNumber: BLOCK,
+          blockHash: `block of ${name}`,
           payload: { token: TOKEN, planId: "plan", price: "900", paidThrough: DUE, ...more },
         },
       ]),

@@ -16,15 +16,13 @@ const TODAY_SEC = 20_833 * DAY_SEC;
 describe("rules of figures", () => {
   describe("what was lost", () => {
     const row = (cause: string, amount: bigint, more: Partial<Reported> = {}): Reported => ({
-      ...{
-        resource: "/a",
-        step: cause === "PaymentRequired" ? "asked" : "refused",
-        cause,
-        offer: "one-time",
-        count: 1,
-        amount,
-        ...more,
-      },
+      resource: "/a",
+      step: cause === "PaymentRequired" ? "asked" : "refused",
+      cause,
+      offer: "one-time",
+      count: 1,
+      amount,
+      ...more,
     });
     const paid = (amount: bigint, more: Partial<Reported> = {}) => row("", amount, { step: "paid", ...more });
     const begun = (more: Partial<Begun> = {}): Begun => ({ signups: [], resumed: 0, prices: new Set(), ...more });
@@ -136,7 +134,10 @@ describe("rules of figures", () => {
 
   describe("what recurs", () => {
     const charged = (intervalDays: number, day: number, amount: bigint, count = 1) => ({
-      ...{ intervalSec: intervalDays * DAY_SEC, atSec: TODAY_SEC + day * DAY_SEC, count, amount },
+      intervalSec: intervalDays * DAY_SEC,
+      atSec: TODAY_SEC + day * DAY_SEC,
+      count,
+      amount,
     });
     const on = (rows: ReturnType<typeof charged>[], from: number, to: number) =>
       recurringOn(rows, TODAY_SEC + from * DAY_SEC, TODAY_SEC + to * DAY_SEC).map(({ amount, count }) => [
@@ -167,9 +168,13 @@ describe("rules of figures", () => {
 
     it("HF3 ends a period where its plan was changed, and counts the new one at its price", () => {
       const changed = (day: number, charged: bigint, before: { day: number; amount: bigint; days?: number }) => ({
-        ...{ atSec: TODAY_SEC + day * DAY_SEC, charged, price: 1_000n, intervalSec: 30 * DAY_SEC },
+        atSec: TODAY_SEC + day * DAY_SEC,
+        charged,
+        price: 1_000n,
+        intervalSec: 30 * DAY_SEC,
         before: {
-          ...{ atSec: TODAY_SEC + before.day * DAY_SEC, amount: before.amount },
+          atSec: TODAY_SEC + before.day * DAY_SEC,
+          amount: before.amount,
           intervalSec: (before.days ?? 30) * DAY_SEC,
         },
       });

@@ -33,7 +33,8 @@ describe("figures", () => {
     this.timeout(120_000);
     let store: Store;
     const config = {
-      ...{ chainId: CHAIN_ID, nativePrice: 3_000 },
+      chainId: CHAIN_ID,
+      nativePrice: 3_000,
       tokens: [{ address: TOKEN, name: "Test", version: "1", decimals: 6 }],
     } as never;
     const clock = { nowSec: () => NOW_SEC };
@@ -44,16 +45,21 @@ describe("figures", () => {
       await store.db
         .insertInto("plans")
         .values({
-          ...{ chain_id: CHAIN_ID, plan_id: "plan", plan_index: 1, provider: PROVIDER, token: TOKEN, amount: "900" },
-          ...{
-            interval_sec: 30 * DAY_SEC,
-            grace_sec: 60,
-            pay_to: PROVIDER,
-            salt: "0x",
-            metadata: "",
-            deprecated: false,
-          },
-          ...{ successor: null, block_number: 1, created_at: 1 },
+          chain_id: CHAIN_ID,
+          plan_id: "plan",
+          plan_index: 1,
+          provider: PROVIDER,
+          token: TOKEN,
+          amount: "900",
+          interval_sec: 30 * DAY_SEC,
+          grace_sec: 60,
+          pay_to: PROVIDER,
+          salt: "0x",
+          metadata: "",
+          deprecated: false,
+          successor: null,
+          block_number: 1,
+          created_at: 1,
         })
         .execute();
     });
@@ -64,16 +70,15 @@ describe("figures", () => {
       store.transaction((tx) =>
         feed.append(tx, [
           {
-            ...{
-              id: `event ${events++}`,
-              chainId: CHAIN_ID,
-              type,
-              objectId: "object",
-              provider: PROVIDER,
-              payer: OTHER,
-            },
+            id: `event ${events++}`,
+            chainId: CHAIN_ID,
+            type,
+            objectId: "object",
+            provider: PROVIDER,
+            payer: OTHER,
             payload: { token: TOKEN, planId: "plan", ...more },
-            ...{ blockTime: NOW_SEC - daysAgo * DAY_SEC, ...place },
+            blockTime: NOW_SEC - daysAgo * DAY_SEC,
+            ...place,
           },
         ]),
       );
@@ -133,7 +138,13 @@ describe("figures", () => {
         ["t2", "0xa2", false],
       ] as const) {
         await enqueueTransaction(store.db, {
-          ...{ id, chainId: CHAIN_ID, purpose: "settle", idempotencyKey: id, to: TOKEN, data: "0x", gasLimit: 1n },
+          id,
+          chainId: CHAIN_ID,
+          purpose: "settle",
+          idempotencyKey: id,
+          to: TOKEN,
+          data: "0x",
+          gasLimit: 1n,
         });
         await store.db
           .updateTable("transactions")
@@ -150,8 +161,15 @@ describe("figures", () => {
       // 2 transactions of 60,000 gas at 1 gwei: 0.00012 coins of 3,000 tokens, 36 cents, for 3 payments.
       expect(costs.purposes).to.deep.equal([
         {
-          ...{ purpose: "settle", transactions: 2, failed: 1, items: 3, gas: "120000", wei: "120000000000000" },
-          ...{ centsPerItem: 12, gasPerItem: 40_000, weiPerItem: "40000000000000" },
+          purpose: "settle",
+          transactions: 2,
+          failed: 1,
+          items: 3,
+          gas: "120000",
+          wei: "120000000000000",
+          centsPerItem: 12,
+          gasPerItem: 40_000,
+          weiPerItem: "40000000000000",
         },
       ]);
       expect(costs.points).to.have.length(1);
@@ -172,15 +190,14 @@ describe("figures", () => {
       await store.transaction((tx) =>
         feed.append(tx, [
           {
-            ...{
-              id: "other",
-              chainId: CHAIN_ID,
-              type: "payment.settled",
-              objectId: "o",
-              provider: OTHER,
-              payer: PROVIDER,
-            },
-            ...{ payload: { token: TOKEN, amount: "7" }, blockTime: NOW_SEC },
+            id: "other",
+            chainId: CHAIN_ID,
+            type: "payment.settled",
+            objectId: "o",
+            provider: OTHER,
+            payer: PROVIDER,
+            payload: { token: TOKEN, amount: "7" },
+            blockTime: NOW_SEC,
           },
         ]),
       );
@@ -200,9 +217,21 @@ describe("figures", () => {
         await store.db
           .insertInto("plans")
           .values({
-            ...{ chain_id: CHAIN_ID, plan_id: id, plan_index: index, provider: third, token: TOKEN, amount },
-            ...{ interval_sec: days * DAY_SEC, grace_sec: 60, pay_to: third, salt: "0x", metadata: "" },
-            ...{ deprecated: false, successor: null, block_number: 1, created_at: 1 },
+            chain_id: CHAIN_ID,
+            plan_id: id,
+            plan_index: index,
+            provider: third,
+            token: TOKEN,
+            amount,
+            interval_sec: days * DAY_SEC,
+            grace_sec: 60,
+            pay_to: third,
+            salt: "0x",
+            metadata: "",
+            deprecated: false,
+            successor: null,
+            block_number: 1,
+            created_at: 1,
           })
           .execute();
       const own = { provider: third, objectId: "changes its plan" };
@@ -277,31 +306,33 @@ describe("figures", () => {
 
     it("HC22 return settlement times, of the newest payments that settled in the range's days", async () => {
       const payments = [100, 900, 1_500, 4_000].map((tookMs, index) => ({
-        ...{
-          chain_id: CHAIN_ID,
-          payment_id: `0x${index}`,
-          door: "authorize" as const,
-          resource_hash: bytes("0x"),
-          resource_shown: "/",
-        },
-        ...{
-          token: TOKEN,
-          payer: OTHER,
-          pay_to: PROVIDER,
-          amount: "5",
-          nonce: bytes("0x"),
-          valid_after: 0,
-          valid_before: 1,
-        },
-        ...{ signature: bytes("0x"), has_code: false, state: "settled" as const, fail_code: null, fail_reason: null },
-        ...{
-          is_reversed: false,
-          attempts: 1,
-          accepted_at_ms: NOW_SEC * 1_000,
-          accepted_block: 1,
-          transaction_id: null,
-        },
-        ...{ tx_hash: null, block_number: null, block_hash: null, block_time: NOW_SEC, log_index: null },
+        chain_id: CHAIN_ID,
+        payment_id: `0x${index}`,
+        door: "authorize" as const,
+        resource_hash: bytes("0x"),
+        resource_shown: "/",
+        token: TOKEN,
+        payer: OTHER,
+        pay_to: PROVIDER,
+        amount: "5",
+        nonce: bytes("0x"),
+        valid_after: 0,
+        valid_before: 1,
+        signature: bytes("0x"),
+        has_code: false,
+        state: "settled" as const,
+        fail_code: null,
+        fail_reason: null,
+        is_reversed: false,
+        attempts: 1,
+        accepted_at_ms: NOW_SEC * 1_000,
+        accepted_block: 1,
+        transaction_id: null,
+        tx_hash: null,
+        block_number: null,
+        block_hash: null,
+        block_time: NOW_SEC,
+        log_index: null,
         settled_at_ms: NOW_SEC * 1_000 + tookMs,
       }));
       await store.db.insertInto("payments").values(payments).execute();
@@ -361,9 +392,21 @@ describe("figures", () => {
         .insertInto("plans")
         .values(
           (["5", "10"] as const).map((amount) => ({
-            ...{ chain_id: CHAIN_ID, plan_id: `of ${amount}`, plan_index: 20 + Number(amount), provider: fourth },
-            ...{ token: TOKEN, amount, interval_sec: 30 * DAY_SEC, grace_sec: 60, pay_to: fourth, salt: "0x" },
-            ...{ metadata: "", deprecated: false, successor: null, block_number: 1, created_at: 1 },
+            chain_id: CHAIN_ID,
+            plan_id: `of ${amount}`,
+            plan_index: 20 + Number(amount),
+            provider: fourth,
+            token: TOKEN,
+            amount,
+            interval_sec: 30 * DAY_SEC,
+            grace_sec: 60,
+            pay_to: fourth,
+            salt: "0x",
+            metadata: "",
+            deprecated: false,
+            successor: null,
+            block_number: 1,
+            created_at: 1,
           })),
         )
         .execute();

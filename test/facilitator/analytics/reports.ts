@@ -115,12 +115,20 @@ describe("Facilitator: what gates report", function () {
       ]);
       expect(found.causes).to.deep.equal([
         {
-          ...{ cause: "PaymentRequired", offer: "one-time", count: 4 },
-          ...{ asked: 4n * AMOUNT, answered: AMOUNT, lost: 3n * AMOUNT },
+          cause: "PaymentRequired",
+          offer: "one-time",
+          count: 4,
+          asked: 4n * AMOUNT,
+          answered: AMOUNT,
+          lost: 3n * AMOUNT,
         },
         {
-          ...{ cause: "InvalidPaymentProof/malformed", offer: "one-time", count: 1 },
-          ...{ asked: AMOUNT, answered: 0n, lost: AMOUNT },
+          cause: "InvalidPaymentProof/malformed",
+          offer: "one-time",
+          count: 1,
+          asked: AMOUNT,
+          answered: 0n,
+          lost: AMOUNT,
         },
       ]);
       expect(found.lost).to.equal(4n * AMOUNT);
@@ -232,7 +240,9 @@ describe("Facilitator: what gates report", function () {
     for (let batch = 0; batch < 2; batch++) {
       const entries = Array.from({ length: 150 }, (_, index) => ({
         ...report({}).entries[0],
-        ...{ resource: `/r/${batch}/${index}`, token: world.contracts.token, amount: "1" },
+        resource: `/r/${batch}/${index}`,
+        token: world.contracts.token,
+        amount: "1",
       }));
       expect((await post(report({}, { entries }), key)).status).to.equal(200);
     }

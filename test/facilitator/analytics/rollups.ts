@@ -167,10 +167,21 @@ describe("rollups", function () {
     await store.db
       .insertInto("plans")
       .values({
-        ...{ chain_id: CHAIN_ID, plan_id: `plan ${provider}`, plan_index: provider, token: TOKEN, amount: "5" },
-        ...{ provider: `0x${String(provider).padStart(40, "0")}`, interval_sec: intervalSec, grace_sec: 60 },
-        ...{ pay_to: PROVIDER, salt: "0x", metadata: "", deprecated: false, successor: null },
-        ...{ block_number: 1, created_at: START_SEC },
+        chain_id: CHAIN_ID,
+        plan_id: `plan ${provider}`,
+        plan_index: provider,
+        token: TOKEN,
+        amount: "5",
+        provider: `0x${String(provider).padStart(40, "0")}`,
+        interval_sec: intervalSec,
+        grace_sec: 60,
+        pay_to: PROVIDER,
+        salt: "0x",
+        metadata: "",
+        deprecated: false,
+        successor: null,
+        block_number: 1,
+        created_at: START_SEC,
       })
       .execute();
   }
@@ -278,10 +289,10 @@ describe("rollups", function () {
         await expectAllNet();
         for (const table of ["rollup_costs", "rollup_funnel"] as const) {
           const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;
-          const isTold = history.some(({ takenBack, reports }) =>
+          const isCounted = history.some(({ takenBack, reports }) =>
             table === "rollup_costs" ? !takenBack : reports.length > 0,
           );
-          expect(isThere, table).to.equal(isTold);
+          expect(isThere, table).to.equal(isCounted);
         }
         await deleteSettled();
         await expectAllNet();

@@ -35,16 +35,26 @@ const LATE_PLAN = TERMS.length - 1;
 const planOf = (number: number): PlanRow => {
   const { provider, intervalSec, graceSec, price } = TERMS[number] as (typeof TERMS)[number];
   return {
-    ...{
-      chain_id: CHAIN_ID,
-      plan_id: `plan${number}`,
-      plan_index: number,
-      provider: providerOf(provider),
-      token: TOKEN,
-    },
-    ...{ amount: price.toString(), interval_sec: intervalSec, grace_sec: graceSec, pay_to: providerOf(provider) },
-    ...{ months: 0, first_provider: null, first_pay_to: null, proposed_pay_to: null, pay_to_effective_at: null },
-    ...{ salt: "0x", metadata: "", deprecated: false, successor: null, block_number: 1, created_at: START_SEC },
+    chain_id: CHAIN_ID,
+    plan_id: `plan${number}`,
+    plan_index: number,
+    provider: providerOf(provider),
+    token: TOKEN,
+    amount: price.toString(),
+    interval_sec: intervalSec,
+    grace_sec: graceSec,
+    pay_to: providerOf(provider),
+    months: 0,
+    first_provider: null,
+    first_pay_to: null,
+    proposed_pay_to: null,
+    pay_to_effective_at: null,
+    salt: "0x",
+    metadata: "",
+    deprecated: false,
+    successor: null,
+    block_number: 1,
+    created_at: START_SEC,
   };
 };
 
@@ -83,7 +93,9 @@ const blocks = fc.array(
             plan: fc.nat({ max: LATE_PLAN }),
             paidForSec: moment,
             until: fc.option(moment, { nil: undefined, freq: 1 }),
-            ...{ paused: rarely, ending: rarely, cancelled: rarely },
+            paused: rarely,
+            ending: rarely,
+            cancelled: rarely,
           }),
           { nil: undefined, freq: 8 },
         ),
@@ -146,20 +158,23 @@ describe("subscriptions that are active, in sums", () => {
         const plan = planOf(now.plan);
         if (!known.has(plan.plan_id)) state.plans.put(plan.plan_id, plan);
         state.subscriptions.put(id, {
-          ...{ chain_id: CHAIN_ID, id_hash: id, subscriber: "0x5", plan_id: plan.plan_id, version: 0, moved_to: null },
-          ...{
-            paid_through: START_SEC + now.paidForSec,
-            block_number: number,
-            created_at: START_SEC,
-            transaction: "0x",
-          },
-          ...{
-            intro: false,
-            anchor_day: 0,
-            next_plan_id: null,
-            until: now.until === undefined ? 0 : START_SEC + now.until,
-          },
-          ...{ paused: now.paused, ending: now.ending, cancelled: now.cancelled },
+          chain_id: CHAIN_ID,
+          id_hash: id,
+          subscriber: "0x5",
+          plan_id: plan.plan_id,
+          version: 0,
+          moved_to: null,
+          paid_through: START_SEC + now.paidForSec,
+          block_number: number,
+          created_at: START_SEC,
+          transaction: "0x",
+          intro: false,
+          anchor_day: 0,
+          next_plan_id: null,
+          until: now.until === undefined ? 0 : START_SEC + now.until,
+          paused: now.paused,
+          ending: now.ending,
+          cancelled: now.cancelled,
         });
       }
       await saveState(tx, { chainId: CHAIN_ID, blockNumber: number }, state, RECORD_PROJECTIONS);

@@ -64,8 +64,10 @@ describe("Facilitator: failover of roles", function () {
     const keys = Array.from({ length: LANES }, () => testKey(`failover ${Math.random()}`) as Hex);
     for (const key of keys) await fund(world.chain, addressOfKey(key));
     settings = world.env({
-      ...{ DATABASE_URL: await postgres.database(), RELAYER_KEYS: keys.join(",") },
-      ...{ LANE_LEASE_MS: String(LEASE_MS), POLL_MS: "250" },
+      DATABASE_URL: await postgres.database(),
+      RELAYER_KEYS: keys.join(","),
+      LANE_LEASE_MS: String(LEASE_MS),
+      POLL_MS: "250",
       NODE_OPTIONS: `-r ${path.join(__dirname, "../support/hogged.cjs")}`,
     });
     db = new Client({ connectionString: settings.DATABASE_URL });
@@ -102,8 +104,10 @@ describe("Facilitator: failover of roles", function () {
       "select * from lease_log where lease <> 'upkeep' order by at_ms",
     );
     return rows.map(({ at_ms, lease, owner, until_ms }) => ({
-      ...{ lease, owner },
-      ...{ at_ms: Number(at_ms), until_ms: Number(until_ms) },
+      lease,
+      owner,
+      at_ms: Number(at_ms),
+      until_ms: Number(until_ms),
     }));
   }
   /** Waits until the other process has every lease. @returns for each the last change by the first, and the takeover */

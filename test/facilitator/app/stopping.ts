@@ -107,9 +107,12 @@ describe("Facilitator: stopping and answering in time", function () {
     const nodes = await Promise.all([startSilentNode(world.chain.rpcUrl), startSilentNode(world.chain.rpcUrl)]);
     try {
       const env = world.env({
-        ...{ DATABASE_URL: await postgres.database(), RPC_URLS: nodes.map(({ url }) => url).join(",") },
+        DATABASE_URL: await postgres.database(),
+        RPC_URLS: nodes.map(({ url }) => url).join(","),
         // Without an end from outside a request to a node would outlive the stop, whose limit ends it with status 1.
-        ...{ RPC_TIMEOUT_MS: "120000", POLL_MS: "1000", LOG_LEVEL: "info" },
+        RPC_TIMEOUT_MS: "120000",
+        POLL_MS: "1000",
+        LOG_LEVEL: "info",
       });
       const roles = ["relayer,indexer", "renewals,webhooks", "api"];
       const running = [];

@@ -27,9 +27,19 @@ describe("transactions as a node returns them", () => {
     const fees = sent.type === 2 ? dear : { gasPrice: sent.gasPrice };
     const prices = Object.entries(fees).map(([name, value]) => [name, quantity(value)]);
     const fields = {
-      ...{ hash: sent.hash, blockHash: BLOCK_HASH, type: quantity(sent.type), to: TO, input: sent.data, r, s },
-      ...{ nonce: quantity(sent.nonce), gas: quantity(sent.gasLimit), value: "0x0", chainId: quantity(sent.chainId) },
-      ...{ v: quantity(sent.type === 0 ? (networkV ?? v) : yParity), accessList: sent.accessList ?? [] },
+      hash: sent.hash,
+      blockHash: BLOCK_HASH,
+      type: quantity(sent.type),
+      to: TO,
+      input: sent.data,
+      r,
+      s,
+      nonce: quantity(sent.nonce),
+      gas: quantity(sent.gasLimit),
+      value: "0x0",
+      chainId: quantity(sent.chainId),
+      v: quantity(sent.type === 0 ? (networkV ?? v) : yParity),
+      accessList: sent.accessList ?? [],
       ...Object.fromEntries(prices),
     };
     return { hash: sent.hash as Hex, fields };

@@ -93,7 +93,11 @@ describe("Facilitator: reconcile --since", function () {
       },
     };
     const outcome = await reconcileSince({
-      ...{ config: world.config(), store: core.store, chain, log, progress: noProgress },
+      config: world.config(),
+      store: core.store,
+      chain,
+      log,
+      progress: noProgress,
       options: { since: "2020-01-01", ...options },
       say: (line) => said.push(line),
     });
@@ -211,7 +215,9 @@ describe("Facilitator: reconcile --since", function () {
     await fillDatabase(store, full, empty);
     const ask = async (method: string, params: readonly unknown[]) => answer(method, params, empty);
     const job = {
-      ...{ store, log, config: { ...world.config(), ...BENCH_CHAIN } as SinceJob["config"] },
+      store,
+      log,
+      config: { ...world.config(), ...BENCH_CHAIN } as SinceJob["config"],
       chain: createChainReader({ request: ask, requestEach: async () => [], broadcast: ask } as unknown as Rpc),
     };
     const steps: { readonly blocks: number; readonly payments: number }[] = [];

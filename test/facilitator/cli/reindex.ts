@@ -159,8 +159,14 @@ describe("Facilitator: rebuilt from the chain", function () {
     await store.transaction((tx) =>
       createEventFeed(chainId).append(tx, [
         {
-          ...{ id: "failure", chainId, type: "subscription.renewal_failed", objectId: row.id_hash },
-          ...{ provider: world.payee, payer: row.subscriber, payload, blockTime: row.paid_through },
+          id: "failure",
+          chainId,
+          type: "subscription.renewal_failed",
+          objectId: row.id_hash,
+          provider: world.payee,
+          payer: row.subscriber,
+          payload,
+          blockTime: row.paid_through,
         },
       ]),
     );

@@ -25,38 +25,53 @@ const ADDITIVE = [
 const digits = (digit: string): Hex => `0x${digit.repeat(64)}`;
 
 const PAID = {
-  ...{
-    chain_id: 1,
-    payment_id: digits("1"),
-    door: "settle" as const,
-    resource_hash: digits("2"),
-    resource_shown: "/a",
-  },
-  ...{ token: `0x${"aA".repeat(20)}`, payer: `0x${"bB".repeat(20)}`, pay_to: `0x${"cC".repeat(20)}`, amount: "5" },
-  ...{
-    nonce: digits("3"),
-    valid_after: 0,
-    valid_before: 9,
-    signature: "0x",
-    has_code: false,
-    state: "settled" as const,
-  },
-  ...{ fail_code: null, fail_reason: null, is_reversed: false, attempts: 1, accepted_at_ms: 4, accepted_block: 3 },
-  ...{
-    transaction_id: "t",
-    tx_hash: digits("4"),
-    block_number: 4,
-    block_hash: digits("5"),
-    block_time: 8,
-    log_index: 2,
-  },
-  ...{ settled_at_ms: 6, method: "eip3009" as const, permitted: null, sender: null, token_permit: null },
+  chain_id: 1,
+  payment_id: digits("1"),
+  door: "settle" as const,
+  resource_hash: digits("2"),
+  resource_shown: "/a",
+  token: `0x${"aA".repeat(20)}`,
+  payer: `0x${"bB".repeat(20)}`,
+  pay_to: `0x${"cC".repeat(20)}`,
+  amount: "5",
+  nonce: digits("3"),
+  valid_after: 0,
+  valid_before: 9,
+  signature: "0x",
+  has_code: false,
+  state: "settled" as const,
+  fail_code: null,
+  fail_reason: null,
+  is_reversed: false,
+  attempts: 1,
+  accepted_at_ms: 4,
+  accepted_block: 3,
+  transaction_id: "t",
+  tx_hash: digits("4"),
+  block_number: 4,
+  block_hash: digits("5"),
+  block_time: 8,
+  log_index: 2,
+  settled_at_ms: 6,
+  method: "eip3009" as const,
+  permitted: null,
+  sender: null,
+  token_permit: null,
 };
 
 const EVENT = {
-  ...{ id: digits("6"), chain_id: 1, type: "payment.settled", object_id: PAID.payment_id, sequence: 1 },
-  ...{ provider: PAID.pay_to, payer: PAID.payer, block_number: 4, block_hash: PAID.block_hash, log_index: 2 },
-  ...{ block_time: 8, transaction: PAID.tx_hash },
+  id: digits("6"),
+  chain_id: 1,
+  type: "payment.settled",
+  object_id: PAID.payment_id,
+  sequence: 1,
+  provider: PAID.pay_to,
+  payer: PAID.payer,
+  block_number: 4,
+  block_hash: PAID.block_hash,
+  log_index: 2,
+  block_time: 8,
+  transaction: PAID.tx_hash,
 };
 
 describe("Facilitator: migrations", function () {
@@ -163,7 +178,7 @@ describe("Facilitator: migrations", function () {
         { chainId: 1, payTo: PAID.pay_to, payer: PAID.payer, status: "settled" },
         { after: undefined, limit: 9 },
       );
-      expect(listed).to.deep.equal([{ ...row, signature: row.signature.toLowerCase() }]);
+      expect(listed).to.deep.equal([{ ...row, signature: row.signature.toLowerCase(), traceparent: null }]);
       const grants = createGrants(store, 1);
       const isOwn = (digit: string) => grants.isOwn(PAID.payment_id, { grantId: digits(digit), isGate: true });
       expect([await isOwn("9"), await isOwn("8")]).to.deep.equal([true, false]);

@@ -2,17 +2,21 @@
 import { expect } from "chai";
 import { Client } from "pg";
 import pino from "pino";
-import type { Hex } from "turnpike/protocol";
+import { addressOfKey, type Hex } from "turnpike/protocol";
 import { copyPayments, keepOriginals } from "../../../bench/storage/copies";
 import { createCosts } from "../../../facilitator/src/analytics/costs";
 import { listPayments } from "../../../facilitator/src/analytics/lists";
 import type { Core } from "../../../facilitator/src/app/core";
 import { startAppUpkeep } from "../../../facilitator/src/app/upkeep";
 import { compareSettled } from "../../../facilitator/src/cli/maintenance/since/settled";
+import { openStore } from "../../../facilitator/src/db/open";
 import { listEvents } from "../../../facilitator/src/events/list";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
 import type { ExactRequest } from "../../../facilitator/src/payments";
 import { findExpired } from "../../../facilitator/src/payments/expired";
+import { type Acceptance, requestOf } from "../../../facilitator/src/payments/payment-request";
+import { createReservations } from "../../../facilitator/src/payments/reservations";
+import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -28,6 +32,12 @@ const LISTING = ["payments_block", "payments_finished", "payments_finished_of_pa
 
 /** Bytes of each table's indexes for one payment; those that only pending payments are in take next to nothing. */
 const MAX_INDEX_BYTES: Readonly<Record<string, number>> = { payments: 510, payment_grants: 130, events: 520 };
+
+/** Payments of one block. */
+const IN_BLOCK = 1_000;
+
+/** Payments that are reserved together. */
+const TOGETHER = 50;
 
 /** Events that are old enough to be deleted. */
 const OLD_EVENTS = 1_000;
@@ -147,5 +157,48 @@ describe("Facilitator: statements at scale", function () {
       const { rows } = await client.query<{ bytes: string }>("select pg_indexes_size($1::regclass) as bytes", [table]);
       expect(Number(rows[0]?.bytes) / PAYMENTS).to.be.lessThan(maxBytes);
     });
+  }
+
+  it("read a block's payments once for all payments that are reserved together", async () => {
+    const { chainId } = world.config();
+    const { rows: newest } = await client.query("select number, hash from blocks order by number desc limit 1");
+    await client.query(
+      `update payments p set block_number = $1, block_hash = decode(substr($2, 3), 'hex'), log_index = o.place
+      from (select payment_id, 100000 + row_number() over () as place from payments limit ${IN_BLOCK}) o
+      where p.payment_id = o.payment_id`,
+      [newest[0].number, newest[0].hash],
+    );
+    await client.query("vacuum analyze payments");
+    const before = await rowsRead();
+    const store = await openStore(world.config().database);
+    const reservations = createReservations({ store, chainId, monotonicMs: () => 0 });
+    const atBlock = Number(newest[0].number) - 1;
+    const acceptances = await Promise.all(Array.from({ length: TOGETHER }, (_, place) => acceptanceOf(place, atBlock)));
+    const outcomes = await Promise.all(acceptances.map((acceptance) => reservations.reserve(acceptance)));
+    expect(outcomes).to.deep.equal(acceptances.map(() => "bound"));
+    await store.close();
+    await until(async () => (await connections()) === 0, "every backend has reported");
+    expect((await rowsRead()) - before).to.be.within(IN_BLOCK, 10 * IN_BLOCK);
+  });
+
+  /** A payment of a payer of its own. */
+  async function acceptanceOf(place: number, atBlock: number): Promise<Acceptance> {
+    const signed = await world.signExact();
+    const request = requestOf(world.config(), "settle", {
+      ...signed,
+      authorization: { ...signed.authorization, from: addressOfKey(testKey(`payer ${place}`) as Hex) },
+      purchase: { grantId: testKey("grant") as Hex, isGate: true },
+    });
+    if (request instanceof Error) throw request;
+    const { chainId } = world.config();
+    return { chainId, request, state: "queued", hasCode: false, balance: request.authorization.value, atBlock };
+  }
+
+  /** Number of rows of payments that statements have read. */
+  async function rowsRead(): Promise<number> {
+    const { rows } = await client.query<{ read: string }>(
+      "select seq_tup_read + idx_tup_fetch as read from pg_stat_user_tables where relname = 'payments'",
+    );
+    return Number(rows[0]?.read);
   }
 });

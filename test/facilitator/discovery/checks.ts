@@ -10,13 +10,26 @@ const STRANGER = walletOf("stranger");
 const DAY_MS = 86_400_000;
 
 const entry = (payTo: string, more: object = {}) => ({
-  ...{ scheme: "exact", network: "eip155:84532", amount: "50000", asset: TOKEN.address, payTo, maxTimeoutSeconds: 60 },
-  ...{ extra: { name: "Another token", version: "9" }, ...more },
+  scheme: "exact",
+  network: "eip155:84532",
+  amount: "50000",
+  asset: TOKEN.address,
+  payTo,
+  maxTimeoutSeconds: 60,
+  extra: { name: "Another token", version: "9" },
+  ...more,
 });
 
 const firstEntry = (payTo: string, more: object = {}) => ({
-  ...{ scheme: "exact", network: "base-sepolia", maxAmountRequired: "50000", asset: TOKEN.address, payTo },
-  ...{ maxTimeoutSeconds: 60, resource: "https://elsewhere.example/", description: "First", mimeType: "text/plain" },
+  scheme: "exact",
+  network: "base-sepolia",
+  maxAmountRequired: "50000",
+  asset: TOKEN.address,
+  payTo,
+  maxTimeoutSeconds: 60,
+  resource: "https://elsewhere.example/",
+  description: "First",
+  mimeType: "text/plain",
   ...more,
 });
 

@@ -31,8 +31,13 @@ describe("Facilitator: listings", function () {
     const { world, service } = http;
     const { network, turnpike, token: address, tokenName: name, tokenVersion: version } = world.contracts;
     const provider = createProvider({
-      ...{ network, turnpike, rpcUrl: world.chain.rpcUrl, token: { address, name, version } },
-      ...{ payTo: world.provider.address, secret: "s".repeat(32), claims: memoryClaims({ warn: false }) },
+      network,
+      turnpike,
+      rpcUrl: world.chain.rpcUrl,
+      token: { address, name, version },
+      payTo: world.provider.address,
+      secret: "s".repeat(32),
+      claims: memoryClaims({ warn: false }),
       facilitator: { url: service.url, signers: [addressOfKey(testKey("proof signer") as Hex)] },
     });
     const gate = nodeGate(

@@ -12,8 +12,15 @@ const CHAIN_ID = 31_337;
 const BLOCK = { number: 7, hash: "block" };
 
 const draftOf = (id: string): EventDraft => ({
-  ...{ id, chainId: CHAIN_ID, type: "plan.created", objectId: "plan", payload: {}, blockTime: 1 },
-  ...{ blockNumber: BLOCK.number, blockHash: BLOCK.hash, logIndex: 0 },
+  id,
+  chainId: CHAIN_ID,
+  type: "plan.created",
+  objectId: "plan",
+  payload: {},
+  blockTime: 1,
+  blockNumber: BLOCK.number,
+  blockHash: BLOCK.hash,
+  logIndex: 0,
 });
 
 describe("EventFeed", function () {

@@ -10,8 +10,17 @@ const SETTLED = {
   block_time: 5,
   transaction: "0x06",
   payload: {
-    ...{ paymentId: "0x01", door: "settle", token: "0x07", payer: "0x03", payTo: "0x02", amount: "8" },
-    ...{ resource: "/a", status: "settled", transaction: "0x06", blockNumber: 4, settledAt: 5 },
+    paymentId: "0x01",
+    door: "settle",
+    token: "0x07",
+    payer: "0x03",
+    payTo: "0x02",
+    amount: "8",
+    resource: "/a",
+    status: "settled",
+    transaction: "0x06",
+    blockNumber: 4,
+    settledAt: 5,
   },
 };
 

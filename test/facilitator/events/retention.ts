@@ -67,7 +67,9 @@ describe("Facilitator: events that are no longer kept", function () {
   const seqs = async () => (await rows()).map(({ seq }) => seq);
   const list = (after: number, provider: Hex = world.payee, more: { type?: string } = {}) =>
     listEvents(core.store.db, {
-      ...{ owner: { provider, chainIds: [core.config.chainId] }, after: String(after), limit: 50 },
+      owner: { provider, chainIds: [core.config.chainId] },
+      after: String(after),
+      limit: 50,
       ...more,
     });
 
@@ -109,8 +111,12 @@ describe("Facilitator: events that are no longer kept", function () {
       nowMs: core.wallClock.nowMs,
     });
   const actor = () => ({
-    ...{ provider: world.payee, chainIds: [core.config.chainId], isEveryChain: true },
-    ...{ keyId: "key", address: "127.0.0.1", requestId: "r" },
+    provider: world.payee,
+    chainIds: [core.config.chainId],
+    isEveryChain: true,
+    keyId: "key",
+    address: "127.0.0.1",
+    requestId: "r",
   });
 
   it("S1 wait for their age, their block, their transaction and their deliveries, in order", async () => {

@@ -21,8 +21,13 @@ describe("Facilitator: the start of requests' work", () => {
     started = [];
     refused = [];
     queue = new WorkQueue({
-      ...{ maxWaiting: MAX_WAITING, maxAgeMs: MAX_AGE_MS, deadlineMs: DEADLINE_MS },
-      ...{ turnCpuMs: TURN_MS, maxTurnCpuMs: MAX_TURN_MS, cpuMs: () => cpuMs, monotonicMs: () => nowMs },
+      maxWaiting: MAX_WAITING,
+      maxAgeMs: MAX_AGE_MS,
+      deadlineMs: DEADLINE_MS,
+      turnCpuMs: TURN_MS,
+      maxTurnCpuMs: MAX_TURN_MS,
+      cpuMs: () => cpuMs,
+      monotonicMs: () => nowMs,
     });
   });
 

@@ -316,11 +316,17 @@ describe("the indexer's records and the contract's", function () {
         .where("plan_id", "=", plans[index] as Hex)
         .executeTakeFirstOrThrow();
       expect({
-        ...{ provider: row.provider, payTo: row.pay_to, firstPayTo: row.first_pay_to ?? row.pay_to },
-        ...{ proposed: row.proposed_pay_to ?? `0x${"0".repeat(40)}`, at: BigInt(row.pay_to_effective_at ?? 0) },
+        provider: row.provider,
+        payTo: row.pay_to,
+        firstPayTo: row.first_pay_to ?? row.pay_to,
+        proposed: row.proposed_pay_to ?? `0x${"0".repeat(40)}`,
+        at: BigInt(row.pay_to_effective_at ?? 0),
       }).to.deep.equal({
-        ...{ provider: plan.provider, payTo: plan.terms.payTo, firstPayTo: plan.firstPayTo },
-        ...{ proposed: plan.proposedPayTo, at: plan.effectiveAt },
+        provider: plan.provider,
+        payTo: plan.terms.payTo,
+        firstPayTo: plan.firstPayTo,
+        proposed: plan.proposedPayTo,
+        at: plan.effectiveAt,
       });
     }
   }

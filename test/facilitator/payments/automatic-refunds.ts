@@ -160,7 +160,10 @@ describe("refunds from the account that a provider has named", function () {
   it("T50 nothing is refunded once the statement is revoked or over, and the old one cannot be presented again", async () => {
     const { id, payer } = await paid();
     const statement = await signStatement(world, {
-      ...{ provider, account: account.address, dailyCap: 10n * PRICE, version: ++version },
+      provider,
+      account: account.address,
+      dailyCap: 10n * PRICE,
+      version: ++version,
     });
     expect((await post(statement)).status).to.equal(200);
     expect((await post(statement)).status, "a repetition").to.equal(200);

@@ -68,9 +68,17 @@ for (const database of ["embedded", "PostgreSQL"] as const) {
       await db
         .insertInto("payments")
         .values({
-          ...{ ...stuck, ...nothing, payment_id: `0x${"ee".repeat(32)}`, nonce: bytes(`0x${"ef".repeat(32)}`) },
-          ...{ resource_hash: bytes(stuck.resource_hash), signature: bytes(stuck.signature) },
-          ...{ state: "queued", accepted_at_ms: 0, valid_before: nowSec - 1, block_time: null, settled_at_ms: null },
+          ...stuck,
+          ...nothing,
+          payment_id: `0x${"ee".repeat(32)}`,
+          nonce: bytes(`0x${"ef".repeat(32)}`),
+          resource_hash: bytes(stuck.resource_hash),
+          signature: bytes(stuck.signature),
+          state: "queued",
+          accepted_at_ms: 0,
+          valid_before: nowSec - 1,
+          block_time: null,
+          settled_at_ms: null,
         })
         .execute();
       const reports: boolean[] = [];

@@ -136,7 +136,9 @@ describe("payments of a process that is killed", function () {
     await before.stop();
     const key = testKey("payee") as Hex;
     const refund = await signRefund(world, {
-      ...{ account: { key, address: world.payee }, to: signed.authorization.from, amount: 100_000n },
+      account: { key, address: world.payee },
+      to: signed.authorization.from,
+      amount: 100_000n,
       target: { type: "payment", paymentId: world.idOf(signed) },
     });
     const victim = await victims.start({ ...world.env(settings), KILL_AFTER: "bound" });

@@ -117,7 +117,10 @@ describe("planTransaction", () => {
       signature: `0x${"ab".repeat(65)}`,
       has_code: false,
       attempts: 0,
-      ...{ method: "eip3009", permitted: null, sender: null, token_permit: null },
+      method: "eip3009",
+      permitted: null,
+      sender: null,
+      token_permit: null,
       ...overrides,
     }) as PaymentRow;
   const rows = (count: number, overrides?: Partial<PaymentRow>) =>

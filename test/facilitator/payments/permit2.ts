@@ -36,9 +36,7 @@ describe("Facilitator: payments over Permit2", function () {
   this.timeout(120_000);
   const keys = ["permit2 lane 1", "permit2 lane 2", "permit2 lane 3"].map((name) => testKey(name) as Hex);
   const [, named, retired] = keys.map(addressOfKey) as [Address, Address, Address];
-  const settings = {
-    ...{ PERMIT2: "true", RELAYER_KEYS: keys.join(","), RENEWALS: "false", MAX_LOSSES_PER_PAYER: "1000" },
-  };
+  const settings = { PERMIT2: "true", RELAYER_KEYS: keys.join(","), RENEWALS: "false", MAX_LOSSES_PER_PAYER: "1000" };
   const uptoSettings = { ...settings, UPTO_SIGNER: named };
   let world: ServiceWorld;
   let service: Service;
@@ -125,9 +123,15 @@ describe("Facilitator: payments over Permit2", function () {
       const answer = await settle(request);
       if (!answer.success) return expect.fail(JSON.stringify(answer));
       const facts = {
-        ...{ chainId: world.chain.chainId, token: world.contracts.token, paymentId: idOf(request) },
-        ...{ resourceHash: keccakText(grant.resource), payTo: world.payee, amount: AMOUNT, grantId: grant.id },
-        ...{ transaction: answer.transaction as Hex, facilitator: addressOfKey(testKey("proof signer") as Hex) },
+        chainId: world.chain.chainId,
+        token: world.contracts.token,
+        paymentId: idOf(request),
+        resourceHash: keccakText(grant.resource),
+        payTo: world.payee,
+        amount: AMOUNT,
+        grantId: grant.id,
+        transaction: answer.transaction as Hex,
+        facilitator: addressOfKey(testKey("proof signer") as Hex),
       };
       expect(isGrantSigned(facts, answer.grant?.signature ?? "0x")).to.equal(true);
     });
@@ -368,7 +372,9 @@ describe("Facilitator: payments over Permit2", function () {
     it("advertises the named key", async () => {
       const { kinds } = await service.client.supported();
       expect(kinds.find(({ scheme }) => scheme === "upto")).to.deep.equal({
-        ...{ x402Version: 2, scheme: "upto", network: `eip155:${world.chain.chainId}` },
+        x402Version: 2,
+        scheme: "upto",
+        network: `eip155:${world.chain.chainId}`,
         extra: { facilitatorAddress: named },
       });
     });
@@ -424,7 +430,8 @@ describe("Facilitator: payments over Permit2", function () {
       const payer = await approvedPayer(world);
       const request = await signUpto(payer);
       expect(await settle(charging(request, AMOUNT + 1n))).to.include({
-        ...{ success: false, errorReason: "invalid_upto_evm_payload_settlement_exceeds_amount" },
+        success: false,
+        errorReason: "invalid_upto_evm_payload_settlement_exceeds_amount",
       });
       for (const amount of [AMOUNT - 1n, AMOUNT + 1n, 0n])
         expect(await verify(charging(request, amount)), `${amount}`).to.include({ isValid: false });
@@ -448,7 +455,8 @@ describe("Facilitator: payments over Permit2", function () {
         expect(await verify(request)).to.include({ isValid: false, invalidReason: "invalid_transaction_state" });
         for (const amount of [0n, 1_000n, AMOUNT])
           expect(await settle(charging(request, amount)), `${amount}`).to.include({
-            ...{ success: false, errorReason: "payment_already_granted" },
+            success: false,
+            errorReason: "payment_already_granted",
           });
       };
       await isUsedUp();

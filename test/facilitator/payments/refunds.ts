@@ -45,10 +45,7 @@ describe("refunds of payments", function () {
     { paymentId, payer }: { readonly paymentId: Hex; readonly payer: Address },
     fields: Partial<RefundFields> = {},
   ): Promise<RefundRequest> =>
-    signRefund(world, {
-      ...{ account: payee, to: payer, amount: PAID, target: { type: "payment", paymentId } },
-      ...fields,
-    });
+    signRefund(world, { account: payee, to: payer, amount: PAID, target: { type: "payment", paymentId }, ...fields });
   const received = async (payer: Address): Promise<bigint[]> =>
     (await world.transfers(payer)).filter(({ from }) => from === payee.address).map(({ value }) => value);
   const codeOf = (outcome: RefundOutcome): string =>
@@ -141,8 +138,14 @@ describe("refunds of payments", function () {
     const payment = await paid();
     const refund = await refundOf(payment, { amount: 100_000n });
     const asExact: ExactRequest = {
-      ...{ network: refund.network, token: refund.token, payTo: payment.payer, amount: 100_000n, resource: RESOURCE },
-      ...{ maxTimeoutSec: 20, purchase: purchaseOfServer(), authorization: refund.authorization },
+      network: refund.network,
+      token: refund.token,
+      payTo: payment.payer,
+      amount: 100_000n,
+      resource: RESOURCE,
+      maxTimeoutSec: 20,
+      purchase: purchaseOfServer(),
+      authorization: refund.authorization,
       signature: refund.signature,
     };
     const done = core.payments.refund(refund);

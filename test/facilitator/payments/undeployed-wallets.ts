@@ -62,7 +62,9 @@ describe("payments of wallets that are not deployed yet", function () {
     });
     const wrapped = { ...exact, signature: wrapSignature(exact.signature, wallet.deployment) };
     expect(await core.payments.verifyExact(wrapped)).to.deep.equal({
-      ...{ kind: "valid", payer: wallet.address, isReserved: true },
+      kind: "valid",
+      payer: wallet.address,
+      isReserved: true,
     });
     expect(await world.chain.provider.getCode(wallet.address), "verifying sends nothing").to.equal("0x");
     const others = Array.from({ length: 3 }, async () => core.payments.authorize(await world.signPayment()));
@@ -79,7 +81,8 @@ describe("payments of wallets that are not deployed yet", function () {
     expect(error).to.include({ code: "PaymentNotAllowed", reason: "wallet_factory" });
     expect(error.message).to.contain("WALLET_FACTORIES").and.to.contain(stranger.address);
     expect(await core.payments.verifyExact(await exactOf(wallet))).to.include({
-      ...{ kind: "invalid", reason: "eip6492_factory_not_allowed" },
+      kind: "invalid",
+      reason: "eip6492_factory_not_allowed",
     });
     expect(await deploymentsTo(stranger)).to.have.length(0);
   });

@@ -29,7 +29,11 @@ describe("Facilitator: API keys on several chains", () => {
 
   const keysOn = (chainId: number): Keys =>
     createKeys({
-      ...{ store, network: networkOfChain(chainId), chainIds: [A, B], facilitator: FACILITATOR, operators: [] },
+      store,
+      network: networkOfChain(chainId),
+      chainIds: [A, B],
+      facilitator: FACILITATOR,
+      operators: [],
       chain: { code: async () => "0x60", call: async () => ({ kind: "ok", data: ACCEPTED }) },
       nowMs: Date.now,
     });

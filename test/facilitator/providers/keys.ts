@@ -21,7 +21,9 @@ describe("Facilitator: API keys", function () {
   const { call } = http;
 
   const wantedBy = (wallet: { address: Address }, scopes: readonly ApiScope[] = ["read"]) => ({
-    ...{ provider: wallet.address, name: "a key", scopes },
+    provider: wallet.address,
+    name: "a key",
+    scopes,
   });
   async function challengeFor(wanted: ReturnType<typeof wantedBy> & { expiresAt?: number }): Promise<KeyChallenge> {
     const response = await call("/keys/challenge", { body: wanted });

@@ -31,13 +31,11 @@ describe("signing raw transactions", () => {
         const signed = await signRaw(wanted, (digest) => signDigest(digest, secret));
         const expected = Transaction.from({
           type: 2,
-          ...{
-            chainId: wanted.chainId,
-            nonce: wanted.nonce,
-            to: wanted.to,
-            data: wanted.data,
-            gasLimit: wanted.gasLimit,
-          },
+          chainId: wanted.chainId,
+          nonce: wanted.nonce,
+          to: wanted.to,
+          data: wanted.data,
+          gasLimit: wanted.gasLimit,
           maxFeePerGas: wanted.maxFeeWei,
           maxPriorityFeePerGas: wanted.priorityFeeWei,
           value: 0n,

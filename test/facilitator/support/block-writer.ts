@@ -7,6 +7,11 @@ import { type BlockWriter, createBlockWriter } from "../../../facilitator/src/in
 export function blockWriterOf(store: Store, chainId: number): BlockWriter {
   const projections = createProjections({ store, chainId, log: pino({ level: "silent" }), onStep: () => undefined });
   return createBlockWriter({
-    ...{ store, feed: createEventFeed(chainId), projections, chainId, undoDepth: 128, startBlock: 0 },
+    store,
+    feed: createEventFeed(chainId),
+    projections,
+    chainId,
+    undoDepth: 128,
+    startBlock: 0,
   });
 }

@@ -62,7 +62,9 @@ export async function startTwoChains(postgres?: TestPostgres): Promise<TwoChains
     const shared = Object.entries(a.env()).filter(([name]) => name !== "CHAIN_ID" && !OF_A_CHAIN.includes(name));
     return {
       ...Object.fromEntries(shared),
-      ...{ CHAINS: `${NETWORK_A},${NETWORK_B}`, PORT: "0", ALLOW_PRIVATE_WEBHOOKS: "true" },
+      CHAINS: `${NETWORK_A},${NETWORK_B}`,
+      PORT: "0",
+      ALLOW_PRIVATE_WEBHOOKS: "true",
       ...sectionOf(a),
       ...sectionOf(b),
       ...more,
@@ -108,7 +110,10 @@ function serviceAt(running: RunningFacilitator, { provider }: ServiceWorld): Sev
     async apiKey() {
       const { proofSigners, chainId } = await client.supported();
       const created = await client.createKey({
-        ...{ provider: provider.address as Address, name: "test", scopes: API_SCOPES, chainId },
+        provider: provider.address as Address,
+        name: "test",
+        scopes: API_SCOPES,
+        chainId,
         facilitator: proofSigners[0] as Address,
         sign: async (data) => signDigest(typedDataDigest(data), provider.privateKey as Hex),
       });

@@ -105,7 +105,10 @@ export async function refundKeyOf({ config, store, relayer }: Core, provider: Pa
 /** The statements that a core accepts; without HTTP. */
 export function refundAccountsOf({ config, store, relayer, indexer }: Core): RefundAccounts {
   return createRefundAccounts({
-    ...{ config, store, chain: relayer.chain, facilitators: [relayer.proofSigner.address] },
+    config,
+    store,
+    chain: relayer.chain,
+    facilitators: [relayer.proofSigner.address],
     signerOf: (provider) => relayer.refundSigner(provider),
     nowSec: () => indexer.clock.nowSec(),
   });

@@ -177,8 +177,11 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     const message = { planId: id, subscriber, secretHash, ...first, deadline: UINT256_MAX };
     const signature = signed(voucherTypedData(deployment, message), providerPayer);
     return {
-      ...{ signer: providerPayer.address, signature, deadline: String(UINT256_MAX) },
-      ...{ firstAmount: String(first.firstAmount), firstInterval: first.firstInterval },
+      signer: providerPayer.address,
+      signature,
+      deadline: String(UINT256_MAX),
+      firstAmount: String(first.firstAmount),
+      firstInterval: first.firstInterval,
     };
   }
 
@@ -209,7 +212,11 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
       const apiKey: Service["apiKey"] = async ({ wallet = providerPayer, scopes = API_SCOPES } = {}) => {
         const { proofSigners, chainId } = await open.supported();
         const created = await open.createKey({
-          ...{ provider: wallet.address, name: "test", scopes, chainId, facilitator: proofSigners[0] as Address },
+          provider: wallet.address,
+          name: "test",
+          scopes,
+          chainId,
+          facilitator: proofSigners[0] as Address,
           sign: async (data) => signed(data, wallet),
         });
         if (created.kind === "refused") throw created.error;

@@ -81,7 +81,10 @@ describe("Facilitator: canaries", function () {
             const response = await fetch(url, {
               method: method.toUpperCase(),
               headers: {
-                ...{ authorization, "x-service-sub": canary, "x-payment": canary, cookie: `a=${canary}` },
+                authorization,
+                "x-service-sub": canary,
+                "x-payment": canary,
+                cookie: `a=${canary}`,
                 ...(body !== undefined && { "content-type": "application/json" }),
               },
               ...(body !== undefined && { body: JSON.stringify(body) }),

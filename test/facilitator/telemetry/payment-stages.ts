@@ -35,13 +35,11 @@ describe("log lines and metrics of a payment", function () {
     service = await program.start(world.env(settings));
     const { proofSigners, chainId } = await service.client.supported();
     const created = await service.client.createKey({
-      ...{
-        provider: payee.address,
-        name: "test",
-        scopes: API_SCOPES,
-        chainId,
-        facilitator: proofSigners[0] as Address,
-      },
+      provider: payee.address,
+      name: "test",
+      scopes: API_SCOPES,
+      chainId,
+      facilitator: proofSigners[0] as Address,
       sign: async (data) => signDigest(typedDataDigest(data), payee.key),
     });
     if (created.kind === "refused") throw created.error;

@@ -64,12 +64,18 @@ export function rowOf(cell: Cell, offer: Way, result: Result | "failed"): Matrix
   const { client, server, facilitator, payer, expected, why } = cell;
   return {
     at: {
-      ...{ client, server, payer, Facilitator: facilitator, offer: cell.offer },
+      client,
+      server,
+      payer,
+      Facilitator: facilitator,
+      offer: cell.offer,
       "x402 version": VERSION[client] ?? "?",
       flow: flowOf(cell, offer),
       "token method": offer.method ?? "EIP-3009",
     },
-    ...{ expected, result, why },
+    expected,
+    result,
+    why,
   };
 }
 

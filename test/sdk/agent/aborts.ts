@@ -140,8 +140,13 @@ describe("HB7 an aborted call says what it leaves behind", () => {
   it("HB7 a standard server: signed, and settled by whom it was sent to", async () => {
     const caller = new AbortController();
     const entry = {
-      ...{ scheme: "exact", network: "local-31337", asset: TOKEN, maxAmountRequired: "500000", maxTimeoutSeconds: 60 },
-      ...{ payTo: `0x${"22".repeat(20)}`, extra: { name: "Test USD", version: "1" } },
+      scheme: "exact",
+      network: "local-31337",
+      asset: TOKEN,
+      maxAmountRequired: "500000",
+      maxTimeoutSeconds: 60,
+      payTo: `0x${"22".repeat(20)}`,
+      extra: { name: "Test USD", version: "1" },
     };
     const server = await serve(({ headers, url }) => {
       if (!headers["x-payment"]) {

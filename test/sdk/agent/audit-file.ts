@@ -50,7 +50,10 @@ describe("the file of an audit", function () {
     expect(raised.unproven.map(({ kind }) => kind)).to.deep.equal(["forged"]);
     const dropped = await bill.verify(changed((one) => Object.assign(one, { receipts: [] })));
     expect(dropped.subscriptions[0]?.findings).to.deep.include({
-      ...{ kind: "excess", idHash: subscription.idHash, version: 0, amount: 1_777n },
+      kind: "excess",
+      idHash: subscription.idHash,
+      version: 0,
+      amount: 1_777n,
       paidThrough: dropped.subscriptions[0]?.cycles[0]?.paidThrough,
     });
     const elsewhere = changed((one) => Object.assign(one, { turnpike: addressOf("stranger") }));
@@ -136,8 +139,10 @@ describe("the file of an audit", function () {
 
   it("is written by `npx turnpike audit --write`, with the receipts of all its commands", async () => {
     const shell = terminal({
-      ...{ TURNPIKE_RPC_URL: rpc.url, TURNPIKE_FACILITATOR_URL: relay.url },
-      ...{ TURNPIKE_ADDRESS: relay.addresses.turnpike, TURNPIKE_TOKEN: relay.addresses.token },
+      TURNPIKE_RPC_URL: rpc.url,
+      TURNPIKE_FACILITATOR_URL: relay.url,
+      TURNPIKE_ADDRESS: relay.addresses.turnpike,
+      TURNPIKE_TOKEN: relay.addresses.token,
     });
     const signup = ["--max", "15.00", "--max-overage", "5.00", "--json"];
     const made = await shell.run("subscribe", `${url}/page`, "--plan", planId, ...signup);

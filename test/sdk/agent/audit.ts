@@ -183,8 +183,12 @@ describe("agent.audit of a gate's metered bill", function () {
     );
     const wallet = new ethers.Wallet(testKey("treasury"), ethers.provider);
     const authorization = {
-      ...{ from: addressOf("treasury"), to: addressOf("payer"), value: 777n },
-      ...{ validAfter: 0n, validBefore: 2n ** 40n, nonce: refundNonce(id, 0) },
+      from: addressOf("treasury"),
+      to: addressOf("payer"),
+      value: 777n,
+      validAfter: 0n,
+      validBefore: 2n ** 40n,
+      nonce: refundNonce(id, 0),
     };
     const domain = { chainId: CHAIN_ID, token: relay.addresses.token, name: "Test USD", version: "1" };
     const { domain: typedDomain, types, message } = transferTypedData(domain, authorization);

@@ -17,22 +17,41 @@ const SECOND = addressOfKey(keccakText("receipts of another gate"));
 const STRANGER = addressOfKey(keccakText("stranger"));
 
 const held = (receipt: UsageReceipt, signer: Address | undefined = SIGNER): HeldReceipt => ({
-  ...{ receipt, signer, signature: "0x" },
+  receipt,
+  signer,
+  signature: "0x",
 });
 
 const receiptOf = (more: Partial<UsageReceipt>): UsageReceipt => ({
-  ...{ planId: PLAN, idHash: ID, version: 0, paidThrough: 1_000, sequence: 1, requestHash: keccakText("request") },
-  ...{ unit: "token", units: 10n, unitPrice: "1/1", amount: 10n, total: 10n },
+  planId: PLAN,
+  idHash: ID,
+  version: 0,
+  paidThrough: 1_000,
+  sequence: 1,
+  requestHash: keccakText("request"),
+  unit: "token",
+  units: 10n,
+  unitPrice: "1/1",
+  amount: 10n,
+  total: 10n,
   ...more,
 });
 
 const debitOf = (more: Partial<BilledDebit>): BilledDebit => ({
-  ...{ idHash: ID, version: 0, paidThrough: 1_000, index: 0, amount: 10n, refunded: 0n, transaction: ID },
+  idHash: ID,
+  version: 0,
+  paidThrough: 1_000,
+  index: 0,
+  amount: 10n,
+  refunded: 0n,
+  transaction: ID,
   ...more,
 });
 
 const billOf = (more: Partial<Bill>): Bill => ({
-  ...{ idHashes: [ID], debits: [], receipts: [] },
+  idHashes: [ID],
+  debits: [],
+  receipts: [],
   maySign: ({ planId }, signer) => planId === PLAN && signer === SIGNER,
   ...more,
 });

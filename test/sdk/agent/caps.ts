@@ -50,8 +50,12 @@ describe("an agent's caps on the first and the later charges of a subscription",
     };
     const shop = await serve(({ url }) => {
       const entry = {
-        ...{ scheme: "exact", network: NETWORK, token: relay.addresses.token, amount: "1" },
-        ...{ payTo: addressOf("treasury"), memo: "AAAAAAAAAAAAAAAAAAAAAA.k1.1.AAAAAAAAAAAAAAAAAAAAAA" },
+        scheme: "exact",
+        network: NETWORK,
+        token: relay.addresses.token,
+        amount: "1",
+        payTo: addressOf("treasury"),
+        memo: "AAAAAAAAAAAAAAAAAAAAAA.k1.1.AAAAAAAAAAAAAAAAAAAAAA",
         hoodlayer: { planId, subscriptionScheme: true, facilitator: relay.url },
       };
       const plans = [{ planId, amount: "1", interval: INTERVAL_SEC, token: relay.addresses.token }];

@@ -47,7 +47,8 @@ describe("refunds of a subscription's charges, judged by the chain", () => {
       deployments: [deployment()],
       facilitators: [relay.url, reporter],
       clock: { nowSec: () => nowSec },
-      ...{ ledger, rpc },
+      ledger,
+      rpc,
       ...more,
     }).agent;
   const deployment = () => ({ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike });

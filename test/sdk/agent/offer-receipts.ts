@@ -5,7 +5,7 @@ import { ed25519 } from "@noble/curves/ed25519";
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type AgentPolicy, type JudgedReceipt, memoryLedger } from "turnpike/agent";
-import { ReceiptRejected, sha256, toBase64Url, utf8ToBytes } from "turnpike/protocol";
+import { type ReceiptPayload, ReceiptRejected, sha256, toBase64Url, utf8ToBytes } from "turnpike/protocol";
 import { removeTerminals, terminal } from "../cli/support/run";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";
@@ -166,6 +166,51 @@ describe("agent > offers and receipts of providers", () => {
     );
     expect(faults).to.deep.equal([undefined, "replayed"]);
   });
+
+  /** The same statement under the same signature, written in another way. */
+  const REWRITTEN: Readonly<Record<string, (facts: Required<ReceiptPayload>, isFirst: boolean) => object>> = {
+    "in other letters": (facts, isFirst) => {
+      const signed = signedReceipt(facts);
+      return isFirst ? signed : { ...signed, signature: `0x${signed.signature.slice(2).toUpperCase()}` };
+    },
+    "with the other half of s": (facts, isFirst) => {
+      const key = JWS_KEYS["ES256K and did:jwk"] as JwsKey;
+      const negated = (message: Uint8Array) => {
+        const { r, s } = secp256k1.Signature.fromCompact(key.sign(message));
+        return new secp256k1.Signature(r, secp256k1.CURVE.n - s).toCompactRawBytes();
+      };
+      return jws(facts, isFirst ? key : { ...key, sign: negated });
+    },
+    "with other unused bits of its base64": (facts, isFirst) => {
+      const signed = jws(facts, JWS_KEYS["EdDSA and did:key"] as JwsKey);
+      const last = String.fromCharCode(signed.signature.charCodeAt(signed.signature.length - 1) + 1);
+      return isFirst ? signed : { ...signed, signature: signed.signature.slice(0, -1) + last };
+    },
+    "without its empty transaction": (facts, isFirst) => {
+      const signed = signedReceipt(facts);
+      const { transaction: _, ...payload } = signed.payload;
+      return isFirst ? signed : { ...signed, payload };
+    },
+  };
+  for (const [kind, receiptOf] of Object.entries(REWRITTEN)) {
+    it(`HA30 a receipt of another payment is replayed evidence ${kind}, too`, async () => {
+      let first: Required<ReceiptPayload> | undefined;
+      const server = await serverOf({
+        ...honest,
+        receipt: (facts) => {
+          const isFirst = first === undefined;
+          first ??= { ...facts, transaction: "" };
+          return receiptOf(first, isFirst);
+        },
+      });
+      const { agent } = agentOf();
+      const receipts = [await agent.pay(server.url), await agent.pay(server.url)].map(
+        ({ receipt }) => receipt?.signedReceipt,
+      );
+      expect(receipts.map((receipt) => receipt?.fault)).to.deep.equal([undefined, "replayed"]);
+      expect(receipts[1]?.signer).to.equal(receipts[0]?.signer);
+    });
+  }
 
   it("HA30 a stranger's receipt is valid for nobody: it is refused where one is required", async () => {
     const server = await serverOf({ ...honest, receipt: (facts) => signedReceipt(facts, "stranger") });

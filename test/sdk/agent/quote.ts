@@ -44,8 +44,13 @@ function offerOf(oneTime: readonly bigint[], plans: readonly Terms[]) {
       extra: TOKEN_DOMAIN,
     })),
     plans: plans.map(({ amount, ...terms }, n) => ({
-      ...{ planId: planIdOf(n), amount: amount.toString(), token: TOKEN, network: NETWORK },
-      ...{ payTo: addressOf("provider"), metered: false, ...terms },
+      planId: planIdOf(n),
+      amount: amount.toString(),
+      token: TOKEN,
+      network: NETWORK,
+      payTo: addressOf("provider"),
+      metered: false,
+      ...terms,
     })),
     error: "PaymentRequired",
   };

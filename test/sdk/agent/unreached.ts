@@ -61,7 +61,11 @@ describe("a Facilitator that cannot be reached", () => {
 
   it("names the refusal that a 503 carries", async () => {
     const busy = {
-      ...{ type: "urn:turnpike:error:Unavailable", title: "no", status: 503, code: "Unavailable", retryable: true },
+      type: "urn:turnpike:error:Unavailable",
+      title: "no",
+      status: 503,
+      code: "Unavailable",
+      retryable: true,
       message: "Every relayer key is low on gas.",
     };
     const facilitator = await serve(({ url }) =>

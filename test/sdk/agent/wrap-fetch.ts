@@ -30,6 +30,23 @@ describe("wrapFetchWithPayment", () => {
     expect(market.chain.transfers).to.have.length(0);
   });
 
+  it("D23 refuses the further arguments of the stock function, and names what replaces them", () => {
+    const { agent } = agentFor(market.facilitator.url);
+    const wrap = wrapFetchWithPayment as (...args: readonly unknown[]) => unknown;
+    for (const [given, message] of [
+      [[10_000n], "argument 3 (stock: maxValue) has no effect: set policy.perPayment"],
+      [
+        [undefined, () => undefined],
+        "argument 4 (stock: paymentRequirementsSelector) has no effect: set policy.prefer",
+      ],
+      [[undefined, undefined, {}], "argument 5 (stock: config) has no effect: set rpc"],
+      [[undefined, undefined, undefined, 1], "argument 6 has no effect: remove it"],
+    ] as const) {
+      for (const payer of [agent, options()]) expect(() => wrap(fetch, payer, ...given)).to.throw(ConfigError, message);
+    }
+    expect(wrap(fetch, agent, undefined, undefined)).to.be.a("function");
+  });
+
   it("refuses a wallet without limits, and a fetch that an agent would not use", () => {
     const { agent } = agentFor(market.facilitator.url);
     expect(() => wrapFetchWithPayment(fetch, wallet as never)).to.throw(ConfigError, "without limits");

@@ -71,9 +71,19 @@ class HandMadeChain implements Rpc {
     const known = BigInt(id) < 1_000n;
     return {
       subscription: {
-        ...{ idHash: id, subscriber: known ? this.subscriber : `0x${"00".repeat(20)}`, planId: idHash(7) },
-        ...{ paidThrough: 9_000, version: 1, paused: false, ending: false, cancelled: false, status: 1 },
-        ...{ intro: false, anchorDay: 0, until: 0, nextPlanId: `0x${"00".repeat(32)}` },
+        idHash: id,
+        subscriber: known ? this.subscriber : `0x${"00".repeat(20)}`,
+        planId: idHash(7),
+        paidThrough: 9_000,
+        version: 1,
+        paused: false,
+        ending: false,
+        cancelled: false,
+        status: 1,
+        intro: false,
+        anchorDay: 0,
+        until: 0,
+        nextPlanId: `0x${"00".repeat(32)}`,
       },
       allowance: { cap: 10, spent: 1, remaining: 9, cycle: 9_000, debits: 1 },
     };
@@ -220,7 +230,13 @@ describe("following the chain's head", () => {
 
   it("C6 detects a head that no longer advances", async () => {
     const watched = watchHeads({
-      ...{ rpc: chain, clock, turnpike: TURNPIKE, pollMs: 3_600_000, askMs: 0, maxAgeMs: 5_000, monotonicMs },
+      rpc: chain,
+      clock,
+      turnpike: TURNPIKE,
+      pollMs: 3_600_000,
+      askMs: 0,
+      maxAgeMs: 5_000,
+      monotonicMs,
       maxSilenceMs: 60_000,
     });
     await watched.current();

@@ -41,8 +41,14 @@ describe("reading the chain", function () {
     const plans = await loadPlans(rpc, world.contracts.turnpike, [world.planId, stranger, world.otherPlanId]);
     expect([...plans.keys()]).to.deep.equal([world.planId, world.otherPlanId]);
     expect(plans.get(world.planId)).to.deep.include({
-      ...{ planId: world.planId, token: world.contracts.token, amount: PRICE, intervalSec: 30 * DAY },
-      ...{ graceSec: 3 * DAY, payTo: world.treasury, deprecated: false, successor: undefined },
+      planId: world.planId,
+      token: world.contracts.token,
+      amount: PRICE,
+      intervalSec: 30 * DAY,
+      graceSec: 3 * DAY,
+      payTo: world.treasury,
+      deprecated: false,
+      successor: undefined,
     });
   });
 
@@ -203,7 +209,9 @@ describe("reading the chain", function () {
   it("prefers a configured address to a known deployment, and has none without either", () => {
     const turnpike = world.contracts.turnpike;
     expect(requireDeployment({ chainId: 31_337, turnpike: turnpike.toLowerCase() })).to.deep.equal({
-      ...{ chainId: 31_337, network: "local-31337", turnpike },
+      chainId: 31_337,
+      network: "local-31337",
+      turnpike,
     });
     expect(findDeployment(31_337)).to.equal(undefined);
     expect(() => requireDeployment({ chainId: 31_337 })).to.throw(ConfigError, /turnpike is not set/);

@@ -13,8 +13,15 @@ describe("command line > init", () => {
   beforeEach(async () => {
     tokenName = "Test USD";
     const json = () => ({
-      ...{ kinds: [], extensions: [], signers: {}, network: NETWORK, chainId: CHAIN_ID, turnpike: TURNPIKE },
-      ...{ batchSettler: TURNPIKE, proofSigners: [addressOf("facilitator")], relayers: [] },
+      kinds: [],
+      extensions: [],
+      signers: {},
+      network: NETWORK,
+      chainId: CHAIN_ID,
+      turnpike: TURNPIKE,
+      batchSettler: TURNPIKE,
+      proofSigners: [addressOf("facilitator")],
+      relayers: [],
       tokens: [{ address: TOKEN, name: tokenName, version: "1", decimals: 6 }],
     });
     facilitator = await serve(() => ({ status: 200, json: json() }));

@@ -10,8 +10,16 @@ import { expectCode, removeTerminals, type Terminal, terminal } from "./support/
 const API_KEY = `tpk_${"0".repeat(16)}_${"x".repeat(43)}`;
 
 const SUPPORTED = {
-  ...{ kinds: [], extensions: [], signers: {}, network: NETWORK, chainId: CHAIN_ID },
-  ...{ turnpike: TURNPIKE, batchSettler: TURNPIKE, proofSigners: [addressOf("facilitator")], relayers: [], tokens: [] },
+  kinds: [],
+  extensions: [],
+  signers: {},
+  network: NETWORK,
+  chainId: CHAIN_ID,
+  turnpike: TURNPIKE,
+  batchSettler: TURNPIKE,
+  proofSigners: [addressOf("facilitator")],
+  relayers: [],
+  tokens: [],
 };
 
 const eventOf = (n: number, type = "plan.created") => ({

@@ -28,7 +28,10 @@ describe("command line > pay, quote, list", () => {
     expectCode(ran, 0);
     const { status, paid, receipt, body } = ran.json();
     expect({ status, paid, amount: receipt.amount, payTo: receipt.payTo }).to.deep.equal({
-      ...{ status: 200, paid: true, amount: "500000", payTo: addressOf("provider") },
+      status: 200,
+      paid: true,
+      amount: "500000",
+      payTo: addressOf("provider"),
     });
     expect(JSON.parse(body)).to.include({ data: "paid content" });
   });

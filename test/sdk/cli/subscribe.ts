@@ -20,7 +20,11 @@ describe("command line > subscribe, list, pay --subscription", () => {
     shell = terminal({ TURNPIKE_FACILITATOR_URL: relay.url, TURNPIKE_ADDRESS: turnpike, TURNPIKE_TOKEN: token });
     const terms = () => ({ planId, amount: String(PRICE), interval: 2_592_000, token, network: NETWORK });
     const entry = () => ({
-      ...{ scheme: "exact", network: NETWORK, token, amount: String(PRICE), payTo: addressOf("treasury") },
+      scheme: "exact",
+      network: NETWORK,
+      token,
+      amount: String(PRICE),
+      payTo: addressOf("treasury"),
       hoodlayer: { planId, subscriptionScheme: true, facilitator: relay.url },
     });
     const provider = await serve((request: Seen) =>

@@ -16,22 +16,26 @@ import { expectCode, removeTerminals, terminal } from "./support/run";
 const TOKEN = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
 const PAYEE = "0x1111111111111111111111111111111111111111";
 const ENTRY = {
-  ...{ scheme: "exact", network: "eip155:84532", amount: "10000", asset: TOKEN, payTo: PAYEE, maxTimeoutSeconds: 60 },
+  scheme: "exact",
+  network: "eip155:84532",
+  amount: "10000",
+  asset: TOKEN,
+  payTo: PAYEE,
+  maxTimeoutSeconds: 60,
   extra: { name: "USDC", version: "2" },
 };
 
 const requiredOf = (tool: string, change: object = {}) => ({
-  ...{ x402Version: 2, resource: { url: `mcp://tool/${tool}` }, accepts: [{ ...ENTRY, ...change }] },
+  x402Version: 2,
+  resource: { url: `mcp://tool/${tool}` },
+  accepts: [{ ...ENTRY, ...change }],
 });
 const textOf = (value: unknown) => [{ type: "text", text: JSON.stringify(value) }];
 
 /** An ask in every form. */
 const askOf = (tool: string, change: object = {}) => {
   const required = requiredOf(tool, change);
-  return {
-    ...{ isError: true, content: textOf(required), structuredContent: required },
-    _meta: { "x402/error": required },
-  };
+  return { isError: true, content: textOf(required), structuredContent: required, _meta: { "x402/error": required } };
 };
 
 interface Tool {
@@ -66,18 +70,21 @@ const TOOLS: Readonly<Record<string, Tool>> = {
   },
   free: { finds: [], state: "free", answer: () => ({ content: [{ type: "text", text: "hello" }] }) },
   destroys: {
-    ...{ finds: ["mcp not_called destroys"], state: "not_called" },
+    finds: ["mcp not_called destroys"],
+    state: "not_called",
     listed: { annotations: { destructiveHint: true } },
     answer: () => {
       throw new Error("it was called");
     },
   },
   fails: {
-    ...{ finds: ["mcp tool_failed fails"], state: "failed" },
+    finds: ["mcp tool_failed fails"],
+    state: "failed",
     answer: () => ({ isError: true, content: [{ type: "text", text: "no such symbol" }] }),
   },
   throws: {
-    ...{ finds: ["mcp tool_failed throws"], state: "failed" },
+    finds: ["mcp tool_failed throws"],
+    state: "failed",
     answer: () => {
       throw new McpError(-32_603, "broken");
     },

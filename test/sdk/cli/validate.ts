@@ -28,16 +28,23 @@ const shared = {
 };
 const entryV1 = (url: string) => ({
   ...shared,
-  ...{ network: "base-sepolia", maxAmountRequired: "10000", resource: url, description: "", mimeType: "" },
+  network: "base-sepolia",
+  maxAmountRequired: "10000",
+  resource: url,
+  description: "",
+  mimeType: "",
 });
 const entryV2 = () => ({ ...shared, network: "eip155:84532", amount: "10000" });
 const v1 = (url: string, change: object = {}, more: object = {}) => ({
-  ...{ x402Version: 1, accepts: [{ ...entryV1(url), ...change }] },
+  x402Version: 1,
+  accepts: [{ ...entryV1(url), ...change }],
   ...more,
 });
 const v2 = (url: string, change: object = {}, more: object = {}) => ({
   "payment-required": encodeJsonHeader({
-    ...{ x402Version: 2, resource: { url }, accepts: [{ ...entryV2(), ...change }] },
+    x402Version: 2,
+    resource: { url },
+    accepts: [{ ...entryV2(), ...change }],
     ...more,
   }),
 });

@@ -36,8 +36,14 @@ const first = { firstAmount: 0n, firstInterval: 3_600 };
 const act = { subscriber, idHash: word, version: 3, deadline: 99n };
 
 const permit2 = {
-  ...{ from: subscriber, to: token.token, token: token.token, amount: 5n, spender: EXACT_PERMIT2_PROXY },
-  ...{ nonce: 2n ** 256n - 1n, deadline: 9n, validAfter: 0n },
+  from: subscriber,
+  to: token.token,
+  token: token.token,
+  amount: 5n,
+  spender: EXACT_PERMIT2_PROXY,
+  nonce: 2n ** 256n - 1n,
+  deadline: 9n,
+  validAfter: 0n,
 };
 
 const MESSAGES: Record<string, TypedData> = {
@@ -52,7 +58,10 @@ const MESSAGES: Record<string, TypedData> = {
   SetNext: actTypedData(deployment, "SetNext", { ...act, until: 77, nextPlanId: word }),
   ChangePlan: actTypedData(deployment, "ChangePlan", {
     ...act,
-    ...{ newPlanId: word, maxOverage: 1n, maxCharge: 2n, terms: monthly },
+    newPlanId: word,
+    maxOverage: 1n,
+    maxCharge: 2n,
+    terms: monthly,
   }),
   Rekey: actTypedData(deployment, "Rekey", { ...act, newSecretHash: word }),
   Transfer: transferTypedData(token, {

@@ -46,8 +46,15 @@ describe("protocol > identity", () => {
   it("derives planId as the contract does", () => {
     const salt = id("salt") as Hex;
     const plan = {
-      ...{ chainId: 8453, turnpike: token, provider: payer, token, amount: 20_000_000n, graceSec: 86_400 },
-      ...{ payTo: payer, salt, metadata: '{"name":"Pro"}' },
+      chainId: 8453,
+      turnpike: token,
+      provider: payer,
+      token,
+      amount: 20_000_000n,
+      graceSec: 86_400,
+      payTo: payer,
+      salt,
+      metadata: '{"name":"Pro"}',
     };
     const encoded = (interval: number, months: boolean) =>
       keccak256(

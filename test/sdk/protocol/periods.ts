@@ -55,7 +55,8 @@ describe("protocol > periods", () => {
 
   it("L30 gives no credit for a first period by voucher", () => {
     expect(quoteChange({ ...record, intro: true }, 100n, 10n, paidThroughSec - 1_000)).to.deep.equal({
-      ...{ credit: 0n, charge: 10n },
+      credit: 0n,
+      charge: 10n,
     });
   });
 

@@ -21,9 +21,17 @@ const KEY = keccakText("receipt key");
 const DEPLOYMENT = { chainId: 31_337, turnpike: addressOfKey(keccakText("turnpike")) };
 
 const RECEIPT: UsageReceipt = {
-  ...{ planId: keccakText("plan"), idHash: keccakText("subscription"), version: 3, paidThrough: 1_800_000_000 },
-  ...{ sequence: 7, requestHash: requestHashOf(`0x${"11".repeat(16)}`, "GET", "https://api.example/x?q=ä") },
-  ...{ unit: "output token", units: 1_000n, unitPrice: "15000000/1000000", amount: 15_000n, total: 99_000n },
+  planId: keccakText("plan"),
+  idHash: keccakText("subscription"),
+  version: 3,
+  paidThrough: 1_800_000_000,
+  sequence: 7,
+  requestHash: requestHashOf(`0x${"11".repeat(16)}`, "GET", "https://api.example/x?q=ä"),
+  unit: "output token",
+  units: 1_000n,
+  unitPrice: "15000000/1000000",
+  amount: 15_000n,
+  total: 99_000n,
 };
 
 const signed = (receipt: UsageReceipt): SignedUsageReceipt => ({
@@ -56,9 +64,17 @@ describe("A usage receipt", () => {
 
   it("UR1 names another signer once any field was changed", () => {
     const changes: { readonly [F in keyof UsageReceipt]: UsageReceipt[F] } = {
-      ...{ planId: keccakText("other"), idHash: keccakText("other"), version: 4, paidThrough: 1_800_000_001 },
-      ...{ sequence: 8, requestHash: keccakText("other"), unit: "output tokens", units: 1_001n },
-      ...{ unitPrice: "15000001/1000000", amount: 15_001n, total: 99_001n },
+      planId: keccakText("other"),
+      idHash: keccakText("other"),
+      version: 4,
+      paidThrough: 1_800_000_001,
+      sequence: 8,
+      requestHash: keccakText("other"),
+      unit: "output tokens",
+      units: 1_001n,
+      unitPrice: "15000001/1000000",
+      amount: 15_001n,
+      total: 99_001n,
     };
     const { signature } = signed(RECEIPT);
     for (const [field, value] of Object.entries(changes)) {

@@ -77,9 +77,19 @@ describe("protocol > words", () => {
 
   it("digests proofs of any facts as ethers does", () => {
     const facts = {
-      ...{ version: fc.constant("1" as const), network: text, token: address, payer: address, payTo: address },
-      ...{ amount: uint, memo: text, resource: text, transaction: hexOf(32), blockNumber: count, settledAt: count },
-      ...{ expiresAt: count, facilitator: address },
+      version: fc.constant("1" as const),
+      network: text,
+      token: address,
+      payer: address,
+      payTo: address,
+      amount: uint,
+      memo: text,
+      resource: text,
+      transaction: hexOf(32),
+      blockNumber: count,
+      settledAt: count,
+      expiresAt: count,
+      facilitator: address,
     };
     const fields =
       "string network,address token,address payer,address payTo,uint256 amount,string memo,bytes32 resourceHash,bytes32 transaction,uint256 blockNumber,uint256 settledAt,uint256 expiresAt,address facilitator";

@@ -161,7 +161,8 @@ function Recurring({ query }: { query: Query }) {
                 height={180}
                 empty="Nobody subscribed in this range."
                 formatAt={stepsOf({ from: 0, to: 86_400 * 30 }, "day").formatAt}
-                {...{ times, series }}
+                times={times}
+                series={series}
               />
               {data.churn.rate !== undefined && (
                 <p class="note">
@@ -216,7 +217,9 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
                 unit="renewals"
                 height={180}
                 empty="No renewal fell due in this range."
-                {...{ times, series, formatAt }}
+                times={times}
+                series={series}
+                formatAt={formatAt}
               />
               {data.causes.length > 0 && (
                 <p class="note">

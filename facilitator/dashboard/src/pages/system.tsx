@@ -271,7 +271,15 @@ function Costs({ query }: { query: Query }) {
                   },
                 ]}
               />
-              <Chart title="Transactions" unit="transactions" height={160} empty="" {...{ times, series, formatAt }} />
+              <Chart
+                title="Transactions"
+                unit="transactions"
+                height={160}
+                empty=""
+                times={times}
+                series={series}
+                formatAt={formatAt}
+              />
             </>
           );
         }}

@@ -105,7 +105,9 @@ function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire |
       unit={`${sign || "token units"}, count in brackets`}
       sign={sign}
       empty="Nothing was paid in this range. A longer one may show more."
-      {...{ times, series, formatAt }}
+      times={times}
+      series={series}
+      formatAt={formatAt}
     />
   );
 }

@@ -67,7 +67,8 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
       handle: async ({ query, caller: { provider } }) => ok(await analytics.overview(provider, rangeOf(query))),
     }),
     ...bothForms({
-      ...{ tag: "analytics", admission },
+      tag: "analytics",
+      admission,
       path: "/analytics/volume",
       name: "volume",
       summary: "What was paid, by time and scheme.",

@@ -22,8 +22,18 @@ const PLAN_WORDS = { planId: 0, provider: 2, token: 3, payTo: 8, proposedPayTo: 
 
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {
-  ...{ subscriber: 3, planId: 4, paidThrough: 5, version: 6, ending: 8, until: 12, nextPlanId: 13, status: 14 },
-  ...{ cap: 15, spent: 16, remaining: 17, debits: 19 },
+  subscriber: 3,
+  planId: 4,
+  paidThrough: 5,
+  version: 6,
+  ending: 8,
+  until: 12,
+  nextPlanId: 13,
+  status: 14,
+  cap: 15,
+  spent: 16,
+  remaining: 17,
+  debits: 19,
 };
 
 /** @throws Unavailable where the result is too short */

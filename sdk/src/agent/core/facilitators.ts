@@ -10,6 +10,7 @@ import type { Account } from "../../facilitator/subscriptions";
 import {
   type Address,
   ConfigError,
+  caip2Of,
   configuredAddress,
   type Hex,
   isTurnpikeError,
@@ -39,6 +40,13 @@ export interface Facilitators {
   inOrder(first: Facilitator | undefined): Facilitator[];
 }
 
+/** One account of one token. Two chains may have both at the same addresses. */
+export interface AccountOnChain {
+  readonly address: Address;
+  readonly token: Address;
+  readonly chainId: number;
+}
+
 export interface Facilitator {
   /** as configured, without a trailing slash */
   readonly url: string;
@@ -48,7 +56,7 @@ export interface Facilitator {
   /** Returns the signers whose proofs count; undefined when the Facilitator announces none. Asks once, or `again`. */
   proofSigners(options?: { readonly again?: boolean }): Promise<readonly Address[] | undefined>;
   /** @throws Unavailable, or the Facilitator's refusal */
-  account(address: Address, token: Address, signal?: AbortSignal): Promise<Account>;
+  account(of: AccountOnChain, signal?: AbortSignal): Promise<Account>;
 }
 
 /** @throws ConfigError for what is no http(s) address, and for plain http to another machine */
@@ -125,8 +133,8 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
       if (found === undefined && signers === asked) signers = undefined;
       return found;
     },
-    async account(address, token, signal) {
-      const found = await client.account({ address, token }, { signal });
+    async account({ address, token, chainId }, signal) {
+      const found = await client.account({ address, token }, { network: caip2Of(chainId), signal });
       if (found.kind === "refused") throw found.error;
       return found.value;
     },

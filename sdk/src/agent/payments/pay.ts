@@ -2,7 +2,7 @@
 import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { refuseMisspelled } from "../core/known-fields";
-import type { Amount } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import {
   type Arrival,
   bearsCredential,

@@ -73,7 +73,10 @@ export function insufficientApproval(facts: {
     `The wallet ${payer} has not approved Permit2 for ${amount} base units of ${token}, and ${why}. ${remedy}`,
     {
       details: {
-        ...{ wallet: payer, token, spender: PERMIT2, required: amount.toString() },
+        wallet: payer,
+        token,
+        spender: PERMIT2,
+        required: amount.toString(),
         ...(approval !== undefined && { available: approval.toString() }),
         ...(paymentId && { paymentId }),
       },
@@ -155,8 +158,14 @@ async function sponsoredApproval(
   }
   context.effects.emit({ type: "approval.raised", token, value: amount });
   const ours = {
-    ...{ from: payer, asset: token, spender: PERMIT2, amount: `${amount}` },
-    ...{ nonce: `${nonce}`, deadline: `${deadlineSec}`, signature, version: "1" },
+    from: payer,
+    asset: token,
+    spender: PERMIT2,
+    amount: `${amount}`,
+    nonce: `${nonce}`,
+    deadline: `${deadlineSec}`,
+    signature,
+    version: "1",
   };
   // Stock servers refuse an echo that lacks what they advertised.
   return { [EIP2612_GAS_SPONSORING]: { ...sponsoring, info: { ...infoOf(sponsoring), ...ours } } };

@@ -294,7 +294,8 @@ async function isOverByReport(context: AgentContext, entry: PaymentEntry, client
   const status = await client.payment(entry.id);
   if (status.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;
   if (chainClock) return chainClock.nowSec() > entry.validBeforeSec;
-  const account = await facilitators.find(entry.facilitator)?.account(entry.payer, entry.token);
+  const { payer: address, token, chainId } = entry;
+  const account = await facilitators.find(entry.facilitator)?.account({ address, token, chainId });
   if (!account) return false;
-  return plausibleTimeSec(account.chainTimeSec, entry.chainId, networks) > entry.validBeforeSec;
+  return plausibleTimeSec(account.chainTimeSec, chainId, networks) > entry.validBeforeSec;
 }

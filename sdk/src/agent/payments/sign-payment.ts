@@ -170,7 +170,7 @@ async function factsBefore(
     const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
     return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, reported }) };
   }
-  const account = await chosen.facilitator.account(payer, token, signal);
+  const account = await chosen.facilitator.account({ address: payer, token, chainId }, signal);
   if (account.chainId !== chainId || !sameAddress(account.token, token)) {
     throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
   }

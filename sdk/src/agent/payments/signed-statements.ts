@@ -8,6 +8,7 @@ import {
   type JsonObject,
   offerPayloadSchema,
   offerTypedData,
+  type ReceiptPayload,
   receiptPayloadSchema,
   receiptTypedData,
   recoverSigner,
@@ -123,7 +124,7 @@ export async function judgeReceipt(
   const nowSec = context.effects.clock.nowSec();
   const { target, transaction } = at;
   const isOfAnother = at.payments.some(
-    (other) => other.id !== id && other.signedReceipt?.signed?.signature === signed.signature,
+    (other) => other.id !== id && isSameReceipt(other.signedReceipt, { signed, ...found }),
   );
   const contradiction =
     payload &&
@@ -137,6 +138,16 @@ export async function judgeReceipt(
     ]);
   return { signed, ...judgementOf(context, found, { payTo, target }, contradiction) };
 }
+
+/** One signature can be written in several ways, so the same statement by the same signer is the same receipt. */
+function isSameReceipt(known: JudgedReceipt | undefined, { signed, payload, signer }: JudgedReceipt): boolean {
+  if (!known?.signed || !signed) return false;
+  if (known.signed.signature === signed.signature) return true;
+  if (!known.payload || !payload || !known.signer || !signer || !isSame(known.signer, signer)) return false;
+  return digestOf(known.payload) === digestOf(payload);
+}
+
+const digestOf = (payload: ReceiptPayload): string => typedDataDigest(receiptTypedData(payload));
 
 /** Returns why a statement is not the evidence that `policy.requireReceipt` asks for; undefined where it is. */
 export function gapOf(judged: JudgedOffer | JudgedReceipt | undefined): string | undefined {

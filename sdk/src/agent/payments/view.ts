@@ -34,7 +34,10 @@ export interface ChargeView {
 }
 
 export const chargeViewOf = (entry: SpendEntry, idHash: Hex): ChargeView => ({
-  ...{ idHash, payTo: entry.payTo, amount: BigInt(entry.amount), atSec: entry.atSec },
+  idHash,
+  payTo: entry.payTo,
+  amount: BigInt(entry.amount),
+  atSec: entry.atSec,
   refunded: refundedAmount(entry),
 });
 

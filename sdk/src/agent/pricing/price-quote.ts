@@ -4,7 +4,8 @@
  */
 import { type Address, type Hex, InvalidRequest, type PaymentMethod, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { Amount, SpendFacts } from "../core/policy";
+import type { SpendFacts } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import {
   bearsCredential,
   isPrivateChannel,
@@ -209,13 +210,25 @@ function priceAll(job: ToPrice): Priced[] {
     const facts =
       chainId !== undefined && payTo !== undefined
         ? {
-            ...{ kind: "subscription" as const, amount: amount + (maxOverage ?? 0n), periodSec: intervalSec },
-            ...{ chainId, token, payTo },
+            kind: "subscription" as const,
+            amount: amount + (maxOverage ?? 0n),
+            periodSec: intervalSec,
+            chainId,
+            token,
+            payTo,
           }
         : undefined;
     const even = line && cheapestSingle && breakEvenOf(cheapestSingle, line);
     const base = {
-      ...{ planId, name, network, chainId, token, amount, intervalSec, verified, subscribed },
+      planId,
+      name,
+      network,
+      chainId,
+      token,
+      amount,
+      intervalSec,
+      verified,
+      subscribed,
       ...costs(line, use),
       ...verdictOf(job, facts, plan.reason ?? (isSafe(context, url) ? undefined : "insecure_origin")),
       breakEven: even,

@@ -185,18 +185,25 @@ export interface VerifiedAudit extends Audit {
 const number = z.number().int().nonnegative();
 
 const receiptSchema = z.object({
-  ...{ planId: hash32Schema, idHash: hash32Schema, requestHash: hash32Schema },
-  ...{ version: number.max(0xffff), paidThrough: number.max(2 ** 40 - 1), sequence: number.min(1).max(2 ** 32 - 1) },
+  planId: hash32Schema,
+  idHash: hash32Schema,
+  requestHash: hash32Schema,
+  version: number.max(0xffff),
+  paidThrough: number.max(2 ** 40 - 1),
+  sequence: number.min(1).max(2 ** 32 - 1),
   unit: z.string().refine(isUsageUnit, "must be 1 to 64 printable ASCII characters"),
   unitPrice: z.string().refine((text) => parseUnitPrice(text) !== undefined, "must be AMOUNT/PER"),
-  ...{ units: amountSchema, amount: amountSchema, total: amountSchema },
+  units: amountSchema,
+  amount: amountSchema,
+  total: amountSchema,
 });
 
 const subscriptionSchema = z.object({
   chainId: number,
   turnpike: addressSchema,
   idHashes: z.array(hash32Schema).min(1).max(1_000),
-  ...{ fromBlock: number, toBlock: number },
+  fromBlock: number,
+  toBlock: number,
   cycles: z.array(z.unknown()),
   findings: z.array(z.looseObject({ kind: z.string() })),
   receipts: z.array(z.object({ receipt: receiptSchema, signature: signature65Schema })),

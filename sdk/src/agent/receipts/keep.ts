@@ -55,7 +55,9 @@ export interface SubscribedArrival extends Arrival {
 }
 
 const requestOf = ({ entry, template }: SubscribedArrival): ReceiptedRequest => ({
-  ...{ entry, method: template.method, resource: resourceOfUrl(template.url) ?? template.url },
+  entry,
+  method: template.method,
+  resource: resourceOfUrl(template.url) ?? template.url,
 });
 
 /** Keeps the receipts in a response's header: all that a redirect has. */

@@ -62,7 +62,7 @@ export async function withApproval<T>(
   const { ledger, facilitator, deployment, token } = need;
   const queue = `permit:${deployment.chainId}:${token.toLowerCase()}:${owner.toLowerCase()}`;
   return ledger.serialize(queue, async () => {
-    const account = await facilitator.account(owner, token);
+    const account = await facilitator.account({ address: owner, token, chainId: deployment.chainId });
     if (account.chainId !== deployment.chainId || !sameAddress(account.token, token)) {
       throw new PolicyRefused("The Facilitator serves this token on another chain.", { reason: "network" });
     }

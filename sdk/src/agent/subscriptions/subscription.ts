@@ -210,8 +210,16 @@ export async function verifiedPlan(
   }
   const length = lengthOf(period);
   const proven = planIdOf({
-    ...{ chainId, turnpike: deployment.turnpike, token, amount, ...length, graceSec: grace, salt, metadata },
-    ...{ provider: firstProvider, payTo: firstPayTo },
+    chainId,
+    turnpike: deployment.turnpike,
+    token,
+    amount,
+    ...length,
+    graceSec: grace,
+    salt,
+    metadata,
+    provider: firstProvider,
+    payTo: firstPayTo,
   });
   if (proven !== planId.toLowerCase() || length.intervalSec !== interval) {
     throw new PolicyRefused("The plan's terms do not belong to its id.", { reason: "plan_terms" });

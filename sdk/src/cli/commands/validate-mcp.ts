@@ -28,7 +28,9 @@ export async function validateMcp(context: CommandContext, required: readonly ("
   }
   const { server, address } = await serverOf(context);
   const called = await callTools(address, {
-    ...{ tool, args: await argumentsOf(io.cwd, args.value("arguments")), signal: io.signal },
+    tool,
+    args: await argumentsOf(io.cwd, args.value("arguments")),
+    signal: io.signal,
     onServerLine: (line) => output.note(safeLine(line)),
   });
   const whole = new Problems();

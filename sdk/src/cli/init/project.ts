@@ -53,7 +53,10 @@ export function manifestOf(folder: string, program: string): string {
     .replace(/[^a-z0-9-]+/g, "-")
     .replace(/^-+|-+$/g, "");
   const manifest = {
-    ...{ name: name || "turnpike-project", version: "0.0.0", private: true, type: "module" },
+    name: name || "turnpike-project",
+    version: "0.0.0",
+    private: true,
+    type: "module",
     engines: { node: ">=20.19" },
     scripts: { start: `node --env-file=.env ${program}` },
     dependencies: { turnpike: IS_PUBLISHED ? VERSION : `file:${packageFolder(__dirname)}` },

@@ -53,7 +53,13 @@ export async function forward(io: CliIo, target: Target, event: FacilitatorEvent
 function bodyOf(event: FacilitatorEvent, { network, chainId }: Target): string {
   const { type, id, occurredAt, subject, sequence, transaction, data } = event;
   const envelope: z.input<typeof webhookEnvelopeSchema> = {
-    ...{ type, id, occurredAt, network, chainId, subject, sequence },
+    type,
+    id,
+    occurredAt,
+    network,
+    chainId,
+    subject,
+    sequence,
     ...(transaction && { transaction }),
     data,
   };

@@ -80,8 +80,12 @@ async function loadSdk() {
     const { ListToolsResultSchema, ResultSchema } = types;
     const { AjvJsonSchemaValidator } = ajv;
     return {
-      ...{ Client, StdioClientTransport, StreamableHTTPClientTransport },
-      ...{ ListToolsResultSchema, ResultSchema, AjvJsonSchemaValidator },
+      Client,
+      StdioClientTransport,
+      StreamableHTTPClientTransport,
+      ListToolsResultSchema,
+      ResultSchema,
+      AjvJsonSchemaValidator,
     };
   } catch (cause) {
     if (!String(cause).includes("@modelcontextprotocol/sdk")) throw cause;
@@ -162,16 +166,16 @@ function listedTool(tool: {
 }): ListedTool {
   const { name, inputSchema, outputSchema, annotations } = tool;
   return {
-    ...{ name, inputSchema, isDestructive: annotations?.destructiveHint === true },
+    name,
+    inputSchema,
+    isDestructive: annotations?.destructiveHint === true,
     outputSchema: isObject(outputSchema) ? outputSchema : undefined,
   };
 }
 
 async function callTool(sdk: Sdk, client: Client, tool: ListedTool, plan: CallPlan): Promise<CalledTool> {
   const { name, inputSchema, outputSchema, isDestructive } = tool;
-  const called = (answer: ToolAnswer): CalledTool => ({
-    ...{ name, hasOutputSchema: outputSchema !== undefined, answer },
-  });
+  const called = (answer: ToolAnswer): CalledTool => ({ name, hasOutputSchema: outputSchema !== undefined, answer });
   if (isDestructive && plan.tool === undefined) return called({ kind: "not_called" });
   const args = (plan.args ?? sampleOf(inputSchema)) as Record<string, unknown>;
   try {
@@ -184,7 +188,8 @@ async function callTool(sdk: Sdk, client: Client, tool: ListedTool, plan: CallPl
     if (isUnreached(error)) throw error;
     const code = memberOfError(error, "code");
     return called({
-      ...{ kind: "error", data: memberOfError(error, "data") },
+      kind: "error",
+      data: memberOfError(error, "data"),
       code: typeof code === "number" ? code : undefined,
     });
   }

@@ -35,7 +35,10 @@ interface Form {
 export function checkTool(name: string, answer: ToolAnswer, hasOutputSchema: boolean): ToolReport {
   const problems = new Problems(name);
   const report = (state: ToolState, versions: ToolReport["versions"] = []): ToolReport => ({
-    ...{ name, state, versions, problems: problems.found },
+    name,
+    state,
+    versions,
+    problems: problems.found,
   });
   if (answer.kind === "not_called") {
     problems.add("mcp", "not_called");

@@ -171,7 +171,11 @@ function paymentOf(
   const { payer, payTo, amount, token, network, transaction } = proof;
   const facts = { payer, payTo, amount, token, network, paymentId, transaction };
   return {
-    ...{ kind: "one-time", dialect: "turnpike", ...facts },
-    ...{ deduct: deductsNothing, charge: chargesNothing, meter: countsOnly(settings.token ?? {}) },
+    kind: "one-time",
+    dialect: "turnpike",
+    ...facts,
+    deduct: deductsNothing,
+    charge: chargesNothing,
+    meter: countsOnly(settings.token ?? {}),
   };
 }

@@ -1,7 +1,7 @@
 /** What one run of a handler charges of an `upto` payment. Nothing settles by a charge that was faulty. */
 import { isTurnpikeError, type Money, type PricedToken, parseMoney, TurnpikeError } from "../../protocol";
 import { CountedMeter, type UsageBudget } from "../metering/counted-meter";
-import { usageTermsOf } from "../metering/usage-meter";
+import { type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
 import type { OneTimePayment } from "./payment";
 
 export class UptoCharge {
@@ -34,10 +34,6 @@ export class UptoCharge {
     };
   }
 
-  get token(): PricedToken {
-    return this.#token;
-  }
-
   /** base units */
   get amount(): bigint {
     return this.#recorded ?? this.#amount ?? this.#max;
@@ -46,10 +42,20 @@ export class UptoCharge {
   /** The last one counts. @throws Internal, ConfigError: the request then fails, whatever its handler does */
   name(actual: Money): void {
     this.#requireOpen("charge() was called");
+    this.#amount = this.#noting(() => this.#read(actual));
+  }
+
+  /** Counts units whose sum is the charge. @throws ConfigError, Internal: the request then fails, as above */
+  meter(options: UsageMeterOptions): UsageMeter {
+    return this.#noting(() => new CountedMeter(usageTermsOf(options, this.#token), this.budget));
+  }
+
+  /** Nothing settles by a charge that failed: without it the maximum would. */
+  #noting<T>(charge: () => T): T {
     try {
-      this.#amount = this.#read(actual);
+      return charge();
     } catch (error) {
-      if (isTurnpikeError(error)) this.#fault ??= error;
+      this.#fault ??= isTurnpikeError(error) ? error : new TurnpikeError("Internal", "charge() was given no amount.");
       throw error;
     }
   }
@@ -111,7 +117,7 @@ export function chargeable(payment: OneTimePayment, charge: UptoCharge): OneTime
   return {
     ...payment,
     charge: (actual) => charge.name(actual),
-    meter: (options) => new CountedMeter(usageTermsOf(options, charge.token), charge.budget),
+    meter: (options) => charge.meter(options),
     get amount() {
       return charge.amount;
     },

@@ -72,7 +72,12 @@ export class UsageReceiptIssuer {
     const salt = toHex(randomBytes(16));
     const { unit, units, unitPrice } = usage;
     const receipt = {
-      ...{ planId, idHash, ...count, unit, units, amount },
+      planId,
+      idHash,
+      ...count,
+      unit,
+      units,
+      amount,
       unitPrice: `${unitPrice.amount}/${unitPrice.per}`,
       requestHash: requestHashOf(salt, request?.method ?? "", request ? resourceFor(request, origin) : ""),
     };

@@ -6,7 +6,7 @@ import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../ch
 import { createOperator } from "../../chain/operator";
 import type { Rpc } from "../../chain/rpc";
 import { createFacilitatorClient } from "../../facilitator/client";
-import type { DebitRequestWire } from "../../facilitator/subscriptions";
+import type { DebitRequestWire } from "../../facilitator/debits";
 import type { FetchLike } from "../../facilitator/transport";
 import {
   type Clock,
@@ -68,12 +68,20 @@ export function meterOf(
   }
   const report = onMeterEvent ?? (() => undefined);
   const meter = createMeter({
-    ...{ store, sender, states: operator.states, clock, settle, report, onRefused },
+    store,
+    sender,
+    states: operator.states,
+    clock,
+    settle,
+    report,
+    onRefused,
     receipts: options.receiptKey !== undefined,
     ...(maxUnsettled === undefined ? {} : { limits: { maxUnsettled: toAmount(maxUnsettled, "maxUnsettled") } }),
   });
   const collection = new Collection({
-    ...{ right, report, monotonicMs: () => performance.now() },
+    right,
+    report,
+    monotonicMs: () => performance.now(),
     warn: (message) => process.emitWarning(message, { code: "TurnpikeCannotCollect" }),
     onChange: (canCollectAny) => meter.setCollecting(canCollectAny),
   });

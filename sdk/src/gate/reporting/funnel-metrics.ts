@@ -1,6 +1,6 @@
 /** Counts a gate's decisions by step: asked to pay, refused (and why), paid, served. Reads decisions, changes none. */
 import { createFacilitatorClient } from "../../facilitator/client";
-import { ConfigError, isPlanEntry, isTurnpikeError } from "../../protocol";
+import { ConfigError, caip2Of, isPlanEntry, isTurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
 import type { GateReports } from "../core/context";
 import type { ProviderOptions } from "../core/options";
@@ -30,7 +30,8 @@ export function reportsOf(
       throw new ConfigError(`reports.${field} is ${value}: use a whole number of at least ${min}`);
   }
   const client = createFacilitatorClient({ url: settings.facilitator.url, apiKey, ...(fetch ? { fetch } : {}) });
-  return countRequests(createReporter({ send: sendTo(client), nowSec: () => clock.nowSec(), everyMs, sampleEvery }));
+  const send = sendTo(client, caip2Of(settings.network.chainId));
+  return countRequests(createReporter({ send, nowSec: () => clock.nowSec(), everyMs, sampleEvery }));
 }
 
 export function countRequests(reporter: Reporter): GateReports {

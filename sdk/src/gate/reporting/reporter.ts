@@ -146,10 +146,13 @@ class PeriodicReporter implements Reporter {
 const isOfHour = ({ details }: TurnpikeError): boolean =>
   typeof details.field === "string" && /^entries\.\d+\.hour$/.test(details.field);
 
-/** Sends reports to a Facilitator. @throws the Facilitator's refusal, or Unavailable */
-export function sendTo(client: Pick<FacilitatorClient, "report">): ReporterOptions["send"] {
+/**
+ * Sends reports to a Facilitator, about the gate's network: it may serve others too.
+ * @throws the Facilitator's refusal, or Unavailable
+ */
+export function sendTo(client: Pick<FacilitatorClient, "report">, network: string): ReporterOptions["send"] {
   return async (id, entries, signal) => {
-    const outcome = await client.report({ id, entries: [...entries] }, { signal });
+    const outcome = await client.report({ id, entries: [...entries] }, { network, signal });
     if (outcome.kind === "refused") throw outcome.error;
   };
 }

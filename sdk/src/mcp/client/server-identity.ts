@@ -35,7 +35,10 @@ export function serverIdentity(server: string | URL): ServerIdentity {
   }
   url.hash = "";
   return {
-    ...{ id: url.href, place: originAndPath(url.href), origin: url.origin, url },
+    id: url.href,
+    place: originAndPath(url.href),
+    origin: url.origin,
+    url,
     isPrivate: isPrivateChannel(url.href),
     isConfidential: url.protocol === "https:",
   };

@@ -17,8 +17,8 @@ import { callPaid, refusalOf, type ToolResult } from "../../gate/adapters/mcp";
 import { type CallConnection, gateRequestOfTool, requireConfidential } from "../../gate/adapters/mcp-request";
 import { errorAnswer } from "../../gate/core/answer";
 import type { Gate } from "../../gate/core/gate";
+import type { GateOptions } from "../../gate/core/gate-options";
 import type { Payment } from "../../gate/core/payment";
-import type { GateOptions } from "../../gate/core/route";
 import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, isTurnpikeError } from "../../protocol";
 import { toolResource, withoutCredentials } from "../wire";
@@ -143,9 +143,23 @@ export function paidTool<
 }
 
 const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
-  ...{ serverId: true, provider: true, title: true, description: true, inputSchema: true, outputSchema: true },
-  ...{ annotations: true, _meta: true, maxArgumentBytes: true, pricing: true, free: true, metered: true },
-  ...{ authorize: true, replay: true, settle: true, refundOnFailure: true, sellSingleAtPlanPrice: true },
+  serverId: true,
+  provider: true,
+  title: true,
+  description: true,
+  inputSchema: true,
+  outputSchema: true,
+  annotations: true,
+  _meta: true,
+  maxArgumentBytes: true,
+  pricing: true,
+  free: true,
+  metered: true,
+  authorize: true,
+  replay: true,
+  settle: true,
+  refundOnFailure: true,
+  sellSingleAtPlanPrice: true,
 };
 
 /** By options: a server for each session sells the same tool. */

@@ -41,7 +41,12 @@ export function subscriptionView(subscription: Subscription): object {
     paidThrough: timeView(paidThroughSec),
     endsAtPeriodEnd: ending,
     until: timeView(untilSec),
-    ...{ planId, nextPlanId, network, token, payTo, usedAt: origins },
+    planId,
+    nextPlanId,
+    network,
+    token,
+    payTo,
+    usedAt: origins,
     ...(existing && { existing }),
   };
 }
@@ -57,7 +62,9 @@ function optionView(option: PriceOption): object {
   return {
     ...shared,
     planId,
-    ...{ periodSeconds: intervalSec, termsProven: verified, subscribed },
+    periodSeconds: intervalSec,
+    termsProven: verified,
+    subscribed,
     cheaperThanOneTimeFromCalls: cheaperFromCalls?.toString(),
     ...(perPeriod && { costAtThisUse: amountView(perPeriod.numerator / perPeriod.denominator) }),
   };
@@ -76,7 +83,10 @@ export function planNames({ options }: PriceQuote): string | undefined {
 export function quoteView({ url, method, status, options, cheapest, refusals }: PriceQuote): object {
   const at = cheapest && options.indexOf(cheapest);
   return {
-    ...{ url: originAndPath(url), method, status, needsPayment: status === 402 },
+    url: originAndPath(url),
+    method,
+    status,
+    needsPayment: status === 402,
     options: options.map(optionView),
     ...(at !== undefined && at >= 0 && { cheapestOption: at }),
     ...(refusals.length > 0 && { leftOut: refusals.map((refusal) => refusal.slice(0, MAX_NAME)) }),
@@ -86,7 +96,13 @@ export function quoteView({ url, method, status, options, cheapest, refusals }: 
 export function receiptView(receipt: PaymentReceipt): object {
   const { paymentId, amount, charged, reported, network, token, payTo, method, resource } = receipt;
   return {
-    ...{ paymentId, amount: amountView(amount), method, network, token, payTo, resource: originAndPath(resource) },
+    paymentId,
+    amount: amountView(amount),
+    method,
+    network,
+    token,
+    payTo,
+    resource: originAndPath(resource),
     charged: optionalAmount(charged),
     chargedByProvidersWord: optionalAmount(reported),
     transaction: receipt.transaction,

@@ -51,9 +51,14 @@ export async function openCatalogue(perProvider = 50): Promise<TestCatalogue> {
 
   function checks({ allowPrivate = true, ...options }: Parameters<TestCatalogue["checks"]>[0] = {}): ListingChecks {
     const worker = startListingChecks({
-      ...{ store, own: { network: NETWORK, tokens: [TOKEN] }, prober: createProber({ allowPrivate, ...options }) },
-      ...{ log: pino({ level: "silent" }), checkEveryMs: CHECK_EVERY_MS, pollMs: 3_600_000 },
-      ...{ nowMs, monotonicMs: () => performance.now() },
+      store,
+      own: { network: NETWORK, tokens: [TOKEN] },
+      prober: createProber({ allowPrivate, ...options }),
+      log: pino({ level: "silent" }),
+      checkEveryMs: CHECK_EVERY_MS,
+      pollMs: 3_600_000,
+      nowMs,
+      monotonicMs: () => performance.now(),
     });
     workers.push(worker);
     return worker;

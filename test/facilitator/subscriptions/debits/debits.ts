@@ -23,7 +23,9 @@ describe("Facilitator: debits", function () {
     const { relayers } = await http.service.client.supported();
     for (const account of relayers) {
       await setOperator(http.world.provider, http.world.contracts.turnpike, {
-        ...{ planId, account, rights: allowed ? RIGHTS.debit : 0 },
+        planId,
+        account,
+        rights: allowed ? RIGHTS.debit : 0,
       });
     }
     await settled();

@@ -29,10 +29,19 @@ describe("Facilitator: a metered gate without gas", function () {
     const { world, service } = http;
     const { proofSigners } = await service.client.supported();
     const provider = {
-      ...{ port: 0, plans: [world.planId, world.planId, world.planId], network: world.contracts.network },
-      ...{ rpcUrl: world.chain.rpcUrl, turnpike: world.contracts.turnpike, payTo: world.payee, pollMs: 50, apiKey },
-      ...{ token: { address: world.contracts.token, name: world.contracts.tokenName }, secret: "s".repeat(32) },
-      ...{ facilitator: { url: service.url, signers: proofSigners }, claims: "memory", meterFolder: folder },
+      port: 0,
+      plans: [world.planId, world.planId, world.planId],
+      network: world.contracts.network,
+      rpcUrl: world.chain.rpcUrl,
+      turnpike: world.contracts.turnpike,
+      payTo: world.payee,
+      pollMs: 50,
+      apiKey,
+      token: { address: world.contracts.token, name: world.contracts.tokenName },
+      secret: "s".repeat(32),
+      facilitator: { url: service.url, signers: proofSigners },
+      claims: "memory",
+      meterFolder: folder,
     };
     const entry = path.join(__dirname, "../../support/metered-gate.ts");
     const args = [...RUN_TYPESCRIPT, entry];

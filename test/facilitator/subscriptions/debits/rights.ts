@@ -58,7 +58,9 @@ describe("Facilitator: the right to have debits collected", function () {
     const { relayers } = await http.service.client.supported();
     for (const account of relayers) {
       await setOperator(http.world.provider, http.world.contracts.turnpike, {
-        ...{ planId, account, rights: allowed ? RIGHTS.debit : 0 },
+        planId,
+        account,
+        rights: allowed ? RIGHTS.debit : 0,
       });
     }
   }
@@ -75,8 +77,13 @@ describe("Facilitator: the right to have debits collected", function () {
     const { world, service } = http;
     const { proofSigners } = await service.client.supported();
     provider = createProvider({
-      ...{ network: world.contracts.network, rpcUrl: world.chain.rpcUrl, turnpike: world.contracts.turnpike },
-      ...{ payTo: world.payee, pollMs: 50, secret: "s".repeat(32), claims: memoryClaims({ warn: false }) },
+      network: world.contracts.network,
+      rpcUrl: world.chain.rpcUrl,
+      turnpike: world.contracts.turnpike,
+      payTo: world.payee,
+      pollMs: 50,
+      secret: "s".repeat(32),
+      claims: memoryClaims({ warn: false }),
       token: { address: world.contracts.token, name: world.contracts.tokenName, version: "1" },
       facilitator: { url: service.url, signers: proofSigners },
       meterFolder: mkdtempSync(path.join(folder, "gate-")),
@@ -151,12 +158,12 @@ describe("Facilitator: the right to have debits collected", function () {
   it("HA4 refuses a made-up API key also where no plan is known yet", async () => {
     const { world, service } = http;
     const options = {
-      ...{ network: world.contracts.network, rpcUrl: world.chain.rpcUrl, turnpike: world.contracts.turnpike },
-      ...{
-        secret: "s".repeat(32),
-        facilitator: { url: service.url },
-        meterFolder: mkdtempSync(path.join(folder, "k-")),
-      },
+      network: world.contracts.network,
+      rpcUrl: world.chain.rpcUrl,
+      turnpike: world.contracts.turnpike,
+      secret: "s".repeat(32),
+      facilitator: { url: service.url },
+      meterFolder: mkdtempSync(path.join(folder, "k-")),
     };
     for (const [key, code] of [
       ["tk_made_up", "ConfigError"],

@@ -35,16 +35,29 @@ export interface Outbox {
 }
 
 export const actorOf = (provider: Address) => ({
-  ...{ provider, isEveryChain: true, chainIds: [CHAIN_ID], keyId: "test-key" },
-  ...{ address: "127.0.0.1", requestId: "r" },
+  provider,
+  isEveryChain: true,
+  chainIds: [CHAIN_ID],
+  keyId: "test-key",
+  address: "127.0.0.1",
+  requestId: "r",
 });
 
 export function planPayload(provider: Address): Record<string, unknown> {
   const planId = keccakText("a plan");
   return {
-    ...{ planId, provider, token: provider, amount: "1000000", interval: 86_400, grace: 0, payTo: provider },
-    ...{ period: { unit: "second", count: 86_400 }, proposedPayTo: null },
-    ...{ metadata: "{}", deprecated: false, successor: null },
+    planId,
+    provider,
+    token: provider,
+    amount: "1000000",
+    interval: 86_400,
+    grace: 0,
+    payTo: provider,
+    period: { unit: "second", count: 86_400 },
+    proposedPayTo: null,
+    metadata: "{}",
+    deprecated: false,
+    successor: null,
   };
 }
 
@@ -74,8 +87,16 @@ export async function openOutbox(url: string): Promise<Outbox> {
     },
     worker({ timeoutMs = 2_000, sender = createSender({ allowPrivate: true, timeoutMs }), ...more } = {}) {
       const worker = createDeliveryWorker({
-        ...{ store, network: NETWORK, sender, log: pino({ level: "silent" }), metrics: createMetrics() },
-        ...{ inFlight: 16, pollMs: 3_600_000, nowMs, monotonicMs: () => performance.now(), random: () => 0.5 },
+        store,
+        network: NETWORK,
+        sender,
+        log: pino({ level: "silent" }),
+        metrics: createMetrics(),
+        inFlight: 16,
+        pollMs: 3_600_000,
+        nowMs,
+        monotonicMs: () => performance.now(),
+        random: () => 0.5,
         ...more,
       });
       workers.push(worker);

@@ -11,9 +11,16 @@ async function main(): Promise<void> {
   const { DATABASE_URL = "", KILL_AFTER, CHAIN_ID } = process.env;
   const store = await openStore({ kind: "postgres", url: new Secret(DATABASE_URL), poolSize: 2 });
   createDeliveryWorker({
-    ...{ store, network: networkOfChain(Number(CHAIN_ID)), sender: createSender({ allowPrivate: true }) },
-    ...{ log: pino({ level: "silent" }), metrics: createMetrics(), inFlight: 4, pollMs: 20 },
-    ...{ nowMs: () => Date.now() + 2_000, monotonicMs: () => performance.now(), random: () => 0.5 },
+    store,
+    network: networkOfChain(Number(CHAIN_ID)),
+    sender: createSender({ allowPrivate: true }),
+    log: pino({ level: "silent" }),
+    metrics: createMetrics(),
+    inFlight: 4,
+    pollMs: 20,
+    nowMs: () => Date.now() + 2_000,
+    monotonicMs: () => performance.now(),
+    random: () => 0.5,
     onStep(step) {
       if (step === KILL_AFTER) process.kill(process.pid, "SIGKILL");
     },

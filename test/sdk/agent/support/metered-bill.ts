@@ -50,11 +50,18 @@ export async function startMeteredSeller(relay: Relay, planId: Hex): Promise<Met
   await plans.setOperator(planId, addressOf("operator"), 1);
   await owner?.sendTransaction({ to: addressOf("operator"), value: 10n ** 18n });
   const provider = createProvider({
-    ...{ network: NETWORK, rpcUrl: rpc.url, turnpike: relay.addresses.turnpike, pollMs: 20 },
+    network: NETWORK,
+    rpcUrl: rpc.url,
+    turnpike: relay.addresses.turnpike,
+    pollMs: 20,
     token: { address: relay.addresses.token, name: "Test USD", version: "1" },
-    ...{ payTo: addressOf("treasury"), secret: "a secret that is long enough for a test", claims: "memory" },
+    payTo: addressOf("treasury"),
+    secret: "a secret that is long enough for a test",
+    claims: "memory",
     facilitator: { url: relay.url, signers: [addressOf("facilitator")] },
-    ...{ operatorKey: testKey("operator"), receiptKey: testKey("receipts"), meterFolder: folder },
+    operatorKey: testKey("operator"),
+    receiptKey: testKey("receipts"),
+    meterFolder: folder,
   });
   const gateOf = (...accepted: readonly Hex[]) =>
     paymentGate({ provider, pricing: accepted.map((plan) => ({ type: "subscription", plan })), metered: true });
@@ -68,7 +75,10 @@ export async function startMeteredSeller(relay: Relay, planId: Hex): Promise<Met
   const url = await listen(server);
   await provider.ready();
   return {
-    ...{ relay, rpc, provider, url },
+    relay,
+    rpc,
+    provider,
+    url,
     accept(...accepted) {
       gate = gateOf(...accepted);
     },
@@ -152,12 +162,20 @@ export function meteredBillBeforeEach(use: (fresh: MeteredBill) => void): void {
     ({ agent } = agentFor(relay.url, {
       policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
       deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
-      ...{ rpc: rpc.url, fetch: spoiling as typeof fetch, onEvent: (event: AgentEvent) => void events.push(event) },
+      rpc: rpc.url,
+      fetch: spoiling as typeof fetch,
+      onEvent: (event: AgentEvent) => void events.push(event),
       receipts: memoryReceipts(),
     }));
     const subscription = await agent.subscribe({ planId, maxOverage: CAP, origins: [url] });
     use({
-      ...{ ...seller, planId, agent, events, subscription, spoil, lie },
+      ...seller,
+      planId,
+      agent,
+      events,
+      subscription,
+      spoil,
+      lie,
       call: async (target = "/page") => (await agent.fetch(`${url}${target}`)).text(),
       async nextCycle() {
         await network.provider.send("evm_increaseTime", [INTERVAL_SEC]);

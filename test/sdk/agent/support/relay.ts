@@ -317,7 +317,9 @@ export async function startRelay(): Promise<Relay> {
       const owner = checksum(provider.address);
       const planId = planIdOf({
         ...terms,
-        ...{ chainId: CHAIN_ID, turnpike: addresses.turnpike, provider: owner },
+        chainId: CHAIN_ID,
+        turnpike: addresses.turnpike,
+        provider: owner,
         intervalSec,
         months,
         graceSec: grace,

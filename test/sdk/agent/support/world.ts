@@ -167,8 +167,16 @@ export async function startFacilitator(chain: Chain, role = "facilitator"): Prom
     if (request.method === "POST" && pathname === "/authorize") return authorize(request);
     if (pathname === "/supported" && announced.length > 0) {
       const json = {
-        ...{ kinds: [], extensions: [], signers: {}, network: NETWORK, chainId: CHAIN_ID },
-        ...{ turnpike: TURNPIKE, batchSettler: TURNPIKE, proofSigners: announced, relayers: [], tokens: [] },
+        kinds: [],
+        extensions: [],
+        signers: {},
+        network: NETWORK,
+        chainId: CHAIN_ID,
+        turnpike: TURNPIKE,
+        batchSettler: TURNPIKE,
+        proofSigners: announced,
+        relayers: [],
+        tokens: [],
       };
       return { status: 200, json };
     }

@@ -246,7 +246,49 @@ describe("paymentMiddleware's routes", () => {
       expect(problem({ [pattern]: { ...COST, page: true } }), pattern).not.to.contain(".page");
     expect(problem({ "/x": "$0.01" })).to.contain('"/x"');
     expect(problem({ "/x": { accepts: [] } })).to.contain("prices is empty");
-    expect(problem("0x1234")).to.contain("takes the routes first");
+    expect(problem("0x1234")).to.contain("first argument is no routes");
     expect(problem({ "/x": COST }, { register: () => undefined })).to.contain("{ provider }");
+  });
+
+  it("refuses each argument of the stock middleware by its place, with what replaces it", () => {
+    class StockServer {
+      readonly #clients: readonly unknown[] = [];
+      register = undefined;
+      get clients() {
+        return this.#clients;
+      }
+    }
+    class Hidden {
+      readonly #url = "https://facilitator.example";
+      get url() {
+        return this.#url;
+      }
+    }
+    const second = /^paymentMiddleware: the second argument\S* has no effect: configure\(\) or \{ provider \}/;
+    for (const server of [
+      new StockServer(),
+      new Hidden(),
+      [new Hidden()],
+      [],
+      null,
+      "https://facilitator.example",
+      { url: "x" },
+    ])
+      expect(problem({ "/x": COST }, server), String(JSON.stringify(server))).to.match(second);
+    expect(problem({ "/x": COST }, { provider: {} })).to.contain("what createProvider() returns");
+    for (const make of [forExpress, forHono] as ((...args: readonly unknown[]) => unknown)[]) {
+      const further =
+        (...given: readonly unknown[]) =>
+        () =>
+          make({ "/x": COST }, { provider }, ...given);
+      expect(further({ appName: "Shop" })).to.throw("argument 3 (stock: paywallConfig) has no effect: set page: true");
+      expect(further(undefined, { generateHtml: () => "" })).to.throw("argument 4 (stock: paywall)");
+      expect(further(undefined, undefined, false))
+        .to.throw("argument 5 (stock: syncFacilitatorOnStart)")
+        .with.property("code", "ConfigError");
+      expect(further(undefined, undefined, undefined, 1)).to.throw("argument 6 has no effect: remove it");
+      expect(further(undefined, undefined)).not.to.throw();
+    }
+    expect(problem("0x1234", { "/x": COST })).to.contain("payTo and facilitator belong into accepts");
   });
 });

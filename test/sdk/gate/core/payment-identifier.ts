@@ -56,6 +56,15 @@ describe("payment-identifier", () => {
     expect((await pay(`${ID}-2`)).status).to.equal(200);
   });
 
+  it("D1 charges each of several payments under one Idempotency-Key, which names none", async () => {
+    const key = { "Idempotency-Key": "one-purchase-of-this-test" };
+    for (let count = 0; count < 2; count++) {
+      const headers = { ...(await v2Headers(url)), ...key };
+      expect((await send(url, { headers })).status).to.equal(200);
+    }
+    expect(settlements()).to.equal(2);
+  });
+
   it("D1 refuses a second payment also after the first payment's handler failed, and serves the first payment again", async () => {
     fails = 1;
     const headers = await v2Headers(url, identified(ID));

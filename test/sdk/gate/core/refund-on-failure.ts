@@ -32,8 +32,11 @@ const PLAN = `0x${"11".repeat(32)}` as const;
 const SETTLED = {
   status: 200,
   json: {
-    ...{ refundId: `0x${"1".repeat(64)}`, refundedId: `0x${"2".repeat(64)}`, transaction: `0x${"3".repeat(64)}` },
-    ...{ blockNumber: 9, settledAt: 1_800_000_000 },
+    refundId: `0x${"1".repeat(64)}`,
+    refundedId: `0x${"2".repeat(64)}`,
+    transaction: `0x${"3".repeat(64)}`,
+    blockNumber: 9,
+    settledAt: 1_800_000_000,
   },
 };
 const OUTAGE = { status: 503, json: { error: "Unavailable", message: "later" } };

@@ -62,8 +62,12 @@ async function exactOf(
 ) {
   const wallet = new Wallet(keyOf("payer"));
   const authorization = {
-    ...{ from: wallet.address as Hex, to: entry.payTo as Hex, value: BigInt(entry.amount ?? "0") },
-    ...{ validAfter: 0n, validBefore: BigInt(NOW + 300), nonce: keccakText(`several entries ${n}`) },
+    from: wallet.address as Hex,
+    to: entry.payTo as Hex,
+    value: BigInt(entry.amount ?? "0"),
+    validAfter: 0n,
+    validBefore: BigInt(NOW + 300),
+    nonce: keccakText(`several entries ${n}`),
   };
   const { address: token, name, version } = signed.token;
   const typed = transferTypedData({ chainId: signed.chainId, token: token as Hex, name, version }, authorization);

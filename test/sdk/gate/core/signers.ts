@@ -83,7 +83,9 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
 
       it("HD3 a signer that is taken out counts at once for nothing", async () => {
         const without = testProvider(facilitator, {
-          ...{ clock, verify, facilitator: { url: facilitator.url, signers: [NEW] } },
+          clock,
+          verify,
+          facilitator: { url: facilitator.url, signers: [NEW] },
         });
         const other = await FRAMEWORKS[framework](without, [{ path: "/paid", gate: { pricing: ONE_TIME } }]);
         const entry = (await quoteOf(`${other.url}/paid`)).accepts[0] as AcceptEntryWire;

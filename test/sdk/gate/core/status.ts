@@ -51,7 +51,10 @@ describe("a subscription's status", function () {
     const { contracts, planId } = world;
     provider = testProvider(facilitator, {
       token: { address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion },
-      ...{ rpcUrl, turnpike: contracts.turnpike, pollMs, clock: undefined as never },
+      rpcUrl,
+      turnpike: contracts.turnpike,
+      pollMs,
+      clock: undefined as never,
     });
     const gate = { pricing: [{ type: "subscription", plan: planId }] } as const;
     server = await FRAMEWORKS.express(provider, [{ path: "/feed", gate }]);

@@ -203,6 +203,44 @@ describe("prices of type upto", () => {
     expect(hidden.json.message).to.include("500001 base units").and.include("500000 at most");
   });
 
+  it("HU2 nothing is charged by a value that is no amount, or a meter that cannot be made, however the handler hides it", async () => {
+    const shapeless = Object.create(null) as object;
+    const wrong: readonly unknown[] = [
+      ...[
+        -1n,
+        -1,
+        "-1",
+        "$-1",
+        1.5,
+        Number.NaN,
+        Number.POSITIVE_INFINITY,
+        2 ** 53,
+        null,
+        undefined,
+        {},
+        [],
+        "",
+        "free",
+      ],
+      ...["$0.0000001", "0.12 EUR", "1e3", "0x10", true, Symbol("1"), shapeless, Promise.resolve(1n), () => 1n],
+    ];
+    const acts: ((payment: Payment) => unknown)[] = [
+      ...wrong.map((value) => (payment: Payment) => payment.charge(value as bigint)),
+      (payment) => payment.meter(undefined as never),
+      (payment) => payment.meter({ unit: "token", unitPrice: -1n }),
+      (payment) => payment.meter({ unit: "token", unitPrice: "cheap" }),
+    ];
+    for (const [place, act] of acts.entries()) {
+      handle = (payment) => {
+        expect(() => act(payment), `${place}`).to.throw();
+        return { body: "the content" };
+      };
+      const answer = await send(at("/upto"), { headers: await paid("/upto") });
+      expect([answer.status, answer.text.includes("the content")], `${place}`).to.deep.equal([500, false]);
+    }
+    expect([charged, facilitator.reserved.size]).to.deep.equal([[], 0]);
+  });
+
   it("HU2 a charge or a price below what the Facilitator settles is an error that says so", async () => {
     await openWithLeast("100");
     for (const [amount, status] of [

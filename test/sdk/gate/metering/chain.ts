@@ -254,7 +254,8 @@ describe("Metering on a chain", function () {
           return rpc.send(method, params);
         },
       },
-      ...{ turnpike: (await world.turnpike.getAddress()) as Hex, chainId: chain.chainId },
+      turnpike: (await world.turnpike.getAddress()) as Hex,
+      chainId: chain.chainId,
       signer: world.operator.privateKey as Hex,
     });
     await start({}, plain);

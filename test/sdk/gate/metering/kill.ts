@@ -36,8 +36,13 @@ describe("Metering and kill -9", function () {
 
   async function launch(idHashes: readonly Hex[], drain: boolean) {
     const assignment = {
-      ...{ rpcUrl: chain.rpcUrl, chainId: chain.chainId, turnpike: await world.turnpike.getAddress() },
-      ...{ operatorKey: world.operator.privateKey, idHashes, drain, journal: path.join(folder, "journal") },
+      rpcUrl: chain.rpcUrl,
+      chainId: chain.chainId,
+      turnpike: await world.turnpike.getAddress(),
+      operatorKey: world.operator.privateKey,
+      idHashes,
+      drain,
+      journal: path.join(folder, "journal"),
     };
     // A file, not a pipe: it keeps what the child wrote before it was killed.
     const outputFile = path.join(folder, `output-${children.length}`);

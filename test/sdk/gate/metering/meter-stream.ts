@@ -76,7 +76,9 @@ describe("meterStream", () => {
   const subscribe = (maxOverage: bigint) => world.subscribe({ planId, maxOverage });
 
   const tokens = (payment: Payment, more: Partial<UsageMeterOptions> = {}): MeterStreamOptions => ({
-    ...{ payment, prices: PRICES, read: openAiUsage() },
+    payment,
+    prices: PRICES,
+    read: openAiUsage(),
     ...more,
   });
 
@@ -448,8 +450,13 @@ describe("meterStream", () => {
   it("SM10 passes on a failed upstream's status, text and few of its headers, and charges nothing", async () => {
     const { id, headers } = subscribe(25n);
     const ofUpstream = {
-      ...{ "Content-Type": "text/plain", "Retry-After": "7", "Content-Encoding": "gzip", "Content-Length": "99" },
-      ...{ "Set-Cookie": "a=b", "PAYMENT-RESPONSE": "forged", "openai-organization": "the provider" },
+      "Content-Type": "text/plain",
+      "Retry-After": "7",
+      "Content-Encoding": "gzip",
+      "Content-Length": "99",
+      "Set-Cookie": "a=b",
+      "PAYMENT-RESPONSE": "forged",
+      "openai-organization": "the provider",
     };
     for (const status of [429, 200]) {
       const body = status === 200 ? chunk("a") : "busy";

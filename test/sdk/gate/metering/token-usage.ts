@@ -124,11 +124,16 @@ describe("The usage that language models state", () => {
     for (const lie of lies) reader({ usage: { prompt_tokens: lie, completion_tokens: lie } });
     for (const chunk of [undefined, null, 1, "text", [], { usage: "all" }, { choices: [null, 1] }]) reader(chunk);
     expect(reader({ usage: { prompt_tokens: 2 } })).to.deep.equal({
-      ...{ input: 10, cachedInput: 0, cacheWrite: 0, output: 5, basis: "stated" },
+      input: 10,
+      cachedInput: 0,
+      cacheWrite: 0,
+      output: 5,
+      basis: "stated",
     });
     const more = { prompt_tokens: 4, prompt_tokens_details: { cached_tokens: 9 } };
     expect(openAiUsage()({ usage: more }), "cached tokens are part of the input").to.include({
-      ...{ input: 0, cachedInput: 4 },
+      input: 0,
+      cachedInput: 4,
     });
   });
 });

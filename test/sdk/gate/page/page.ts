@@ -140,7 +140,9 @@ describe("gate > page", () => {
           { amount: 500_000 },
           { amount: 900_000 },
           {
-            ...{ network: "base-sepolia", payTo: PAY_TO, price: "$0.25" },
+            network: "base-sepolia",
+            payTo: PAY_TO,
+            price: "$0.25",
             facilitator: { url: facilitator.url, signers: [facilitator.signer] },
           },
         ],

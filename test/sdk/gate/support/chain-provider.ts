@@ -43,8 +43,12 @@ export async function payOnChain(
   await contracts.mint(payer.address, amount);
   const nonce = paymentNonce(parseMemo(entry.memo)?.ref ?? "", entry.resource ?? "");
   const authorization = {
-    ...{ from: payer.address as Hex, to: entry.payTo as Hex, value: amount },
-    ...{ validAfter: 0n, validBefore: 2n ** 40n, nonce },
+    from: payer.address as Hex,
+    to: entry.payTo as Hex,
+    value: amount,
+    validAfter: 0n,
+    validBefore: 2n ** 40n,
+    nonce,
   };
   const domain = { chainId: chain.chainId, token: contracts.token };
   const typed = transferTypedData(

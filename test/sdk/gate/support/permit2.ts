@@ -43,7 +43,11 @@ export function permit2Headers(entry: Accepted, changes: Permit2Changes = {}): R
   const signature: Hex = signDigest(typedDataDigest(permit2TypedData(CHAIN_ID, terms)), keyOf(payer));
   const { from, token, amount, spender, nonce, deadline, to, validAfter, facilitator } = terms;
   const permit2Authorization = {
-    ...{ from, spender, nonce: `${nonce}`, deadline: `${deadline}`, permitted: { token, amount: `${amount}` } },
+    from,
+    spender,
+    nonce: `${nonce}`,
+    deadline: `${deadline}`,
+    permitted: { token, amount: `${amount}` },
     witness: { to, validAfter: `${validAfter}`, ...(facilitator && { facilitator }) },
   };
   const payload = { signature, permit2Authorization };

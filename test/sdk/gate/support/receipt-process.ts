@@ -8,7 +8,10 @@ async function main(file: string): Promise<void> {
   const idHash = chain.subscribe(1, { cap: 10n ** 15n });
   const meter = createMeter({
     store: createFileMeterStore({ path: file, lockStaleMs: 2_000, compactAtBytes: 4_000 }),
-    ...{ sender: chain.sender, states: chain.states, clock: { nowSec: () => 1_000 }, receipts: true },
+    sender: chain.sender,
+    states: chain.states,
+    clock: { nowSec: () => 1_000 },
+    receipts: true,
     limits: { maxUnsettled: 10n ** 15n, settleAmount: 10n ** 15n, settleAgeMs: 3_600_000 },
   });
   await meter.start();

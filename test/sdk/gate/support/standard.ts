@@ -41,8 +41,10 @@ export async function exactPayload({ to, value, nonce, payer = "payer" }: Signed
   };
   const domain = world
     ? {
-        ...{ chainId: world.chain.chainId, token: world.contracts.token },
-        ...{ name: world.contracts.tokenName, version: world.contracts.tokenVersion },
+        chainId: world.chain.chainId,
+        token: world.contracts.token,
+        name: world.contracts.tokenName,
+        version: world.contracts.tokenVersion,
       }
     : { chainId: CHAIN_ID, token: TOKEN, name: "Test USD", version: "1" };
   const typed = transferTypedData(domain, authorization);

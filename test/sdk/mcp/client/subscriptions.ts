@@ -37,13 +37,19 @@ describe("an agent's MCP client with subscriptions", () => {
     const ask = (error: string) => {
       const plan = { planId, amount: PRICE.toString(), interval: 2_592_000, token: relay.addresses.token };
       const entry = {
-        ...{ scheme: "subscription", network: NETWORK, token: relay.addresses.token, amount: PRICE.toString() },
-        ...{ payTo: addressOf("treasury"), hoodlayer: { planId, subscriptionScheme: true, facilitator: relay.url } },
+        scheme: "subscription",
+        network: NETWORK,
+        token: relay.addresses.token,
+        amount: PRICE.toString(),
+        payTo: addressOf("treasury"),
+        hoodlayer: { planId, subscriptionScheme: true, facilitator: relay.url },
       };
       const quote = { version: "1", accepts: [entry], plans: [plan], error, message: "Subscribe." };
       const required = { x402Version: 2, error: "Subscribe.", resource: { url: "mcp://tool/report" }, accepts: [] };
       return {
-        ...{ isError: true, content: [{ type: "text", text: "Subscribe." }], structuredContent: required },
+        isError: true,
+        content: [{ type: "text", text: "Subscribe." }],
+        structuredContent: required,
         _meta: { "turnpike/payment-required": quote },
       };
     };

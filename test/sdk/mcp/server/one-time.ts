@@ -304,7 +304,8 @@ describe("mcp > server > one-time", () => {
       void extra.sendNotification({ method: "notifications/progress", params: { progressToken, progress: 3 } });
     };
     const result = await call(client, {
-      ...{ tool: "slow", meta },
+      tool: "slow",
+      meta,
       onprogress: ({ progress }) => {
         if (progress === 3) release();
       },

@@ -72,8 +72,12 @@ export async function signPayment({ wallet, account, option, terms, receivedMs }
   const validBeforeSec = Math.min(nowSec + maxTimeoutSeconds, expirySec);
   if (!Number.isSafeInteger(validBeforeSec)) throw new Problem("This price cannot be paid here. Reload the page.");
   const authorization = {
-    ...{ from: account, to: payTo, value: amount },
-    ...{ validAfter: "0", validBefore: String(validBeforeSec), nonce: randomHex(32) },
+    from: account,
+    to: payTo,
+    value: amount,
+    validAfter: "0",
+    validBefore: String(validBeforeSec),
+    nonce: randomHex(32),
   };
   const endsAtMs = Date.now() + (validBeforeSec - nowSec + END_SLACK_SEC) * 1_000;
   const signature = await signTypedData(wallet, account, {
@@ -85,7 +89,12 @@ export async function signPayment({ wallet, account, option, terms, receivedMs }
   const header = base64Of({
     x402Version: 2,
     accepted: {
-      ...{ scheme: "exact", network: `eip155:${chainId}`, amount, asset, payTo, maxTimeoutSeconds },
+      scheme: "exact",
+      network: `eip155:${chainId}`,
+      amount,
+      asset,
+      payTo,
+      maxTimeoutSeconds,
       extra: { ...extra, memo },
     },
     payload: { signature, authorization },
