@@ -55,6 +55,7 @@ const SLOW = {
     "test/facilitator/relayer/relayer.ts",
     "test/facilitator/subscriptions/debits/gate.ts",
     "test/facilitator/subscriptions/renewals/renewals.ts",
+    "test/facilitator/telemetry/two-processes.ts",
     "test/hostile/battery.ts",
   ],
   // In a real browser.

@@ -122,7 +122,7 @@ function observed(services: ApiServices) {
     // Set before the response is created: afterwards each header would create another response.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");
-    await next();
+    await (trace ? trace.run(next) : next());
     const { method } = context.req;
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";

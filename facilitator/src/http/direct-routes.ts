@@ -147,16 +147,18 @@ class Exchange {
       services.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
-    const response = await direct.answer(readBody, {
-      origin: { address, requestId: this.#requestId },
-      waitedMs,
-      concerns: (id) => {
-        this.#paymentId = id;
-        this.#trace?.concerns(id);
-      },
-      isGone: () => reply.destroyed,
-      untilEnd: services.untilEnd,
-    });
+    const answer = () =>
+      direct.answer(readBody, {
+        origin: { address, requestId: this.#requestId },
+        waitedMs,
+        concerns: (id) => {
+          this.#paymentId = id;
+          this.#trace?.concerns(id);
+        },
+        isGone: () => reply.destroyed,
+        untilEnd: services.untilEnd,
+      });
+    const response = await (this.#trace ? this.#trace.run(answer) : answer());
     this.#context.write(() => this.#send(response));
     this.#observe(response.status, response.failure);
   }

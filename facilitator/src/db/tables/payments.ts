@@ -174,6 +174,8 @@ export interface PaymentRow {
   log_index: number | null;
   /** when this service saw the settlement, unix milliseconds by the database's clock; used for latency */
   settled_at_ms?: number | null;
+  /** the request that accepted it, as the header `traceparent` names it; null where its trace is not kept */
+  traceparent?: string | null;
 }
 
 /** Columns of bytes that have a value when the payment is accepted. */
