@@ -29,7 +29,7 @@ import { createIntake, type Intake } from "./intake";
 import type { JudgeContext } from "./judge";
 import { refusedBy } from "./outcome";
 import { requestOfSignedPayment } from "./payment-request";
-import type { AuthorizeOutcome, PaymentOutline, Payments, RefundFacts } from "./payments";
+import type { AuthorizeOutcome, PaymentOutline, PaymentStatusAnswer, Payments, RefundFacts } from "./payments";
 import { PaymentProcessor } from "./processor";
 import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
 import { settledFacts } from "./proofs";
