@@ -214,7 +214,7 @@ describe("Facilitator: events that are no longer kept", function () {
     await count("pruned_payers", 77).execute();
     await count("pruned_sums", 9).execute();
     const found = (await differences()).join("\n");
-    expect(found).to.match(/rollup_payers .*: 5 5000 here, 78 5000 by the events/);
+    expect(found).to.match(/rollup_payers .*: 5 5000 0 0 here, 78 5000 0 0 by the events/);
     expect(found).to.match(/4 payments up to block \d+ are settled without an event, and 9 events were deleted/);
     await count("pruned_payers", 4).execute();
     await count("pruned_sums", 4).execute();

@@ -35,6 +35,7 @@ import { everyChain } from "./540-every-chain";
 import { paymentsByBlock } from "./560-payments-by-block";
 import { eventRetention } from "./561-event-retention";
 import { traceparents } from "./562-traceparents";
+import { refundsByPlan } from "./570-refunds-by-plan";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -74,4 +75,5 @@ export const MIGRATIONS: readonly Migration[] = [
   paymentsByBlock,
   eventRetention,
   traceparents,
+  refundsByPlan,
 ];

@@ -53,6 +53,10 @@ export interface RefundedTable {
   token: string;
   /** what was paid, base units */
   amount: string;
+  /** of a debit or charge; null for a payment */
+  plan_id: string | null;
+  /** of a debit or charge: the subscription's name when it was collected; null for a payment */
+  id_hash: string | null;
 }
 
 /** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
