@@ -149,7 +149,10 @@ describe("Facilitator: malformed input", function () {
       if (path.includes("{")) continue;
       for (const { name, in: place } of methods.get?.parameters ?? []) {
         if (place !== "query") continue;
-        const problem = await expectProblem(await http.call(`${path}?${name}=a%00b`, { key }), 400, "InvalidRequest");
+        const answer = await http.call(`${path}?${name}=a%00b`, { key });
+        // For operators of the service alone.
+        if (answer.status === 403) continue;
+        const problem = await expectProblem(answer, 400, "InvalidRequest");
         expect(problem.message, `${path} ${name}`).to.contain(`${name}: has the character NUL`);
         asked++;
       }
