@@ -36,7 +36,7 @@ for (const adapter of ["node:http", "Express 5"]) {
       await facilitator.stop();
     });
 
-    it("HA22 finds it in use until it has settled, is told to ask soon, and is then served by the same payment", async () => {
+    it("HA22 finds it in use until it has settled, returns soon after, and is served by the same payment", async () => {
       const url = `${server.url}${PREFIX}/paid`;
       const headers = await v2Headers(url);
       let release: () => void = () => undefined;
