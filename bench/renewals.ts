@@ -59,7 +59,7 @@ async function live(serverUrl: string): Promise<void> {
   say(JSON.stringify({ live: report }));
   figure("renewals_live_collected", report.renewed, report.expected, 0);
   figure("renewals_live_charged_twice", report.doubled, 0, 0);
-  figure("renewals_live_failures_told", report.failuresTold, report.failing, 0);
+  figure("renewals_live_failures_reported", report.failuresReported, report.failing, 0);
   figure("renewals_live_per_second", report.perSecond, null, 0);
   figure("renewals_live_gas_per_renewal", report.gasPerRenewal, null, 0);
 }

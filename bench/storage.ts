@@ -208,7 +208,13 @@ async function main(): Promise<void> {
     const remaining = (await sizesOf(client)).filter(({ rows }) => rows > 1).map(({ table }) => table);
     if (remaining.join() !== KEPT.join()) throw new TypeError(`after retention these have rows: ${remaining.join()}`);
     const kept = sizes.filter(({ table }) => KEPT.includes(table)).reduce((sum, size) => sum + totalBytes(size), 0);
-    const pruned = await bytesOf(client, ["pruned_sums", "pruned_payers", "pruned_costs", "pruned_feeds"]);
+    const pruned = await bytesOf(client, [
+      "pruned_sums",
+      "pruned_payers",
+      "pruned_plans",
+      "pruned_costs",
+      "pruned_feeds",
+    ]);
     const all = sizes.reduce((sum, size) => sum + totalBytes(size), 0);
     const record = (figure: string, bytes: number, goal: number | null = null): void =>
       say(JSON.stringify({ figure, value: Math.round(bytes / payments), goal }));

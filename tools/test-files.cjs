@@ -24,6 +24,7 @@ const SLOW = {
   start: [
     "test/e2e/readme.ts",
     "test/e2e/sandbox.ts",
+    "test/e2e/sandbox-chains.ts",
     "test/e2e/scenarios.ts",
     "test/facilitator/cli/doctor.ts",
     "test/scripts/deploy.ts",
@@ -55,6 +56,7 @@ const SLOW = {
     "test/facilitator/relayer/relayer.ts",
     "test/facilitator/subscriptions/debits/gate.ts",
     "test/facilitator/subscriptions/renewals/renewals.ts",
+    "test/facilitator/telemetry/two-processes.ts",
     "test/hostile/battery.ts",
   ],
   // In a real browser.

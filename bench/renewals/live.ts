@@ -29,7 +29,7 @@ export interface LiveReport {
   readonly doubled: number;
   readonly failing: number;
   /** subscriptions with a failure event */
-  readonly failuresTold: number;
+  readonly failuresReported: number;
   /** number of failures by reason */
   readonly reasons: Readonly<Record<string, number>>;
   readonly seconds: number;
@@ -107,7 +107,7 @@ export async function measureLive({ serverUrl, anvil, subscriptions, say }: Live
       renewed: periods.size,
       doubled: logs.length - periods.size,
       failing: world.failing,
-      failuresTold: reasons.rows.reduce((sum, row) => sum + Number(row.count), 0),
+      failuresReported: reasons.rows.reduce((sum, row) => sum + Number(row.count), 0),
       reasons: Object.fromEntries(reasons.rows.map((row) => [row.reason, Number(row.count)])),
       seconds,
       perSecond: expected / seconds,

@@ -9,7 +9,7 @@ export interface SandboxFacts extends ClockOptions {
 }
 
 /** @param facts not read before the Facilitator answers requests */
-export function createSandboxDoor(facts: () => SandboxFacts): Sandbox {
+export function createSandboxControls(facts: () => SandboxFacts): Sandbox {
   let running: { nowSec: number; targetSec: number } | undefined;
   let problem: string | undefined;
 

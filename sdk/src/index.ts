@@ -2,7 +2,9 @@
  * Turnpike for providers and agents, on Node. `paymentGate` here is Express and node middleware; `turnpike/gate/*` has
  * others. An agent that runs in a browser imports `turnpike/agent`, which carries neither the gate nor a chain library.
  */
-export type { Agent, AgentOptions } from "./agent/create-agent";
+
+export type { AgentOptions } from "./agent/core/agent-options";
+export type { Agent } from "./agent/create-agent";
 export { createAgent } from "./agent/create-agent";
 export { memoryLedger } from "./agent/ledger/ledger-store";
 export { walletFromKey } from "./agent/signing/wallet";

@@ -31,7 +31,7 @@ describe("agreement > messages", () => {
 
   it("HB7 every setting that a message names exists", () => {
     const known: Readonly<Record<string, Set<string>>> = {
-      policy: namesIn("agent/core/policy.ts", "AgentPolicy"),
+      policy: namesIn("agent/core/policy-options.ts", "AgentPolicy"),
       limits: namesIn("agent/core/effects.ts", "AgentLimits"),
     };
     expect(known.policy).to.include("tokens");

@@ -35,6 +35,15 @@ describe("agreement > prose check", () => {
     expect(faultsIn("claim.door === row.door;\n", source)).to.deep.equal([]);
   });
 
+  it("refuses a retired word within a name", () => {
+    const instead = "name it in the field's words";
+    expect(faultsIn("const isToldAbove = tellAll;\n", resolve("test", "sample.ts"))).to.deep.equal([
+      `1: "Told": ${instead}`,
+      `1: "tell": ${instead}`,
+    ]);
+    expect(faultsIn("const storytelling = roommate;\n", resolve("test", "sample.ts"))).to.deep.equal([]);
+  });
+
   it("refuses a sentence of more than 40 words, and accepts one of 40", () => {
     const words = (count: number) => `${Array.from({ length: count }, () => "word").join(" ")}.`;
     expect(faultsIn(`${words(40)} ${words(40)}`)).to.deep.equal([]);

@@ -1,5 +1,5 @@
 // What an item of a batch needs with a token as dear as the large dollars are, beside what the Facilitator gives it
-// (GAS_PER_ITEM). GAS_PER_ITEM_TOLD=1 prints the figures.
+// (GAS_PER_ITEM). GAS_PER_ITEM_PRINT=1 prints the figures.
 
 import { expect } from "chai";
 import { hexlify, randomBytes, Wallet } from "ethers";
@@ -60,7 +60,7 @@ describe("BatchSettler with a token behind a proxy, with a denylist, and payees 
       }
       const sent = await settler.getFunction("settle")(items, GIVEN, { gasLimit: 2n ** 24n });
       const gasUsed = (await sent.wait())?.gasUsed ?? 0n;
-      if (process.env.GAS_PER_ITEM_TOLD === "1") {
+      if (process.env.GAS_PER_ITEM_PRINT === "1") {
         console.log(`batch of ${size}: an item needs ${high} of ${GIVEN}; ${gasUsed / BigInt(size)} gas each in all`);
       }
       // Leaves a margin for more expensive tokens.

@@ -21,7 +21,8 @@ const PARENT = "00f067aa0ba902b7";
 
 /** All that a span may say. */
 const ATTRIBUTES = [
-  ...["db.system.name", "error.type", "http.request.method", "http.response.status_code", "http.route"],
+  ...["db.query.summary", "db.system.name", "error.type", "http.request.method", "http.response.status_code"],
+  ...["http.route", "rpc.method", "rpc.system"],
   ...["server.address", "turnpike.access", "turnpike.block", "turnpike.chain.id", "turnpike.decision"],
   ...["turnpike.payment.id", "turnpike.settlement", "turnpike.transaction"],
 ];
@@ -114,7 +115,9 @@ describe("end to end > traces", function () {
     const authorized = "facilitator: POST /authorize < agent: POST /authorize < agent: pay";
     expect(paths).to.include.members([
       "gate: decide on request < agent: GET < agent: pay",
-      ...["judge", "bind", "queue", "mine", "confirm"].map((stage) => `facilitator: ${stage} payment < ${authorized}`),
+      ...["judge", "bind", "queue", "submit", "mine", "confirm"].map(
+        (stage) => `facilitator: ${stage} payment < ${authorized}`,
+      ),
       "facilitator: POST /proofs/verify < gate: POST /proofs/verify < gate: decide on request < agent: GET < agent: pay",
     ]);
     const [transfer] = (await world.transfers()).filter(

@@ -39,6 +39,10 @@ export function formatMoneyShort(baseUnits: string, unit: Unit): string {
   return formatMoney((((value + half) / step) * step).toString(), unit);
 }
 
+/** Adds base units. */
+export const addAmounts = (amounts: readonly string[]): string =>
+  amounts.reduce((sum, amount) => sum + BigInt(amount), 0n).toString();
+
 /** For an axis or a bar's height only: loses digits. */
 export function toNumber(baseUnits: string, decimals: number): number {
   return Number(baseUnits) / 10 ** decimals;

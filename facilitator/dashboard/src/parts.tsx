@@ -16,7 +16,7 @@ export function Problem({ message, code }: { message: string; code: string }) {
 
 /** Shows loaded data. While requests fail, the former figures stay readable and the page shows one error. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
-  const isToldAbove = useContext(Notices) !== undefined;
+  const isShownAbove = useContext(Notices) !== undefined;
   switch (of.kind) {
     case "loading":
       return (
@@ -29,8 +29,8 @@ export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) 
     case "problem":
       return (
         <>
-          {!isToldAbove && <Problem message={of.problem.message} code={of.problem.code} />}
-          {of.stale !== undefined ? children(of.stale) : isToldAbove && <p class="empty">Not known now.</p>}
+          {!isShownAbove && <Problem message={of.problem.message} code={of.problem.code} />}
+          {of.stale !== undefined ? children(of.stale) : isShownAbove && <p class="empty">Not known now.</p>}
         </>
       );
     case "ready":

@@ -3,6 +3,7 @@ import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
 import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import { addPayers } from "./payer-sums";
 import { addPrunedSums } from "./pruned-sums";
 import { COUNTED_COLUMNS, countedOf, EVERYONE, PERIOD_SCHEMES, REFUNDS, SPANS, type Sums, sumsOf } from "./rollups";
 
@@ -127,14 +128,7 @@ function additionsOf(chainId: number, { volume, plans, payers, events, causes }:
         ${intList(causes.map((row) => row.count))})
       on conflict (chain_id, provider, bucket, type, cause) do update set count = r.count + excluded.count`);
   }
-  if (payers.length > 0) {
-    additions.push(sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
-      select ${chainId}, * from unnest(${textList(payers.map((row) => row.provider))},
-        ${textList(payers.map((row) => row.token))}, ${textList(payers.map((row) => row.payer))},
-        ${intList(payers.map((row) => row.count))}, ${amountsOf(payers)})
-      on conflict (chain_id, provider, token, payer)
-      do update set count = r.count + excluded.count, amount = r.amount + excluded.amount`);
-  }
+  if (payers.length > 0) additions.push(addPayers("rollup_payers", chainId, payers));
   if (events.length > 0) {
     additions.push(sql`insert into rollup_events as r (chain_id, provider, grain, bucket, type, count)
       select ${chainId}, x.provider, ${DAY_SEC}::int, x.bucket, x.type, x.count

@@ -66,10 +66,11 @@ export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Pa
   return rowsOf(db, filter.chainId, await newestOfPlans(db, filter, page));
 }
 
-/** Subscriptions read for each wanted one, at first and at most: not all have an allowance. */
-const LOOK = 4;
+/** More subscriptions are read than wanted, since not all have an allowance: this many times more with each read. */
+const READ_FACTOR = 4;
 
-const MOST_LOOKED_AT = 40_000;
+/** Subscriptions in one read. */
+const MAX_READ = 40_000;
 
 /** Lists subscriptions that may be charged for use, newest first. */
 export async function listAllowances(
@@ -78,14 +79,14 @@ export async function listAllowances(
   { after, limit }: Page,
 ): Promise<SubscriptionRow[]> {
   const found: Place[] = [];
-  for (let place = after, look = limit * LOOK; ; look = Math.min(look * LOOK, MOST_LOOKED_AT)) {
-    const places = await newestOfPlans(db, filter, { after: place, limit: look });
+  for (let place = after, count = limit * READ_FACTOR; ; count = Math.min(count * READ_FACTOR, MAX_READ)) {
+    const places = await newestOfPlans(db, filter, { after: place, limit: count });
     const { rows } = await sql<{ id_hash: string }>`select id_hash from allowances where chain_id = ${filter.chainId}
       and id_hash = any(${idsOf(places)}) and cap > 0`.execute(db);
     const charged = new Set(rows.map(({ id_hash }) => id_hash));
     found.push(...places.filter(({ id }) => charged.has(id)));
     place = places.at(-1);
-    if (found.length >= limit || places.length < look) return rowsOf(db, filter.chainId, found.slice(0, limit));
+    if (found.length >= limit || places.length < count) return rowsOf(db, filter.chainId, found.slice(0, limit));
   }
 }
 
@@ -93,7 +94,7 @@ export async function listAllowances(
 type Place = NonNullable<Page["after"]>;
 
 /** Rows of each plan in the first read: a larger number leaves fewer pages without a bound on their age. */
-const GLANCE = 5;
+const FIRST_READ_ROWS = 5;
 
 /**
  * Merges the newest rows of each plan's index. This avoids sorting a provider's subscriptions, however many there are,
@@ -115,7 +116,7 @@ async function newestOfPlans(
     oldest as materialized (
       select coalesce((select created_at from own p cross join lateral (
           select s.created_at from subscriptions s where ${where} order by s.created_at desc, s.id_hash desc
-          limit ${GLANCE}) newest
+          limit ${FIRST_READ_ROWS}) newest
         order by created_at desc offset ${limit - 1} limit 1), 0) as created_at)
     select newest.id_hash as id, newest.created_at as time from own p cross join lateral (
       select s.id_hash, s.created_at from subscriptions s

@@ -3,7 +3,7 @@ import type { ChargeListWire, PayerFiguresWire } from "turnpike/facilitator";
 import { type Address, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
 import { refundedSums } from "../payments/refunds";
 import { type ChargeRow, type ListQuery, listCharges } from "./lists";
-import { type PayerFigures, payersOf, sumToWire } from "./queries";
+import { netToWire, type PayerFigures, payersOf } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
 
 export interface PayersFigures {
@@ -76,4 +76,4 @@ function targetOf(row: ChargeRow): RefundTarget {
   return { type: "charge", idHash, version: row.version, paidThrough: Number(row.paid_through) };
 }
 
-const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...sumToWire(sum) });
+const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...netToWire(sum) });

@@ -4,7 +4,8 @@ import { type Address, type Hex, periodOf } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
 import { proposalOf } from "../subscriptions/payloads";
-import { type PlanFigures, planFigures, schemesToWire, sumToWire } from "./queries";
+import { type PlanFigures, planFigures } from "./plan-sums";
+import { netToWire, schemesToWire } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, type Scope } from "./ranges";
 
 export interface PlansFigures {
@@ -25,7 +26,7 @@ export function createPlanFigures({ db, config, clock }: AnalyticsOptions): Plan
         ...unit,
         from: range.fromSec,
         to: range.toSec,
-        plans: plans.map(planToWire),
+        plans: plans.map((plan) => planToWire(plan, provider)),
       };
     },
 
@@ -37,7 +38,8 @@ export function createPlanFigures({ db, config, clock }: AnalyticsOptions): Plan
         async pageAfter(cursor, limit) {
           const page = { nowSec: clock.nowSec(), limit, afterIndex: Number(cursor ?? -1) };
           const plans = await planFigures(db, { ...scope, provider }, range, page);
-          return { rows: plans.map(planToWire), ...(plans.length === limit && { next: String(plans.at(-1)?.index) }) };
+          const rows = plans.map((plan) => planToWire(plan, provider));
+          return { rows, ...(plans.length === limit && { next: String(plans.at(-1)?.index) }) };
         },
       };
     },
@@ -67,7 +69,7 @@ export async function payeeProposals(
   });
 }
 
-function planToWire(plan: PlanFigures): PlanFiguresWire["plans"][number] {
+function planToWire(plan: PlanFigures, provider: Address): PlanFiguresWire["plans"][number] {
   return {
     planId: plan.planId,
     metadata: plan.metadata,
@@ -77,9 +79,10 @@ function planToWire(plan: PlanFigures): PlanFiguresWire["plans"][number] {
     payTo: plan.payTo,
     ...(plan.proposed && { proposedPayTo: plan.proposed }),
     deprecated: plan.deprecated,
+    ...(plan.provider !== provider && { transferredTo: plan.provider }),
     active: plan.active,
     recurring: plan.recurring.toString(),
-    ...sumToWire(plan),
+    ...netToWire(plan),
     byScheme: schemesToWire(plan.byScheme),
   };
 }

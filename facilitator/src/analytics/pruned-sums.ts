@@ -4,7 +4,8 @@ import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
 import type { CountedRow } from "../events/projection";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
-import { countedOf, EVERYONE, REFUNDS, sumsOf } from "./rollups";
+import { addPayers, addPrunedPayers } from "./payer-sums";
+import { countedOf, EVERYONE, REFUNDS, SPANS, sumsOf } from "./rollups";
 
 /** Adds events that are about to be deleted. */
 export async function keepEventSums(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void> {
@@ -13,7 +14,7 @@ export async function keepEventSums(tx: Tx, chainId: number, events: readonly Co
     ...sums.events.map((row) => ({ ...row, grain: DAY_SEC, counted: row.type, token: "", amount: 0n })),
     ...sums.volume.map((row) => ({ ...row, counted: row.scheme as string })),
   ].filter(({ provider }) => provider !== EVERYONE);
-  const { payers } = sums;
+  const { payers, plans } = sums;
   await sql`insert into pruned_sums as p (chain_id, provider, grain, bucket, counted, token, count, amount)
     select ${chainId}::bigint, * from unnest(${textList(own.map((row) => row.provider))},
       ${intList(own.map((row) => row.grain))}, ${intList(own.map((row) => row.bucket))},
@@ -22,11 +23,13 @@ export async function keepEventSums(tx: Tx, chainId: number, events: readonly Co
       ${amountList(own.map((row) => row.amount))})
     on conflict (chain_id, grain, bucket, counted, token, provider)
     do update set count = p.count + excluded.count, amount = p.amount + excluded.amount`.execute(tx);
-  await sql`insert into pruned_payers as p (chain_id, provider, token, payer, count, amount)
-    select ${chainId}::bigint, * from unnest(${textList(payers.map((row) => row.provider))},
-      ${textList(payers.map((row) => row.token))}, ${textList(payers.map((row) => row.payer))},
-      ${intList(payers.map((row) => row.count))}, ${amountList(payers.map((row) => row.amount))})
-    on conflict (chain_id, provider, token, payer)
+  await addPayers("pruned_payers", chainId, payers).execute(tx);
+  await sql`insert into pruned_plans as p (chain_id, provider, bucket, plan_id, scheme, count, amount)
+    select ${chainId}::bigint, * from unnest(${textList(plans.map((row) => row.provider))},
+      ${intList(plans.map((row) => row.bucket))}, ${textList(plans.map((row) => row.plan))},
+      ${textList(plans.map((row) => row.scheme))}, ${intList(plans.map((row) => row.count))},
+      ${amountList(plans.map((row) => row.amount))})
+    on conflict (chain_id, plan_id, bucket, scheme, provider)
     do update set count = p.count + excluded.count, amount = p.amount + excluded.amount`.execute(tx);
 }
 
@@ -65,7 +68,10 @@ export async function addPrunedSums(db: Db, chainId: number): Promise<void> {
       group by 1, 2, 3, 4
       on conflict (chain_id, token, bucket, provider) do update set ${added}`.execute(db);
   }
-  await sql`insert into rollup_payers as r (chain_id, provider, token, payer, count, amount)
-    select chain_id, provider, token, payer, count, amount from pruned_payers where chain_id = ${chainId}::bigint
-    on conflict (chain_id, provider, token, payer) do update set ${added}`.execute(db);
+  await addPrunedPayers(chainId).execute(db);
+  await sql`insert into rollup_provider_plans as r (chain_id, provider, grain, bucket, plan_id, scheme, count, amount)
+    select p.chain_id, p.provider, g.grain, p.bucket - p.bucket % g.grain, p.plan_id, p.scheme, sum(p.count), sum(p.amount)
+    from pruned_plans p cross join unnest(${intList(SPANS)}) g (grain)
+    where p.chain_id = ${chainId}::bigint group by 1, 2, 3, 4, 5, 6
+    on conflict (chain_id, provider, grain, bucket, plan_id, scheme) do update set ${added}`.execute(db);
 }

@@ -6,10 +6,8 @@ import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
-import { proposalOf } from "../subscriptions/payloads";
 import type { Range, Scope } from "./ranges";
 import { EVERYONE, type Grain, REFUNDS, spansOf } from "./rollups";
-import { activeByPlan, inAMonth } from "./standing";
 
 export interface Sum {
   readonly count: number;
@@ -17,6 +15,17 @@ export interface Sum {
 }
 
 export const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
+
+/** What was received, and what was refunded. */
+export interface NetSum extends Sum {
+  readonly refunds: Sum;
+}
+
+export const netToWire = ({ refunds, ...sum }: NetSum) => ({
+  ...sumToWire(sum),
+  refunds: sumToWire(refunds),
+  net: (sum.amount - refunds.amount).toString(),
+});
 
 export interface VolumePoint extends Sum {
   /** start of the hour or day */
@@ -138,105 +147,7 @@ export function inSpans(
   return sql.join(parts, sql` union all `);
 }
 
-export interface PlanFigures extends Sum {
-  readonly planId: string;
-  /** counts the contract's plans */
-  readonly index: number;
-  readonly provider: string;
-  readonly metadata: string;
-  readonly price: bigint;
-  readonly intervalSec: number;
-  readonly months: number;
-  readonly payTo: string;
-  readonly proposed: ReturnType<typeof proposalOf>;
-  readonly deprecated: boolean;
-  /** active now */
-  readonly active: number;
-  /** 30-day revenue of the active ones, base units, rounded down */
-  readonly recurring: bigint;
-  readonly byScheme: ReadonlyMap<Scheme, Sum>;
-}
-
-export interface PlanPage {
-  readonly nowSec: number;
-  readonly limit: number;
-  /** in order of creation, starting after this plan; absent: highest revenue first */
-  readonly afterIndex?: number | undefined;
-}
-
-export async function planFigures(
-  db: Db,
-  scope: Scope & { readonly provider: string },
-  range: Range,
-  page: PlanPage,
-): Promise<PlanFigures[]> {
-  const { chainId, provider, token } = scope;
-  const spans = inSpans(
-    range,
-    (within) => sql`select plan_id, scheme, count, amount from rollup_provider_plans
-    where chain_id = ${chainId} and provider = ${provider} and ${within}`,
-  );
-  const { rows } = await sql<PlanRow>`
-    with by_scheme as (select plan_id, scheme, sum(count) as count, sum(amount) as amount from (${spans}) r group by 1, 2),
-    by_plan as materialized (select plan_id, sum(count) as count, sum(amount) as amount,
-        json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
-      from by_scheme group by plan_id)
-    select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.months,
-      p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, m.schemes,
-      coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
-    from plans p left join by_plan m on m.plan_id = p.plan_id
-    where p.chain_id = ${chainId} and p.token = ${token} and p.provider = ${provider}
-      ${page.afterIndex === undefined ? sql`` : sql`and p.plan_index > ${page.afterIndex}`}
-    order by ${page.afterIndex === undefined ? sql`coalesce(m.amount, 0) desc,` : sql``} p.plan_index
-    limit ${page.limit}`.execute(db);
-  const active = await activeByPlan(
-    db,
-    chainId,
-    rows.map((row) => row.plan_id),
-    page.nowSec,
-  );
-  return rows.map((row) => {
-    const live = active.get(row.plan_id) ?? 0;
-    return {
-      planId: row.plan_id,
-      index: row.plan_index,
-      provider: row.provider,
-      metadata: row.metadata,
-      price: BigInt(row.price),
-      intervalSec: row.interval_sec,
-      months: row.months,
-      payTo: row.pay_to,
-      proposed: proposalOf(row),
-      deprecated: row.deprecated,
-      count: row.count,
-      amount: BigInt(row.amount),
-      active: live,
-      recurring: inAMonth(BigInt(row.price) * BigInt(live), row.interval_sec),
-      byScheme: new Map(
-        (row.schemes ?? []).map(({ scheme, count, amount }) => [scheme, { count, amount: BigInt(amount) }]),
-      ),
-    };
-  });
-}
-
-interface PlanRow {
-  readonly plan_id: string;
-  readonly plan_index: number;
-  readonly provider: string;
-  readonly metadata: string;
-  readonly price: string;
-  readonly interval_sec: number;
-  readonly months: number;
-  readonly pay_to: string;
-  readonly proposed_pay_to: string | null;
-  readonly pay_to_effective_at: number | null;
-  readonly deprecated: boolean;
-  readonly count: number;
-  readonly amount: string;
-  readonly schemes: readonly { readonly scheme: Scheme; readonly count: number; readonly amount: string }[] | null;
-}
-
-export interface PayerFigures extends Sum {
+export interface PayerFigures extends NetSum {
   readonly payer: string;
   readonly provider: string;
 }
@@ -259,16 +170,20 @@ export async function payersOf(
 ): Promise<PayerFigures[]> {
   let query = db
     .selectFrom("rollup_payers")
-    .select(["payer", "provider", "count", "amount"])
+    .select(["payer", "provider", "count", "amount", "refunds", "refunded"])
     .where("chain_id", "=", chainId)
     .where("token", "=", token)
-    .where("count", ">", 0);
+    .where((eb) => eb.or([eb("count", ">", 0), eb("refunds", ">", 0)]));
   if (provider !== undefined) query = query.where("provider", "=", provider);
   if (payer !== undefined) query = query.where("payer", "=", payer);
   if (after === undefined) query = query.orderBy("amount", "desc");
   else query = query.where("payer", ">", after);
   const rows = await query.orderBy("payer").limit(limit).execute();
-  return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
+  return rows.map(({ refunds, refunded, ...row }) => ({
+    ...row,
+    amount: BigInt(row.amount),
+    refunds: { count: refunds, amount: BigInt(refunded) },
+  }));
 }
 
 export function schemesToWire(

@@ -63,18 +63,25 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
     daily as (select token, bucket, owner as provider, count, amount from bucketed
       where grain = 86400 and owner <> '' and scheme <> ${REFUNDS}),
     paid as (
-      select provider, token, payer, 1 as count, amount from counted
-        where scheme <> ${REFUNDS} and amount > 0 and token is not null and provider <> '' and payer is not null
-      union all select provider, token, payer, count, amount from pruned_payers where chain_id = ${chainId}),
+      select provider, token, payer, x.* from counted cross join lateral (
+          select 1 as count, amount, 0 as refunds, 0::numeric as refunded where scheme <> ${REFUNDS}
+          union all select 0, 0, 1, amount where scheme = ${REFUNDS}) x
+        where counted.amount > 0 and token is not null and provider <> '' and payer is not null
+      union all select provider, token, payer, count, amount, refunds, refunded from pruned_payers where chain_id = ${chainId}),
+    sold as (
+      select c.provider, c.plan, c.scheme, c.at, 1 as count, c.amount
+        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
+        where c.scheme is not null and c.amount > 0
+      union all select provider, plan_id, scheme, bucket, count, amount from pruned_plans where chain_id = ${chainId}),
     truth (source, key, value) as (
       select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(sum(count), ' ', sum(amount))
         from bucketed group by owner, grain, bucket, token, scheme
-      union all select 'rollup_provider_plans', concat_ws(' ', c.provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
-          concat(count(*), ' ', sum(c.amount))
-        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
-        cross join (values (1), (7), (28)) d (days)
-        where scheme is not null and c.amount > 0 group by c.provider, d.days, at - at % (d.days * 86400), plan, scheme
-      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(sum(count), ' ', sum(amount))
+      union all select 'rollup_provider_plans', concat_ws(' ', provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
+          concat(sum(count), ' ', sum(amount))
+        from sold cross join (values (1), (7), (28)) d (days)
+        group by provider, d.days, at - at % (d.days * 86400), plan, scheme
+      union all select 'rollup_payers', concat_ws(' ', provider, token, payer),
+          concat_ws(' ', sum(count), sum(amount), sum(refunds), sum(refunded))
         from paid group by provider, token, payer
       union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(sum(count), ' ', sum(amount))
         from daily group by token, bucket, provider
@@ -102,8 +109,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
           and (count <> 0 or amount <> 0)
       union all select 'rollup_provider_plans', concat_ws(' ', provider, grain, bucket, plan_id, scheme), concat(count, ' ', amount)
         from rollup_provider_plans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
-      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat(count, ' ', amount)
-        from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat_ws(' ', count, amount, refunds, refunded)
+        from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0 or refunds <> 0 or refunded <> 0)
       union all select 'rollup_events', concat_ws(' ', provider, bucket, type), count::text
         from rollup_events where chain_id = ${chainId} and count <> 0 and grain = 86400
       union all select 'rollup_recurring', concat_ws(' ', provider, token, interval_sec, bucket), concat(count, ' ', amount)

@@ -49,16 +49,17 @@ interface Sum {
 
 type Keyed<K> = Readonly<K> & Sum;
 
-/** The key of refunds in the sums of volume, beside the schemes. No total includes it. */
+/** The key of refunds in the sums, beside the schemes. No total includes it. */
 export const REFUNDS = "refund";
 
 export type VolumeScheme = Scheme | typeof REFUNDS;
 
 export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: VolumeScheme }>;
 
-export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: Scheme }>;
+export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: VolumeScheme }>;
 
-export type PayerSum = Keyed<{ provider: string; token: string; payer: string }>;
+/** What a payer paid, or was refunded. */
+export type PayerSum = Keyed<{ provider: string; token: string; payer: string; kind: "paid" | typeof REFUNDS }>;
 
 export type EventSum = Keyed<{ provider: string; bucket: number; type: string }>;
 
@@ -99,7 +100,7 @@ const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly f
 };
 
 /** Schemes that pay for a period rather than for use: their sum is the recurring revenue. */
-export const PERIOD_SCHEMES: readonly Scheme[] = ["signup", "renewal", "resume", "plan-change"];
+export const PERIOD_SCHEMES: readonly VolumeScheme[] = ["signup", "renewal", "resume", "plan-change"];
 
 /** Events whose payload has a `reason`. */
 export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
@@ -132,10 +133,10 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
       for (const grain of GRAINS)
         volume.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), token, scheme, ...sum });
     }
-    if (scheme === REFUNDS) continue;
     if (plan)
       plans.add({ provider: provider ?? EVERYONE, plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
-    if (payer && provider !== undefined) payers.add({ provider, token, payer, ...sum });
+    const kind = scheme === REFUNDS ? REFUNDS : "paid";
+    if (payer && provider !== undefined) payers.add({ provider, token, payer, kind, ...sum });
   }
   return {
     volume: volume.sorted(),

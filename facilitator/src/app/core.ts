@@ -105,9 +105,13 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
     await requireChainContracts(store.db, config);
     signal?.throwIfAborted();
     const stages = new PaymentStages({ log, metrics, tracing, nowMs: wallClock.nowMs });
-    const onFirstBroadcast: FirstBroadcastListener = (form) => {
+    const onFirstBroadcast: FirstBroadcastListener = (form, answered) => {
       paymentsOfTransaction(store, config.chainId, form)
-        .then((payments) => stages.broadcast(payments, form))
+        .then(async (payments) => {
+          stages.broadcast(payments, form);
+          const tookMs = await answered;
+          if (tookMs !== undefined) stages.submitted(payments, form, tookMs);
+        })
         .catch((error: unknown) => log.debug({ transaction: form.hash, error }, "payments sent could not be read"));
     };
     onStage("checking chain and contracts");

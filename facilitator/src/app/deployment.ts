@@ -1,10 +1,11 @@
 /** The two forms of the service below HTTP: on one chain, and on several. */
 import type { Logger } from "pino";
+import type { Network } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createApi } from "../http/app";
 import { type ChainApi, createChainRouter } from "../http/chain-router";
-import type { FastLane } from "../http/direct-routes";
+import type { DirectRoutes } from "../http/direct-routes";
 import { createProbes, type MetricsText } from "../http/probes";
 import type { ApiServices, Sandbox } from "../http/services";
 import type { Progress } from "../lib/progress";
@@ -22,8 +23,11 @@ import { readinessOf } from "./readiness";
 /** What answers requests: first the page of the start, then the API. */
 export interface Front {
   fetch(request: Request, env?: unknown): Response | Promise<Response>;
-  fastLane?: FastLane;
+  directRoutes?: DirectRoutes;
 }
+
+/** The sandbox of each chain, which has a clock of its own. */
+export type SandboxOf = (network: Network) => Sandbox | undefined;
 
 export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
   readonly log: Logger;
@@ -32,7 +36,7 @@ export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
   readonly front: Front;
   readonly onStage: (stage: string) => void;
   readonly progress: Progress;
-  readonly sandbox: Sandbox | undefined;
+  readonly sandbox: SandboxOf | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -63,9 +67,10 @@ export function oneChain(config: FacilitatorConfig): Deployment {
       // Without the role api, health and metrics are served all the same.
       if (config.roles.includes("api")) {
         const limits = createLimits(config);
-        const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox, limits }));
+        const own = sandbox?.(config.network);
+        const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: own, limits }));
         front.fetch = api.app.fetch;
-        front.fastLane = api.fastLane;
+        front.directRoutes = api.directRoutes;
       } else {
         const served = config.metricsPort === undefined ? metrics : undefined;
         front.fetch = createProbes({ readiness: () => readinessOf(core), metrics: served }).fetch;
@@ -108,13 +113,13 @@ export function severalChains(configs: ChainConfigs): Deployment {
           tracing,
           log,
           drain,
-          sandbox,
+          sandbox: sandbox?.(core.config.network),
           limits,
           deployment: { chainIds, readiness, all: () => inOrder().map((api) => api.services) },
         });
         apis.set(core.config.chainId, { services, ...createApi(services) });
         front.fetch = router.fetch;
-        front.fastLane = router.fastLane;
+        front.directRoutes = router.directRoutes;
       }
       if (servesApi.length === 0) {
         const served = first.metricsPort === undefined ? metrics : undefined;

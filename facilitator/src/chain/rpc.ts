@@ -3,6 +3,7 @@
  * request without an answer is `Unavailable`.
  */
 import { type RpcAnswer, type RpcCall, resultOf } from "turnpike/chain";
+import { activeSpan } from "../lib/active-span";
 import type { NodeHealth } from "./node-health";
 import { RpcNodes, type RpcNodesOptions } from "./rpc-nodes";
 
@@ -29,6 +30,22 @@ interface PendingCall extends RpcCall {
 
 const MAX_TOGETHER = 50;
 
+/** Lets a call be a part of the active span, by its method alone. */
+function asPartOfSpan<T>(method: string, call: () => Promise<T>): Promise<T> {
+  const ended = activeSpan()?.begin(method, { "rpc.system": "jsonrpc", "rpc.method": method });
+  if (!ended) return call();
+  return call().then(
+    (answer) => {
+      ended();
+      return answer;
+    },
+    (error: unknown) => {
+      ended(error);
+      throw error;
+    },
+  );
+}
+
 export function createRpc(options: RpcNodesOptions): Rpc {
   const nodes = new RpcNodes(options);
   let queue: PendingCall[] = [];
@@ -49,20 +66,23 @@ export function createRpc(options: RpcNodesOptions): Rpc {
   }
 
   return {
-    request(method, params) {
-      return new Promise((resolve, reject) => {
-        queue.push({ method, params, resolve, reject });
-        if (queue.length > 1) return;
-        setImmediate(() => {
-          const all = queue;
-          queue = [];
-          for (let start = 0; start < all.length; start += MAX_TOGETHER) {
-            void flush(all.slice(start, start + MAX_TOGETHER));
-          }
-        });
-      });
-    },
-    requestEach: (method, params) => nodes.askEach(method, params),
+    request: (method, params) =>
+      asPartOfSpan(
+        method,
+        () =>
+          new Promise((resolve, reject) => {
+            queue.push({ method, params, resolve, reject });
+            if (queue.length > 1) return;
+            setImmediate(() => {
+              const all = queue;
+              queue = [];
+              for (let start = 0; start < all.length; start += MAX_TOGETHER) {
+                void flush(all.slice(start, start + MAX_TOGETHER));
+              }
+            });
+          }),
+      ),
+    requestEach: (method, params) => asPartOfSpan(method, () => nodes.askEach(method, params)),
     checkChain: () => nodes.check(),
     nodes: () => nodes.health(),
     refreshNodes: () => nodes.freshHealth(),

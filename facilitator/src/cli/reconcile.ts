@@ -71,7 +71,7 @@ async function compareAll(sources: Sources, store: Store): Promise<Compared | un
   // Against another contract every row would differ, and the remedy would delete what is right.
   await requireChainContracts(store.db, sources.config);
   if (!(await newestBlock(store.db, sources.config.chainId))) return undefined;
-  return { wrong: await tellDifferences(sources, store), what: "database and chain agree" };
+  return { wrong: await reportDifferences(sources, store), what: "database and chain agree" };
 }
 
 async function compareSince(sources: Sources, store: Store, options: SinceOptions): Promise<Compared | undefined> {
@@ -91,9 +91,9 @@ const SNAPSHOTS = 20;
 
 const NEXT_SNAPSHOT_MS = 250;
 
-async function tellDifferences(sources: Sources, store: Store): Promise<number> {
+async function reportDifferences(sources: Sources, store: Store): Promise<number> {
   for (let taken = 1; ; taken += 1) {
-    const wrong = await tellOfSnapshot(sources, store, taken === SNAPSHOTS);
+    const wrong = await reportSnapshotDifferences(sources, store, taken === SNAPSHOTS);
     if (wrong !== undefined) return wrong;
     await sleep(NEXT_SNAPSHOT_MS);
   }
@@ -103,7 +103,7 @@ async function tellDifferences(sources: Sources, store: Store): Promise<number> 
  * Compares one snapshot from the first row to the last, so that a running Facilitator does not change it meanwhile.
  * @returns undefined when the snapshot is between a block's rows and its events, and it is not the last attempt
  */
-function tellOfSnapshot(sources: Sources, store: Store, isLast: boolean): Promise<number | undefined> {
+function reportSnapshotDifferences(sources: Sources, store: Store, isLast: boolean): Promise<number | undefined> {
   return store.db
     .transaction()
     .setIsolationLevel("repeatable read")

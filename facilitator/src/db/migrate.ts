@@ -35,6 +35,7 @@ export async function migrate(db: Kysely<Tables>, kind: "pglite" | "postgres"): 
     for (const migration of MIGRATIONS) {
       if (done.has(migration.id)) continue;
       for (const statement of migration.statements) await sql.raw(statement).execute(tx);
+      await migration.fill?.(tx as unknown as Kysely<unknown>);
       const breaking = migration.isBreaking === true;
       await sql`insert into migrations (id, breaking) values (${migration.id}, ${breaking}::boolean)`.execute(tx);
       applied.push(migration.id);

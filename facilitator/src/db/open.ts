@@ -119,8 +119,9 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
   const { pool, leasePool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);
+  const system = database.kind === "postgres" ? "postgresql" : "pglite";
   const kyselyOn = (one: Pool): Db =>
-    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED) }) });
+    new Kysely<Tables>({ dialect: new PostgresDialect({ pool: guardPool(one, options.watch ?? UNWATCHED, system) }) });
   const db = kyselyOn(pool);
   const leases = leasePool ? kyselyOn(leasePool) : db;
   return {

@@ -7,6 +7,7 @@ import type {
   GateReportsTable,
   GateResourcesTable,
   PrunedPayersTable,
+  PrunedPlansTable,
   PrunedSumsTable,
   RollupCausesTable,
   RollupCostsTable,
@@ -94,6 +95,7 @@ export interface Tables {
   pruned_feeds: PrunedFeedsTable;
   pruned_sums: PrunedSumsTable;
   pruned_payers: PrunedPayersTable;
+  pruned_plans: PrunedPlansTable;
   archive_files: ArchiveFilesTable;
   renewal_due: RenewalDueTable;
   subscription_ends: SubscriptionEndsTable;

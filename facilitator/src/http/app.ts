@@ -9,7 +9,7 @@ import { WEBHOOK_EVENT_TYPES, webhookEventSchemaOf } from "turnpike/facilitator"
 import { CORS_ALLOW_HEADERS, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { serveDashboard } from "./dashboard";
-import { createFastLane, directsOf, type FastLane } from "./direct-routes";
+import { createDirectRoutes, type DirectRoutes, directsOf } from "./direct-routes";
 import { API_KEY_SCHEME, type Direct, type Endpoint } from "./endpoint";
 import { sendError } from "./errors";
 import { liveEvents } from "./live";
@@ -70,15 +70,15 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
 export interface Api {
   readonly app: OpenAPIHono<RequestScope>;
   /** called by the server first */
-  readonly fastLane: FastLane;
-  /** by path: what the fast lane serves */
+  readonly directRoutes: DirectRoutes;
+  /** by path: what are served directly */
   readonly directs: ReadonlyMap<string, Direct>;
 }
 
 export function createApi(services: ApiServices): Api {
   const endpoints = endpointsOf(services);
   const directs = directsOf(endpoints);
-  return { app: createApp(services, endpoints), fastLane: createFastLane(services, directs), directs };
+  return { app: createApp(services, endpoints), directRoutes: createDirectRoutes(services, directs), directs };
 }
 
 export function createApp(services: ApiServices, endpoints = endpointsOf(services)): OpenAPIHono<RequestScope> {
@@ -122,7 +122,7 @@ function observed(services: ApiServices) {
     // Set before the response is created: afterwards each header would create another response.
     context.header("x-request-id", requestId);
     context.header("cache-control", "no-store");
-    await next();
+    await (trace ? trace.run(next) : next());
     const { method } = context.req;
     const { status } = context.res;
     const route = context.get("route") ?? context.req.routePath ?? "other";

@@ -7,7 +7,7 @@ import { findNetwork, InvalidRequest, type Network, type TurnpikeError, Unavaila
 import type { Api } from "./app";
 import { hasNoBody, readJsonBody } from "./body";
 import { type ChainHints, hintsOf, type Lookup, type LookupKind, networkIn } from "./chain-of-request";
-import { createFastLane, type FastLane } from "./direct-routes";
+import { createDirectRoutes, type DirectRoutes } from "./direct-routes";
 import type { Direct } from "./endpoint";
 import { toPublicError } from "./errors";
 import type { ApiServices } from "./services";
@@ -30,7 +30,7 @@ export interface ChainRouterOptions {
 
 export interface ChainRouter {
   fetch(request: Request, env?: unknown): Promise<Response>;
-  readonly fastLane: FastLane;
+  readonly directRoutes: DirectRoutes;
 }
 
 /** A chain that is away is tried again this often. */
@@ -133,7 +133,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     },
   });
 
-  let fastLane: FastLane | undefined;
+  let directRoutes: DirectRoutes | undefined;
   return {
     async fetch(request, env) {
       const url = new URL(request.url);
@@ -143,14 +143,14 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
       const app: Pick<OpenAPIHono, "fetch"> = api.app as never;
       return app.fetch(request, refusal ? { ...(env as object), refusal } : (env as object));
     },
-    fastLane(incoming, outgoing) {
+    directRoutes(incoming, outgoing) {
       const { services, directs } = firstApi();
-      fastLane ??= createFastLane(
+      directRoutes ??= createDirectRoutes(
         // One chain that is busy refuses nothing of another's: each refuses for itself, once the body is read.
         { ...services, payments: { whyBusy: () => undefined } },
         new Map([...directs.keys()].map((path) => [path, directOf(path)])),
       );
-      return fastLane(incoming, outgoing);
+      return directRoutes(incoming, outgoing);
     },
   };
 }

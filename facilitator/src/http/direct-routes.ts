@@ -16,7 +16,7 @@ import type { ApiServices } from "./services";
 import { WorkQueue } from "./work-queue";
 
 /** @returns whether the request is handled here; if not, nothing of it has been read */
-export type FastLane = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
+export type DirectRoutes = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
 const PATHS = ["/authorize", "/settle"];
 
@@ -41,31 +41,31 @@ const RETRY_AFTER_SEC = 2;
 /** Made once: an overload needs thousands, and each would record where it was made. */
 const BUSY = new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
-/** Picks the endpoints that the fast lane serves, by path. */
+/** Picks the endpoints that are served directly, by path. */
 export function directsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, Direct> {
   const picked = endpoints.filter(({ path }) => PATHS.includes(path));
   return new Map(picked.flatMap(({ path, direct }) => (direct ? [[path, direct]] : [])));
 }
 
-/** What the fast lane needs of the services. */
-export interface LaneServices
+/** What direct routes need of the services. */
+export interface DirectServices
   extends Pick<ApiServices, "log" | "metrics" | "monotonicMs" | "network" | "rateLimit" | "tracing" | "untilEnd"> {
   readonly payments: Pick<ApiServices["payments"], "whyBusy">;
 }
 
 /**
- * @param lanes by path
+ * @param directs by path
  * @param queue of the payments that wait to be started
  */
-export function createFastLane(
-  services: LaneServices,
-  lanes: ReadonlyMap<string, Direct>,
+export function createDirectRoutes(
+  services: DirectServices,
+  directs: ReadonlyMap<string, Direct>,
   queue: Pick<WorkQueue, "add" | "isFull"> = createQueue(services),
-): FastLane {
-  const context: LaneContext = { services, queue, observe: createObserver(services), write: createWriter() };
+): DirectRoutes {
+  const context: DirectContext = { services, queue, observe: createObserver(services), write: createWriter() };
   return (message, reply) => {
     const route = message.url ?? "";
-    const direct = message.method === "POST" ? lanes.get(route) : undefined;
+    const direct = message.method === "POST" ? directs.get(route) : undefined;
     if (!direct || !isPlain(message)) return false;
     void new Exchange(context, { route, direct, message, reply }).run();
     return true;
@@ -77,7 +77,7 @@ function cpuMs(): number {
   return (user + system) / 1_000;
 }
 
-const createQueue = ({ monotonicMs }: LaneServices): WorkQueue =>
+const createQueue = ({ monotonicMs }: DirectServices): WorkQueue =>
   new WorkQueue({
     maxWaiting: MAX_WAITING,
     maxAgeMs: MAX_WAIT_MS,
@@ -88,8 +88,8 @@ const createQueue = ({ monotonicMs }: LaneServices): WorkQueue =>
     monotonicMs,
   });
 
-interface LaneContext {
-  readonly services: LaneServices;
+interface DirectContext {
+  readonly services: DirectServices;
   readonly queue: Pick<WorkQueue, "add" | "isFull">;
   readonly observe: ReturnType<typeof createObserver>;
   readonly write: (send: () => void) => void;
@@ -104,14 +104,14 @@ interface Received {
 
 /** One request, from its head to its response. */
 class Exchange {
-  readonly #context: LaneContext;
+  readonly #context: DirectContext;
   readonly #received: Received;
   readonly #startedMs: number;
   readonly #requestId = randomUUID();
   readonly #trace: RequestTrace | undefined;
   #paymentId: Hex | undefined;
 
-  constructor(context: LaneContext, received: Received) {
+  constructor(context: DirectContext, received: Received) {
     this.#context = context;
     this.#received = received;
     this.#startedMs = context.services.monotonicMs();
@@ -147,16 +147,18 @@ class Exchange {
       services.rateLimit.take(address);
       return parseJsonBody(bytes);
     };
-    const response = await direct.answer(readBody, {
-      origin: { address, requestId: this.#requestId },
-      waitedMs,
-      concerns: (id) => {
-        this.#paymentId = id;
-        this.#trace?.concerns(id);
-      },
-      isGone: () => reply.destroyed,
-      untilEnd: services.untilEnd,
-    });
+    const answer = () =>
+      direct.answer(readBody, {
+        origin: { address, requestId: this.#requestId },
+        waitedMs,
+        concerns: (id) => {
+          this.#paymentId = id;
+          this.#trace?.concerns(id);
+        },
+        isGone: () => reply.destroyed,
+        untilEnd: services.untilEnd,
+      });
+    const response = await (this.#trace ? this.#trace.run(answer) : answer());
     this.#context.write(() => this.#send(response));
     this.#observe(response.status, response.failure);
   }

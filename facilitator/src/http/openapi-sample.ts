@@ -49,9 +49,9 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
 /** The usual case of an enumeration, where it is not the first one. */
 const USUAL = new Set<unknown>(["ACTIVE", "settled", "delivered", "running", "well"]);
 const IS_AMOUNT =
-  /^(?:amount|value|price|charge|credit|balance|approval|cap|spent|remaining|recurring|lost|answered|asked|.*(?:Wei|Amount|Required|Overage|Charge))$/;
+  /^(?:amount|value|price|charge|credit|balance|approval|cap|spent|remaining|recurring|lost|answered|asked|net|.*(?:Wei|Amount|Required|Overage|Charge))$/;
 const IS_ADDRESS =
-  /^(?:from|to|payer|payTo|firstPayTo|firstProvider|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor)$/;
+  /^(?:from|to|payer|payTo|firstPayTo|firstProvider|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor|transferredTo)$/;
 const IS_TIME = /(?:At|Until|Ends|Sec|Through|since|hour|from|to|until|Start)$/;
 
 /** @returns a value that the schema accepts */

@@ -3,7 +3,7 @@ import { type Context, Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
 import type { Metrics } from "../telemetry/metrics";
 
-export interface ProbeDoors {
+export interface ProbeServices {
   readiness(): Readiness;
   /** absent: they are served on a port of their own */
   readonly metrics: MetricsText | undefined;
@@ -24,7 +24,7 @@ export function createMetricsPage(metrics: MetricsText): Hono {
   return app;
 }
 
-export function createProbes({ readiness, metrics }: ProbeDoors): Hono {
+export function createProbes({ readiness, metrics }: ProbeServices): Hono {
   const app = new Hono();
   app.get("/healthz", (context) => context.json({ status: "ok" }));
   app.get("/readyz", (context) => {

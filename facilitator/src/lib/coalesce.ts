@@ -2,6 +2,8 @@
  * Combines concurrent requests into batches, for work whose cost is mostly per call. A batch collects the requests of
  * one event-loop turn. It collects longer during the pause after the last batch, or while `maxParallel` batches run.
  */
+import { type ActiveSpan, activeSpan, withinSpan } from "./active-span";
+
 export interface CoalesceOptions<Q, A> {
   readonly maxItems: number;
   /** maximum batches that run at once */
@@ -22,11 +24,20 @@ export interface CoalesceOptions<Q, A> {
 
 interface Waiting<Q, A> {
   readonly question: Q;
+  /** the work that the question is part of */
+  readonly span: ActiveSpan | undefined;
   resolve(answer: A): void;
   reject(error: unknown): void;
 }
 
 const questionsOf = <Q>(some: readonly Waiting<Q, unknown>[]): Q[] => some.map(({ question }) => question);
+
+/** The first span of a batch has the parts of its work; the others link to it. */
+function spanOf(batch: readonly Waiting<unknown, never>[]): ActiveSpan | undefined {
+  const [first, ...others] = new Set(batch.flatMap(({ span }) => span ?? []));
+  if (first) for (const other of others) other.linkTo(first);
+  return first;
+}
 
 /** Creates a function that batches its calls. An error of a batch rejects each of its calls. */
 export function coalesce<Q, A>(options: CoalesceOptions<Q, A>): (question: Q) => Promise<A> {
@@ -49,7 +60,7 @@ class Batches<Q, A> {
 
   ask(question: Q): Promise<A> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ question, resolve, reject });
+      this.#waiting.push({ question, span: activeSpan(), resolve, reject });
       this.#schedule();
     });
   }
@@ -73,7 +84,8 @@ class Batches<Q, A> {
     this.#gathering = undefined;
     this.#isStarting = true;
     this.#running++;
-    void this.#run().finally(() => {
+    // No part of what a former batch was part of.
+    void withinSpan(undefined, () => this.#run()).finally(() => {
       this.#running--;
       this.#schedule();
     });
@@ -97,7 +109,8 @@ class Batches<Q, A> {
       const first = () => questionsOf(this.#waiting.slice(0, options.maxItems));
       const isReady = options.ready ? await options.ready(first()) : true;
       batch = this.#close();
-      const answers = await options.run(questionsOf(batch), isReady);
+      const questions = questionsOf(batch);
+      const answers = await withinSpan(spanOf(batch), () => options.run(questions, isReady));
       batch.forEach(({ resolve }, place) => {
         resolve(answers[place] as A);
       });

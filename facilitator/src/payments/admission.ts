@@ -200,9 +200,8 @@ export class PaymentAdmission {
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
     const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
-    const startedMs = monotonicMs();
-    const judgement = await this.judgeUnlimited(request);
-    stages.judged(request, monotonicMs() - startedMs);
+    const judging = { name: "judge", request, monotonicMs } as const;
+    const judgement = await stages.during(judging, () => this.judgeUnlimited(request));
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };
@@ -265,12 +264,11 @@ export class PaymentAdmission {
     return undefined;
   }
 
-  async #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
+  #bind(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {
     const { stages, monotonicMs } = this.#options;
-    const startedMs = monotonicMs();
-    const binding = await this.#write(acceptance, isRebinding);
-    stages.bound(acceptance.request, monotonicMs() - startedMs);
-    return binding;
+    const { request } = acceptance;
+    const traced = { ...acceptance, traceparent: stages.traceparentOf(request) };
+    return stages.during({ name: "bind", request, monotonicMs }, () => this.#write(traced, isRebinding));
   }
 
   #write(acceptance: Acceptance, isRebinding: boolean): Promise<Binding> {

@@ -165,6 +165,7 @@ async function insertDistinct(
       transaction_id: isInBatch ? batch?.transactionId : undefined,
       accepted_block: atBlock,
       balance: balance.toString(),
+      traceparent: acceptance.traceparent,
       grant_id: request.purchase?.grantId,
       is_gate: request.purchase?.isGate,
     };
@@ -183,16 +184,18 @@ async function insertDistinct(
       resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
       valid_after bigint, valid_before bigint, signature text, method text, permitted text, sender text,
       token_permit text, has_code boolean, state text, attempts int,
-      transaction_id text, accepted_block bigint, balance numeric, grant_id text, is_gate boolean)),
+      transaction_id text, accepted_block bigint, balance numeric, traceparent text, grant_id text,
+      is_gate boolean)),
     ${minedLater(chainId)},
     bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, method, permitted, sender, token_permit, has_code, state, attempts,
-      transaction_id, accepted_at_ms, accepted_block)
+      transaction_id, accepted_at_ms, accepted_block, traceparent)
     select ${chainId}::bigint, a.payment_id, a.door, ${bytesOf("a.resource_hash")}, a.resource_shown, a.token, a.payer, a.pay_to,
       a.amount, ${bytesOf("a.nonce")}, a.valid_after, a.valid_before, ${bytesOf("a.signature")}, a.method, a.permitted, a.sender,
       a.token_permit, a.has_code,
       a.state, a.attempts, a.transaction_id,
-      ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))
+      ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint)),
+      a.traceparent
     from asked a
     where (a.state in ('parked', 'waived') or not ${isShort(chainId)})
       and not ${isReservedElsewhere(chainId)}

@@ -155,10 +155,10 @@ async function judgeDeployment(
     const message = `the factory's call deploys no wallet at ${from} within ${walletDeployGas} gas (WALLET_DEPLOY_GAS)`;
     return refusal("InvalidSignature", "wallet_deployment", message);
   }
-  return trial.isAccepted ? trial : notThePayers();
+  return trial.isAccepted ? trial : wrongSigner();
 }
 
-const notThePayers = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
+const wrongSigner = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
 
 /** Judges one request. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
@@ -173,13 +173,13 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   // Starts before the signature check, so that the node answers meanwhile.
   const isPermit2 = request.transfer.method !== "eip3009";
   const asked = relayer.accounts.facts({ token, payer: from, nonce, isPermit2, balanceAtBlock: atBlock });
-  const isKeys = isSignedByKey(config, request);
+  const isByKey = isSignedByKey(config, request);
   const { hasCode, isNonceUsed, balance } = await asked;
-  const deployment = isKeys || hasCode ? undefined : request.deployment;
+  const deployment = isByKey || hasCode ? undefined : request.deployment;
   const trial = deployment && (await judgeDeployment(context, request, deployment));
   if (trial instanceof TurnpikeError) return bad(trial);
-  const isSigned = isKeys || trial || (hasCode && (await isSignedByPayersContract(context, request)));
-  if (!isSigned) return bad(notThePayers());
+  const isSigned = isByKey || trial || (hasCode && (await isSignedByPayersContract(context, request)));
+  if (!isSigned) return bad(wrongSigner());
   if (isNonceUsed) return { kind: "used" };
   if (late) return bad(late);
   if (balance < request.authorization.value) {

@@ -124,6 +124,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       attempts: 0,
       accepted_at_ms: databaseNowMs,
       accepted_block: acceptance.atBlock,
+      traceparent: acceptance.traceparent ?? null,
       transaction_id: null,
       tx_hash: null,
       block_number: null,

@@ -187,4 +187,6 @@ export interface Acceptance {
   readonly atBlock: number;
   /** parked: nothing is sent, because the chain already has the evidence; waived: nothing is charged */
   readonly state: "queued" | "parked" | "waived";
+  /** names the request's span in its trace, where that is kept */
+  readonly traceparent?: string | undefined;
 }

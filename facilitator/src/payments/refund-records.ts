@@ -4,7 +4,7 @@ import type { Db } from "../db/open";
 import { idList } from "../db/sql";
 import type { PaymentRow, RefundedTable } from "../db/tables/payments";
 
-export interface RefundRecord extends Pick<RefundedTable, "kind" | "provider" | "payer"> {
+export interface RefundRecord extends Pick<RefundedTable, "kind" | "provider" | "payer" | "plan_id" | "id_hash"> {
   readonly payment_id: string;
   readonly refunded_id: string;
   readonly refund_index: number;
@@ -28,7 +28,7 @@ export class RefundRecords {
     const ids = rows.filter((row) => row.door === "refund").map(({ payment_id: id }) => id);
     if (ids.length === 0) return new RefundRecords([]);
     const { rows: records } = await sql<RefundRecord>`
-      select r.payment_id, r.refunded_id, r.refund_index, d.kind, d.provider, d.payer, d.amount as paid,
+      select r.payment_id, r.refunded_id, r.refund_index, d.kind, d.provider, d.payer, d.plan_id, d.id_hash, d.amount as paid,
         (select coalesce(sum(p.amount), 0) from refunds o
           join payments p on p.chain_id = o.chain_id and p.payment_id = o.payment_id
           where o.chain_id = r.chain_id and o.refunded_id = r.refunded_id and o.payment_id <> all(${idList(ids)})

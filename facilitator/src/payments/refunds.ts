@@ -15,6 +15,10 @@ export interface Refunded {
   readonly token: Address;
   /** what was paid, base units */
   readonly amount: bigint;
+  /** of a debit or charge */
+  readonly planId?: Hex | undefined;
+  /** of a debit or charge: the subscription's name when it was collected */
+  readonly idHash?: Hex | undefined;
 }
 
 /** As the indexed chain has it. */
@@ -45,7 +49,7 @@ export async function acceptedRefund(db: Db, chainId: number, paymentId: Hex): P
     .innerJoin("refunded as d", (join) =>
       join.onRef("d.chain_id", "=", "r.chain_id").onRef("d.refunded_id", "=", "r.refunded_id"),
     )
-    .select(["d.refunded_id", "d.kind", "d.provider", "d.payer", "d.token", "d.amount"])
+    .select(["d.refunded_id", "d.kind", "d.provider", "d.payer", "d.token", "d.amount", "d.plan_id", "d.id_hash"])
     .where("r.chain_id", "=", chainId)
     .where("r.payment_id", "=", paymentId)
     .executeTakeFirst();
@@ -57,6 +61,8 @@ export async function acceptedRefund(db: Db, chainId: number, paymentId: Hex): P
     payer: row.payer as Address,
     token: row.token as Address,
     amount: BigInt(row.amount),
+    planId: (row.plan_id as Hex | null) ?? undefined,
+    idHash: (row.id_hash as Hex | null) ?? undefined,
   };
 }
 
@@ -82,8 +88,8 @@ export async function addRefund(
   tx: Tx,
   { chainId, paymentId, amount, refund: { refunded, index, isAutomatic }, isDead }: NewRefund,
 ): Promise<void> {
-  const { id, kind, provider, payer, token } = refunded;
-  const row = { kind, provider, payer, token, amount: refunded.amount.toString() };
+  const { id, kind, provider, payer, token, planId = null, idHash = null } = refunded;
+  const row = { kind, provider, payer, token, amount: refunded.amount.toString(), plan_id: planId, id_hash: idHash };
   await tx
     .insertInto("refunded")
     .values({ chain_id: chainId, refunded_id: id, ...row })

@@ -29,6 +29,12 @@ interface Ids {
 
 const UNAVAILABLE = 503;
 
+interface TimedStage {
+  readonly name: "judge" | "bind";
+  readonly request: PaymentRequest;
+  readonly monotonicMs: () => number;
+}
+
 export class PaymentStages {
   readonly #log: Logger;
   readonly #metrics: PaymentMetrics | undefined;
@@ -42,16 +48,21 @@ export class PaymentStages {
     this.#nowMs = nowMs;
   }
 
-  /** The request's payment was checked, in this time. */
-  judged(request: PaymentRequest, tookMs: number): void {
-    this.#metrics?.stageTook("judge", tookMs);
-    this.#trace(request, { name: "judge", tookMs });
+  /**
+   * Does the work of a stage, and measures it unless it fails: checks the request's payment, or writes it.
+   * @param monotonicMs its clock
+   */
+  async during<T>({ name, request, monotonicMs }: TimedStage, work: () => Promise<T>): Promise<T> {
+    const startedMs = monotonicMs();
+    const { paymentId } = idsOfRequest(request);
+    const result = await (this.#tracing ? this.#tracing.within(paymentId, name, work) : work());
+    this.#metrics?.stageTook(name, monotonicMs() - startedMs);
+    return result;
   }
 
-  /** The database has answered the write of the payment. */
-  bound(request: PaymentRequest, tookMs: number): void {
-    this.#metrics?.stageTook("bind", tookMs);
-    this.#trace(request, { name: "bind", tookMs });
+  /** Names the request, for the process that sends its payment; undefined when its trace is not kept. */
+  traceparentOf(request: PaymentRequest): string | undefined {
+    return this.#tracing?.traceparentOf(idsOfRequest(request).paymentId);
   }
 
   /** The payment is accepted: its row is committed. @param tookMs since the request */
@@ -73,13 +84,21 @@ export class PaymentStages {
   /** A transaction with these payments is sent for the first time. */
   broadcast(payments: readonly BroadcastPayment[], { hash: transaction, signed_at_ms: signedMs }: KnownForm): void {
     const nowMs = this.#nowMs?.();
-    for (const { payment_id: id, refunded_id: refunded, accepted_at_ms: acceptedMs } of payments) {
+    for (const { payment_id: id, refunded_id: refunded, accepted_at_ms: acceptedMs, traceparent } of payments) {
       const ids = idsOf(id, refunded);
       const queuedMs = signedMs - acceptedMs;
       this.#metrics?.stageTook("queue", queuedMs);
       this.#log.info({ ...ids, transaction }, "payment broadcast");
       const endedAgoMs = (nowMs ?? signedMs) - signedMs;
-      this.#tracing?.stage(ids.paymentId, { name: "queue", tookMs: queuedMs, endedAgoMs, transaction });
+      this.#tracing?.stage(ids.paymentId, { name: "queue", tookMs: queuedMs, endedAgoMs, transaction, traceparent });
+    }
+  }
+
+  /** A node has answered that transaction. @param tookMs since it was sent */
+  submitted(payments: readonly BroadcastPayment[], { hash: transaction }: KnownForm, tookMs: number): void {
+    for (const { payment_id: id, refunded_id: refunded, traceparent } of payments) {
+      const { paymentId } = idsOf(id, refunded);
+      this.#tracing?.stage(paymentId, { name: "submit", tookMs, transaction, traceparent });
     }
   }
 
@@ -97,10 +116,15 @@ export class PaymentStages {
     }
   }
 
-  #settled({ accepted_at_ms: acceptedMs }: PaymentRow, line: Ids): void {
+  #settled({ accepted_at_ms: acceptedMs, block_time: blockSec, traceparent, ...row }: PaymentRow, line: Ids): void {
     this.#metrics?.settled.inc();
     const nowMs = this.#nowMs?.();
-    if (nowMs !== undefined) this.#metrics?.settleSeconds.observe(Math.max(0, nowMs - acceptedMs) / 1_000);
+    if (nowMs !== undefined) {
+      this.#metrics?.settleSeconds.observe(Math.max(0, nowMs - acceptedMs) / 1_000);
+      const tookMs = nowMs - (blockSec ?? 0) * 1_000;
+      const { tx_hash: transaction, block_number: block } = row;
+      if (traceparent) this.#tracing?.stage(line.paymentId, { name: "index", tookMs, transaction, block, traceparent });
+    }
     this.#log.info(line, "payment mined");
   }
 
@@ -139,7 +163,7 @@ const idsOf = (id: string, refundedId: string | null | undefined): Ids =>
 
 const idsOfRequest = ({ paymentId, refund }: PaymentRequest): Ids => idsOf(paymentId, refund?.refunded.id);
 
-export interface BroadcastPayment extends Pick<PaymentRow, "accepted_at_ms"> {
+export interface BroadcastPayment extends Pick<PaymentRow, "accepted_at_ms" | "traceparent"> {
   readonly payment_id: string;
   /** of a refund */
   readonly refunded_id: string | null;
@@ -156,7 +180,7 @@ export async function paymentsOfTransaction(
     .leftJoin("refunds as r", (join) =>
       join.onRef("r.chain_id", "=", "p.chain_id").onRef("r.payment_id", "=", "p.payment_id"),
     )
-    .select(["p.payment_id", "p.accepted_at_ms", "r.refunded_id"])
+    .select(["p.payment_id", "p.accepted_at_ms", "p.traceparent", "r.refunded_id"])
     .where("p.chain_id", "=", chainId)
     .where("p.transaction_id", "=", id)
     .where("p.state", "=", "sent")

@@ -53,6 +53,7 @@ function refundPayload(row: PaymentRow, refunds: RefundRecords): Record<string, 
     ...(record && {
       refundedId: record.refunded_id,
       kind: record.kind,
+      ...(record.plan_id !== null && { planId: record.plan_id, idHash: record.id_hash }),
       index: record.refund_index,
       paid: record.paid,
       refunded: refunds.refundedOf(record).toString(),

@@ -29,8 +29,11 @@ export interface Broadcasts {
   end(): Promise<void>;
 }
 
-/** Called when this process is about to broadcast a form for the first time. Must not throw. */
-export type FirstBroadcastListener = (form: KnownForm) => void;
+/**
+ * Called when this process is about to broadcast a form for the first time. Must not throw.
+ * @param answered resolves with the milliseconds until a node accepted it, or undefined
+ */
+export type FirstBroadcastListener = (form: KnownForm, answered: Promise<number | undefined>) => void;
 
 export interface BroadcastsOptions {
   readonly store: Store;
@@ -57,18 +60,27 @@ export function createBroadcasts(options: BroadcastsOptions): Broadcasts {
 
   async function broadcast(form: KnownForm | SignedForm): Promise<void> {
     knownForMs(form);
-    if (!sentAtMs.has(form.hash)) onFirstBroadcast?.(form);
+    let answer = (_tookMs: number | undefined): void => undefined;
+    if (onFirstBroadcast && !sentAtMs.has(form.hash)) {
+      const answered = new Promise<number | undefined>((resolve) => {
+        answer = resolve;
+      });
+      onFirstBroadcast(form, answered);
+    }
     const startedMs = monotonicMs();
     sentAtMs.set(form.hash, startedMs);
     try {
       const raw = "raw" in form ? form.raw : await rawBytesOf(store.db, form.hash);
       await chain.broadcast(raw as Hex);
       onStep("broadcast");
-      metrics?.stageTook("submit", monotonicMs() - startedMs);
+      const tookMs = monotonicMs() - startedMs;
+      metrics?.stageTook("submit", tookMs);
+      answer(tookMs);
     } catch (error) {
+      answer(undefined);
       // Unknown outcome: nodes also answer with an error for what they mined, or hold already.
       const text = error instanceof Error ? error.message.slice(0, 120) : "unknown";
-      log.debug({ hash: form.hash, reason: text }, "a broadcast was answered with an error");
+      log.debug({ transaction: form.hash, reason: text }, "a broadcast was answered with an error");
     }
   }
 

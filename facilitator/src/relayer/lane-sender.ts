@@ -177,7 +177,7 @@ export class LaneSender {
     }
     const signed = await this.#signAgain(row, raised, maxFeeWei);
     if (!signed) return undefined;
-    log.warn({ replaces: last.hash, nonce: row.nonce }, "fee raised");
+    log.warn({ transaction: signed.hash, replaces: last.hash, nonce: row.nonce }, "fee raised");
     metrics?.feeRaises.inc();
     return signed;
   }

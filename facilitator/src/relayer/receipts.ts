@@ -67,8 +67,8 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
     if ((await chain.block(receipt.blockNumber))?.hash !== receipt.blockHash) return true;
     countMined(await recordMined(store.db, row.id, receipt), metrics);
     onStep("mined");
-    const { hash, blockNumber: block, success } = receipt;
-    log.info({ purpose: row.purpose, hash, block, success }, "mined");
+    const { hash: transaction, blockNumber: block, success } = receipt;
+    log.info({ purpose: row.purpose, transaction, block, success }, "mined");
     store.notifier.notify(`tx:${row.id}`);
     return true;
   }

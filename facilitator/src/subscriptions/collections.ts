@@ -19,6 +19,8 @@ export interface Collection {
   readonly token: Address;
   /** base units */
   readonly amount: bigint;
+  readonly planId: Hex;
+  readonly idHash: Hex;
   readonly blockNumber: number;
   /** payee and provider, of then and of now */
   readonly accounts: readonly Address[];
@@ -49,6 +51,8 @@ export const createCollectionReader = (db: Db, config: Pick<FacilitatorConfig, "
       payer: checksum(event.payer as Address),
       token: plan.token as Address,
       amount: BigInt(paid),
+      planId: plan.plan_id as Hex,
+      idHash: name.idHash,
       blockNumber: event.block_number ?? 0,
       accounts: [...new Set(accounts.flatMap((account) => (account ? [checksum(account as Address)] : [])))],
     };

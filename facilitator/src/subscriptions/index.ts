@@ -18,6 +18,7 @@ import { type FacilitatorConfig, findToken } from "../config";
 import type { Store } from "../db/open";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
+import { type ActSender, createActSender } from "./act-sender";
 import {
   type ActCall,
   actKeyOf,
@@ -29,7 +30,6 @@ import {
   subscribeCall,
   voidCall,
 } from "./acts";
-import { createLander, type Lander } from "./landing";
 import { createPermits, type Permits } from "./permits";
 import { policyAgainst } from "./policy";
 import { SubscriptionReader } from "./reader";
@@ -78,7 +78,7 @@ class SubscriptionService implements Subscriptions {
   readonly #clock: Clock;
   readonly #monotonicMs: () => number;
   readonly #reader: SubscriptionReader;
-  readonly #lander: Lander;
+  readonly #sender: ActSender;
 
   constructor(deps: SubscriptionsDeps) {
     const { config, store, relayer, indexer, clock } = deps;
@@ -88,8 +88,8 @@ class SubscriptionService implements Subscriptions {
     this.#clock = clock;
     this.#monotonicMs = monotonicMs;
     this.#reader = new SubscriptionReader({ config, store, indexer, clock });
-    this.#lander = createLander({ chainId, store, relayer, indexer, clock, actsPerHour, monotonicMs });
-    this.permits = createPermits({ config, relayer, clock, lander: this.#lander });
+    this.#sender = createActSender({ chainId, store, relayer, indexer, clock, actsPerHour, monotonicMs });
+    this.permits = createPermits({ config, relayer, clock, sender: this.#sender });
   }
 
   async subscribe(request: SubscribeRequest, { waitMs }: Waiting): Promise<ActOutcome> {
@@ -101,7 +101,7 @@ class SubscriptionService implements Subscriptions {
     if (existing && isSameSignup(existing, request)) {
       return { kind: "done", change: await this.#resultOf(idHash, existing.row.transaction as Hex) };
     }
-    const landing = await this.#lander.land(
+    const outcome = await this.#sender.send(
       {
         name: "subscribe",
         key: actKeyOf("subscribe", idHash, request.signature),
@@ -111,14 +111,14 @@ class SubscriptionService implements Subscriptions {
         prepare: async () => {
           await this.#checkSignup(request);
           const call = subscribeCall(request);
-          await this.#lander.rehearse(turnpike, call);
+          await this.#sender.simulate(turnpike, call);
           return call;
         },
       },
       untilMs,
     );
-    if (landing.kind === "pending") return { kind: "pending" };
-    return { kind: "done", change: await this.#resultOf(idHash, landing.transaction) };
+    if (outcome.kind === "pending") return { kind: "pending" };
+    return { kind: "done", change: await this.#resultOf(idHash, outcome.transaction) };
   }
 
   async void(request: VoidRequest, { waitMs }: Waiting): Promise<ActOutcome> {
@@ -127,7 +127,7 @@ class SubscriptionService implements Subscriptions {
     const idHash = idHashOf(request.subscriber, request.secretHash);
     const voided = await this.#reader.findVoided(idHash);
     if (voided) return { kind: "done", change: voidedChange(idHash, voided.transaction as Hex) };
-    const landing = await this.#lander.land(
+    const outcome = await this.#sender.send(
       {
         name: "void",
         key: actKeyOf("void", idHash, request.signature),
@@ -136,15 +136,15 @@ class SubscriptionService implements Subscriptions {
         to: turnpike,
         prepare: async () => {
           const call = voidCall(request);
-          await this.#lander.rehearse(turnpike, call);
+          await this.#sender.simulate(turnpike, call);
           await this.permits.requireFunds(request.subscriber);
           return call;
         },
       },
       untilMs,
     );
-    if (landing.kind === "pending") return { kind: "pending" };
-    return { kind: "done", change: voidedChange(idHash, landing.transaction) };
+    if (outcome.kind === "pending") return { kind: "pending" };
+    return { kind: "done", change: voidedChange(idHash, outcome.transaction) };
   }
 
   async change<A extends ChangeAct>(
@@ -159,20 +159,20 @@ class SubscriptionService implements Subscriptions {
     const against = act === "cancel" ? undefined : policyAgainst(plan, this.#config);
     if (against) throw against;
 
-    const rehearse = () => this.#rehearseChange(act, idHash, request);
+    const simulate = () => this.#simulateChange(act, idHash, request);
     const applyPermit = (permit: PermitFields) =>
       this.#applyPermit(permit, { token: plan.token, owner: row.subscriber }, untilMs);
-    const prepare = () => prepareChange(request.permit, rehearse, applyPermit);
+    const prepare = () => prepareChange(request.permit, simulate, applyPermit);
 
     try {
       const key = actKeyOf(act, idHash, request.signature);
       const signer = row.subscriber as Address;
       const to = this.#config.turnpike;
-      const landing = await this.#lander.land({ name: act, key, objectId: idHash, signer, to, prepare }, untilMs);
-      if (landing.kind === "pending") return { kind: "pending" };
+      const outcome = await this.#sender.send({ name: act, key, objectId: idHash, signer, to, prepare }, untilMs);
+      if (outcome.kind === "pending") return { kind: "pending" };
       const resulting = resultingIdHash(act, idHash, row, request);
       const previous = resulting === idHash ? undefined : idHash;
-      return { kind: "done", change: await this.#resultOf(resulting, landing.transaction, previous) };
+      return { kind: "done", change: await this.#resultOf(resulting, outcome.transaction, previous) };
     } catch (error) {
       if (error instanceof PermitPending) return { kind: "pending" };
       throw error;
@@ -189,7 +189,7 @@ class SubscriptionService implements Subscriptions {
 
   async quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote> {
     const call = { data: quoteCall(idHash, newPlanId), gasLimit: 500_000n };
-    const answer = await this.#lander.rehearse(this.#config.turnpike, call);
+    const answer = await this.#sender.simulate(this.#config.turnpike, call);
     return { idHash, newPlanId, ...decodeQuote(answer), chainTimeSec: this.#clock.nowSec() };
   }
 
@@ -225,18 +225,18 @@ class SubscriptionService implements Subscriptions {
   }
 
   /** Simulates a change. A change of plan, at once or scheduled, is renewed first when its renewal is due. */
-  async #rehearseChange<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>): Promise<ActCall> {
+  async #simulateChange<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>): Promise<ActCall> {
     const { turnpike } = this.#config;
     const call = changeCall(act, idHash, request);
     try {
-      await this.#lander.rehearse(turnpike, call);
+      await this.#sender.simulate(turnpike, call);
       return call;
     } catch (error) {
       if ((act !== "plan" && act !== "next") || !(error instanceof TurnpikeError) || error.code !== "RenewalDue")
         throw error;
     }
     const both = renewedFirst(idHash, call);
-    await this.#lander.rehearse(turnpike, both);
+    await this.#sender.simulate(turnpike, both);
     return both;
   }
 
@@ -246,25 +246,25 @@ class SubscriptionService implements Subscriptions {
     { token, owner }: { token: string; owner: string },
     untilMs: number,
   ): Promise<boolean> {
-    const landing = await this.permits.apply({ ...permit, token: token as Address, owner: owner as Address }, untilMs);
-    return landing.kind === "done";
+    const outcome = await this.permits.apply({ ...permit, token: token as Address, owner: owner as Address }, untilMs);
+    return outcome.kind === "done";
   }
 }
 
 /** Simulates a change, after its permit if it has one. */
 async function prepareChange(
   permit: PermitFields | undefined,
-  rehearse: () => Promise<ActCall>,
+  simulate: () => Promise<ActCall>,
   applyPermit: (permit: PermitFields) => Promise<boolean>,
 ): Promise<ActCall> {
-  if (!permit) return rehearse();
+  if (!permit) return simulate();
   // Simulated before the permit costs gas, and again once the permit is effective.
-  await rehearse().catch((error: unknown) => {
+  await simulate().catch((error: unknown) => {
     if (!(error instanceof TurnpikeError) || error.code !== "InsufficientApproval") throw error;
   });
   const isEffective = await applyPermit(permit);
   if (!isEffective) throw new PermitPending();
-  return rehearse();
+  return simulate();
 }
 
 /** Used only within `change`: while the permit's transaction is pending, the act cannot be simulated. */

@@ -5,15 +5,15 @@ import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/prot
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { Relayer } from "../relayer";
+import type { ActSender } from "./act-sender";
 import { type ActCall, actKeyOf, isKeySignature, PERMIT_GAS, splitSignature } from "./acts";
-import type { Lander } from "./landing";
 
 export interface SignedPermit extends PermitFields {
   readonly token: Address;
   readonly owner: Address;
 }
 
-export type PermitLanding =
+export type ApplyOutcome =
   | { readonly kind: "done"; readonly approval: bigint; readonly transaction?: Hex }
   | { readonly kind: "pending"; readonly id: Hex };
 
@@ -31,17 +31,17 @@ export interface Permits {
    * Submits the permit to the token. A permit that someone else submitted first counts as well.
    * @throws TurnpikeError
    */
-  apply(permit: SignedPermit, untilMs: number): Promise<PermitLanding>;
+  apply(permit: SignedPermit, untilMs: number): Promise<ApplyOutcome>;
 }
 
 export interface PermitDeps {
   readonly config: FacilitatorConfig;
   readonly relayer: Relayer;
   readonly clock: Clock;
-  readonly lander: Lander;
+  readonly sender: ActSender;
 }
 
-export function createPermits({ config, relayer, clock, lander }: PermitDeps): Permits {
+export function createPermits({ config, relayer, clock, sender }: PermitDeps): Permits {
   const read = async (token: Address, name: "balanceOf" | "allowance" | "nonces", args: Address[]): Promise<bigint> => {
     const data = tokenInterface.encodeFunctionData(name, args) as Hex;
     const answer = await relayer.read({ to: token, data });
@@ -94,7 +94,7 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
         throw refusalOf(permit, simulation.error.text, clock);
       }
       const key = actKeyOf("permit", token.address, permit.signature);
-      const landing = await lander.land(
+      const outcome = await sender.send(
         {
           name: "permit",
           key,
@@ -103,14 +103,14 @@ export function createPermits({ config, relayer, clock, lander }: PermitDeps): P
           to: token.address,
           prepare: async () => {
             await requireFunds(owner, [token]);
-            await lander.rehearse(token.address, call);
+            await sender.simulate(token.address, call);
             return call;
           },
         },
         untilMs,
       );
-      if (landing.kind === "pending") return { kind: "pending", id: key };
-      const { transaction } = landing;
+      if (outcome.kind === "pending") return { kind: "pending", id: key };
+      const { transaction } = outcome;
       return { kind: "done", approval: await approvalOf(token.address, owner), transaction };
     },
   };

@@ -1,39 +1,13 @@
-/** Creates an agent from its options. */
-import { findDeployment } from "../chain/deployments";
-import {
-  type Address,
-  type Clock,
-  ConfigError,
-  configuredAddress,
-  type Hex,
-  type Network,
-  networkOfChain,
-  requireNetwork,
-  systemClock,
-  type TurnpikeDeployment,
-} from "../protocol";
-import { facilitatorSpanName, type OpenTelemetryApi, Tracing } from "../protocol/tracing";
+import type { Address, Hex } from "../protocol";
+import { Tracing } from "../protocol/tracing";
 import { Lifetime, orNothingSigned, signalOf } from "./core/abort";
-import { type ChainReader, createChainReader } from "./core/chain-reader";
-import { type AgentContext, type KnownToken, RecentChanges } from "./core/context";
-import {
-  type AgentEvent,
-  type AgentLimits,
-  DEFAULT_LIMITS,
-  type Effects,
-  type FetchFunction,
-  type Sleep,
-  sleepFor,
-} from "./core/effects";
-import { createFacilitators, type FacilitatorOption } from "./core/facilitators";
+import type { AgentEnvironment, AgentOptions } from "./core/agent-options";
+import type { AgentContext } from "./core/context";
+import { createContext } from "./core/create-context";
 import { registerAgent } from "./core/internals";
-import { requireKnownFields } from "./core/known-fields";
-import { type AgentPolicy, type Amount, createPolicy, type SpendIntent } from "./core/policy";
+import type { Amount } from "./core/policy-options";
 import type { RequestInput } from "./core/request";
 import { agentFetch } from "./fetch";
-import { type AgentLedger, openLedger } from "./ledger/ledger";
-import { type Ledger, memoryLedger } from "./ledger/ledger-store";
-import { memoryReceipts, type ReceiptStore } from "./ledger/receipt-store";
 import { type BudgetView, budget } from "./payments/budget";
 import { charges, giveUp, payments, settleHeld } from "./payments/held";
 import { type PayInit, pay } from "./payments/pay";
@@ -42,12 +16,10 @@ import { type Credited, creditRefunds } from "./payments/refunds";
 import type { ChargeView, PaymentView } from "./payments/view";
 import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
 import { type Audit, type AuditOptions, audit } from "./receipts/audit";
-import { type AgentWallet, createRoots, createSigner, type Signer } from "./signing/wallet";
+import { type ChangePlanOptions, changePlan } from "./subscriptions/change-plan";
 import {
   type CancelOptions,
-  type ChangePlanOptions,
   cancel,
-  changePlan,
   pause,
   type ResumeOptions,
   rekey,
@@ -59,45 +31,9 @@ import type { SubscribeOptions } from "./subscriptions/offers";
 import { watchPayees } from "./subscriptions/payees";
 import { type TopUp, type TopUpOptions, topUp } from "./subscriptions/permits";
 import { addOrigins, list, type RecoverOptions, recover } from "./subscriptions/recover";
-import { subscribe, voidSignup } from "./subscriptions/subscribe";
+import { voidSignup } from "./subscriptions/signup";
+import { subscribe } from "./subscriptions/subscribe";
 import type { Subscription, SubscriptionRef } from "./subscriptions/subscription";
-
-/** What an agent is made of. */
-export interface AgentOptions {
-  /** an ethers signer, a viem account or WalletClient, an EIP-1193 provider, or `walletFromKey("0x...")` */
-  readonly wallet: AgentWallet;
-  readonly policy: AgentPolicy;
-  /**
-   * the only Facilitators that ever get a signature: base URLs, with or without pinned signers; the first is used where
-   * none is named
-   */
-  readonly facilitators: readonly FacilitatorOption[];
-  /** default: in memory, forgotten with the process */
-  readonly ledger?: Ledger;
-  /** where usage receipts are kept, for {@link Agent.audit}; default: in memory, forgotten with the process */
-  readonly receipts?: ReceiptStore;
-  /** Turnpike's addresses: needed for subscriptions, since signatures and permits name the contract */
-  readonly deployments?: readonly TurnpikeDeployment[];
-  /** networks that are in no preset */
-  readonly networks?: readonly Network[];
-  /** tokens whose signing domain is known for sure */
-  readonly tokens?: readonly KnownToken[];
-  /** the agent's own JSON-RPC, trusted before any Facilitator: by chain id, or one URL with a single deployment */
-  readonly rpc?: string | Readonly<Record<number, string>>;
-  /** what every request goes through; default: the platform's */
-  readonly fetch?: typeof fetch;
-  /** chain time, where it need not be asked for */
-  readonly clock?: Clock;
-  readonly sleep?: Sleep;
-  /** Called with progress, in a microtask of its own: what it throws never affects a payment. */
-  readonly onEvent?: (event: AgentEvent) => void;
-  readonly limits?: Partial<AgentLimits>;
-  /**
-   * the module `@opentelemetry/api`: calls of `fetch`, `pay` and `subscribe`, and all requests, become spans of the
-   * program's traces, which providers and Facilitators continue by the header `traceparent`
-   */
-  readonly openTelemetry?: OpenTelemetryApi;
-}
 
 /** An agent: pays and subscribes within its policy, by signatures alone. Amounts are base units. */
 export interface Agent {
@@ -207,24 +143,6 @@ export function createAgent(options: AgentOptions): Agent {
   return createAgentWith(options, {});
 }
 
-/** What one program's agents of one wallet share, and how they reach providers that the program does not trust. */
-export interface AgentEnvironment {
-  /** what an agent remembers beside its ledger, for programs that create an agent for each call */
-  readonly memory?: AgentMemory;
-  /** what requests to the configured Facilitators and RPCs go through; default: the options' fetch */
-  readonly serviceFetch?: typeof fetch;
-  /** never send a request to another origin than the caller named, redirects included; default false */
-  readonly withinOrigin?: boolean;
-}
-
-/** What an agent remembers of recent changes. */
-export type AgentMemory = Pick<AgentContext, "recentChanges" | "payeeLooks">;
-
-/** Returns a memory for agents with these limits. */
-export function createAgentMemory({ freshMs }: Pick<AgentLimits, "freshMs">): AgentMemory {
-  return { recentChanges: new RecentChanges(freshMs), payeeLooks: new Map() };
-}
-
 /** Creates an agent as part of a larger program of this package. @throws ConfigError that names the option */
 export function createAgentWith(options: AgentOptions, environment: AgentEnvironment): Agent {
   const lifetime = new Lifetime();
@@ -277,112 +195,4 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
 async function closeAll(context: AgentContext, lifetime: Lifetime): Promise<void> {
   await lifetime.close();
   await context.closeLedger();
-}
-
-const OPTIONS: Readonly<Record<keyof AgentOptions, true>> = {
-  wallet: true,
-  policy: true,
-  facilitators: true,
-  ledger: true,
-  receipts: true,
-  deployments: true,
-  networks: true,
-  tokens: true,
-  rpc: true,
-  fetch: true,
-  clock: true,
-  sleep: true,
-  onEvent: true,
-  limits: true,
-  openTelemetry: true,
-};
-
-function createContext(
-  options: AgentOptions,
-  environment: AgentEnvironment,
-  lifetime: Lifetime,
-  tracing: Tracing | undefined,
-): AgentContext {
-  const networks = options.networks ?? [];
-  requireKnownFields(options, Object.keys(OPTIONS));
-  if (options.limits !== undefined) requireKnownFields(options.limits, Object.keys(DEFAULT_LIMITS), "limits.");
-  const { ask } = options.policy ?? {};
-  const cancellableAsk = typeof ask === "function" && {
-    ask: async (intent: SpendIntent) => lifetime.orClosed(Promise.resolve(ask(intent))),
-  };
-  const policy = createPolicy({ ...options.policy, ...cancellableAsk }, networks);
-  const { fetch: ownFetch = fetch, onEvent } = options;
-  const serviceFetch = environment.serviceFetch ?? ownFetch;
-  // In browsers fetch requires its own `this`.
-  const toProviders: FetchFunction = (input, init) => ownFetch(input, init);
-  const toServices: FetchFunction = (input, init) => serviceFetch(input, init);
-  const effects: Effects = {
-    fetch: lifetime.fetch(tracing?.fetch(toProviders, (method) => method) ?? toProviders),
-    sleep: lifetime.sleep(options.sleep ?? sleepFor),
-    clock: options.clock ?? systemClock,
-    limits: { ...DEFAULT_LIMITS, ...options.limits },
-    closing: lifetime.closing,
-    onClose: (listener) => lifetime.onClose(listener),
-    // In a microtask of its own: what an observer throws never affects a payment.
-    emit: (event) => onEvent && queueMicrotask(() => onEvent(event)),
-  };
-  const facilitatorEffects: Effects = {
-    ...effects,
-    fetch: lifetime.fetch(tracing?.fetch(toServices, facilitatorSpanName) ?? toServices),
-  };
-  const wallet = createSigner(options.wallet);
-  const signer: Signer = { ...wallet, sign: (data) => lifetime.orClosed(wallet.sign(data)) };
-  const deployments = (options.deployments ?? []).map(checkDeployment);
-  const chains = chainReaders(options, deployments, { ...effects, fetch: lifetime.fetch(toServices) });
-  const store = options.ledger ?? memoryLedger();
-  let ledger: Promise<AgentLedger> | undefined;
-  return {
-    effects,
-    policy,
-    signer,
-    roots: createRoots(signer),
-    facilitators: createFacilitators(options.facilitators, facilitatorEffects, policy.allowHttp),
-    networks,
-    tokens: options.tokens ?? [],
-    deploymentOf: (chainId) => deployments.find((known) => known.chainId === chainId) ?? findDeployment(chainId),
-    chainOf: (chainId) => chains.get(chainId),
-    chainClock: options.clock,
-    withinOrigin: environment.withinOrigin ?? false,
-    ...(environment.memory ?? createAgentMemory(effects.limits)),
-    receipts: options.receipts ?? memoryReceipts(),
-    ledger: () => {
-      ledger ??= openLedger(store).catch((error: unknown) => {
-        ledger = undefined;
-        throw error;
-      });
-      return ledger;
-    },
-    // A ledger that was never used was never opened.
-    closeLedger: async () => (await ledger)?.close(),
-  };
-}
-
-function checkDeployment({ chainId, turnpike }: TurnpikeDeployment): TurnpikeDeployment {
-  if (!Number.isSafeInteger(chainId) || chainId <= 0)
-    throw new ConfigError("deployments: chainId must be a positive integer");
-  const field = `deployments: turnpike of chain ${chainId}`;
-  return { chainId, turnpike: configuredAddress(turnpike, field, `${field} is no address`) };
-}
-
-function chainReaders(
-  { rpc, policy, networks = [] }: AgentOptions,
-  deployments: readonly TurnpikeDeployment[],
-  effects: Effects,
-): Map<number, ChainReader> {
-  if (rpc === undefined) return new Map();
-  if (typeof rpc !== "string") {
-    return new Map(Object.entries(rpc).map(([id, url]) => [Number(id), createChainReader(url, Number(id), effects)]));
-  }
-  const named = (policy.networks ?? []).map((name) => requireNetwork(name, networks).chainId);
-  const chainIds = [...new Set([...deployments.map(({ chainId }) => chainId), ...named])];
-  const [chainId] = chainIds;
-  if (chainId === undefined || chainIds.length > 1) {
-    throw new ConfigError("rpc is one URL, but the agent's chain is not clear: write rpc: { [chainId]: url }");
-  }
-  return new Map([[networkOfChain(chainId, networks).chainId, createChainReader(rpc, chainId, effects)]]);
 }

@@ -1,12 +1,13 @@
 /** The client side: an agent that pays for requests and subscribes, within a policy, at most once. */
 export type { OpenTelemetryApi } from "../protocol/tracing";
+export type { AgentOptions } from "./core/agent-options";
 export type { KnownToken } from "./core/context";
 export type { AgentEvent, AgentLimits, Sleep } from "./core/effects";
 export { DEFAULT_LIMITS } from "./core/effects";
 export type { FacilitatorOption } from "./core/facilitators";
-export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./core/policy";
+export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./core/policy-options";
 export type { RequestInput } from "./core/request";
-export type { Agent, AgentOptions } from "./create-agent";
+export type { Agent } from "./create-agent";
 export { createAgent } from "./create-agent";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
@@ -41,7 +42,8 @@ export type {
   ViemLikeWalletClient,
 } from "./signing/wallet";
 export { walletFromKey } from "./signing/wallet";
-export type { CancelOptions, ChangePlanOptions, ResumeOptions } from "./subscriptions/changes";
+export type { ChangePlanOptions } from "./subscriptions/change-plan";
+export type { CancelOptions, ResumeOptions } from "./subscriptions/changes";
 export type { SubscribeOptions, VoucherRequest } from "./subscriptions/offers";
 export type { TopUp, TopUpOptions } from "./subscriptions/permits";
 export type { RecoverOptions } from "./subscriptions/recover";

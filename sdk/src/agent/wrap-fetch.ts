@@ -1,7 +1,8 @@
 /** The name under which stock x402 packages offer a paying fetch; the agent's own `fetch` does the work. */
 import { ConfigError } from "../protocol";
+import type { AgentOptions } from "./core/agent-options";
 import type { RequestInput } from "./core/request";
-import { type Agent, type AgentOptions, createAgent } from "./create-agent";
+import { type Agent, createAgent } from "./create-agent";
 import type { PayInit } from "./payments/pay";
 
 /**

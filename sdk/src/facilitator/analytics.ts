@@ -19,6 +19,20 @@ const timeSchema = z.number().int().nonnegative();
 
 const sumSchema = z.object({ count: countSchema, amount: amountSchema });
 
+/** base units; negative when more was refunded than received */
+const netSchema = z.string().regex(/^-?\d{1,78}$/);
+
+/** Refunds beside what was received. */
+const netOfRefunds = {
+  count: countSchema,
+  /** received; refunds are not subtracted */
+  amount: amountSchema,
+  /** settled refunds */
+  refunds: sumSchema,
+  /** `amount` without `refunds` */
+  net: netSchema,
+};
+
 const byScheme = z.partialRecord(z.enum(SCHEMES), sumSchema);
 
 export const overviewSchema = z.object({
@@ -35,8 +49,8 @@ export const overviewSchema = z.object({
   volumeBefore: sumSchema,
   /** settled in the range, of payments of any day; not in `volume` */
   refunds: sumSchema,
-  /** base units of `volume` without `refunds`; negative when more was refunded than received */
-  net: z.string().regex(/^-?\d{1,78}$/),
+  /** `volume` without `refunds` */
+  net: netSchema,
   byScheme,
   subscriptions: z.object({
     /** served now */
@@ -112,10 +126,11 @@ export const planFiguresSchema = z.object({
       /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
       proposedPayTo: z.object({ payTo: addressSchema, effectiveAt: timeSchema }).optional(),
       deprecated: z.boolean(),
+      /** the present provider of a plan that was transferred after it was charged; absent for the provider's own plans */
+      transferredTo: addressSchema.optional(),
       active: countSchema,
       recurring: amountSchema,
-      count: countSchema,
-      amount: amountSchema,
+      ...netOfRefunds,
       byScheme,
     }),
   ),
@@ -129,7 +144,7 @@ export const payerFiguresSchema = z.object({
   token: addressSchema,
   decimals: z.number().int().min(0).max(77),
   /** who paid most since the beginning */
-  payers: z.array(z.object({ payer: addressSchema, count: countSchema, amount: amountSchema })),
+  payers: z.array(z.object({ payer: addressSchema, ...netOfRefunds })),
 });
 
 export type PayerFigures = z.output<typeof payerFiguresSchema>;

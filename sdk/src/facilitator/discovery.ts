@@ -17,7 +17,7 @@ import { DELIVERY_ERRORS } from "./webhook-endpoints";
 export const LISTING_METHODS = ["GET", "POST"] as const;
 
 /**
- * Why a listing is not shown: the connection failed (as for webhooks), the answer redirects, is not 402, is too large or
+ * Why a listing is not shown. The connection failed (as for webhooks); the answer redirects, is not 402, is too large or
  * is malformed; it has no price that this Facilitator settles, or pays somebody else; or the provider has no API key.
  */
 export const LISTING_PROBLEMS = [

@@ -31,6 +31,10 @@ const refund = z.looseObject({
   /** the paymentId, or the id of the debit or charge */
   refundedId: hash32Schema,
   kind: z.enum(["payment", "debit", "charge"]),
+  /** of a debit or charge; absent for a payment */
+  planId: hash32Schema.optional(),
+  /** of a debit or charge: the subscription's name when it was collected; absent for a payment */
+  idHash: hash32Schema.optional(),
   /** counts the refunds of one id, from 0 */
   index,
   /** base units that were paid in all */

@@ -6,6 +6,7 @@ export { memoryClaims } from "./claims/memory";
 export * from "./claims/rules";
 export type { Decision } from "./core/answer";
 export type { Gate } from "./core/gate";
+export type { GateOptions } from "./core/gate-options";
 export type {
   FacilitatorSetting,
   OfferReceiptOptions,
@@ -18,7 +19,6 @@ export type {
 } from "./core/options";
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
 export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/pricing";
-export type { GateOptions } from "./core/route";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";
 export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";

@@ -4,7 +4,8 @@
  * anything.
  */
 import { memoryClaims } from "../gate/claims/memory";
-import { fixedTime, type GateContext } from "../gate/core/context";
+import { fixedTime } from "../gate/core/chain-follower";
+import type { GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
 import type { MeterEvent } from "../gate/metering/reports";

@@ -134,6 +134,8 @@ const refundRecord = (name: string): RefundRecord => ({
   refund_index: name === "refund" ? 0 : 1,
   paid: "250000",
   others: "0",
+  plan_id: null,
+  id_hash: null,
 });
 
 /** @returns bodies by type: of several the first */

@@ -118,7 +118,7 @@ describe("Facilitator: analytics", function () {
     expect(response.headers.get("content-disposition")).to.equal('attachment; filename="turnpike-plans.csv"');
     const lines = (await response.text()).split("\r\n");
     expect(lines[0]).to.equal(
-      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,periodUnit,periodCount,payTo,proposedPayTo,proposedFrom,deprecated,token,decimals",
+      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,periodUnit,periodCount,payTo,proposedPayTo,proposedFrom,deprecated,refundCount,refunds,refundsDecimal,net,netDecimal,transferredTo,token,decimals",
     );
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
   });

@@ -6,7 +6,10 @@ import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
 import { compactRollups } from "../../../facilitator/src/analytics/compact-rollups";
 import { transactionCosts } from "../../../facilitator/src/analytics/costs";
-import { EVENT_SUMS } from "../../../facilitator/src/analytics/event-sums";
+import { EVENT_SUMS, recountSums } from "../../../facilitator/src/analytics/event-sums";
+import { planFigures } from "../../../facilitator/src/analytics/plan-sums";
+import { keepEventSums } from "../../../facilitator/src/analytics/pruned-sums";
+import { payersOf } from "../../../facilitator/src/analytics/queries";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { bucketOf, sumsOf } from "../../../facilitator/src/analytics/rollups";
@@ -36,6 +39,7 @@ const MONEY_TYPES = [
   "subscription.resumed",
   "subscription.plan_changed",
   "allowance.debited",
+  "refund.settled",
 ];
 const OTHER_TYPES = ["payment.failed", "subscription.renewal_failed", "subscription.cancelled", "plan.created"];
 const INTERVALS_SEC = [HOUR_SEC, 30 * DAY_SEC, 30 * DAY_SEC];
@@ -53,6 +57,8 @@ const blocks = fc.array(
   fc.record({
     laterSec: fc.integer({ min: 1, max: 12 * DAY_SEC }),
     takenBack: fc.boolean(),
+    /** its own block comes back after it was reverted */
+    isRestored: fc.boolean(),
     isTidied: fc.boolean(),
     gasUsed: fc.bigInt({ min: 21_000n, max: 9_000_000n }),
     success: fc.boolean(),
@@ -127,7 +133,9 @@ describe("sums of events", () => {
       [PROVIDER, DAY_SEC, 2, 500_001n],
     ]);
     expect(plans).to.deep.equal([]);
-    expect(payers).to.deep.equal([{ provider: PROVIDER, token: TOKEN, payer: "0xpayer", count: 2, amount: 500_001n }]);
+    expect(payers).to.deep.equal([
+      { provider: PROVIDER, token: TOKEN, payer: "0xpayer", kind: "paid", count: 2, amount: 500_001n },
+    ]);
   });
 
   it("begin a day at midnight UTC and an hour at its first second", () => {
@@ -178,7 +186,16 @@ describe("rollups", function () {
       .execute();
   }
 
-  const CLEARED = [...EVENT_SUMS, "rollup_costs", "rollup_funnel", "gate_reports", "gate_resources"] as const;
+  const PRUNED = ["pruned_sums", "pruned_payers", "pruned_plans"] as const;
+
+  const CLEARED = [
+    ...EVENT_SUMS,
+    ...PRUNED,
+    "rollup_costs",
+    "rollup_funnel",
+    "gate_reports",
+    "gate_resources",
+  ] as const;
 
   async function clear(): Promise<void> {
     for (const table of ["events", "transactions", "cursors", ...CLEARED] as const)
@@ -196,7 +213,42 @@ describe("rollups", function () {
     await recordMined(store.db, id, { ...block, ...gas, gasPriceWei: 3n });
   }
 
-  it("equal what events, transactions and gates say, whatever blocks are reverted and whenever rollups are compacted", async () => {
+  /** Compares the figures of a provider's plans and payers with the events, added up one by one. */
+  async function expectNet(provider: Address, valid: readonly EventDraft[]): Promise<void> {
+    const own = valid.filter((draft) => draft.provider === provider && MONEY_TYPES.includes(draft.type));
+    const moved = own.filter(({ payload }) => payload.amount !== "0");
+    const net = (drafts: readonly EventDraft[]) => {
+      const sum = (isRefund: boolean) => {
+        const some = drafts.filter(({ type }) => (type === "refund.settled") === isRefund);
+        return { count: some.length, amount: some.reduce((all, { payload }) => all + BigInt(`${payload.amount}`), 0n) };
+      };
+      return { ...sum(false), refunds: sum(true) };
+    };
+    const scope = { chainId: CHAIN_ID, provider, token: TOKEN as Address };
+    const range = { fromSec: 0, toSec: 4_000_000_000 - (4_000_000_000 % DAY_SEC) };
+    const plans = await planFigures(store.db, scope, range, { nowSec: 0, limit: 9 });
+    expect(plans.map(({ count, amount, refunds }) => ({ count, amount, refunds }))).to.deep.equal([net(moved)]);
+    const payers = await payersOf(store.db, scope, { limit: 9, after: "" });
+    const names = [...new Set(moved.map(({ payer }) => payer))].sort();
+    const of = (payer?: string) => moved.filter((draft) => draft.payer === payer);
+    expect(payers).to.deep.equal(names.map((payer) => ({ payer, provider, ...net(of(payer)) })));
+  }
+
+  /** Deletes what retention deletes, once it is in the sums of deleted events. */
+  async function deleteSettled(): Promise<void> {
+    await store.transaction(async (tx) => {
+      const deleted = await tx
+        .deleteFrom("events")
+        .where("type", "in", ["payment.settled", "refund.settled"])
+        .where("reverted", "=", false)
+        .where("provider", "is not", null)
+        .returningAll()
+        .execute();
+      await keepEventSums(tx, CHAIN_ID, deleted);
+    });
+  }
+
+  it("T52 equal what events, transactions and gates say, whatever blocks are reverted and whenever rollups are compacted", async () => {
     const tokens = [{ address: TOKEN, name: "Test", version: "1", decimals: 6 }];
     const clock = { nowSec: () => atSec };
     let atSec = START_SEC;
@@ -204,12 +256,17 @@ describe("rollups", function () {
       fc.asyncProperty(blocks, async (history) => {
         await clear();
         atSec = START_SEC;
-        for (const [index, { laterSec, happenings, takenBack, isTidied, reports, ...gas }] of history.entries()) {
+        const valid: EventDraft[] = [];
+        for (const [index, block] of history.entries()) {
+          const { laterSec, happenings, takenBack, isRestored, isTidied, reports, ...gas } = block;
           atSec += laterSec;
           const place = { block: `block ${index}`, atSec, number: index + 1, transaction: `0x${index}` };
-          await store.transaction((tx) => feed.append(tx, draftsOf(happenings, place)));
+          const drafts = draftsOf(happenings, place);
+          await store.transaction((tx) => feed.append(tx, drafts));
           if (takenBack) await store.transaction((tx) => feed.revertBlock(tx, { ...place, hash: place.block }));
           else await mine(place, gas);
+          if (takenBack && isRestored) await store.transaction((tx) => feed.append(tx, drafts));
+          if (!takenBack || isRestored) valid.push(...drafts);
           await finalise(store, index);
           for (const [number, { provider, ...entry }] of reports.entries()) {
             const id = `${index}${number}`.padStart(32, "0");
@@ -226,13 +283,24 @@ describe("rollups", function () {
         }
         await finalise(store, history.length);
         expect(await findWrongSums(store.db, CHAIN_ID, 0)).to.deep.equal([]);
+        const expectAllNet = async () => {
+          for (const provider of INTERVALS_SEC.keys()) await expectNet(providerOf(provider + 1), valid);
+        };
+        await expectAllNet();
         for (const table of ["rollup_costs", "rollup_funnel"] as const) {
           const isThere = (await store.db.selectFrom(table).selectAll().limit(1).execute()).length > 0;
-          const isTold = history.some(({ takenBack, reports }) =>
+          const isCounted = history.some(({ takenBack, reports }) =>
             table === "rollup_costs" ? !takenBack : reports.length > 0,
           );
-          expect(isThere, table).to.equal(isTold);
+          expect(isThere, table).to.equal(isCounted);
         }
+        await deleteSettled();
+        await expectAllNet();
+        await store.transaction((tx) => recountSums(tx, CHAIN_ID));
+        await expectAllNet();
+        const wrong = await findWrongSums(store.db, CHAIN_ID, 0);
+        // Retention keeps an event as long as the transaction whose costs it divides.
+        expect(wrong.filter(({ table }) => table !== "rollup_costs")).to.deep.equal([]);
       }),
       { numRuns: 12 },
     );
@@ -266,7 +334,7 @@ describe("rollups", function () {
     await db.updateTable("rollup_recurring").set({ count: 9 }).where("provider", "!=", "").execute();
     const wrong = await findWrongSums(db, CHAIN_ID, 0);
     expect(wrong.map(({ table, stored, counted }) => ({ table, stored, counted }))).to.deep.equal([
-      { table: "rollup_payers", stored: "1 8", counted: "1 7" },
+      { table: "rollup_payers", stored: "1 8 0 0", counted: "1 7 0 0" },
       { table: "rollup_provider_plans", stored: null, counted: "3 21" },
       { table: "rollup_recurring", stored: "9 21", counted: "3 21" },
     ]);

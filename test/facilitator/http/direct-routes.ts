@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { expect } from "chai";
 import { paymentIdOf, Unavailable } from "turnpike/protocol";
-import { createFastLane, directsOf } from "../../../facilitator/src/http/direct-routes";
+import { createDirectRoutes, directsOf } from "../../../facilitator/src/http/direct-routes";
 import { outlineOf } from "../../../facilitator/src/http/payment-outline";
 import { paymentEndpoints } from "../../../facilitator/src/http/routes/payments";
 import { x402Endpoints } from "../../../facilitator/src/http/routes/x402";
@@ -116,8 +116,8 @@ describe("Facilitator: the short way for authorize and settle", function () {
       cpuMs: () => nowMs,
       monotonicMs: () => nowMs,
     });
-    const fastLane = createFastLane(services, directsOf(paymentEndpoints(services)), queue);
-    const server = await startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
+    const directRoutes = createDirectRoutes(services, directsOf(paymentEndpoints(services)), queue);
+    const server = await startServer({ fetch: () => new Response(), directRoutes, host: "127.0.0.1", port: 0 });
     const body = JSON.stringify({ signedPayment: paymentToWire(await http.world.signPayment()) });
     const received = await exchange(server.url, [body, body]);
     await server.stop(0);
@@ -157,8 +157,8 @@ describe("Facilitator: the short way for authorize and settle", function () {
     } as unknown as ApiServices;
     const endpoints = [...paymentEndpoints(services), ...x402Endpoints(services)];
     const queue = { isFull, add: () => expect.fail("the payment was queued") };
-    const fastLane = createFastLane(services, directsOf(endpoints), queue);
-    return startServer({ fetch: () => new Response(), fastLane, host: "127.0.0.1", port: 0 });
+    const directRoutes = createDirectRoutes(services, directsOf(endpoints), queue);
+    return startServer({ fetch: () => new Response(), directRoutes, host: "127.0.0.1", port: 0 });
   }
 
   it("B14 a full service refuses before it reads the body, and the client gets all of the 503 while it sends", async () => {

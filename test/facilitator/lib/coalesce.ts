@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import { type ActiveSpan, activeSpan, withinSpan } from "../../../facilitator/src/lib/active-span";
 import { coalesce } from "../../../facilitator/src/lib/coalesce";
 
 const NEVER_MS = 3_600_000;
@@ -74,5 +75,34 @@ describe("questions that are asked together", function () {
     const reasons = lost.map((answer) => answer.status === "rejected" && answer.reason.message);
     expect(reasons).to.deep.equal(["the database is away", "the database is away"]);
     expect(await ask(3)).to.equal(3);
+  });
+
+  it("are part of the span of the first that has one, and the others link to it", async () => {
+    const linked: string[] = [];
+    const spanOf = (name: string): ActiveSpan & { readonly name: string } => ({
+      name,
+      begin: () => () => undefined,
+      linkTo: (other) => void linked.push(`${name} to ${(other as unknown as { name: string }).name}`),
+    });
+    const during: unknown[] = [];
+    const ask = coalesce<number, number>({
+      maxItems: 2,
+      maxParallel: 1,
+      async run(questions) {
+        during.push((activeSpan() as { name?: string } | undefined)?.name);
+        return questions;
+      },
+    });
+    const [one, two] = [spanOf("one"), spanOf("two")];
+    // The second batch begins when the first one ends: it is no part of the first one's span.
+    await Promise.all([
+      withinSpan(one, () => ask(1)),
+      withinSpan(two, () => ask(2)),
+      ask(3),
+      withinSpan(two, () => ask(4)),
+      ask(5),
+    ]);
+    expect(during).to.deep.equal(["one", "two", undefined]);
+    expect(linked).to.deep.equal(["two to one"]);
   });
 });

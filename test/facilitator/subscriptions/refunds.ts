@@ -18,6 +18,7 @@ describe("refunds of charges and debits", function () {
   let subscriber: Payer;
   let idHash: Hex;
   let charge: RefundTarget;
+  let nextProvider: Payer;
 
   before(async () => {
     world = await startServiceWorld();
@@ -92,10 +93,10 @@ describe("refunds of charges and debits", function () {
     const next = await world.chain.wallet("next provider");
     await (await turnpike.getFunction("offerPlan")(world.planId, next.address)).wait();
     await (await (turnpike.connect(next) as Contract).getFunction("acceptPlan")(world.planId)).wait();
-    const nextPayer: Payer = { key: next.privateKey as Hex, address: next.address as Address };
-    await world.contracts.mint(nextPayer.address, PRICE);
+    nextProvider = { key: next.privateKey as Hex, address: next.address as Address };
+    await world.contracts.mint(nextProvider.address, PRICE);
     const target: RefundTarget = { type: "debit", idHash, index: 0 };
-    expect(await refund(nextPayer, { amount: 100_000n, index: 0, target })).to.equal("settled");
+    expect(await refund(nextProvider, { amount: 100_000n, index: 0, target })).to.equal("settled");
     expect(await refund(provider, { amount: 200_000n, index: 0, target }), "of another account").to.equal(
       "PayloadConflict",
     );
@@ -144,5 +145,40 @@ describe("refunds of charges and debits", function () {
     expect(await ask("/analytics/payments", { ...subscriber }), "a refund is no payment to its payer").to.deep.equal({
       payments: [],
     });
+  });
+
+  it("T52 nets each plan and payer of what the chain moved back, for each provider of a plan that was passed on", async () => {
+    type Row = Record<string, string> & { readonly refunds: { readonly amount: string } };
+    const net = ({ amount, refunds, net: left }: Row) => [amount, refunds.amount, left];
+    const figures = async (wallet?: Payer) => {
+      const { plans }: { plans: Row[] } = await ask("/analytics/plans?days=7", wallet);
+      const { payers }: { payers: Row[] } = await ask("/analytics/payers", wallet);
+      expect(plans.map(({ planId }) => planId)).to.deep.equal(plans.length > 0 ? [world.planId] : []);
+      return { plans: plans.map((row) => [row.transferredTo, row.active, ...net(row)]), payers: payers.map(net) };
+    };
+    const former = await figures();
+    expect(former.plans).to.deep.equal([[nextProvider.address, 0, "10700000", "9000000", "1700000"]]);
+    expect(former.payers).to.deep.equal([["10700000", "9000000", "1700000"]]);
+    const present = await figures(nextProvider);
+    expect(present.plans).to.deep.equal([[undefined, 1, "0", "700000", "-700000"]]);
+    expect(present.payers).to.deep.equal([["0", "700000", "-700000"]]);
+    expect(await figures(payee), "a payment has no plan").to.deep.equal({
+      plans: [],
+      payers: [["250000", "250000", "0"]],
+    });
+    const moved = await world.transfers(subscriber.address);
+    const back = moved.filter(({ from }) => [payee, provider, nextProvider].some(({ address }) => address === from));
+    expect(back.reduce((sum, { value }) => sum + value, 0n)).to.equal(9_700_000n);
+    const csv: string = await ask("/analytics/plans.csv?days=7");
+    expect(csv).to.contain(",2,9000000,9.000000,1700000,1.700000,").and.to.contain(nextProvider.address);
+  });
+
+  it("names the plan and the subscription in the events of refunds of charges and debits", async () => {
+    const rows = await Promise.all([undefined, nextProvider, payee].map((wallet) => ask("/events", wallet)));
+    const events = rows.flatMap((answer) => answer.events as { type: string; data: Record<string, unknown> }[]);
+    const refunds = events.filter(({ type }) => type === "refund.settled").map(({ data }) => data);
+    expect(refunds.map(({ kind }) => kind)).to.deep.equal(["charge", "charge", "debit", "debit", "debit", "payment"]);
+    for (const { kind, planId, idHash: named } of refunds)
+      expect([planId, named]).to.deep.equal(kind === "payment" ? [undefined, undefined] : [world.planId, idHash]);
   });
 });

@@ -107,7 +107,7 @@ export const SETTLEMENT: readonly HostileCase[] = [
       play.stage.statusLie = "unknown";
       const gate = await play.stage.gate();
       await play.attempt(gate.url);
-      play.stage.toldTimeSec = () => Math.floor(Date.now() / 1_000) + 31_536_000;
+      play.stage.reportedTimeSec = () => Math.floor(Date.now() / 1_000) + 31_536_000;
       await play.insist(gate.url);
       return play.signedAtMost(1);
     },

@@ -106,7 +106,7 @@ export const TERMS: readonly HostileCase[] = [
     safeResult: "ignored: usable for at most the user's 600 s (and a minute)",
     dialects: ["turnpike"],
     async run(play) {
-      play.stage.toldTimeSec = () => Math.floor(Date.now() / 1_000) + 315_360_000;
+      play.stage.reportedTimeSec = () => Math.floor(Date.now() / 1_000) + 315_360_000;
       const gate = await play.stage.gate({
         lie: (facts) => ({ ...facts, memoExpirySec: Math.floor(Date.now() / 1_000) + 315_361_000 }),
       });

@@ -96,7 +96,7 @@ export class Stage {
   isStatusReadable = true;
   /** what the Facilitator says of payments that it has taken, instead of the truth */
   statusLie: "failed" | "unknown" | undefined;
-  toldTimeSec = nowSec;
+  reportedTimeSec = nowSec;
   facilitator!: HostileServer;
 
   private constructor(readonly dialect: Dialect) {}
@@ -211,7 +211,7 @@ export class Stage {
       balance: "1000000000",
       approval: "0",
       permitNonce: "0",
-      chainTimeSec: this.toldTimeSec(),
+      chainTimeSec: this.reportedTimeSec(),
     };
   }
 

@@ -45,6 +45,13 @@ export function PayerPage({ payer }: { payer: string }) {
               value={money(found?.amount ?? "0", counted)}
               note={`${plural(found?.count ?? 0, "payment")}, one-time and subscriptions`}
             />
+            {found && found.refunds.count > 0 && (
+              <Figure
+                label="Net of refunds"
+                value={money(found.net, counted)}
+                note={`${money(found.refunds.amount, counted)} refunded`}
+              />
+            )}
           </Figures>
         )}
       </Shown>

@@ -1,6 +1,6 @@
 /** Lists the payers with the highest amounts. */
 import type { PayerFiguresWire } from "turnpike/facilitator";
-import { formatCount, formatShare, plural } from "../format";
+import { addAmounts, formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
 import { useGet, useMoney } from "../use";
@@ -20,7 +20,7 @@ export function Payers() {
       <Panel note="The top 100 payers of all time, and the share of each in their total. The CSV has all payers.">
         <Shown of={figures}>
           {({ payers, token }) => {
-            const most = Number(payers[0]?.amount ?? 1);
+            const most = Number(payers[0]?.amount ?? 1) || 1;
             const sum = payers.reduce((total, { amount }) => total + Number(amount), 0);
             return (
               <Table
@@ -37,7 +37,21 @@ export function Payers() {
                     title: "Paid",
                     isNumber: true,
                     cell: (row) => money(row.amount, token),
-                    total: money(payers.reduce((total, { amount }) => total + BigInt(amount), 0n).toString(), token),
+                    total: money(addAmounts(payers.map(({ amount }) => amount)), token),
+                  },
+                  {
+                    title: "Refunds",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => money(row.refunds.amount, token),
+                    total: money(addAmounts(payers.map(({ refunds }) => refunds.amount)), token),
+                  },
+                  {
+                    title: "Net",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => money(row.net, token),
+                    total: money(addAmounts(payers.map(({ net }) => net)), token),
                   },
                   {
                     title: "vs first",

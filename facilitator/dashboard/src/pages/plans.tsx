@@ -1,6 +1,6 @@
 /** Shows each plan's price, payee, subscribers and revenue. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
-import { formatCount, formatPeriod, formatTime, planName } from "../format";
+import { addAmounts, formatCount, formatPeriod, formatTime, planName } from "../format";
 import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
@@ -15,7 +15,7 @@ export function Plans() {
         {choices}
         <Download path="/analytics/plans.csv" query={query} name="turnpike-plans.csv" />
       </Controls>
-      <Panel note="Highest revenue in the range first. Active subscriptions, and what they pay every 30 days, are as of now.">
+      <Panel note="Highest revenue in the range first. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">
         <Shown of={plans}>
           {({ plans: rows, token }) => {
             const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
@@ -46,6 +46,11 @@ export function Plans() {
                             unless it is yours.
                           </span>
                         )}
+                        {row.transferredTo && (
+                          <span class="note line">
+                            Transferred to <Hex value={row.transferredTo} />
+                          </span>
+                        )}
                         {row.deprecated && <Narrow>deprecated</Narrow>}
                       </>
                     ),
@@ -62,13 +67,27 @@ export function Plans() {
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.recurring, token),
-                    total: money(together(rows.map(({ recurring }) => recurring)), token),
+                    total: money(addAmounts(rows.map(({ recurring }) => recurring)), token),
                   },
                   {
                     title: "Revenue",
                     isNumber: true,
                     cell: (row) => money(row.amount, token),
-                    total: money(together(rows.map(({ amount }) => amount)), token),
+                    total: money(addAmounts(rows.map(({ amount }) => amount)), token),
+                  },
+                  {
+                    title: "Refunds",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => money(row.refunds.amount, token),
+                    total: money(addAmounts(rows.map(({ refunds }) => refunds.amount)), token),
+                  },
+                  {
+                    title: "Net",
+                    isNumber: true,
+                    isMinor: true,
+                    cell: (row) => money(row.net, token),
+                    total: money(addAmounts(rows.map(({ net }) => net)), token),
                   },
                   {
                     title: "Share",
@@ -97,6 +116,3 @@ export function Plans() {
     </>
   );
 }
-
-const together = (amounts: readonly string[]): string =>
-  amounts.reduce((sum, amount) => sum + BigInt(amount), 0n).toString();

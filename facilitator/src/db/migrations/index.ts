@@ -34,6 +34,8 @@ import { compactPayments } from "./530-compact-payments";
 import { everyChain } from "./540-every-chain";
 import { paymentsByBlock } from "./560-payments-by-block";
 import { eventRetention } from "./561-event-retention";
+import { traceparents } from "./562-traceparents";
+import { refundsByPlan } from "./570-refunds-by-plan";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -72,4 +74,6 @@ export const MIGRATIONS: readonly Migration[] = [
   everyChain,
   paymentsByBlock,
   eventRetention,
+  traceparents,
+  refundsByPlan,
 ];

@@ -1,4 +1,6 @@
 /** Rollups of valid events, one table per question. They are small where the events are many. */
+import type { Generated } from "kysely";
+
 /** Costs of final transactions by day and purpose. Each transaction is added once, when it becomes final. */
 export interface RollupCostsTable {
   chain_id: number;
@@ -88,7 +90,7 @@ export interface RollupVolumeTable extends Summed {
   scheme: string;
 }
 
-/** Revenue by provider, span of days and plan, in the plan's token. */
+/** Revenue and refunds by provider, span of days and plan, in the plan's token. */
 export interface RollupProviderPlansTable extends Summed {
   provider: string;
   /** seconds: one of `SPANS` */
@@ -98,11 +100,14 @@ export interface RollupProviderPlansTable extends Summed {
   scheme: string;
 }
 
-/** All-time revenue from each payer of a provider. */
+/** All-time revenue from each payer of a provider, and what of it was refunded. */
 export interface RollupPayersTable extends Summed {
   provider: string;
   token: string;
   payer: string;
+  refunds: Generated<number>;
+  /** base units; not subtracted from `amount` */
+  refunded: Generated<string>;
 }
 
 /** Number of events of each type, by day. */
@@ -182,3 +187,12 @@ export interface PrunedSumsTable extends Summed {
 
 /** The same by payer, of all days. */
 export type PrunedPayersTable = RollupPayersTable;
+
+/** The same by plan and day. */
+export interface PrunedPlansTable extends Summed {
+  provider: string;
+  /** start of the day, unix seconds */
+  bucket: number;
+  plan_id: string;
+  scheme: string;
+}

@@ -53,6 +53,10 @@ export interface RefundedTable {
   token: string;
   /** what was paid, base units */
   amount: string;
+  /** of a debit or charge; null for a payment */
+  plan_id: string | null;
+  /** of a debit or charge: the subscription's name when it was collected; null for a payment */
+  id_hash: string | null;
 }
 
 /** Names what each refund is for. Its transfer is the row of payments with this payment_id. */
@@ -174,6 +178,8 @@ export interface PaymentRow {
   log_index: number | null;
   /** when this service saw the settlement, unix milliseconds by the database's clock; used for latency */
   settled_at_ms?: number | null;
+  /** the request that accepted it, as the header `traceparent` names it; null where its trace is not kept */
+  traceparent?: string | null;
 }
 
 /** Columns of bytes that have a value when the payment is accepted. */

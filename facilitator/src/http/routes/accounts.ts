@@ -44,9 +44,9 @@ export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, 
       async handle({ body }) {
         requireOwnNetwork(body.network, network);
         const { token, owner } = body;
-        const landing = await permits.apply(body, monotonicMs() + authorizeWaitMs);
-        if (landing.kind === "done") {
-          const { approval, transaction } = landing;
+        const outcome = await permits.apply(body, monotonicMs() + authorizeWaitMs);
+        if (outcome.kind === "done") {
+          const { approval, transaction } = outcome;
           return {
             status: 200,
             body: { token, owner, approval: approval.toString(), ...(transaction && { transaction }) },
@@ -54,7 +54,7 @@ export function accountEndpoints({ subscriptions, authorizeWaitMs, monotonicMs, 
         }
         return {
           status: 202,
-          body: { status: "pending" as const, id: landing.id },
+          body: { status: "pending" as const, id: outcome.id },
           headers: { "retry-after": "1" },
         };
       },

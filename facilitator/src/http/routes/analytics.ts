@@ -45,6 +45,10 @@ const PLAN_COLUMNS = {
   proposedPayTo: ({ proposedPayTo }: Plan) => proposedPayTo?.payTo,
   proposedFrom: ({ proposedPayTo }: Plan) => proposedPayTo && isoTime(proposedPayTo.effectiveAt),
   deprecated: ({ deprecated }: Plan) => deprecated,
+  refundCount: ({ refunds }: Plan) => refunds.count,
+  refunds: money(({ refunds }: Plan) => refunds.amount),
+  net: money(({ net }: Plan) => net),
+  transferredTo: ({ transferredTo }: Plan) => transferredTo,
 };
 
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {

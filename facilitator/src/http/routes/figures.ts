@@ -85,6 +85,9 @@ const PAYER_COLUMNS = {
   payer: ({ payer }: Payer) => payer,
   count: ({ count }: Payer) => count,
   amount: money(({ amount }: Payer) => amount),
+  refundCount: ({ refunds }: Payer) => refunds.count,
+  refunds: money(({ refunds }: Payer) => refunds.amount),
+  net: money(({ net }: Payer) => net),
 };
 
 const LATENCY_COLUMNS = {

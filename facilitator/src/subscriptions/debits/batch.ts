@@ -26,7 +26,7 @@ export function debitGas(data: Hex, items: number): bigint {
 }
 
 /** Returns by key why each item would fail now, or undefined. @throws Unavailable */
-export async function rehearse(
+export async function simulate(
   items: readonly DebitRequest[],
   { relayer, turnpike }: { readonly relayer: Pick<Relayer, "simulate">; readonly turnpike: Address },
 ): Promise<Map<string, ErrorCode | undefined>> {
@@ -40,8 +40,8 @@ export async function rehearse(
   if (items.length === 1 && only) return new Map([[debitKeyOf(only), simulation.error.error.code]]);
   // The whole call reverts only when too little gas is left for the next item.
   const middle = Math.ceil(items.length / 2);
-  const first = await rehearse(items.slice(0, middle), { relayer, turnpike });
-  const second = await rehearse(items.slice(middle), { relayer, turnpike });
+  const first = await simulate(items.slice(0, middle), { relayer, turnpike });
+  const second = await simulate(items.slice(middle), { relayer, turnpike });
   return new Map([...first, ...second]);
 }
 

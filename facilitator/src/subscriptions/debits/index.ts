@@ -9,7 +9,7 @@ import { type FacilitatorConfig, findToken } from "../../config";
 import type { Store } from "../../db/open";
 import type { Indexer } from "../../indexer";
 import type { Relayer } from "../../relayer";
-import { debitGas, encodeDebits, failuresIn, rehearse } from "./batch";
+import { debitGas, encodeDebits, failuresIn, simulate } from "./batch";
 import {
   claimIndexes,
   closeRequests,
@@ -127,7 +127,7 @@ class DebitCollector implements Debits {
     const { config, relayer } = this.#deps;
     const found = new Map<string, Verdict>();
     this.#rules.requireRelayer();
-    const reasons = await rehearse(items, { relayer, turnpike: config.turnpike });
+    const reasons = await simulate(items, { relayer, turnpike: config.turnpike });
     const willing = items.filter((item) => reasons.get(debitKeyOf(item)) === undefined);
     const stale = items.filter((item) => reasons.get(debitKeyOf(item)) === "StaleDebit");
     for (const item of items) {

@@ -48,12 +48,12 @@ export function batchGas(data: Hex, items: number): bigint {
 /** @returns the outcome of every item by idHash. @throws Unavailable when no node answers */
 export async function collect(items: readonly BatchItem[], deps: BatchDeps): Promise<Map<Hex, ItemOutcome>> {
   const outcomes = new Map<Hex, ItemOutcome>();
-  const rehearsed = await rehearse(items, deps);
-  if (rehearsed === "starved") return collectHalves(items, deps);
+  const simulated = await simulate(items, deps);
+  if (simulated === "out_of_gas") return collectHalves(items, deps);
 
   const willing: BatchItem[] = [];
   for (const [index, item] of items.entries()) {
-    const reason = rehearsed[index];
+    const reason = simulated[index];
     if (reason === undefined) willing.push(item);
     else outcomes.set(item.idHash, reason === "RenewalNotDue" ? { kind: "early" } : { kind: "failed", reason });
   }
@@ -65,15 +65,15 @@ export async function collect(items: readonly BatchItem[], deps: BatchDeps): Pro
 const encode = (items: readonly BatchItem[]): Hex =>
   turnpikeInterface.encodeFunctionData("renewBatch", [items.map((item) => item.idHash)]) as Hex;
 
-/** @returns for each item the reason why it would fail, or undefined; "starved" when the gas is too little for all */
-async function rehearse(
+/** @returns for each item the reason why it would fail, or undefined; "out_of_gas" when the gas is too little for all */
+async function simulate(
   items: readonly BatchItem[],
   { relayer, turnpike }: BatchDeps,
-): Promise<(string | undefined)[] | "starved"> {
+): Promise<(string | undefined)[] | "out_of_gas"> {
   const data = encode(items);
   const simulation = await relayer.simulate({ to: turnpike, data, gas: batchGas(data, items.length) });
   if (simulation.kind === "reverted") {
-    if (items.length > 1) return "starved";
+    if (items.length > 1) return "out_of_gas";
     return [simulation.error.name];
   }
   const [reasons] = turnpikeInterface.decodeFunctionResult("renewBatch", simulation.data);

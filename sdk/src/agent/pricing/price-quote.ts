@@ -4,7 +4,8 @@
  */
 import { type Address, type Hex, InvalidRequest, type PaymentMethod, toAmount } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { Amount, SpendFacts } from "../core/policy";
+import type { SpendFacts } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import {
   bearsCredential,
   isPrivateChannel,

@@ -6,6 +6,7 @@ import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } 
 import { type ActFields, actTypedData, PaymentPending, type SignedAct, TurnpikeError } from "../../protocol";
 import type { AgentContext, Change } from "../core/context";
 import { isRefused, submit } from "../core/facilitators";
+import type { SpendFacts } from "../core/policy";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { recordCharge } from "./charges";
@@ -180,4 +181,23 @@ async function conclude<S extends SignedAct>(
   const { id: idHash, planId } = plan.after;
   context.effects.emit({ type: "subscription.changed", idHash, planId, act: plan.path });
   return viewOf(context, plan.after, state);
+}
+
+/** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
+export const QUOTE_AHEAD_SEC = 120;
+
+/** Judges by the policy what a change lets a subscription cost. @throws PolicyRefused */
+export async function requireAllowed(
+  context: AgentContext,
+  ledger: AgentLedger,
+  { chainId, token, payTo }: Pick<SubscriptionEntry, "chainId" | "token" | "payTo">,
+  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec"> & { readonly spendId?: string },
+): Promise<void> {
+  const { policy, effects } = context;
+  const { spendId: id, ...charged } = costs;
+  const amount = (charged.firstAmount ?? 0n).toString();
+  const wanted = { amount, payTo, atSec: effects.clock.nowSec(), ...(id !== undefined && { id }) };
+  await policy.require({ kind: "subscription", chainId, token, payTo, ...charged }, ledger, () =>
+    ledger.requireBudget(wanted, policy.limits),
+  );
 }

@@ -1,25 +1,13 @@
 /** Defines the changes of a subscription: what each one signs, may cost, and results in. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
-import {
-  type Hex,
-  InvalidRequest,
-  isHash32,
-  NO_PLAN,
-  PlanDeprecated,
-  PolicyRefused,
-  quoteChange,
-  sameAddress,
-  secretHashOf,
-  TurnpikeError,
-  toAmount,
-} from "../../protocol";
+import { type Hex, InvalidRequest, NO_PLAN, PolicyRefused, secretHashOf, toAmount } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
-import { requireKnownFields } from "../core/known-fields";
-import type { Amount, SpendFacts } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret, randomSecret } from "../signing/wallet";
-import { change, spendIdOf } from "./change";
+import { change, QUOTE_AHEAD_SEC, requireAllowed, spendIdOf } from "./change";
 import { requireCap, requireFuture } from "./ends";
 import { searchDerived } from "./recover";
 import {
@@ -29,15 +17,9 @@ import {
   requireFacilitator,
   type Subscription,
   type SubscriptionRef,
-  signedTermsOf,
-  termsOf,
-  type VerifiedPlan,
   verifiedPlan,
   viewOf,
 } from "./subscription";
-
-/** How far ahead a charge is quoted: the credit for unused time shrinks while the change is on its way. */
-const QUOTE_AHEAD_SEC = 120;
 
 const EVERY_CHANGE = ["status", "cap", "plan"] as const;
 
@@ -102,22 +84,6 @@ async function nextPeriod(
   if (!nextPlanId) return { price: BigInt(entry.amount), periodSec: entry.intervalSec };
   const { amount, interval } = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), nextPlanId);
   return { price: amount, periodSec: interval };
-}
-
-/** Judges by the policy what a change lets a subscription cost. @throws PolicyRefused */
-async function requireAllowed(
-  context: AgentContext,
-  ledger: AgentLedger,
-  { chainId, token, payTo }: Pick<SubscriptionEntry, "chainId" | "token" | "payTo">,
-  costs: Pick<SpendFacts, "amount" | "firstAmount" | "periodSec"> & { readonly spendId?: string },
-): Promise<void> {
-  const { policy, effects } = context;
-  const { spendId: id, ...charged } = costs;
-  const amount = (charged.firstAmount ?? 0n).toString();
-  const wanted = { amount, payTo, atSec: effects.clock.nowSec(), ...(id !== undefined && { id }) };
-  await policy.require({ kind: "subscription", chainId, token, payTo, ...charged }, ledger, () =>
-    ledger.requireBudget(wanted, policy.limits),
-  );
 }
 
 /** When a cancellation takes effect. */
@@ -204,155 +170,6 @@ export function setUntil(
       overtakes: ["status"],
     };
   });
-}
-
-/** The new plan, and what the change may charge. */
-export interface ChangePlanOptions {
-  readonly planId: Hex;
-  /**
-   * `now`: at once, for the new price less the credit for unused time. `periodEnd`: the next charged period has the new
-   * plan's price and length, and the cap stays; the present plan's id drops a change that is scheduled. Default `now`.
-   */
-  readonly at?: "now" | "periodEnd";
-  /** cap under the new plan, base units; default: the cap as it is */
-  readonly maxOverage?: Amount;
-  /** the most that the change may charge now; default: what it is quoted at */
-  readonly maxCharge?: Amount;
-}
-
-export function changePlan(
-  context: AgentContext,
-  ref: SubscriptionRef,
-  options: ChangePlanOptions,
-): Promise<Subscription> {
-  if (!isHash32(options?.planId)) throw new InvalidRequest("planId must be 0x and 64 hex digits.");
-  requireKnownFields(options, ["planId", "at", "maxOverage", "maxCharge"] satisfies (keyof ChangePlanOptions)[]);
-  if (options.at !== undefined && options.at !== "now" && options.at !== "periodEnd") {
-    throw new InvalidRequest('at must be "now" or "periodEnd".');
-  }
-  if (options.at === "periodEnd") return scheduleChange(context, ref, options);
-  return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
-    const cap = options.maxOverage === undefined ? state.allowance.cap : requireCap(options.maxOverage, "maxOverage");
-    const plan = await planToMoveTo(context, entry, { planId: options.planId, at: "now" });
-    const maxCharge =
-      options.maxCharge === undefined
-        ? quoted(entry, state, plan.amount, nowSec)
-        : toAmount(options.maxCharge, "maxCharge");
-    await requireAllowed(context, ledger, plan, {
-      amount: plan.amount + cap,
-      firstAmount: maxCharge,
-      periodSec: plan.interval,
-      spendId: spendIdOf(entry, state.version),
-    });
-    const after: SubscriptionEntry = { ...entry, ...termsOf(plan), cap: cap.toString() };
-    return {
-      act: "ChangePlan",
-      path: "plan",
-      fields: { newPlanId: plan.planId, maxOverage: cap, maxCharge },
-      signed: { terms: signedTermsOf(plan) },
-      maxCharge,
-      planned: after,
-      after,
-      isDone: (now) => now.planId === plan.planId,
-      recentChange: "plan",
-    };
-  });
-}
-
-function scheduleChange(
-  context: AgentContext,
-  ref: SubscriptionRef,
-  { planId, maxOverage, maxCharge }: ChangePlanOptions,
-): Promise<Subscription> {
-  if (maxOverage !== undefined || maxCharge !== undefined) {
-    throw new InvalidRequest('maxOverage and maxCharge are for a change at once: leave them out with at: "periodEnd".');
-  }
-  return change(context, ref, async ({ ledger, entry, state }) => {
-    const isPresent = planId.toLowerCase() === state.planId.toLowerCase();
-    const nextPlanId = isPresent ? NO_PLAN : planId;
-    const scheduled = {
-      act: "SetNext" as const,
-      path: "next" as const,
-      fields: { until: state.until ?? 0, nextPlanId },
-      after: entry,
-      isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
-    };
-    if (isPresent) return scheduled;
-    const plan = await planToMoveTo(context, entry, { planId, at: "periodEnd" });
-    const { amount, interval } = plan;
-    await requireAllowed(context, ledger, plan, { amount: amount + state.allowance.cap, periodSec: interval });
-    // The approval must do for the dearer of the two, until the change is made.
-    return amount > BigInt(entry.amount)
-      ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
-      : scheduled;
-  });
-}
-
-/**
- * Reads another plan for a subscription, at once or from the next charge on.
- * @throws TurnpikeError PlanMismatch; PlanDeprecated, PolicyRefused
- */
-async function planToMoveTo(
-  context: AgentContext,
-  entry: SubscriptionEntry,
-  { planId, at }: { readonly planId: Hex; readonly at: "now" | "periodEnd" },
-): Promise<VerifiedPlan> {
-  const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
-  const { token, chainId } = plan;
-  if (token !== entry.token || chainId !== entry.chainId) throw new TurnpikeError("PlanMismatch");
-  await requireSameProvider(context, entry, { plan, at });
-  if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
-  return plan;
-}
-
-/**
- * Both plans must be of one provider, also after the subscription's plan was passed on. The agent's own RPC decides;
- * without one, a change at once signs the new plan's payee, which the contract compares, and a scheduled one does not.
- * @throws TurnpikeError PlanMismatch; PolicyRefused, Unavailable
- */
-async function requireSameProvider(
-  context: AgentContext,
-  { chainId, turnpike, planId, provider, facilitator }: SubscriptionEntry,
-  { plan, at }: { readonly plan: VerifiedPlan; readonly at: "now" | "periodEnd" },
-): Promise<void> {
-  const chain = context.chainOf(chainId);
-  if (chain) {
-    const [present, next] = await Promise.all([chain.plan(turnpike, planId), chain.plan(turnpike, plan.planId)]);
-    if (present?.provider !== next?.provider) throw new TurnpikeError("PlanMismatch");
-    if (next && sameAddress(next.payTo, plan.payTo)) return;
-    throw new PolicyRefused("The Facilitator names another payee of the plan than the chain does.", {
-      reason: "plan_terms",
-    });
-  }
-  if (plan.provider === provider) return;
-  const present = await verifiedPlan(context, requireFacilitator(context, facilitator), planId);
-  if (present.provider !== plan.provider) throw new TurnpikeError("PlanMismatch");
-  if (at === "now") return;
-  throw new PolicyRefused(
-    `Only the Facilitator says that the plan was passed on to ${plan.provider}: configure \`rpc\` for chain ${chainId}, or change at once.`,
-    { reason: "provider" },
-  );
-}
-
-/** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */
-function quoted(entry: SubscriptionEntry, state: SubscriptionState, newPrice: bigint, nowSec: number): bigint {
-  const record = {
-    known: true,
-    cancelled: false,
-    ending: state.ending,
-    paused: false,
-    paidThroughSec: state.paidThrough,
-    intervalSec: entry.intervalSec,
-    months: entry.months,
-    graceSec: entry.graceSec,
-    anchorDay: state.anchorDay ?? 0,
-    untilSec: state.until ?? 0,
-    intro: state.intro,
-  };
-  const atSec = Math.min(nowSec + QUOTE_AHEAD_SEC, state.paidThrough);
-  const { charge } = quoteChange(record, BigInt(entry.amount), newPrice, atSec);
-  if (charge === undefined) throw new TurnpikeError("CreditExceedsPrice");
-  return charge;
 }
 
 /** Moves the subscription to a new secret: the old id is invalid from then on. */

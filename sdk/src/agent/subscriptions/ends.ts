@@ -1,7 +1,7 @@
 /** Judges by the contract's own rules what a signup or a change can still do: no server's word counts here. */
 import type { SubscribeRequestWire } from "../../facilitator/subscriptions";
 import { InvalidRequest, TurnpikeError, toAmount, UINT88_MAX } from "../../protocol";
-import type { Amount } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 
 /** A time as errors show it. @param sec unix seconds */
 export const isoOf = (sec: number): string => new Date(sec * 1_000).toISOString();

@@ -14,7 +14,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
-import type { Amount } from "../core/policy";
+import type { Amount } from "../core/policy-options";
 import { isPrivateChannel, sendWithinOrigin, templateOf } from "../core/request";
 import { quoteOf } from "../payments/pay";
 import type { ParsedQuote } from "../payments/quote";

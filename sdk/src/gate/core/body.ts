@@ -52,7 +52,7 @@ export function warnOfBodyFault(route: object, fault: ConfigError): void {
   process.emitWarning(fault);
 }
 
-/** Bodies that a gate has read. A later gate on the same route needs the same bytes. */
+/** Bodies of fetch requests that a gate has read: a later gate on the same route needs the same bytes. */
 const requestsRead = new WeakMap<Request, Uint8Array>();
 
 /** @throws ConfigError where it was read before, PayloadTooLarge, InvalidRequest when the client leaves */
@@ -108,13 +108,13 @@ export function unreadRequest(request: Request, bytes: Uint8Array): Request {
 /** A message, or the stream that an earlier hook has replaced it with. */
 export type BodyStream = Readable & { readonly _readableState?: { readonly ended?: boolean } };
 
-/** Bodies that a gate has read. A later gate on the same route needs the same bytes. */
-const read = new WeakMap<object, Uint8Array>();
+/** Bodies of Node's messages that a gate has read: a later gate on the same route needs the same bytes. */
+const messagesRead = new WeakMap<object, Uint8Array>();
 
-export const bytesReadOf = (message: object): Uint8Array | undefined => read.get(message);
+export const bytesReadOf = (message: object): Uint8Array | undefined => messagesRead.get(message);
 
 export function rememberRead(message: object, bytes: Uint8Array): void {
-  read.set(message, bytes);
+  messagesRead.set(message, bytes);
 }
 
 /** Returns whether the stream is untouched: nothing was read, decoded or dropped. */
@@ -132,12 +132,12 @@ export async function readAhead(message: IncomingMessage, maxBytes: number): Pro
     message.resume();
     throw bodyTooLarge(maxBytes);
   }
-  const bytes = await takeAll(message, maxBytes);
-  read.set(message, bytes);
+  const bytes = await readAll(message, maxBytes);
+  messagesRead.set(message, bytes);
   return bytes;
 }
 
-function takeAll(stream: BodyStream, maxBytes: number): Promise<Uint8Array> {
+function readAll(stream: BodyStream, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   return new Promise((resolve, reject) => {

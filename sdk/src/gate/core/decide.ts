@@ -10,10 +10,11 @@ import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
 import { judgeNative } from "./judge-proof";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
+import { soldSingly } from "./offers";
 import { pageFor } from "./page";
 import { freePayment, type Payment } from "./payment";
 import { quotedFlow } from "./payment-flow";
-import { type QuoteRequest, type Refusal, soldSingly } from "./quote";
+import type { QuoteRequest, Refusal } from "./quote";
 import { judgeV1, judgeV2 } from "./read-standard";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
 import { type GateRequest, resourceOfRequest } from "./request";
@@ -118,7 +119,7 @@ function decideSync(
     return undefined;
   }
   if (!isQuotableSync(context, route)) return undefined;
-  const offers = route.cachedOffers();
+  const offers = route.offers.cached();
   if (!offers || offers.length === 0) return undefined;
   return quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
 }
@@ -216,7 +217,7 @@ export async function quoteFor(
   request: GateRequest,
   refusal: Refusal,
 ): Promise<Decision> {
-  const now = await route.offers(request);
+  const now = await route.offers.now(request);
   if (now.outage) return { kind: "unavailable", cause: now.outage };
   const { offers, outage } = await collectableOffers(context, route, now.offers);
   if (outage) return { kind: "unavailable", cause: outage };

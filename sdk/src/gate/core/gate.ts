@@ -5,13 +5,14 @@ import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
+import type { GateOptions } from "./gate-options";
 import type { Payment } from "./payment";
 import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
 import type { GateRequest, Origin } from "./request";
 import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
-import { createRoute, type GateOptions, type Route } from "./route";
+import { createRoute, type Route } from "./route";
 
 /** One route's gate: what every adapter translates. */
 export interface Gate {
@@ -96,7 +97,7 @@ export async function requirePinnedSigner({ facilitatorCheck }: GateContext): Pr
  */
 async function requireSettleable(context: GateContext, route: Route): Promise<void> {
   const { facilitator } = context.settings;
-  const fixed = (route.cachedOffers() ?? []).filter((offer) => offer.kind === "one-time" && offer.context === context);
+  const fixed = (route.offers.cached() ?? []).filter((offer) => offer.kind === "one-time" && offer.context === context);
   if (!facilitator || facilitator.trustUnsigned || fixed.length === 0) return;
   const { minAmount } = await context.support.read().catch((error: unknown) => {
     if (isTurnpikeError(error)) return { minAmount: undefined };

@@ -22,9 +22,9 @@ import {
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { atMost } from "../../protocol/waiting";
+import { type Offer, schemeOf } from "./offers";
 import type { OfferReceiptOptions, OfferReceiptSigner } from "./options";
 import type { OneTimePayment } from "./payment";
-import { type Offer, schemeOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
 
 /** Signs for one provider. */

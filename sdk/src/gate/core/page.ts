@@ -4,8 +4,9 @@ import { prefersHtml } from "../page/accept";
 import { renderPage } from "../page/document";
 import { type PageOption, withoutTurning } from "../page/terms";
 import type { Discovery } from "./extensions-v2";
+import type { Presentation } from "./offers";
 import type { Price } from "./pricing";
-import type { Presentation, Quote } from "./quote";
+import type { Quote } from "./quote";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
 

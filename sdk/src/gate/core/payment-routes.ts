@@ -1,7 +1,7 @@
 /** Reads the routes of `paymentMiddleware`: a gate's own options, or `accepts` as the stock middleware has it. */
 import { ConfigError } from "../../protocol";
+import { GATE_FIELDS, type GateOptions } from "./gate-options";
 import type { AcceptOption, PricingEntry } from "./pricing";
-import { GATE_FIELDS, type GateOptions } from "./route";
 
 /** One entry of `accepts`: a price, and optionally where it is paid. */
 export type RouteAccept<Req = unknown> = AcceptOption<Req> & {

@@ -2,8 +2,8 @@
 import { ConfigError, isTurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import type { GateContext } from "./context";
+import type { Permit2Terms } from "./offers";
 import type { Price } from "./pricing";
-import type { Permit2Terms } from "./quote";
 
 /** How long a quote waits for Facilitators that have not answered yet. */
 const WAIT_MS = 1_000;

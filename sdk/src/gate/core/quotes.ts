@@ -6,7 +6,8 @@
 import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { signInChallenge } from "./extensions-v2";
-import { buildQuote, expiryOf, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
+import { expiryOf } from "./offers";
+import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
 
 export interface Quotes {
   quote(input: QuoteRequest): Quote;

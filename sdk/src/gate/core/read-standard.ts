@@ -46,7 +46,8 @@ import {
   type PresentedPayment,
   verdictOfFault,
 } from "./judge-standard";
-import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./quote";
+import { soldByEip3009 } from "./offers";
+import { MAX_TIMEOUT_SEC } from "./quote";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
@@ -96,7 +97,7 @@ export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<Pay
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
     return verdictOfFault("network");
   const { authorization, signature } = signed;
-  const now = await at.route.offers(at.request);
+  const now = await at.route.offers.now(at.request);
   if (now.outage) throw now.outage;
   const offers = soldByEip3009(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
   const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);

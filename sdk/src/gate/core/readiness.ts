@@ -4,8 +4,8 @@
  */
 import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { GateContext } from "./context";
+import type { Offer } from "./offers";
 import type { MeteredRoute } from "./payment";
-import type { Offer } from "./quote";
 import type { Route } from "./route";
 
 interface Check {

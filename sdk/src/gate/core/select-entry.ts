@@ -15,7 +15,7 @@ import {
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
-import { soldByEip3009 } from "./quote";
+import { soldByEip3009 } from "./offers";
 import { recoverSigner } from "./recover-signer";
 
 /**
@@ -56,7 +56,7 @@ async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Paym
   const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;
   if (!parsed?.success) return fallback;
   const { authorization, signature } = parsed.data.payload;
-  const now = await at.route.offers(at.request);
+  const now = await at.route.offers.now(at.request);
   if (now.outage) throw now.outage;
   const fitting = soldByEip3009(now.offers, at.route.presentation).flatMap((offer) => {
     const context = onNetwork.find((each) => each === offer.context);

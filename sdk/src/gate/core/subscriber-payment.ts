@@ -12,6 +12,7 @@ import {
   toAmount,
 } from "../../protocol";
 import type { Deduction } from "../metering/charges";
+import { HeldMeter } from "../metering/held-meter";
 import { GONE, type HeldCharge } from "../metering/holds";
 import type { ReceiptCount } from "../metering/receipt-count";
 import type { UnstatedBasis } from "../metering/reports";
@@ -20,7 +21,6 @@ import {
   type ChargeHold,
   type DeductUsage,
   deductUsageOf,
-  HeldMeter,
   type HoldAhead,
   type UsageAccount,
   type UsageMeter,

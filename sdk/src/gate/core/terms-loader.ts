@@ -1,5 +1,6 @@
-/** Loads the terms of one route in one context, and again after an outage or a wrong setting. */
+/** Loads the terms of a route in each of its contexts, and again after an outage or a wrong setting. */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
 import type { GateContext } from "./context";
 
 const RETRY_AFTER_MS = 2_000;
@@ -82,5 +83,35 @@ export class TermsLoader {
       this.#fault = isTurnpikeError(error) ? error : undefined;
       throw error;
     }
+  }
+}
+
+/**
+ * Loads every context's terms. With several, the outage of one is logged and the others are sold.
+ * @throws ConfigError of any; Unavailable where none can be read
+ */
+export async function readyAny(loaders: readonly TermsLoader[]): Promise<void> {
+  const results = await Promise.allSettled(loaders.map((loader) => loader.load()));
+  const failed = results.filter((result) => result.status === "rejected").map(({ reason }) => reason as unknown);
+  const isOutage = (error: unknown) => isTurnpikeError(error) && error.code === "Unavailable";
+  const fault = failed.find((error) => !isOutage(error)) ?? (failed.length === loaders.length ? failed[0] : undefined);
+  if (fault !== undefined) throw fault;
+}
+
+/** How long the others wait for a context that is read for the first time. */
+const PATIENCE_MS = 1_000;
+
+/**
+ * Reads what is not known yet. Where others can be sold meanwhile, only the first reading of one is waited for, and for
+ * a bounded time.
+ */
+export async function retryAll(loaders: readonly TermsLoader[]): Promise<void> {
+  const missing = loaders.filter(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
+  if (missing.length === 0) return;
+  const retried = Promise.all(missing.map((loader) => loader.retry()));
+  if (missing.length === loaders.length) await retried;
+  else {
+    const waitMs = PATIENCE_MS - Math.max(...missing.map(({ unreadMs }) => unreadMs));
+    await atMost(Math.max(0, waitMs), retried, () => undefined);
   }
 }

@@ -3,7 +3,7 @@ import type { Operator } from "../../chain/operator";
 import { missingOperators, topicOfAccount } from "../../chain/operators";
 import type { Rpc } from "../../chain/rpc";
 import type { DebitRightsOutcome, FacilitatorClient } from "../../facilitator/client";
-import { type DebitRight, MAX_DEBIT_RIGHTS } from "../../facilitator/subscriptions";
+import { type DebitRight, MAX_DEBIT_RIGHTS } from "../../facilitator/debits";
 import type { Address } from "../../protocol/address";
 import { isErrorCode, type TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";

@@ -6,7 +6,7 @@ import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../ch
 import { createOperator } from "../../chain/operator";
 import type { Rpc } from "../../chain/rpc";
 import { createFacilitatorClient } from "../../facilitator/client";
-import type { DebitRequestWire } from "../../facilitator/subscriptions";
+import type { DebitRequestWire } from "../../facilitator/debits";
 import type { FetchLike } from "../../facilitator/transport";
 import {
   type Clock,

@@ -13,13 +13,14 @@ import {
 } from "../../protocol";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
-import { createGateContext, type GateContext } from "../core/context";
+import type { GateContext } from "../core/context";
+import { createGateContext } from "../core/create-context";
 import { createGate, type Gate, requirePinnedSigner } from "../core/gate";
+import type { GateOptions } from "../core/gate-options";
 import { optionsFromEnvironment, type ProviderOptions } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
-import type { GateOptions } from "../core/route";
 import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/reports";
 import type { DeductUsage } from "../metering/usage-meter";

@@ -2,7 +2,7 @@
  * Asks the person at the host, by MCP elicitation. A question holds facts alone: no text that a server wrote. No answer,
  * and a host that cannot ask, are a no.
  */
-import type { SpendIntent } from "../../agent/core/policy";
+import type { SpendIntent } from "../../agent/core/policy-options";
 import { formatAmount, networkOfChain, PolicyRefused, requireNetwork, sameAddress } from "../../protocol";
 
 /** `unsupported`: the host cannot ask. */

@@ -2,9 +2,11 @@
  * Runs each tool call with an agent of its own, on the ledger that all hosts share. The agent's policy decides; where it
  * asks, the ledger is released, the person is asked, and the call runs again with that approval alone.
  */
+
+import { type AgentMemory, createAgentMemory } from "../../agent/core/agent-options";
 import { type AgentEvent, DEFAULT_LIMITS, type FetchFunction } from "../../agent/core/effects";
-import type { SpendIntent } from "../../agent/core/policy";
-import { type Agent, type AgentMemory, createAgentMemory, createAgentWith } from "../../agent/create-agent";
+import type { SpendIntent } from "../../agent/core/policy-options";
+import { type Agent, createAgentWith } from "../../agent/create-agent";
 import { fileReceipts } from "../../agent/file-ledger";
 import { type Ledger, memoryLedger } from "../../agent/ledger/ledger-store";
 import type { ReceiptStore } from "../../agent/ledger/receipt-store";

@@ -20,10 +20,10 @@ function logOf(address: Address, event: string, args: unknown[]): ChainLog {
 
 /** What the chain would answer, by rule: everything that the batch does goes through these three functions. */
 interface Script {
-  /** reason per item as rehearsed; "0x00000000" goes well */
-  rehearsed?(id: Hex): string;
-  /** more items than this starve in rehearsal */
-  rehearsalRoom?: number;
+  /** reason per item as simulated; "0x00000000" goes well */
+  simulated?(id: Hex): string;
+  /** more items than this run out of gas in simulation */
+  maxSimulated?: number;
   /** more items than this run out of gas on the chain */
   capacity?: number;
   logs?(ids: Hex[]): ChainLog[];
@@ -35,10 +35,10 @@ function scripted(script: Script) {
   const relayer = {
     async simulate({ data }: { data: Hex }) {
       const ids = idsOf(data);
-      if (ids.length > (script.rehearsalRoom ?? Number.POSITIVE_INFINITY)) {
+      if (ids.length > (script.maxSimulated ?? Number.POSITIVE_INFINITY)) {
         return { kind: "reverted", error: { name: "InsufficientGas" } };
       }
-      const reasons = ids.map((id) => script.rehearsed?.(id) ?? "0x00000000");
+      const reasons = ids.map((id) => script.simulated?.(id) ?? "0x00000000");
       return { kind: "ok", data: turnpikeInterface.encodeFunctionResult("renewBatch", [reasons]) };
     },
     async submit(request: SubmitRequest) {
@@ -70,11 +70,11 @@ describe("Facilitator: renewal batches", () => {
     expect(batchGas(data(400), 400)).to.equal(MAX_GAS);
   });
 
-  it("A13 sends without those that fail in rehearsal, and reports their reasons", async () => {
+  it("A13 sends without those that fail in simulation, and reports their reasons", async () => {
     const batch = items(4);
     const poisoned = batch[2]?.idHash;
     const { sent, run } = scripted({
-      rehearsed: (id) => (id === poisoned ? reason("InsufficientFunds") : "0x00000000"),
+      simulated: (id) => (id === poisoned ? reason("InsufficientFunds") : "0x00000000"),
     });
     const outcomes = await run(batch);
     expect(sent).to.have.length(1);
@@ -84,14 +84,14 @@ describe("Facilitator: renewal batches", () => {
   });
 
   it("sends nothing when all fail, and waits for what is early without calling it a failure", async () => {
-    const { sent, run } = scripted({ rehearsed: () => reason("RenewalNotDue") });
+    const { sent, run } = scripted({ simulated: () => reason("RenewalNotDue") });
     const outcomes = await run(items(2));
     expect(sent).to.have.length(0);
     expect([...outcomes.values()].map((o) => o.kind)).to.deep.equal(["early", "early"]);
   });
 
-  it("A40 halves what starves in rehearsal, until it fits", async () => {
-    const { sent, run } = scripted({ rehearsalRoom: 2 });
+  it("A40 halves what runs out of gas in simulation, until it fits", async () => {
+    const { sent, run } = scripted({ maxSimulated: 2 });
     const outcomes = await run(items(5));
     expect(sent.map(({ ids }) => ids.length)).to.deep.equal([2, 1, 2]);
     expect([...outcomes.values()].every((o) => o.kind === "renewed")).to.equal(true);
@@ -111,7 +111,7 @@ describe("Facilitator: renewal batches", () => {
     expect([...(await run(batch)).values()].map((o) => o.kind)).to.deep.equal(["unsettled", "unsettled"]);
   });
 
-  it("reports the reason that the chain gave to an item that turned bad after rehearsal", async () => {
+  it("reports the reason that the chain gave to an item that turned bad after simulation", async () => {
     const [item] = items(1);
     const { run } = scripted({
       logs: ([id]) => [logOf(TURNPIKE, "RenewalFailed", [id, reason("InsufficientApproval")])],

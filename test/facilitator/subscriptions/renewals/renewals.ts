@@ -81,7 +81,7 @@ describe("Facilitator: renewals", function () {
     );
     expect((await transactions("Renewed")).size).to.be.at.most(2);
     expect(await renewals(poor.idHash)).to.equal(0);
-    expect((await transactions("RenewalFailed")).size, "gas is not spent on what fails in rehearsal").to.equal(0);
+    expect((await transactions("RenewalFailed")).size, "gas is not spent on what fails in simulation").to.equal(0);
     const [failed] = await until(async () => {
       const found = await events(poor.idHash, "subscription.renewal_failed");
       return found.length > 0 && found;

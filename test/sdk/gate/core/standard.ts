@@ -223,7 +223,7 @@ describe("standard x402 payloads", () => {
 
     const fresh = (await quoteOf(url)).accepts[0] as AcceptEntryWire;
     const second = v1(fresh, { nonce: paymentNonce(parseMemo(fresh.memo)?.ref as string, url) });
-    const otherDoor = {
+    const otherChannel = {
       success: false,
       errorReason: "invalid_transaction_state",
       transaction: "",
@@ -231,7 +231,7 @@ describe("standard x402 payloads", () => {
     };
     // A stranger's attempts do not use the payer's own proof.
     for (let i = 0; i < 6; i++) {
-      facilitator.settlements.push(otherDoor);
+      facilitator.settlements.push(otherChannel);
       expect((await send(url, { headers: second })).status).to.equal(402);
     }
     expect((await send(url, { headers: headerOf(proofOf(fresh)) })).status).to.equal(200);

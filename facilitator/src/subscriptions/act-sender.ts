@@ -10,7 +10,7 @@ import type { Relayer } from "../relayer";
 import type { ActCall } from "./acts";
 import { countActsSince, latestAttempt, recordAct } from "./signed-acts";
 
-export interface LandingDeps {
+export interface ActSenderDeps {
   readonly chainId: number;
   readonly store: Store;
   readonly relayer: Relayer;
@@ -33,42 +33,42 @@ export interface Act {
   prepare(): Promise<ActCall>;
 }
 
-export type Landing =
-  | { readonly kind: "landed"; readonly transaction: Hex; readonly blockNumber: number }
+export type SendOutcome =
+  | { readonly kind: "confirmed"; readonly transaction: Hex; readonly blockNumber: number }
   | { readonly kind: "pending" };
 
-export interface Lander {
+export interface ActSender {
   /**
    * @param untilMs monotonic
    * @throws TurnpikeError when nothing was sent, or the sent transaction can never confirm
    */
-  land(act: Act, untilMs: number): Promise<Landing>;
+  send(act: Act, untilMs: number): Promise<SendOutcome>;
   /** Runs a call without sending it. @throws the contract's error by name, or Unavailable */
-  rehearse(to: Address, call: ActCall): Promise<Hex>;
+  simulate(to: Address, call: ActCall): Promise<Hex>;
 }
 
 const HOUR_SEC = 3_600;
 
-export function createLander(deps: LandingDeps): Lander {
+export function createActSender(deps: ActSenderDeps): ActSender {
   const { chainId, store, relayer, indexer, clock, monotonicMs } = deps;
 
-  async function rehearse(to: Address, { data, gasLimit }: ActCall): Promise<Hex> {
+  async function simulate(to: Address, { data, gasLimit }: ActCall): Promise<Hex> {
     const simulation = await relayer.simulate({ to, data, gas: gasLimit });
     if (simulation.kind === "reverted") throw refusalOf(simulation.error);
     return simulation.data;
   }
 
-  async function awaited(transactionId: string, untilMs: number): Promise<Landing | "never"> {
+  async function awaited(transactionId: string, untilMs: number): Promise<SendOutcome | "never"> {
     const outcome = await relayer.waitFor(transactionId, Math.max(0, untilMs - monotonicMs()));
     if (outcome.kind === "displaced" || outcome.kind === "unknown") return "never";
     if (outcome.kind === "pending") return { kind: "pending" };
     if (!outcome.success) return "never";
     const isApplied = await indexer.waitApplied(outcome.blockNumber, Math.max(0, untilMs - monotonicMs()));
     if (!isApplied) return { kind: "pending" };
-    return { kind: "landed", transaction: outcome.hash, blockNumber: outcome.blockNumber };
+    return { kind: "confirmed", transaction: outcome.hash, blockNumber: outcome.blockNumber };
   }
 
-  async function send(act: Act, attempt: number): Promise<string> {
+  async function submit(act: Act, attempt: number): Promise<string> {
     const nowSec = clock.nowSec();
     const recent = await countActsSince(store.db, chainId, act.signer, nowSec - HOUR_SEC);
     if (recent >= deps.actsPerHour) {
@@ -90,15 +90,15 @@ export function createLander(deps: LandingDeps): Lander {
   }
 
   return {
-    rehearse,
-    async land(act, untilMs) {
+    simulate,
+    async send(act, untilMs) {
       const earlier = await latestAttempt(store.db, chainId, act.key);
       const known = earlier && (await awaited(earlier.transaction_id, untilMs));
       if (known && known !== "never") return known;
 
-      const transactionId = await send(act, earlier ? earlier.attempt + 1 : 0);
-      const landing = await awaited(transactionId, untilMs);
-      if (landing !== "never") return landing;
+      const transactionId = await submit(act, earlier ? earlier.attempt + 1 : 0);
+      const outcome = await awaited(transactionId, untilMs);
+      if (outcome !== "never") return outcome;
 
       // It was valid when simulated and is not now: the chain reports the reason, or a retry may succeed.
       await act.prepare();

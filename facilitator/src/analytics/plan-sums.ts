@@ -1,0 +1,120 @@
+/** Reads the sums of a provider's plans. Amounts are base units of one token. */
+import { sql } from "kysely";
+import { SCHEMES, type Scheme } from "turnpike/facilitator";
+import type { Db } from "../db/open";
+import { proposalOf } from "../subscriptions/payloads";
+import { inSpans, type NetSum, type Sum } from "./queries";
+import type { Range, Scope } from "./ranges";
+import { REFUNDS, type VolumeScheme } from "./rollups";
+import { activeByPlan, inAMonth } from "./standing";
+
+export interface PlanFigures extends NetSum {
+  readonly planId: string;
+  /** counts the contract's plans */
+  readonly index: number;
+  /** the present one */
+  readonly provider: string;
+  readonly metadata: string;
+  readonly price: bigint;
+  readonly intervalSec: number;
+  readonly months: number;
+  readonly payTo: string;
+  readonly proposed: ReturnType<typeof proposalOf>;
+  readonly deprecated: boolean;
+  /** active now; 0 for a plan that is another provider's now */
+  readonly active: number;
+  /** 30-day revenue of the active ones, base units, rounded down */
+  readonly recurring: bigint;
+  readonly byScheme: ReadonlyMap<Scheme, Sum>;
+}
+
+export interface PlanPage {
+  readonly nowSec: number;
+  readonly limit: number;
+  /** in order of creation, starting after this plan; absent: highest revenue first */
+  readonly afterIndex?: number | undefined;
+}
+
+/** Reads the provider's plans, and those that it had passed on to another one after they were charged. */
+export async function planFigures(
+  db: Db,
+  scope: Scope & { readonly provider: string },
+  range: Range,
+  page: PlanPage,
+): Promise<PlanFigures[]> {
+  const { chainId, provider, token } = scope;
+  const spans = inSpans(
+    range,
+    (within) => sql`select plan_id, scheme, count, amount from rollup_provider_plans
+    where chain_id = ${chainId} and provider = ${provider} and ${within}`,
+  );
+  const { rows } = await sql<PlanRow>`
+    with by_scheme as (select plan_id, scheme, sum(count) as count, sum(amount) as amount from (${spans}) r group by 1, 2),
+    by_plan as materialized (select plan_id, sum(count) filter (where scheme <> ${REFUNDS}) as count,
+        sum(amount) filter (where scheme <> ${REFUNDS}) as amount,
+        json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
+      from by_scheme group by plan_id)
+    select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.months,
+      p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, m.schemes,
+      coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
+    from plans p left join by_plan m on m.plan_id = p.plan_id
+    where p.chain_id = ${chainId} and p.token = ${token} and p.plan_id in (
+      select plan_id from plans where chain_id = ${chainId} and provider = ${provider} union select plan_id from by_plan)
+      ${page.afterIndex === undefined ? sql`` : sql`and p.plan_index > ${page.afterIndex}`}
+    order by ${page.afterIndex === undefined ? sql`coalesce(m.amount, 0) desc,` : sql``} p.plan_index
+    limit ${page.limit}`.execute(db);
+  const active = await activeByPlan(
+    db,
+    chainId,
+    rows.map((row) => row.plan_id),
+    page.nowSec,
+  );
+  return rows.map((row) => {
+    const live = row.provider === provider ? (active.get(row.plan_id) ?? 0) : 0;
+    const sums = new Map(
+      (row.schemes ?? []).map(({ scheme, count, amount }) => [scheme, { count, amount: BigInt(amount) }]),
+    );
+    return {
+      planId: row.plan_id,
+      index: row.plan_index,
+      provider: row.provider,
+      metadata: row.metadata,
+      price: BigInt(row.price),
+      intervalSec: row.interval_sec,
+      months: row.months,
+      payTo: row.pay_to,
+      proposed: proposalOf(row),
+      deprecated: row.deprecated,
+      count: row.count,
+      amount: BigInt(row.amount),
+      active: live,
+      recurring: inAMonth(BigInt(row.price) * BigInt(live), row.interval_sec),
+      refunds: sums.get(REFUNDS) ?? { count: 0, amount: 0n },
+      byScheme: new Map(SCHEMES.flatMap((scheme) => entryOf(sums, scheme))),
+    };
+  });
+}
+
+function entryOf(sums: ReadonlyMap<VolumeScheme, Sum>, scheme: Scheme): [Scheme, Sum][] {
+  const sum = sums.get(scheme);
+  return sum ? [[scheme, sum]] : [];
+}
+
+interface PlanRow {
+  readonly plan_id: string;
+  readonly plan_index: number;
+  readonly provider: string;
+  readonly metadata: string;
+  readonly price: string;
+  readonly interval_sec: number;
+  readonly months: number;
+  readonly pay_to: string;
+  readonly proposed_pay_to: string | null;
+  readonly pay_to_effective_at: number | null;
+  readonly deprecated: boolean;
+  readonly count: number;
+  readonly amount: string;
+  readonly schemes:
+    | readonly { readonly scheme: VolumeScheme; readonly count: number; readonly amount: string }[]
+    | null;
+}

@@ -1,0 +1,102 @@
+/** Follows a gate's chain: its head, its time, and the subscriptions that are read from it. */
+import { type ChainClock, createChainClock } from "../../chain/clock";
+import { type HeadWatcher, watchHeads } from "../../chain/heads";
+import { connectRpc, type Rpc } from "../../chain/rpc";
+import { createStateReader, type StateReader } from "../../chain/states";
+import { type Address, type Clock, type Network, systemClock } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
+import type { ProviderOptions } from "./options";
+import type { Settings } from "./settings";
+import type { Terms } from "./terms";
+
+const LOCAL = /^local-/;
+
+/** A public chain without a new block for this long is not being read correctly. */
+const MAX_SILENCE_MS = 120_000;
+
+interface FollowedHeads {
+  readonly heads: HeadWatcher;
+  readonly time: GateTime;
+}
+
+export interface FollowedChain extends FollowedHeads {
+  readonly states: StateReader | undefined;
+}
+
+/** Opens the chain of an entry that is on another one than the provider's. */
+export function openChain(network: Network, urls: readonly string[], options: ProviderOptions) {
+  const rpc = urls.length > 0 ? connectRpc({ urls, chainId: network.chainId }) : undefined;
+  const followed = rpc && followHeads({ rpc, network, turnpike: undefined, options });
+  const stop = (): void => {
+    followed?.heads.close();
+    rpc?.close();
+  };
+  return { rpc, time: timeOf(options, followed), stop };
+}
+
+/** Follows the provider's own chain. Each new head updates the terms. */
+export function followChain({
+  rpc,
+  settings: { network, deployment },
+  terms,
+  options,
+}: {
+  readonly rpc: Rpc;
+  readonly settings: Settings;
+  readonly terms: Terms;
+  readonly options: ProviderOptions;
+}): FollowedChain {
+  const turnpike = deployment?.turnpike;
+  const { heads, time } = followHeads({ rpc, network, turnpike, options });
+  heads.listen(terms);
+  const states = turnpike && createStateReader({ rpc, turnpike, heads });
+  return { heads, time, states };
+}
+
+function followHeads({
+  rpc,
+  network,
+  turnpike,
+  options: { pollMs },
+}: {
+  readonly rpc: Rpc;
+  readonly network: Network;
+  readonly turnpike: Address | undefined;
+  readonly options: ProviderOptions;
+}): FollowedHeads {
+  const clock = createChainClock();
+  const silence = LOCAL.test(network.name) ? {} : { maxSilenceMs: MAX_SILENCE_MS };
+  const heads = watchHeads({ rpc, clock, turnpike, ...(pollMs === undefined ? {} : { pollMs }), ...silence });
+  return { heads, time: chainTime(clock, heads) };
+}
+
+/** Returns the time that a gate judges by: the option's clock, else the followed chain's, else the machine's. */
+export function timeOf({ clock }: ProviderOptions, followed: FollowedHeads | undefined): GateTime {
+  return clock ? fixedTime(clock) : (followed?.time ?? fixedTime(systemClock));
+}
+
+/** The time that quotes and proofs are judged by: the chain's where it was ever read, the machine's otherwise. */
+export interface GateTime extends Clock {
+  /** Brings `nowSec` up to date; undefined when it is. Waits a bounded time. */
+  refresh(): Promise<void> | undefined;
+}
+
+const MAX_WAIT_MS = 1_000;
+
+export function fixedTime(clock: Clock): GateTime {
+  return { nowSec: () => clock.nowSec(), refresh: () => undefined };
+}
+
+function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
+  return {
+    nowSec: () => (clock.head ? clock.nowSec() : systemClock.nowSec()),
+    refresh() {
+      if (heads.fresh()) return undefined;
+      // In an outage the last known head and the time since it still serve: quotes need a time even then.
+      const current = heads.current().then(ignored, ignored);
+      return atMost(MAX_WAIT_MS, current, ignored);
+    },
+  };
+}
+
+const ignored = (): undefined => undefined;

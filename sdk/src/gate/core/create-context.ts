@@ -1,0 +1,140 @@
+/**
+ * Creates what one provider's gates share: settings, terms, clock, claims, and access to the chain and the Facilitator.
+ */
+import { connectRpc, type Rpc } from "../../chain/rpc";
+import { type Clock, ConfigError, systemClock, Unavailable } from "../../protocol";
+import { Tracing } from "../../protocol/tracing";
+import { fileClaims } from "../claims/file";
+import { memoryClaims } from "../claims/memory";
+import type { ClaimStore } from "../claims/rules";
+import type { MeterPort } from "../metering/meter";
+import { followChain, timeOf } from "./chain-follower";
+import { createFacilitatorCheck } from "./check-facilitator";
+import type { GateContext, GateReports } from "./context";
+import { createSupportSource } from "./facilitator-support";
+import { lazyFacilitator } from "./gate-facilitator";
+import { createOfferReceiptIssuer } from "./offer-receipts";
+import type { ProviderOptions } from "./options";
+import { createRefundRequests } from "./refund-requests";
+import { type Settings, settingsOf } from "./settings";
+import { createTargetContexts } from "./target-contexts";
+import { createTerms } from "./terms";
+import { UsageReceiptIssuer } from "./usage-receipts";
+
+export interface GateContextParts {
+  /** Creates the meter; undefined where no key to debit with is configured. */
+  readonly meterOf: (
+    options: ProviderOptions,
+    settings: Settings,
+    clock: Clock,
+    rpc: Rpc | undefined,
+  ) => MeterPort | undefined;
+  /** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
+  readonly reportsOf: (options: ProviderOptions, settings: Settings, clock: Clock) => GateReports | undefined;
+}
+
+/** @throws ConfigError naming the setting */
+export function createGateContext(options: ProviderOptions, parts: GateContextParts): GateContext {
+  const settings = settingsOf(options, process.env.NODE_ENV === "production");
+  const { chainId } = settings.network;
+  const rpc =
+    options.rpc ?? (settings.rpcUrls.length > 0 ? connectRpc({ urls: settings.rpcUrls, chainId }) : undefined);
+  const terms = createTerms(settings, rpc);
+  const followed = rpc && followChain({ rpc, settings, terms, options });
+  const time = timeOf(options, followed);
+  let claims: ClaimStore | undefined;
+  let starting: Promise<void> | undefined;
+  let isMeterOpen = false;
+  const tracing = options.openTelemetry && new Tracing(options.openTelemetry);
+  const facilitator = lazyFacilitator(settings, options, tracing);
+  const facilitatorCheck = createFacilitatorCheck({
+    settings,
+    proofSigners: () => facilitator.proofSigners(),
+    nowSec: () => time.nowSec(),
+  });
+  const meter = options.meter ?? parts.meterOf(options, settings, time, rpc);
+  const usageReceipts = usageReceiptsOf(options, settings, rpc);
+  for (const each of [meter, usageReceipts]) {
+    if (!each) continue;
+    followed?.heads.listen({
+      onAdvance: (_head, touched) => each.onBlocks(touched),
+      onReset: () => each.onBlocks(undefined),
+    });
+  }
+  const reports = parts.reportsOf(options, settings, time);
+  const { offerReceipt, clock = systemClock } = options;
+  const statements = { lifeSec: settings.quoteLifeSec, clock };
+  const offerReceipts = offerReceipt && createOfferReceiptIssuer(offerReceipt, statements);
+  const refunds = createRefundRequests((paymentId) => facilitator.refundPayment(paymentId));
+  const targets = createTargetContexts(() => context, options);
+  const context: GateContext = {
+    settings,
+    tracing,
+    terms,
+    time,
+    rpc,
+    states: followed?.states,
+    facilitator,
+    refunds,
+    facilitatorCheck,
+    support: createSupportSource({ settings, rpc, supported: () => facilitator.supported() }),
+    async ownedBy(wallet) {
+      const listed = await facilitator.subscriptionsOf(wallet);
+      if (listed.kind === "found") return listed.value.subscriptions;
+      throw new Unavailable("The Facilitator did not list the account's subscriptions.", { cause: listed.error });
+    },
+    get claims() {
+      claims ??= claimsOf(options);
+      return claims;
+    },
+    offerReceipts,
+    meter,
+    usageReceipts,
+    reports,
+    async meterStarted() {
+      if (isMeterOpen) return;
+      starting ??= meter?.start();
+      try {
+        await starting;
+        isMeterOpen = meter !== undefined;
+      } catch (error) {
+        starting = undefined;
+        throw error;
+      }
+    },
+    isMeterOpen: () => isMeterOpen,
+    forTarget: (target, field) => targets.of(target, field),
+    async close() {
+      targets.close();
+      refunds.close();
+      await reports?.close();
+      followed?.states?.close();
+      followed?.heads.close();
+      if (isMeterOpen || !options.meter) await meter?.stop();
+      if (typeof options.claims !== "object") await claims?.close();
+      if (!options.rpc) rpc?.close();
+    },
+  };
+  return context;
+}
+
+/** @throws ConfigError for a key that no charge would ever use */
+function usageReceiptsOf(
+  { receiptKey: key }: ProviderOptions,
+  settings: Settings,
+  rpc: Rpc | undefined,
+): UsageReceiptIssuer | undefined {
+  const { deployment } = settings;
+  if (key === undefined) return undefined;
+  if (!deployment) throw new ConfigError("receiptKey (TURNPIKE_RECEIPT_KEY) needs turnpike (TURNPIKE_ADDRESS)");
+  const warn = (message: string) => process.emitWarning(message, { code: "TurnpikeReceiptRight" });
+  return new UsageReceiptIssuer({ key, deployment, origin: settings, rpc, warn });
+}
+
+function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
+  if (typeof claims === "object") {
+    if (typeof claims.grantKey === "function") return claims;
+    throw new ConfigError("claims is a store without grantKey(): add it, as ClaimStore of turnpike/gate describes it");
+  }
+  return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
+}

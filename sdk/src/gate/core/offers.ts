@@ -1,0 +1,81 @@
+/** Ways to pay for one request: the price, payee and token of each, and which of them one transfer buys. */
+import type { Plan } from "../../chain/plans";
+import type { Address, Clock, Permit2Method } from "../../protocol";
+import type { Discovery } from "./extensions-v2";
+import { MAX_DECIMALS, type Settings } from "./settings";
+import type { TokenTerms } from "./terms";
+
+/** Where an offer is paid: its network, Facilitator and chain time. */
+export interface OfferContext {
+  readonly settings: Settings;
+  readonly time: Clock;
+}
+
+interface OfferTerms {
+  readonly context: OfferContext;
+  readonly amount: bigint;
+  readonly payTo: Address;
+  readonly token: TokenTerms;
+}
+
+/** What a stock client has to know of an entry that is paid over Permit2. */
+export interface Permit2Terms {
+  readonly transfer: Permit2Method;
+  /** of the scheme `upto`: the Facilitator's key that the payer has to name */
+  readonly facilitatorAddress?: Address | undefined;
+  /** whether payers without gas may send the token's permit along */
+  readonly sponsorsGas: boolean;
+}
+
+export type Offer =
+  /** permit2: absent where the token's EIP-3009 moves it. Of the scheme `upto`, `amount` is the maximum */
+  | (OfferTerms & { readonly kind: "one-time"; readonly permit2?: Permit2Terms })
+  | (OfferTerms & { readonly kind: "subscription"; readonly plan: Plan });
+
+/** What the provider says of the route; shown to clients. */
+export interface Presentation {
+  readonly description: string;
+  readonly mimeType: string;
+  readonly metered: boolean;
+  /** whether clients of x402 version 2 get their header */
+  readonly x402v2: boolean;
+  readonly discovery?: Discovery | undefined;
+  /** whether anyone may buy a single request at a plan's price where nothing else is offered */
+  readonly sellSingleAtPlanPrice: boolean;
+}
+
+/** Cheapest first, in whole tokens; entries of one price stay in the provider's order. */
+export function byPrice(a: Offer, b: Offer): number {
+  const [ours, theirs] = [comparable(a), comparable(b)];
+  return ours < theirs ? -1 : ours > theirs ? 1 : 0;
+}
+
+/** Tokens whose decimals are not set count as the usual stablecoin. */
+const USUAL_DECIMALS = 6;
+
+const comparable = ({ amount, context }: Offer): bigint =>
+  amount * 10n ** BigInt(MAX_DECIMALS - (context.settings.token?.decimals ?? USUAL_DECIMALS));
+
+export const permit2Of = (offer: Offer): Permit2Terms | undefined =>
+  offer.kind === "one-time" ? offer.permit2 : undefined;
+
+/** Returns the scheme of an offer that one transfer buys. */
+export const schemeOf = (offer: Offer): "exact" | "upto" => (permit2Of(offer)?.transfer === "upto" ? "upto" : "exact");
+
+/** Returns the offers that an EIP-3009 transfer buys, the only one of version 1, cheapest first. */
+export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>
+  soldSingly(offers, presentation).filter((offer) => !permit2Of(offer));
+
+type SinglesPresentation = Pick<Presentation, "sellSingleAtPlanPrice">;
+
+/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain. */
+export const expiryOf = ({ context: { settings, time } }: Offer): number => time.nowSec() + settings.quoteLifeSec;
+
+/**
+ * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they
+ * can pay. A plan's price is among them only where the route's options say so.
+ */
+export function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
+  const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
+  return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
+}
