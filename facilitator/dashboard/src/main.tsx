@@ -18,7 +18,15 @@ import { Subscriptions } from "./pages/subscriptions";
 import { System } from "./pages/system";
 import { Webhooks } from "./pages/webhooks";
 import { Problem, Shown } from "./parts";
-import { endSession, isSandbox, type Session, savedSession, saveSession } from "./session";
+import {
+  endSession,
+  isSandbox,
+  type Session,
+  savedNetwork,
+  savedSession,
+  saveNetwork,
+  saveSession,
+} from "./session";
 import "./style.css";
 import { latenessOf } from "./lateness";
 import { isOutage, Notices, type NoticesOfPage, SignedIn, type SignOut, useAnswer, usePlace, useRound } from "./use";
@@ -104,8 +112,14 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
   const open = useMemo(() => createApi(session.key), [session.key]);
   const who = useAnswer<CurrentKey>(open, { path: "/keys/current", signOut: onSignOut });
   const supported = useAnswer<SupportedWire>(open, { path: "/supported", signOut: onSignOut });
-  /** of several chains, the one that is shown */
-  const [network, setNetwork] = useState<string>();
+  const [chosen, setChosen] = useState(savedNetwork);
+  const chains = supported.kind === "ready" ? supported.data.chains : undefined;
+  /** of several chains, the one that is shown: the first one that is up, unless another was chosen */
+  const network = (chains?.find((chain) => chain.network === chosen) ?? chains?.[0])?.network;
+  const choose = (next: string): void => {
+    saveNetwork(next);
+    setChosen(next);
+  };
   const api = useMemo(() => (network === undefined ? open : createApi(session.key, network)), [open, network]);
   return (
     <Shown of={who}>
@@ -118,7 +132,7 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
                 api={api}
                 who={key}
                 supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
-                onNetwork={setNetwork}
+                onNetwork={choose}
                 onSignOut={onSignOut}
               />
             )}

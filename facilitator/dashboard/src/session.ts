@@ -1,6 +1,7 @@
 /** Stores the signed-in API key for this tab only. The key goes into a header, never into a URL. */
 const NAME = "turnpike-key";
 const KIND = "turnpike-key-kind";
+const NETWORK = "turnpike-network";
 
 /** `tab`: created for this tab alone, so it ends with it. */
 export interface Session {
@@ -21,6 +22,16 @@ export function saveSession({ key, kind }: Session): void {
 export function endSession(): void {
   sessionStorage.removeItem(NAME);
   sessionStorage.removeItem(KIND);
+  sessionStorage.removeItem(NETWORK);
+}
+
+/** Returns the chain that was chosen in this tab; the service may have stopped serving it. */
+export function savedNetwork(): string | undefined {
+  return sessionStorage.getItem(NETWORK) ?? undefined;
+}
+
+export function saveNetwork(network: string): void {
+  sessionStorage.setItem(NETWORK, network);
 }
 
 /** Returns whether the service that served this page is a sandbox, which has an open key and a movable clock. */

@@ -29,6 +29,8 @@ export interface TwoChains {
   start(more?: Readonly<Record<string, string>>, logger?: Logger): Promise<SeveralService>;
   cut(world: ServiceWorld): void;
   restore(world: ServiceWorld): void;
+  /** The address of this chain's node leads to the other chain's node. */
+  mislead(world: ServiceWorld): void;
   stop(): Promise<void>;
 }
 
@@ -82,6 +84,7 @@ export async function startTwoChains(postgres?: TestPostgres): Promise<TwoChains
       return serviceAt(service, a);
     },
     cut: (world) => relays.get(world)?.pointAt(NOWHERE),
+    mislead: (world) => relays.get(world)?.pointAt(portOf(world === a ? b : a)),
     restore: (world) => relays.get(world)?.pointAt(portOf(world)),
     async stop() {
       for (const each of running) await each.stop();
