@@ -1,15 +1,17 @@
 /**
- * A provider: an Express server with a free, a one-time, a subscription and a metered route, and one that offers a
- * choice. The sandbox and the end-to-end tests run exactly this file.
+ * A provider: an Express server with a free, a one-time, a subscription and a metered route, one that offers a choice,
+ * and one that is paid on two networks. The sandbox and the end-to-end tests run exactly this file.
  */
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express from "express";
-import { createProvider, type ProviderOptions, preflight } from "turnpike/gate";
+import { createProvider, type PaymentTarget, type ProviderOptions, preflight } from "turnpike/gate";
 
 export interface ExampleProviderOptions extends ProviderOptions {
   readonly port: number;
   readonly plans: readonly [reader: string, small: string, large: string];
+  /** a second network, which /anywhere is sold on as well */
+  readonly elsewhere?: PaymentTarget;
 }
 
 export interface RunningServer {
@@ -27,7 +29,7 @@ export const QUOTE_PRICE = 500_000;
 /** base units per word that /complete answers with: 1,000 words cost 0.50 */
 export const PRICE_PER_WORD = 500;
 
-export async function startProvider({ port, ...options }: ExampleProviderOptions): Promise<RunningProvider> {
+export async function startProvider({ port, elsewhere, ...options }: ExampleProviderOptions): Promise<RunningProvider> {
   const { paymentGate, deductAllowance, ready, flush, close } = await createProvider(options);
   const [reader, small, large] = options.plans;
   const app = express();
@@ -75,6 +77,14 @@ export async function startProvider({ port, ...options }: ExampleProviderOptions
       res.json({ words, charged: charged.toString(), remaining: remaining.toString() });
     },
   );
+
+  if (elsewhere) {
+    app.options("/anywhere", preflight());
+    const prices = [{ amount: QUOTE_PRICE }, { ...elsewhere, amount: QUOTE_PRICE }];
+    app.get("/anywhere", paymentGate({ pricing: [{ type: "one-time", prices }] }), (req, res) => {
+      res.json({ paidOn: req.payment?.kind === "one-time" ? req.payment.network : undefined });
+    });
+  }
 
   // A wrong setting ends the process here, with its remedy, before a customer's request fails.
   await ready();

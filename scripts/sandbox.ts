@@ -32,7 +32,7 @@ async function main(): Promise<number> {
 }
 
 async function run(options: SandboxOptions, { signal, interrupted }: Interruption): Promise<number> {
-  const { chainId, folder } = options;
+  const { chainId, secondChainId, folder } = options;
   const progress = reportProgress(write);
   const ports = await choosePorts(options.ports, progress.say);
   if (options.prepare) {
@@ -51,7 +51,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
   process.on("unhandledRejection", (error) => {
     if (!signal.aborted) throw error;
   });
-  const given = { chainId, folder, isSpared: true };
+  const given = { chainId, secondChainId, folder, isSpared: true };
   const onStart = (part: string): void => progress.say(`Start ${part} ...`);
   const starting = startWorld({ ...given, ports, withInbox: true, onStart });
   const world = await orExit(progress.during("Start the parts", starting));

@@ -24,6 +24,7 @@ const SLOW = {
   start: [
     "test/e2e/readme.ts",
     "test/e2e/sandbox.ts",
+    "test/e2e/sandbox-chains.ts",
     "test/e2e/scenarios.ts",
     "test/facilitator/cli/doctor.ts",
     "test/scripts/deploy.ts",

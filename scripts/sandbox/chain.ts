@@ -71,6 +71,10 @@ export interface Chain {
 export interface LocalChain extends Chain {
   /** Sets the block interval in milliseconds from now on. */
   mineEvery(blockMs: number): Promise<void>;
+  /** Stops the node's process where it is: connections are accepted, and nothing is answered. Not on Windows. */
+  suspend(): void;
+  /** Lets a suspended node go on with the state that it had. */
+  resume(): void;
 }
 
 export async function startChain({
@@ -126,9 +130,13 @@ export async function startChain({
       provider.pollingInterval = Math.min(intervalMs, MAX_POLL_MS);
       await provider.send("evm_setIntervalMining", [intervalMs]);
     },
+    suspend: () => void child.kill("SIGSTOP"),
+    resume: () => void child.kill("SIGCONT"),
     async stop() {
       stopReporting();
       provider.destroy();
+      // A suspended process would not see that it is to end.
+      if (process.platform !== "win32") child.kill("SIGCONT");
       await end(child);
     },
   };

@@ -9,6 +9,8 @@ import { oneShot } from "./one-shot";
 export interface ClockOptions {
   readonly rpcUrl: string;
   readonly facilitatorUrl: string;
+  /** of the chain */
+  readonly network: string;
   readonly apiKey: string;
   /** Called before time passes, for work that must be reported or charged at its own time. */
   beforeStep(): Promise<void>;
@@ -28,10 +30,7 @@ const LOOK_MS = 40;
 
 const GIVE_UP_MS = 60_000;
 
-export async function advance(
-  { rpcUrl, facilitatorUrl, apiKey, beforeStep }: ClockOptions,
-  seconds: number,
-): Promise<void> {
+export async function advance({ rpcUrl, beforeStep, ...asked }: ClockOptions, seconds: number): Promise<void> {
   const chain = new JsonRpcProvider(oneShot(rpcUrl), undefined, { batchMaxCount: 1, cacheTimeout: -1 });
   try {
     const targetSec = (await headOf(chain)).timestampSec + seconds;
@@ -59,8 +58,8 @@ export async function advance(
   /** Returns the times of renewals and their warnings, and of retries and changes of state after failures. */
   async function momentsAfter(nowSec: number): Promise<number[]> {
     const [subscriptions, { nextRenewalAt }] = await Promise.all([
-      subscriptionsOf({ facilitatorUrl, apiKey }),
-      ask<System>({ facilitatorUrl, apiKey }, "/operator/system"),
+      subscriptionsOf(asked),
+      ask<System>(asked, "/operator/system"),
     ]);
     const coming = subscriptions.filter(({ status }) => status === "ACTIVE").map(({ paidThrough }) => paidThrough);
     if (nextRenewalAt !== undefined) coming.push(nextRenewalAt);
@@ -71,7 +70,7 @@ export async function advance(
   async function untilIdle({ number, timestampSec }: Head): Promise<void> {
     const untilMs = performance.now() + GIVE_UP_MS;
     for (;;) {
-      const system = await ask<System>({ facilitatorUrl, apiKey }, "/operator/system");
+      const system = await ask<System>(asked, "/operator/system");
       // Uses the block that the Facilitator reports as read: its lag says nothing of blocks that it does not know.
       const hasRead = system.chain.applied >= number && (system.warnedUntil ?? 0) + WARNED_WITHIN_SEC >= timestampSec;
       if (hasRead && system.renewalsDue + system.renewalsUnderWay === 0) return;
@@ -85,15 +84,20 @@ export async function advance(
   }
 }
 
-type Asked = Pick<ClockOptions, "facilitatorUrl" | "apiKey">;
+type Asked = Pick<ClockOptions, "facilitatorUrl" | "network" | "apiKey">;
 
 export async function subscriptionsOf(asked: Asked): Promise<SubscriberListWire["subscriptions"]> {
-  return (await ask<SubscriberListWire>(asked, "/analytics/subscriptions?limit=200")).subscriptions;
+  return (await ask<SubscriberListWire>(asked, "/analytics/subscriptions", { limit: "200" })).subscriptions;
 }
 
 /** Uses the key of the sandbox's provider, who is also its operator. */
-async function ask<T>({ facilitatorUrl, apiKey }: Asked, path: string): Promise<T> {
-  const answer = await fetch(facilitatorUrl + path, { headers: { authorization: `Bearer ${apiKey}` } });
+async function ask<T>(
+  { facilitatorUrl, network, apiKey }: Asked,
+  path: string,
+  query: Readonly<Record<string, string>> = {},
+): Promise<T> {
+  const url = `${facilitatorUrl}${path}?${new URLSearchParams({ network, ...query })}`;
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${apiKey}` } });
   if (!answer.ok) throw new Error(`The Facilitator answers ${path} with HTTP ${answer.status}.`);
   return (await answer.json()) as T;
 }

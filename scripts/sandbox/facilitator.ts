@@ -1,12 +1,12 @@
-/** Runs a Facilitator on a local chain, with its own keys and an embedded database. It can be stopped and restarted. */
+/** Runs a Facilitator on one local chain or several, with its own keys and an embedded database. It can be stopped and restarted. */
 import path from "node:path";
 import { Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
-import { startFacilitator } from "../../facilitator/src/app/start";
+import { type FacilitatorEffects, startFacilitator } from "../../facilitator/src/app/start";
 import { loadConfig } from "../../facilitator/src/config";
-import type { Sandbox } from "../../facilitator/src/http/services";
-import { type Chain, freePort, testKey } from "./chain";
-import type { LocalContracts } from "./contracts";
+import { loadChains } from "../../facilitator/src/config/chains";
+import { freePort, testKey } from "./chain";
+import type { ChainDeployment } from "./chain-deployment";
 import { type Restartable, restartable } from "./restartable";
 
 export interface LocalFacilitator extends Restartable {
@@ -18,38 +18,34 @@ export interface LocalFacilitator extends Restartable {
 }
 
 export interface LocalFacilitatorOptions {
-  readonly chain: Chain;
-  readonly contracts: LocalContracts;
+  /** one for each chain */
+  readonly deployments: readonly [ChainDeployment, ...ChainDeployment[]];
   readonly blockMs: number;
   readonly home: string;
   readonly port?: number | undefined;
   /** wallets that may read data about the whole service */
   readonly operator: string;
-  /** makes the dashboard a sandbox's, with its key and its clock */
-  readonly sandbox?: Sandbox | undefined;
+  /** makes the dashboard a sandbox's, with its key and the clock of each chain */
+  readonly sandbox?: FacilitatorEffects["sandbox"];
 }
 
 /** Dollars for an ether, for the costs on the dashboard. */
 const NATIVE_PRICE = "3000";
 
 export async function localFacilitator(options: LocalFacilitatorOptions): Promise<LocalFacilitator> {
-  const { chain, contracts, blockMs, home, operator, sandbox } = options;
+  const { deployments, blockMs, home, operator, sandbox } = options;
   const port = await freePort(options.port);
-  const relayer = await chain.wallet("relayer");
+  // One key, which has gas money on each chain.
+  const [relayer] = await Promise.all(deployments.map(({ chain }) => chain.wallet("relayer")));
+  if (!relayer) throw new TypeError("no chain is given");
   const proofKey = testKey("proofs");
-  const { token: address, tokenName: name, tokenVersion: version } = contracts;
-  const config = loadConfig({
-    CHAIN_ID: String(contracts.chainId),
-    RPC_URLS: chain.rpcUrl,
-    TURNPIKE: contracts.turnpike,
-    BATCH_SETTLER: contracts.batchSettler,
-    TOKENS: JSON.stringify([{ address, name, version }]),
+  const settings = {
+    ...chainSettings(deployments),
     RELAYER_KEYS: relayer.privateKey,
     PERMIT2: "true",
     UPTO_SIGNER: relayer.address,
     PROOF_KEY: proofKey,
     PGLITE_DIR: path.join(home, "facilitator"),
-    START_BLOCK: "0",
     BLOCK_TIME_MS: String(blockMs),
     POLL_MS: "100",
     FINALITY_DEPTH: "1",
@@ -58,14 +54,37 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     ALLOW_PRIVATE_LISTINGS: "true",
     KEY_REQUESTS_PER_MINUTE: "0",
     OPERATORS: operator,
-    NATIVE_PRICE,
     PORT: String(port),
     LOG_LEVEL: process.env.TURNPIKE_SANDBOX_LOG ?? "silent",
-  });
+  };
+  const config = loadChains(settings) ?? loadConfig(settings);
   return {
     ...(await restartable(() => startFacilitator(config, sandbox && { sandbox }))),
     url: `http://127.0.0.1:${port}`,
     signer: new Wallet(proofKey).address as Address,
     relayer: relayer.address as Address,
+  };
+}
+
+/** The settings of the only chain, or `CHAINS` with a section for each. */
+function chainSettings(deployments: readonly ChainDeployment[]): Record<string, string> {
+  const [only] = deployments;
+  if (deployments.length === 1 && only) return { CHAIN_ID: String(only.contracts.chainId), ...settingsOn(only) };
+  const sections = deployments.flatMap((deployment) => {
+    const prefix = deployment.contracts.network.toUpperCase().replaceAll("-", "_");
+    return Object.entries(settingsOn(deployment)).map(([name, value]) => [`${prefix}_${name}`, value]);
+  });
+  return { CHAINS: deployments.map(({ contracts }) => contracts.network).join(), ...Object.fromEntries(sections) };
+}
+
+function settingsOn({ chain, contracts }: ChainDeployment): Record<string, string> {
+  const { turnpike, batchSettler, token: address, tokenName: name, tokenVersion: version } = contracts;
+  return {
+    RPC_URLS: chain.rpcUrl,
+    TURNPIKE: turnpike,
+    BATCH_SETTLER: batchSettler,
+    TOKENS: JSON.stringify([{ address, name, version }]),
+    START_BLOCK: "0",
+    NATIVE_PRICE,
   };
 }

@@ -30,7 +30,7 @@ export function watchInterruption(onForced: () => void): Interruption {
       resolve();
     };
     for (const signal of SIGNALS) process.on(signal, interrupt);
-    if (process.env.npm_lifecycle_event === "start") {
+    if (["start", "sandbox"].includes(process.env.npm_lifecycle_event ?? "")) {
       const parent = process.ppid;
       const timer = setInterval(() => {
         if (process.ppid === parent) return;

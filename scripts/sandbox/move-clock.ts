@@ -6,6 +6,8 @@ import type { TestClockState } from "turnpike/facilitator";
 
 export interface RunningClock {
   readonly facilitatorUrl: string;
+  /** the chain whose clock it is; default the first */
+  readonly network?: string;
   readonly apiKey: string;
 }
 
@@ -25,7 +27,7 @@ const STEP_SEC = 60;
  * @throws Error with the reason why the clock did not move, or stopped early
  */
 export async function moveClock(
-  { facilitatorUrl, apiKey }: RunningClock,
+  { facilitatorUrl, network, apiKey }: RunningClock,
   seconds: number,
   onStep: (progress: Progress) => void = () => undefined,
 ): Promise<void> {
@@ -53,7 +55,7 @@ export async function moveClock(
   }
 
   function ask(body?: { readonly seconds: number }): Promise<Response> {
-    return fetch(`${facilitatorUrl}/sandbox/clock`, {
+    return fetch(`${facilitatorUrl}/sandbox/clock${network ? `?network=${network}` : ""}`, {
       headers: { authorization: `Bearer ${apiKey}`, ...(body && { "content-type": "application/json" }) },
       ...(body && { method: "POST", body: JSON.stringify(body) }),
     });

@@ -13,8 +13,11 @@ export interface Narrator {
   /** Runs one step and prints its title, events, transactions and changed balances. */
   step(title: string, about: string, act: () => Promise<void>): Promise<void>;
   readonly failures: readonly string[];
-  /** number of started steps, including those before this narrator's */
-  readonly steps: () => number;
+}
+
+/** Counts the steps of a walk; its narrators share it. */
+export interface StepCounter {
+  started: number;
 }
 
 /** Thrown when a result is not as expected. */
@@ -33,19 +36,18 @@ const MAX_BODY = 220;
 /**
  * @param accounts whose balances are printed, by name
  * @param signal when it is aborted, printing stops and the next step does not begin
- * @param stepsBefore number of steps of other narrators before this one's
+ * @param steps counts those of the walk's other narrators, too
  */
 export function createNarrator(
   world: World,
   accounts: () => Readonly<Record<string, string>>,
   signal: AbortSignal = new AbortController().signal,
-  stepsBefore = 0,
+  steps: StepCounter = { started: 0 },
 ): Narrator {
   const failures: string[] = [];
   const say = (line: string): void => {
     if (!signal.aborted) process.stdout.write(`${line}\n`);
   };
-  let number = stepsBefore;
 
   // An exchange is printed when it completes, so that simultaneous ones do not mix; repetitions are only counted.
   let last = "";
@@ -92,10 +94,9 @@ export function createNarrator(
       if (message !== undefined) say(`   error ${code}: ${withShortHex(message)}`);
     },
     failures,
-    steps: () => number,
     async step(title, about, act) {
       signal.throwIfAborted();
-      number += 1;
+      const number = ++steps.started;
       say(`\n${number}. ${title}\n   ${about}`);
       const from = await world.chain.provider.getBlockNumber();
       const before = await balances(world, accounts());

@@ -15,6 +15,8 @@ export interface SandboxOptions {
   readonly exit: boolean;
   readonly prepare: boolean;
   readonly chainId: number;
+  /** absent: there is one chain */
+  readonly secondChainId?: number;
   readonly folder: string;
   readonly ports: Readonly<Record<Server, PortChoice>>;
 }
@@ -57,6 +59,7 @@ walks through every flow once, and stays up until Ctrl-C.
   --inbox-port N         use this port for the webhook inbox (4023)
   --chain-port N         use this port for the chain (any free one)
   --chain-id N           give the chain this id (31337)
+  --chains N             1, or 2: the Facilitator serves a second chain too, whose id is the next number
   --folder PATH          keep the state in this folder (.sandbox); each folder has one sandbox at a time
   --prepare              compile the contracts and build the dashboard first; npm start does so
   --help                 show this text
@@ -74,6 +77,7 @@ const VARIABLES = {
   "inbox-port": "TURNPIKE_SANDBOX_INBOX_PORT",
   "chain-port": "TURNPIKE_SANDBOX_CHAIN_PORT",
   "chain-id": "TURNPIKE_SANDBOX_CHAIN_ID",
+  chains: "TURNPIKE_SANDBOX_CHAINS",
   folder: "TURNPIKE_SANDBOX_FOLDER",
 } as const;
 
@@ -95,6 +99,8 @@ export function readOptions(args: readonly string[], env: Environment): SandboxO
   };
   const chainId = whole("chain-id", Number.MAX_SAFE_INTEGER) ?? DEFAULT_CHAIN_ID;
   if (chainId === 0) throw new WrongOption("--chain-id takes a whole number above zero.");
+  const chains = value("chains") ?? "1";
+  if (!["1", "2"].includes(chains)) throw new WrongOption(`--chains takes 1 or 2, not "${chains}".`);
   const first = whole("port", MAX_PORT - SERVERS.length + 1);
   const portOf = (server: Server, index: number): PortChoice => {
     const own = whole(`${server}-port`, MAX_PORT);
@@ -108,6 +114,7 @@ export function readOptions(args: readonly string[], env: Environment): SandboxO
     exit: given.exit === true,
     prepare: given.prepare === true,
     chainId,
+    ...(chains === "2" && { secondChainId: chainId + 1 }),
     folder: path.resolve(value("folder") ?? DEFAULT_FOLDER),
     ports: distinct(ports as SandboxOptions["ports"]),
   };

@@ -48,7 +48,7 @@ export async function play(name: ScenarioName, state: SandboxState, say: Say): P
   // Each run has its own account, so that a scenario can be played again.
   const key = toHex(randomBytes(32)) as Hex;
   const account = new Wallet(key, chain);
-  const { rpcUrl, facilitatorUrl, chainId, turnpike, token: tokenAddress, providerApiKey: apiKey } = state;
+  const { rpcUrl, facilitatorUrl, network, chainId, turnpike, token: tokenAddress, providerApiKey: apiKey } = state;
   const agent = createAgent({
     wallet: walletFromKey(key),
     policy: { perPayment: 1_000_000, perDay: 100_000_000, perSubscription: 100_000_000, tokens: [tokenAddress] },
@@ -62,7 +62,7 @@ export async function play(name: ScenarioName, state: SandboxState, say: Say): P
     agent,
     account,
     token: new Contract(tokenAddress, TOKEN_ABI, chain),
-    wait: (seconds) => moveClock({ facilitatorUrl, apiKey }, seconds),
+    wait: (seconds) => moveClock({ facilitatorUrl, network, apiKey }, seconds),
   };
   try {
     await mint(stage, 1_000_000_000n);

@@ -12,43 +12,52 @@ const VISITORS = ["visitor 1", "visitor 2", "visitor 3"];
 export type SandboxState = ReturnType<typeof stateOf>;
 
 export function stateOf(world: World) {
-  const { chain, contracts, facilitator, provider, specialist, plans } = world;
+  const { facilitator, second } = world;
   return {
-    rpcUrl: chain.rpcUrl,
-    chainId: contracts.chainId,
-    network: contracts.network,
+    ...chainStateOf(world),
     facilitatorUrl: facilitator.url,
     facilitatorSigner: facilitator.signer,
     dashboardUrl: `${facilitator.url}/`,
     /** the provider's, worthless anywhere but here */
     providerApiKey: world.providerKey ?? "",
     inboxUrl: world.inbox?.url,
-    providerUrl: provider.url,
     routes: {
       free: "GET /free",
       oneTime: "GET /quote",
       subscription: "GET /report",
       choice: "GET /choice",
       metered: "POST /complete",
+      ...(second && { anywhere: "GET /anywhere" }),
     },
-    specialistUrl: specialist.url,
-    token: contracts.token,
     tokenName: TEST_TOKEN.name,
     tokenVersion: TEST_TOKEN.version,
     tokenDecimals: TEST_TOKEN.decimals,
-    turnpike: contracts.turnpike,
-    batchSettler: contracts.batchSettler,
-    plans,
+    /** of two chains, the facts of each; those above are of the first */
+    ...(second && { chains: [world, second].map(chainStateOf) }),
     /** worthless anywhere but here */
     testKeys: VISITORS.map((name) => ({ address: new Wallet(testKey(name)).address, privateKey: testKey(name) })),
   };
 }
 
+/** What differs from chain to chain. */
+function chainStateOf({ chain, contracts, provider, specialist, plans }: World) {
+  return {
+    rpcUrl: chain.rpcUrl,
+    chainId: contracts.chainId,
+    network: contracts.network,
+    providerUrl: provider.url,
+    specialistUrl: specialist.url,
+    token: contracts.token,
+    turnpike: contracts.turnpike,
+    batchSettler: contracts.batchSettler,
+    plans,
+  };
+}
+
 /** Writes the state into `folder`. @returns the file */
 export async function writeState(world: World, folder: string): Promise<string> {
-  for (const name of VISITORS) {
-    const { address } = await world.chain.wallet(name);
-    await world.contracts.mint(address, 1_000n * UNIT);
+  for (const { chain, contracts } of [world, ...(world.second ? [world.second] : [])]) {
+    for (const name of VISITORS) await contracts.mint((await chain.wallet(name)).address, 1_000n * UNIT);
   }
   const file = stateFile(folder);
   // Written atomically: another program may be waiting for the file.

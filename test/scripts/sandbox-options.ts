@@ -47,6 +47,12 @@ describe("the sandbox's options", () => {
     });
   });
 
+  it("HD36 --chains 2 gives the second chain the next id, and 1 is the default", () => {
+    expect(readOptions(["--chains", "2"], {}).secondChainId).to.equal(31_338);
+    expect(readOptions(["--chain-id", "84532"], { TURNPIKE_SANDBOX_CHAINS: "2" }).secondChainId).to.equal(84_533);
+    expect(readOptions(["--chains", "1"], { TURNPIKE_SANDBOX_CHAINS: "2" })).not.to.have.property("secondChainId");
+  });
+
   for (const [args, sentence] of [
     [["--prot", "1"], /^Unknown option '--prot'\. Run npm start -- --help/],
     [["now"], /Unexpected argument 'now'\..*--help/],
@@ -55,6 +61,7 @@ describe("the sandbox's options", () => {
     [["--provider-port", "4e3"], /^--provider-port takes a whole number/],
     [["--provider-port=-1"], /^--provider-port takes a whole number/],
     [["--chain-id", "0"], /^--chain-id takes a whole number above zero\.$/],
+    [["--chains", "3"], /^--chains takes 1 or 2, not "3"\.$/],
     [["--port", "9000", "--inbox-port", "9001"], /^The provider and the inbox cannot both use port 9001\.$/],
   ] as const) {
     it(`HB2 refuses ${args.join(" ")} with a sentence`, () => {
@@ -64,7 +71,17 @@ describe("the sandbox's options", () => {
 
   it("HB2 --help names every option", () => {
     expect(readOptions(["--help"], {}).wantsHelp).to.equal(true);
-    for (const name of ["exit", "port", "facilitator-port", "chain-port", "chain-id", "folder", "prepare", "help"])
+    for (const name of [
+      "exit",
+      "port",
+      "facilitator-port",
+      "chain-port",
+      "chain-id",
+      "chains",
+      "folder",
+      "prepare",
+      "help",
+    ])
       expect(HELP).to.contain(`--${name} `);
   });
 });

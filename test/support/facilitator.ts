@@ -30,7 +30,7 @@ import { type FacilitatorConfig, loadConfig } from "../../facilitator/src/config
 import { MIGRATIONS } from "../../facilitator/src/db/migrations";
 import { openStore } from "../../facilitator/src/db/open";
 import { type ExactRequest, purchaseOfServer } from "../../facilitator/src/payments";
-import { type Chain, startChain, testKey } from "./chain";
+import { type Chain, type LocalChain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import type { TestPostgres } from "./postgres";
 
@@ -63,7 +63,7 @@ export interface PaymentFields {
 }
 
 export interface FacilitatorWorld {
-  readonly chain: Chain;
+  readonly chain: LocalChain;
   readonly contracts: LocalContracts;
   readonly token: Contract;
   readonly payee: Address;

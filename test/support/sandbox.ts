@@ -2,13 +2,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { startWorld, type World } from "../../scripts/sandbox/world";
+import { startWorld, type World, type WorldOptions } from "../../scripts/sandbox/world";
 
 export { recordOf, spentOf, until } from "../../scripts/sandbox/observe";
 export { DAY_SEC, INTERVAL_SEC, type TestAgent, UNIT, type World } from "../../scripts/sandbox/world";
 
 export async function startSandbox(
-  options: { readonly chainId?: number; readonly blockMs?: number; readonly withInbox?: boolean } = {},
+  options: Pick<WorldOptions, "chainId" | "secondChainId" | "blockMs" | "withInbox"> = {},
 ): Promise<World> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-e2e-"));
   const world = await startWorld({ blockMs: 200, folder, ...options });

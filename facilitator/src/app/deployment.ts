@@ -1,5 +1,6 @@
 /** The two forms of the service below HTTP: on one chain, and on several. */
 import type { Logger } from "pino";
+import type { Network } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createApi } from "../http/app";
@@ -25,6 +26,9 @@ export interface Front {
   directRoutes?: DirectRoutes;
 }
 
+/** The sandbox of each chain, which has a clock of its own. */
+export type SandboxOf = (network: Network) => Sandbox | undefined;
+
 export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
   readonly log: Logger;
   readonly tracing: Tracing | undefined;
@@ -32,7 +36,7 @@ export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
   readonly front: Front;
   readonly onStage: (stage: string) => void;
   readonly progress: Progress;
-  readonly sandbox: Sandbox | undefined;
+  readonly sandbox: SandboxOf | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -63,7 +67,8 @@ export function oneChain(config: FacilitatorConfig): Deployment {
       // Without the role api, health and metrics are served all the same.
       if (config.roles.includes("api")) {
         const limits = createLimits(config);
-        const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox, limits }));
+        const own = sandbox?.(config.network);
+        const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: own, limits }));
         front.fetch = api.app.fetch;
         front.directRoutes = api.directRoutes;
       } else {
@@ -108,7 +113,7 @@ export function severalChains(configs: ChainConfigs): Deployment {
           tracing,
           log,
           drain,
-          sandbox,
+          sandbox: sandbox?.(core.config.network),
           limits,
           deployment: { chainIds, readiness, all: () => inOrder().map((api) => api.services) },
         });

@@ -4,13 +4,12 @@ import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createMetricsPage, type MetricsText } from "../http/probes";
 import { type RunningServer, startServer } from "../http/server";
-import type { Sandbox } from "../http/services";
 import { createStarting } from "../http/starting";
 import { noProgress, type Progress } from "../lib/progress";
 import { createLog, secretsOf } from "../telemetry/log";
 import { openTracing, type Tracing } from "../telemetry/tracing";
 import { type CoreEffects, NODES_DRAIN_MS } from "./core";
-import { type Front, oneChain, type RunningParts, severalChains } from "./deployment";
+import { type Front, oneChain, type RunningParts, type SandboxOf, severalChains } from "./deployment";
 import { createDrain } from "./drain";
 
 export interface FacilitatorEffects {
@@ -22,7 +21,7 @@ export interface FacilitatorEffects {
   /** reports the progress of long work to the terminal */
   readonly progress?: Progress;
   /** what makes this service a sandbox */
-  readonly sandbox?: Sandbox;
+  readonly sandbox?: SandboxOf;
   /** aborts a start in progress: it stops what it started and throws the signal's reason */
   readonly signal?: AbortSignal;
 }

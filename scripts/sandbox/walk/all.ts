@@ -4,6 +4,8 @@ import { createNarrator } from "../narrate";
 import { writeState } from "../state";
 import type { World } from "../world";
 import { walkApart } from "./apart";
+import { walkChainOutage } from "./chain-outage";
+import { walkChains } from "./chains";
 import { walkMetered } from "./metered";
 import { walkOneTime } from "./one-time";
 import { walkStream } from "./stream";
@@ -24,9 +26,12 @@ export interface WalkOptions {
 /** @returns the unexpected result, or undefined when the walk was interrupted */
 export async function walkAll({ world, startApart, folder, signal }: WalkOptions): Promise<string[] | undefined> {
   const state = await writeState(world, folder);
-  const { cast, say } = await enter(world, signal);
-  const { chain, facilitator, provider, specialist } = world;
-  say(`Chain ${chain.chainId} at ${chain.rpcUrl}\nFacilitator at ${facilitator.url}\nProvider at ${provider.url}`);
+  const casts = new Casts(signal);
+  const cast = await casts.enter(world);
+  const { say } = cast.narrator;
+  const { facilitator, provider, specialist, second } = world;
+  for (const { chain } of second ? [world, second] : [world]) say(`Chain ${chain.chainId} at ${chain.rpcUrl}`);
+  say(`Facilitator at ${facilitator.url}\nProvider at ${provider.url}`);
   say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
   say(`Webhooks that arrived at ${world.inbox?.url}/`);
   say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
@@ -40,16 +45,18 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
     await walkUpTo(cast);
     await walkTools(cast);
     await walkStream(cast);
-    say("\nThe last flows disturb everybody on a chain, so they run on a second one, which ends with them.");
+    if (second) await walkSecond(cast, await casts.enter(second));
+    say("\nThe last flows disturb everybody on a chain, so they run in a world of their own, which ends with them.");
     const beside = await starting;
-    const { cast: apart } = await enter(beside, signal, cast.narrator.steps());
     try {
+      const apart = await casts.enter(beside);
       await walkApart(apart);
+      if (beside.second && process.platform !== "win32") await walkChainOutage(apart, await casts.enter(beside.second));
       await walkTerms(apart);
     } finally {
       if (!signal.aborted) await beside.stop();
     }
-    const failures = [...cast.narrator.failures, ...apart.narrator.failures];
+    const failures = casts.failures();
     say(failures.length === 0 ? "\nAll flows went as they must." : `\nNot as it must be:\n${failures.join("\n")}`);
     return failures;
   } catch (error) {
@@ -59,18 +66,37 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
   }
 }
 
-async function enter(
-  world: World,
-  signal: AbortSignal,
-  stepsBefore = 0,
-): Promise<{ readonly cast: Cast; say(line: string): void }> {
-  const accounts: Record<string, string> = { provider: world.providerAccount.address };
-  const narrator = createNarrator(world, () => accounts, signal, stepsBefore);
-  const cast = await createCast(world, narrator);
-  Object.assign(accounts, {
-    Ada: cast.ada.address,
-    Max: cast.max.address,
-    specialist: world.specialistAccount.address,
-  });
-  return { cast, say: narrator.say };
+/** Repeats what differs from chain to chain. */
+async function walkSecond(first: Cast, second: Cast): Promise<void> {
+  const { contracts, provider } = second.world;
+  second.narrator.say(`\nThe same Facilitator serves ${contracts.network}, with a provider at ${provider.url}.`);
+  await walkChains(first, second.world);
+  await walkOneTime(second);
+  await walkMetered(second);
+  await walkSubscription(second);
+}
+
+/** The casts of one walk. Their steps are counted together. */
+class Casts {
+  readonly #casts: Cast[] = [];
+  readonly #steps = { started: 0 };
+
+  constructor(readonly signal: AbortSignal) {}
+
+  async enter(world: World): Promise<Cast> {
+    const accounts: Record<string, string> = { provider: world.providerAccount.address };
+    const narrator = createNarrator(world, () => accounts, this.signal, this.#steps);
+    const cast = await createCast(world, narrator);
+    Object.assign(accounts, {
+      Ada: cast.ada.address,
+      Max: cast.max.address,
+      specialist: world.specialistAccount.address,
+    });
+    this.#casts.push(cast);
+    return cast;
+  }
+
+  failures(): string[] {
+    return this.#casts.flatMap(({ narrator }) => narrator.failures);
+  }
 }

@@ -21,7 +21,10 @@ export async function walkTerms({ world, narrator, max }: Cast): Promise<void> {
     await chain.advance(timeSec - (await nowSec()));
     // Agents sign by the Facilitator's time, which follows the chain's blocks.
     await until("the Facilitator's time", async () => {
-      const account = await client.account({ address: max.address, token: contracts.token });
+      const account = await client.account(
+        { address: max.address, token: contracts.token },
+        { network: contracts.network },
+      );
       return account.kind === "found" && account.value.chainTimeSec >= timeSec;
     });
   };

@@ -32,14 +32,17 @@ export interface DashboardWorld {
 }
 
 /** Registers the hooks that start and stop it; what it gives is there in tests only. */
-export function useDashboard(prepare: (world: World) => Promise<void> = async () => undefined): DashboardWorld {
+export function useDashboard(
+  prepare: (world: World) => Promise<void> = async () => undefined,
+  options: { readonly secondChainId?: number } = {},
+): DashboardWorld {
   let world: World;
   let browser: Browser;
   let opened: Awaited<ReturnType<typeof openPage>>;
   const asked = new Set<string>();
   before(async () => {
     execFileSync(process.execPath, ["facilitator/tools/build-dashboard.cjs", "--quiet"], { stdio: "inherit" });
-    world = await startSandbox({ withInbox: true });
+    world = await startSandbox({ withInbox: true, ...options });
     await prepare(world);
     browser = await launchBrowser();
     opened = await openPage(browser);

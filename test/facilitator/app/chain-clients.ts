@@ -50,7 +50,10 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
     createAgent({
       wallet: walletFromKey(key),
       policy: {
-        ...{ perPayment: PRICE, perDay: 1_000_000_000n, perSubscription: 1_000_000_000n, tokens: [a.contracts.token] },
+        perPayment: PRICE,
+        perDay: 1_000_000_000n,
+        perSubscription: 1_000_000_000n,
+        tokens: [a.contracts.token],
         prefer: { networks: [prefer] },
       },
       facilitators: [service.url],
@@ -59,8 +62,12 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
   const providerKey = async ({ chain }: ServiceWorld, wallet: Payer): Promise<string> => {
     const { proofSigners } = await service.client.supported();
     const created = await service.client.createKey({
-      ...{ provider: wallet.address, name: "of a test", scopes: API_SCOPES, chainId: chain.chainId },
-      ...{ facilitator: proofSigners[0] as Address, sign: signer(wallet) },
+      provider: wallet.address,
+      name: "of a test",
+      scopes: API_SCOPES,
+      chainId: chain.chainId,
+      facilitator: proofSigners[0] as Address,
+      sign: signer(wallet),
     });
     if (created.kind === "refused") throw created.error;
     return created.key.key;
@@ -92,10 +99,16 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
     const facilitator = { url: service.url, signers: proofSigners };
     const [apiKey, payee] = [await providerKey(b, wallet), wallet.address];
     const tokenOf = ({ contracts: { token: address, tokenName: name, tokenVersion: version } }: ServiceWorld) => ({
-      ...{ address, name, version },
+      address,
+      name,
+      version,
     });
     const provider = createProvider({
-      ...{ network: NETWORK_B, token: tokenOf(b), payTo: payee, facilitator, pollMs: 50 },
+      network: NETWORK_B,
+      token: tokenOf(b),
+      payTo: payee,
+      facilitator,
+      pollMs: 50,
       secret: "a secret of this test, long enough to be one",
       claims: memoryClaims({ warn: false }),
       reports: { apiKey, everyMs: 3_600_000 },
@@ -138,9 +151,13 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
         "the payment is settled",
       );
       const wanted = {
-        ...{ target: { type: "payment", paymentId: world.idOf(signed) } as const, amount: 1_000n },
-        ...{ token: world.contracts.token, payer: payer.address, account: payee.address },
-        ...{ deployment: deploymentOf(world), sign: signer(payee) },
+        target: { type: "payment", paymentId: world.idOf(signed) } as const,
+        amount: 1_000n,
+        token: world.contracts.token,
+        payer: payer.address,
+        account: payee.address,
+        deployment: deploymentOf(world),
+        sign: signer(payee),
       };
       await until(async () => {
         const outcome = await submitRefund(service.client, wanted);
@@ -159,9 +176,14 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
       const client = createFacilitatorClient({ url: service.url, apiKey });
       const { proofSigners } = await client.supported();
       const terms = {
-        ...{ provider: wallet.address, facilitator: proofSigners[0] as Address, account: wallet.address },
-        ...{ token: world.contracts.token, dailyCap: 1_000n, version: 1 },
-        ...{ expiresAt: (await world.nowSec()) + 86_400, chainId: world.chain.chainId },
+        provider: wallet.address,
+        facilitator: proofSigners[0] as Address,
+        account: wallet.address,
+        token: world.contracts.token,
+        dailyCap: 1_000n,
+        version: 1,
+        expiresAt: (await world.nowSec()) + 86_400,
+        chainId: world.chain.chainId,
       };
       expect(refundAccountTypedData(terms).domain.chainId).to.equal(world.chain.chainId);
       const named = await client.nameRefundAccount({ ...terms, sign: signer(wallet) });
