@@ -42,6 +42,7 @@ const SLOW = {
     "test/facilitator/app/stopping.ts",
     "test/facilitator/cli/chain-contracts.ts",
     "test/facilitator/cli/reconcile-since.ts",
+    "test/facilitator/cli/two-chains.ts",
     "test/facilitator/db/plans.ts",
     "test/facilitator/events/retention.ts",
     "test/facilitator/indexer/head-back.ts",

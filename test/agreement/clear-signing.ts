@@ -37,6 +37,8 @@ const FORMATS = {
   duration: { types: ["uint256"], params: [] },
 } as const;
 
+const FORMAT_PROPERTIES = ["$id", "intent", "interpolatedIntent", "fields"];
+
 /** Fields that a person cannot judge by reading them. */
 const IDS = ["planId", "newPlanId", "idHash", "secretHash", "version"];
 
@@ -95,6 +97,22 @@ describe("agreement > clear signing", () => {
       readFileSync("sdk/src/chain/deployed.json", "utf8"),
     );
     expect(deployments).to.deep.equal(listed.map(({ chainId, turnpike }) => ({ chainId, address: turnpike })));
+  });
+
+  it("has no section and no property that version 2 of ERC-7730 does not define", () => {
+    const known: readonly (readonly [object, readonly string[]])[] = [
+      [descriptor, ["$schema", "$comment", "includes", "context", "metadata", "display"]],
+      [descriptor.context, ["$id", "eip712"]],
+      [descriptor.context.eip712, ["domain", "domainSeparator", "deployments"]],
+      [descriptor.metadata, ["owner", "contractName", "info", "token", "constants", "enums"]],
+      [descriptor.display, ["definitions", "formats"]],
+      ...Object.values(formats).map((format) => [format, FORMAT_PROPERTIES] as const),
+    ];
+    for (const [section, names] of known) expect(names).to.include.members(Object.keys(section));
+    const types = Object.values(formats).flatMap(({ fields }) => fields.flatMap(({ params }) => params?.types ?? []));
+    expect(["wallet", "eoa", "contract", "token", "collection"]).to.include.members(types);
+    // The key of a format is the type that EIP-712 encodes.
+    for (const key of Object.keys(formats)) expect(key).to.match(/^\w+\((?:\w+ \w+,)*\w+ \w+\)$/);
   });
 
   for (const message of MESSAGES) {

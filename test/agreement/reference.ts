@@ -13,7 +13,7 @@ const {
 const { firstSentence }: { firstSentence(text: string): string } = require("../../tools/reference-text.cjs");
 
 describe("agreement > reference", function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
 
   it("docs/reference/sdk is what the types of the SDK give: else run node tools/sdk-reference.cjs", () => {
     const pages = sdkPages();

@@ -24,21 +24,30 @@ export interface AppUpkeepContext {
 
 const DAY_MS = 86_400_000;
 
-export function startAppUpkeep({ config, store, wallClock, log }: AppUpkeepContext): Worker {
+export function startAppUpkeep({ log, ...context }: AppUpkeepContext): Worker {
+  const { store, config } = context;
+  return startUpkeep({ store, chainId: config.chainId, log, tasks: upkeepTasks(context) });
+}
+
+export function upkeepTasks({ config, store, wallClock }: Omit<AppUpkeepContext, "log">): readonly UpkeepTask[] {
   const { chainId, webhookLogDays, retainTransactionsDays, retainEventsDays } = config;
-  const before = (days: number): number => wallClock.nowMs() - days * DAY_MS;
+  /** Old by both clocks, the database's and the chain's: one that runs ahead makes nothing old. */
+  async function before(days: number): Promise<number> {
+    const chainMs = ((await newestBlock(store.db, chainId))?.timestamp ?? 0) * 1_000;
+    return Math.min(wallClock.nowMs(), chainMs) - days * DAY_MS;
+  }
   const deliveries: UpkeepTask = {
     name: "deliveries",
     tables: ["webhook_deliveries", "webhook_attempts"],
-    run: () => deleteOldDeliveries(store, chainId, before(webhookLogDays)),
+    run: async () => deleteOldDeliveries(store, chainId, await before(webhookLogDays)),
   };
   const transactions: UpkeepTask = {
     name: "transactions",
     tables: ["transactions", "transaction_hashes"],
-    run: () =>
+    run: async () =>
       deleteOldTransactions(
         { store, chainId, awaited: transactionsAwaited, onDelete: (tx, ids) => keepCosts(tx, chainId, ids) },
-        before(retainTransactionsDays),
+        await before(retainTransactionsDays),
       ),
   };
   const events: UpkeepTask = {
@@ -47,20 +56,11 @@ export function startAppUpkeep({ config, store, wallClock, log }: AppUpkeepConte
     async run() {
       const newest = await newestBlock(store.db, chainId);
       const finalBlock = (newest?.number ?? 0) - Math.max(config.finalityDepth, MIN_DEPTH);
-      const beforeSec = Math.floor(before(retainEventsDays) / 1_000);
+      const beforeSec = Math.floor((await before(retainEventsDays)) / 1_000);
       return deleteOldEvents(eventRetention({ config, store, wallClock }), { beforeSec, finalBlock });
     },
   };
-  return startUpkeep({
-    store,
-    chainId,
-    log,
-    tasks: [
-      deliveries,
-      ...(retainTransactionsDays > 0 ? [transactions] : []),
-      ...(retainEventsDays > 0 ? [events] : []),
-    ],
-  });
+  return [deliveries, ...(retainTransactionsDays > 0 ? [transactions] : []), ...(retainEventsDays > 0 ? [events] : [])];
 }
 
 /** The indexer can revert this many blocks, however small FINALITY_DEPTH is. */

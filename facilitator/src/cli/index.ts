@@ -73,11 +73,7 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
       const configs = chainsOf(env, chain);
       if (cursor !== undefined && configs.length > 1)
         throw new ConfigError("--cursor keeps the place of one chain: name it with --chain");
-      const statuses: number[] = [];
-      for (const config of configs)
-        statuses.push(await reconcileCommand(config, since === undefined ? undefined : { since, cursor }));
-      // A difference weighs more than a chain that could not be checked.
-      end(statuses.includes(1) ? 1 : Math.max(...statuses));
+      end(await reconcileCommand(configs, since === undefined ? undefined : { since, cursor }));
     });
   const [given] = argv.slice(2);
   const known = program.commands.map((command) => command.name());

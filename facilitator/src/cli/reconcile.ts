@@ -4,6 +4,7 @@ import { isTurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { openChain } from "../chain/open";
 import type { FacilitatorConfig } from "../config";
+import type { ChainConfigs } from "../config/chains";
 import { requireChainContracts } from "../db/chain-contracts";
 import { openStore, type Store } from "../db/open";
 import { isDatabaseOutage } from "../db/outage";
@@ -26,15 +27,36 @@ const REMEDY =
 
 const UNREAD_REMEDY = "start a Facilitator with the role indexer and wait until /readyz is 200, then run it again";
 
-/** @param options absent: everything is compared @returns the process's exit status */
-export async function reconcileCommand(config: FacilitatorConfig, options?: SinceOptions): Promise<number> {
+/**
+ * Treats each chain by itself, and begins each line with its name where there are several.
+ * @param options absent: everything is compared
+ * @returns the process's exit status: that of a difference before that of a chain that could not be checked
+ */
+export async function reconcileCommand(configs: ChainConfigs, options?: SinceOptions): Promise<number> {
+  const [only, ...others] = configs;
+  if (others.length === 0) return reconcileChain(only, options, print);
+  const statuses: number[] = [];
+  for (const config of configs) {
+    const say: Say = (line) => print(`${config.network.name}: ${line}`);
+    const status = reconcileChain(config, options, say).catch((error: unknown) => {
+      // The other chains are checked all the same.
+      if (!isTurnpikeError(error)) throw error;
+      say(`could not be checked: ${error.message}`);
+      return DIFFER;
+    });
+    statuses.push(await status);
+  }
+  return statuses.includes(DIFFER) ? DIFFER : Math.max(...statuses);
+}
+
+async function reconcileChain(config: FacilitatorConfig, options: SinceOptions | undefined, say: Say): Promise<number> {
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   try {
     const chain = await openChain({ config, log });
     const store = await openStore(config.database);
-    const sources = { config, chain, log };
+    const sources = { config, chain, log, say };
     const compared = options ? compareSince(sources, store, options) : compareAll(sources, store);
-    return conclude(await compared.finally(() => store.close()));
+    return conclude(await compared.finally(() => store.close()), say);
   } catch (error) {
     if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     const what = isDatabaseOutage(error) ? "that the database answers" : "that a node of RPC_URLS answers";
@@ -44,7 +66,7 @@ export async function reconcileCommand(config: FacilitatorConfig, options?: Sinc
 }
 
 /** @param compared undefined when no data has been read that could differ */
-function conclude(compared: Compared | undefined): number {
+function conclude(compared: Compared | undefined, say: Say): number {
   if (!compared) {
     say(`could not be checked: the database has read no block of this chain. Remedy: ${UNREAD_REMEDY}`);
     return UNCHECKED;
@@ -65,7 +87,11 @@ interface Sources {
   readonly config: FacilitatorConfig;
   readonly chain: ChainReader;
   readonly log: ReturnType<typeof createLog>;
+  readonly say: Say;
 }
+
+/** Prints one line about a chain. */
+type Say = (line: string) => void;
 
 async function compareAll(sources: Sources, store: Store): Promise<Compared | undefined> {
   // Against another contract every row would differ, and the remedy would delete what is right.
@@ -76,7 +102,7 @@ async function compareAll(sources: Sources, store: Store): Promise<Compared | un
 
 async function compareSince(sources: Sources, store: Store, options: SinceOptions): Promise<Compared | undefined> {
   await requireChainContracts(store.db, sources.config);
-  const outcome = await reconcileSince({ ...sources, store, options, say, progress: terminalProgress() });
+  const outcome = await reconcileSince({ ...sources, store, options, progress: terminalProgress() });
   if (!outcome) return undefined;
   const { fromBlock, toBlock } = outcome.range;
   const what =
@@ -111,11 +137,11 @@ function reportSnapshotDifferences(sources: Sources, store: Store, isLast: boole
       if (!isLast && (await countStaged(db, sources.config.chainId)) > 0) return undefined;
       let wrong = 0;
       for await (const difference of reconcile({ ...sources, store: { ...store, db }, progress: terminalProgress() })) {
-        say(`difference: ${difference}`);
+        sources.say(`difference: ${difference}`);
         wrong += 1;
       }
       return wrong;
     });
 }
 
-const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const print: Say = (line) => void process.stdout.write(`${line}\n`);

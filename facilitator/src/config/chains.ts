@@ -15,6 +15,11 @@ import { list, type Setting } from "./setting";
 /** The configurations of several chains, in the order of `CHAINS`. */
 export type ChainConfigs = readonly [FacilitatorConfig, ...FacilitatorConfig[]];
 
+const KNOWN: ReadonlySet<string> = new Set(Object.values(SETTINGS as Record<string, Setting>).map(({ env }) => env));
+
+/** A provider's gate on the same machine has settings of its own. */
+const OF_GATES = "TURNPIKE_";
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** One chain's value is wrong for another one: only sections set these. */
@@ -55,7 +60,7 @@ export function loadChains(env: Environment): ChainConfigs | undefined {
   const configs = networks.flatMap((network) => {
     const own = roles.get(network.name);
     const chain = { ...common, ...sectionOf(env, network), CHAIN_ID: String(network.chainId), ROLES: own };
-    return own ? [configOf(chain, network)] : [];
+    return own ? [configOf(chain, network, strayHint(env))] : [];
   });
   return configs as unknown as ChainConfigs;
 }
@@ -72,6 +77,29 @@ export function chainsOf(env: Environment, name?: string): ChainConfigs {
   const found = configs.find((config) => config.chainId === chainId);
   if (found) return [found];
   throw new ConfigError(`--chain is ${name}: use ${configs.map(({ network }) => network.name).join(" or ")}`);
+}
+
+/**
+ * @returns the variables that are named as a section has them, and are in the section of no chain: of a chain that was
+ * taken away, or misspelled
+ */
+export function strayVariables(env: Environment): readonly string[] {
+  const text = env[CHAIN.chains.env]?.trim();
+  if (!text) return [];
+  const prefixes = networksOf(text).map(prefixOf);
+  return Object.keys(env).filter(
+    (name) =>
+      !KNOWN.has(name) &&
+      !name.startsWith(OF_GATES) &&
+      !prefixes.some((prefix) => name.startsWith(prefix)) &&
+      [...OF_A_CHAIN].some((setting) => name.endsWith(`_${setting}`)),
+  );
+}
+
+/** Hints at a misspelled section, where a variable is missing. */
+function strayHint(env: Environment): string {
+  const [stray] = strayVariables(env);
+  return stray === undefined ? "" : `; ${stray} belongs to no chain of CHAINS`;
 }
 
 function prefixOf({ name }: Network): string {
@@ -122,12 +150,14 @@ function rolesByChain(text: string, networks: readonly Network[]): Map<string, s
   return new Map(texts);
 }
 
-function configOf(env: Environment, network: Network): FacilitatorConfig {
+function configOf(env: Environment, network: Network, hint: string): FacilitatorConfig {
   try {
     return loadConfig(env);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
     const { message } = error;
-    throw new ConfigError(`${network.name}: ${message} (the variables of this chain begin with ${prefixOf(network)})`);
+    throw new ConfigError(
+      `${network.name}: ${message} (the variables of this chain begin with ${prefixOf(network)}${hint})`,
+    );
   }
 }

@@ -6,6 +6,7 @@ import { type Address, ConfigError, type Network, networkOfChain } from "turnpik
 import type { z } from "zod";
 import { BLOCKS } from "./blocks";
 import { CHAIN, type TokenConfig } from "./chain";
+import { refuseContradictions } from "./contradictions";
 import { DATABASE } from "./database";
 import type { KeySource } from "./key-source";
 import { KEYS } from "./keys";
@@ -122,6 +123,7 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
     throw new ConfigError("UPTO_SIGNER needs PERMIT2: set PERMIT2 to true, or remove UPTO_SIGNER");
   }
   refuseOwnFactories(rest);
+  refuseContradictions({ ...rest, relayerKeys: relayerKeys ?? [] });
   const database: DatabaseConfig = databaseUrl
     ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
     : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };

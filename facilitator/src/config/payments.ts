@@ -31,14 +31,14 @@ export const PAYMENTS = {
   maxQueueAgeMs: setting({
     env: "MAX_QUEUE_AGE_MS",
     about:
-      "Age of the oldest queued payment, in milliseconds, past which new ones are refused with 503; a payer above its share from half of it, a provider from three quarters.",
+      "Milliseconds that a payment may wait, in each of two queues (to be judged, to be sent). Past that, new ones are refused with 503: by the age of the oldest, or by the wait that the queue's pace lets expect for the next. A payer above its share is refused from half of it, a provider from three quarters.",
     fallback: "10000",
     schema: whole(100, 600_000),
   }),
   maxIntake: setting({
     env: "MAX_INTAKE",
     about:
-      "Payments that may wait to be judged and stored; past that, new ones are refused with 503. A payer alone may fill half of it, a provider alone three quarters.",
+      "Payments that may wait to be judged and stored; past that, new ones are refused with 503. Fewer may wait when the next one would wait for MAX_QUEUE_AGE_MS. A payer alone may fill half of it, a provider alone three quarters.",
     fallback: "8000",
     schema: whole(1, 100_000),
   }),

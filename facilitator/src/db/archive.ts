@@ -49,10 +49,11 @@ export class Archive {
     const { dir, db, chainId, nowMs } = this.#options;
     const [first] = rows;
     const last = rows.at(-1) ?? first;
-    const name = `${kind}-${chainId}-${first.seq}-${last.seq}.ndjson.gz`;
     const text = Buffer.from(rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
     const packed = await compress(text);
     const sha256 = createHash("sha256").update(packed).digest("hex");
+    // A restored backup numbers other events the same, and another deployment may write to the same folder.
+    const name = `${kind}-${chainId}-${first.seq}-${last.seq}-${sha256.slice(0, 8)}.ndjson.gz`;
     await mkdir(dir, { recursive: true });
     await writeWhole(path.join(dir, name), packed);
     if (!(await decompress(await readFile(path.join(dir, name)))).equals(text))

@@ -2,7 +2,7 @@
  * Limits the open connections. At the limit a new one takes the place of the one that has waited longest without a whole
  * request: idle clients and slow senders keep nobody out. When every connection is being served, the new one gets 503.
  * Nothing is closed without an answer that the client can read: the service ends its own side first, and reads on until
- * the client has ended its side too.
+ * the client has ended its side too. A client that reads nothing of its answer loses its connection.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
@@ -58,6 +58,7 @@ export class Connections {
       if (!this.#admit(socket)) return;
       for (const listener of serve) listener.call(server, socket);
     });
+    server.on("timeout", (socket: Socket) => this.#onSilence(socket));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#onClientError(error, socket as Socket));
   }
 
@@ -110,6 +111,16 @@ export class Connections {
     // A client that was served and has sent nothing since expects no answer.
     this.#close(socket, isNew || socket.bytesRead > bytes ? busyAnswer() : "");
     return true;
+  }
+
+  /** Nothing was sent or read on this connection for long. */
+  #onSilence(socket: Socket): void {
+    const unserved = this.#unserved.get(socket);
+    const isArriving = unserved !== undefined && (unserved.isNew || socket.bytesRead > unserved.bytes);
+    const isBeingServed = unserved === undefined && this.#open.has(socket);
+    // A request that does not arrive in time gets 408, and an answer may take as long as the chain.
+    if (isArriving || (isBeingServed && socket.writableLength === 0)) return;
+    socket.destroy();
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Socket): void {

@@ -254,13 +254,16 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
   return issue.message;
 }
 
-/** @throws InvalidRequest for a repeated parameter: two readers would use different values */
+/**
+ * @throws InvalidRequest for a repeated parameter, of which two readers would use different values, and for NUL, which
+ * no database stores
+ */
 function singleValues(context: Context): Record<string, string> {
   const values: Record<string, string> = {};
-  for (const [name, given] of Object.entries(context.req.queries())) {
-    if (given.length > 1)
-      throw new InvalidRequest(`${name}: is given twice`, { details: { field: name, in: "query" } });
-    values[name] = given[0] ?? "";
+  for (const [name, [value = "", ...more]] of Object.entries(context.req.queries())) {
+    const problem = more.length > 0 ? "is given twice" : value.includes("\0") ? "has the character NUL" : undefined;
+    if (problem) throw new InvalidRequest(`${name}: ${problem}`, { details: { field: name, in: "query" } });
+    values[name] = value;
   }
   return values;
 }

@@ -20,6 +20,8 @@ export interface ServerOptions {
   readonly requestTimeoutMs?: number;
   /** open at once; default 10,000 */
   readonly maxConnections?: number;
+  /** for a client to read the next part of its answer; default 30,000 */
+  readonly readTimeoutMs?: number;
 }
 
 export interface RunningServer {
@@ -32,6 +34,9 @@ export interface RunningServer {
 const REQUEST_TIMEOUT_MS = 15_000;
 
 const MAX_CONNECTIONS = 10_000;
+
+/** A client that reads nothing of its answer for this time loses its connection. */
+const READ_TIMEOUT_MS = 30_000;
 
 /** Node checks connections against that every 30 s by default, which makes 45 s of 15. */
 const CHECK_EVERY_MS = 500;
@@ -59,7 +64,7 @@ function cannotListen(
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, directRoutes, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
-  const { maxConnections = MAX_CONNECTIONS } = options;
+  const { maxConnections = MAX_CONNECTIONS, readTimeoutMs = READ_TIMEOUT_MS } = options;
   // An embedding program keeps its own Request and Response.
   const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
   const timeouts = {
@@ -72,6 +77,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     if (!connections.begin(incoming, outgoing)) return;
     if (!directRoutes?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
+  server.timeout = readTimeoutMs;
   connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {
     const refuse = (cause: Error): void => reject(cannotListen(options, cause));

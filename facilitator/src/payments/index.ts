@@ -3,13 +3,11 @@
  * move money. A refusal is judged again on each request and never stored. Every unknown outcome is pending.
  */
 import type { Logger } from "pino";
-import type { RefundNaming } from "turnpike/facilitator";
 import { type Address, type Hex, type PaymentProof, type SignedPayment, TurnpikeError } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import type { Indexer } from "../indexer";
-import type { Party } from "../lib/fair-shares";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { PaymentAdmission } from "./admission";
@@ -31,6 +29,7 @@ import { createIntake, type Intake } from "./intake";
 import type { JudgeContext } from "./judge";
 import { refusedBy } from "./outcome";
 import { requestOfSignedPayment } from "./payment-request";
+import type { AuthorizeOutcome, PaymentOutline, PaymentStatusAnswer, Payments, RefundFacts } from "./payments";
 import { PaymentProcessor } from "./processor";
 import { type ProofVerdict, ProofVerifier } from "./proof-verifier";
 import { settledFacts } from "./proofs";
@@ -42,94 +41,11 @@ import { Sender } from "./sender";
 import { SettlementDepth } from "./settlement-depth";
 import type { PaymentStages } from "./stages";
 
-export type {
-  ExactRequest,
-  ExactVerdict,
-  GrantedOutcome,
-  GrantOptions,
-  Settled,
-  SettleOutcome,
-  WaitOptions,
-} from "./exact";
+export type { ExactRequest } from "./exact";
 export { purchaseOfServer } from "./grants";
+export type { AuthorizeOutcome, PaymentOutline, Payments, RefundFacts } from "./payments";
 export type { ProofVerdict } from "./proof-verifier";
-export type { AutomaticRefundRequest, RefundOutcome, RefundRequest } from "./refund-service";
-
-export type AuthorizeOutcome =
-  | { readonly kind: "settled"; readonly paymentId: Hex; readonly proof: PaymentProof }
-  | { readonly kind: "pending"; readonly paymentId: Hex; readonly retryAfterSec: number }
-  /** can never move money */
-  | { readonly kind: "failed"; readonly paymentId: Hex; readonly error: TurnpikeError }
-  /** this call sent nothing; until `liveUntilSec` the authorization can still move money */
-  | {
-      readonly kind: "refused";
-      readonly error: TurnpikeError;
-      readonly paymentId?: Hex;
-      readonly liveUntilSec?: number;
-    };
-
-/** What can be found in a request without parsing it. */
-export interface PaymentOutline {
-  readonly party: Party;
-  /** undefined: not found */
-  readonly paymentId: Hex | undefined;
-}
-
-export interface PaymentStatusAnswer {
-  readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
-  readonly transaction?: Hex;
-  readonly reason?: string;
-  /** settled refunds by index; absent: none */
-  readonly refunds?: readonly RefundFacts[];
-}
-
-export interface RefundFacts {
-  readonly index: number;
-  /** the account that paid it */
-  readonly account: Address;
-  /** base units */
-  readonly amount: bigint;
-  readonly transaction: Hex;
-  /** the payee's signed statement that names the account, of an automatic refund */
-  readonly naming?: RefundNaming;
-}
-
-export interface Payments {
-  authorize(signed: SignedPayment, options?: WaitOptions): Promise<AuthorizeOutcome>;
-  /**
-   * Returns why a payment would be refused now, before anything of it is read. A payment that this process has seen
-   * lately is not: its outcome may be known.
-   * @param ask called only while some are refused
-   */
-  whyBusy(ask: () => PaymentOutline): TurnpikeError | undefined;
-  status(paymentId: Hex): Promise<PaymentStatusAnswer>;
-  /** Returns the settled refunds of a payment, a debit or a charge that are deep enough to count, by index. */
-  refunds(refundedId: Hex): Promise<readonly RefundFacts[]>;
-  /** Settles a refund that the payee or provider has signed. */
-  refund(request: RefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
-  /** Refunds a whole payment from the account that its payee has named, within its daily cap. */
-  refundAutomatically(request: AutomaticRefundRequest, options?: WaitOptions): Promise<RefundOutcome>;
-  /** @throws Unavailable when the chain is needed and does not answer */
-  verifyProof(proof: PaymentProof): Promise<ProofVerdict>;
-  /** Verifies a payment; reserves its amount when the request names a gate's purchase. */
-  verifyExact(request: ExactRequest): Promise<ExactVerdict>;
-  /** Ends a gate's reservation of a payment that was not accepted. @returns whether this purchase had one */
-  releaseReservation(paymentId: Hex, grantId: Hex): Promise<boolean>;
-  /**
-   * Settles a payment without granting it: a settled payment may be requested again. The hold lasts until the payment
-   * is granted or released.
-   */
-  settleExact(request: ExactRequest, options?: WaitOptions): Promise<SettleOutcome>;
-  /**
-   * Grants a settled payment to the request's purchase durably: the last step before the answer is sent. Waits while
-   * another stock server's request holds the payment, or while the database does not confirm the grant.
-   */
-  grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome>;
-  /** Ends the hold on a payment that was not granted, so that the next request can get it. */
-  releaseExact(request: ExactRequest): Promise<void>;
-  health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
-  stop(): Promise<void>;
-}
+export type { RefundOutcome, RefundRequest } from "./refund-service";
 
 export interface PaymentsOptions {
   readonly config: FacilitatorConfig;

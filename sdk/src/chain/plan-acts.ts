@@ -4,36 +4,20 @@ import {
   type Address,
   ConfigError,
   checksum,
-  type FirstPeriod,
   type Hex,
   lengthOf,
   lensAddressOf,
   mutableTypes,
   NO_PLAN,
-  type Period,
   planIdOf,
   type TurnpikeDeployment,
   voucherTypedData,
 } from "../protocol";
 import { lensInterface, turnpikeInterface } from "./abi";
+import { decodeRevert } from "./errors";
+import { checkedPlan, checkedVoucher, type NewPlan, type VoucherOffer } from "./provider-inputs";
 
-/** A plan to create; amounts in base units, times in seconds. Its periods count seconds, or calendar months (UTC). */
-export type NewPlan = NewPlanTerms & ({ readonly intervalSec: number } | { readonly months: number });
-
-/** What every new plan has, whatever its periods count. */
-export interface NewPlanTerms {
-  readonly token: Address;
-  /** base units per period */
-  readonly amount: bigint;
-  /** service after a period while its renewal is awaited; shorter than any period */
-  readonly graceSec: number;
-  /** default: the provider itself */
-  readonly payTo?: Address;
-  /** distinguishes plans with equal terms; default zero */
-  readonly salt?: Hex;
-  /** a short JSON, e.g. {"name":"Pro"}; emitted, not stored */
-  readonly metadata?: string;
-}
+export type { NewPlan, NewPlanTerms, VoucherOffer } from "./provider-inputs";
 
 /** A plan, and the transaction that created it. */
 export interface CreatedPlan {
@@ -45,13 +29,11 @@ export interface CreatedPlan {
 /**
  * Creates a plan with the signer as provider, or finds it created.
  * @param signer connected to an RPC
- * @throws ConfigError without one; the contract's own errors, as ethers does
+ * @throws ConfigError without one, or that names a field; TurnpikeError by the contract's own name, such as InvalidTerms
  */
 export async function createPlan(signer: Signer, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
   const provider = checksum(await signer.getAddress());
-  const { token, amount, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
-  const period: Period =
-    "months" in plan ? { unit: "month", count: plan.months } : { unit: "second", count: plan.intervalSec };
+  const { period, token, amount, graceSec, payTo, salt, metadata } = checkedPlan(plan, provider);
   if (!signer.provider) throw new ConfigError("signer has no provider: connect it, as in new Wallet(key, provider)");
   const { chainId } = await signer.provider.getNetwork();
   const planId = planIdOf({
@@ -126,15 +108,6 @@ export function acceptPlan(signer: Signer, turnpike: Address, planId: Hex): Prom
   return mined(signer, turnpike, "acceptPlan", [planId]);
 }
 
-/** What to sign a voucher over: it is good for this subscriber and this secret alone. */
-export interface VoucherOffer extends FirstPeriod {
-  readonly planId: Hex;
-  readonly subscriber: Address;
-  readonly secretHash: Hex;
-  /** unix seconds, inclusive: until when the signup can be made */
-  readonly deadlineSec: number;
-}
-
 /** A voucher as the signup carries it; amounts as decimal strings. */
 export interface IssuedVoucher {
   readonly signer: Address;
@@ -147,19 +120,20 @@ export interface IssuedVoucher {
 /**
  * Signs a voucher for another first period, as the provider or an account with the voucher right on the plan. The
  * contract accepts it once; whom to offer one, and how often, is the issuer's to decide.
+ * @throws ConfigError that names a field
  */
 export async function issueVoucher(
   signer: Signer,
   deployment: TurnpikeDeployment,
-  { planId, subscriber, secretHash, firstAmount, firstInterval, deadlineSec }: VoucherOffer,
+  offer: VoucherOffer,
 ): Promise<IssuedVoucher> {
-  const message = { planId, subscriber, secretHash, firstAmount, firstInterval, deadline: BigInt(deadlineSec) };
+  const message = checkedVoucher(offer);
   const data = voucherTypedData(deployment, message);
   return {
     signer: checksum(await signer.getAddress()),
-    firstAmount: firstAmount.toString(),
-    firstInterval,
-    deadline: String(deadlineSec),
+    firstAmount: message.firstAmount.toString(),
+    firstInterval: message.firstInterval,
+    deadline: message.deadline.toString(),
     signature: (await signer.signTypedData(data.domain, mutableTypes(data.types), data.message)) as Hex,
   };
 }
@@ -170,7 +144,11 @@ async function mined(
   method: string,
   parameters: readonly unknown[],
 ): Promise<TransactionReceipt> {
-  const sent = await new Contract(turnpike, turnpikeInterface, signer).getFunction(method)(...parameters);
+  const sent = await new Contract(turnpike, turnpikeInterface, signer)
+    .getFunction(method)(...parameters)
+    .catch((error: unknown) => {
+      throw decodeRevert(error) ?? error;
+    });
   const receipt: TransactionReceipt | null = await sent.wait();
   if (!receipt) throw new Error(`${method}: the transaction was sent but no receipt came`);
   return receipt;

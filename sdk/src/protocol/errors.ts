@@ -152,7 +152,7 @@ export const ERRORS = {
     "sdk",
     422,
     "This Facilitator does not settle this token, payee or amount.",
-    "Use a token and payee that GET /supported lists.",
+    "The message names what is not allowed and what is. GET /supported lists tokens, payees and smallest amounts.",
   ),
   RefundExceedsPayment: entry(
     "sdk",

@@ -36,6 +36,8 @@ export interface Visit {
   readonly page: Page;
   readonly wallet: PageWallet;
   readonly address: string;
+  /** Returns another account with as many tokens. */
+  account(): Promise<PageWallet["account"]>;
   /** that the page threw */
   readonly errors: readonly Error[];
   spent(): Promise<bigint>;
@@ -105,7 +107,17 @@ export function useShop(): Shop {
       const wallet = await addPageWallet(page, { ...at, ...options });
       if (options.chainId !== undefined) wallet.known.add(chainId);
       await page.goto(url);
-      return { page, wallet, address, errors, spent: async () => tokens - (await world.contracts.balanceOf(address)) };
+      return {
+        page,
+        wallet,
+        address,
+        errors,
+        async account() {
+          const other = await world.agent(`person ${visits++}`, { tokens });
+          return { address: other.address, key: other.wallet.privateKey };
+        },
+        spent: async () => tokens - (await world.contracts.balanceOf(address)),
+      };
     },
   };
 }

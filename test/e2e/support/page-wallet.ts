@@ -11,6 +11,14 @@ export interface PageWallet {
   chainId: number;
   /** those that it can switch to */
   readonly known: Set<number>;
+  /** the account that it shares and signs by */
+  account: { readonly address: string; readonly key: string };
+  /** what an answer waits for, where the test sets it */
+  waits: (method: string) => Promise<unknown> | undefined;
+  /** changes what it is asked to sign, as a wallet would that signs something else */
+  alters: (typed: TypedData) => TypedData;
+  /** Shares another account, and says so to the page. */
+  switchAccount(account: PageWallet["account"]): Promise<void>;
   /** what each request is rejected with, where the test sets one */
   rejects: (method: string) => { readonly code: number; readonly message: string } | undefined;
 }
@@ -27,11 +35,27 @@ export interface PageWalletOptions {
 /** Adds it to every document that the page loads. */
 export async function addPageWallet(page: Page, options: PageWalletOptions): Promise<PageWallet> {
   const { address, key, chainId, rpcUrl, names = [] } = options;
-  const wallet: PageWallet = { signed: [], calls: [], chainId, known: new Set([chainId]), rejects: () => undefined };
+  const wallet: PageWallet = {
+    signed: [],
+    calls: [],
+    chainId,
+    known: new Set([chainId]),
+    account: { address, key },
+    waits: () => undefined,
+    alters: (typed) => typed,
+    rejects: () => undefined,
+    async switchAccount(account) {
+      wallet.account = account;
+      await page.evaluate((shared) => {
+        const scope = window as unknown as { emitToPage(event: string, value: unknown): void };
+        scope.emitToPage("accountsChanged", [shared]);
+      }, account.address);
+    },
+  };
   async function answer(method: string, params: readonly unknown[]): Promise<unknown> {
     switch (method) {
       case "eth_requestAccounts":
-        return [address.toLowerCase()];
+        return [wallet.account.address.toLowerCase()];
       case "eth_chainId":
         return `0x${wallet.chainId.toString(16)}`;
       case "wallet_switchEthereumChain": {
@@ -43,9 +67,9 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
       case "eth_signTypedData_v4": {
         const { types, ...data } = JSON.parse(String(params[1])) as TypedData;
         const { EIP712Domain: _domain, ...structs } = types;
-        const typed = { ...data, types: structs };
+        const typed = wallet.alters({ ...data, types: structs });
         wallet.signed.push(typed);
-        return signDigest(typedDataDigest(typed), key as Hex);
+        return signDigest(typedDataDigest(typed), wallet.account.key as Hex);
       }
       default: {
         const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
@@ -56,6 +80,7 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
   }
   await page.exposeFunction("askTestWallet", async (method: string, params: readonly unknown[]) => {
     wallet.calls.push(method);
+    await wallet.waits(method);
     const rejection = wallet.rejects(method);
     if (rejection) return { error: rejection };
     return answer(method, params).then(
@@ -67,6 +92,11 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
     type Answer = { result?: unknown; error?: { code: number; message: string } };
     const scope = window as unknown as { askTestWallet(method: string, params: unknown): Promise<Answer> } & {
       ethereum?: unknown;
+      emitToPage?: (event: string, value: unknown) => void;
+    };
+    const listeners: [event: string, listener: (value: unknown) => void][] = [];
+    scope.emitToPage = (event, value) => {
+      for (const [name, listener] of listeners) if (name === event) listener(value);
     };
     const provider = {
       async request({ method, params = [] }: { method: string; params?: readonly unknown[] }) {
@@ -74,7 +104,7 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
         if (error) throw Object.assign(new Error(error.message), { code: error.code });
         return result;
       },
-      on: () => undefined,
+      on: (event: string, listener: (value: unknown) => void) => void listeners.push([event, listener]),
     };
     if (announced.length === 0) scope.ethereum = provider;
     addEventListener("eip6963:requestProvider", () => {

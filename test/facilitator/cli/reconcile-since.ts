@@ -12,11 +12,13 @@ import { fillDatabase } from "../../../bench/reconcile/rows";
 import type { Core } from "../../../facilitator/src/app/core";
 import { type ChainReader, createChainReader } from "../../../facilitator/src/chain/chain-reader";
 import type { Rpc } from "../../../facilitator/src/chain/rpc";
+import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reconcileSince } from "../../../facilitator/src/cli/maintenance/since";
 import type { SinceJob } from "../../../facilitator/src/cli/maintenance/since/job";
 import { compareSettled } from "../../../facilitator/src/cli/maintenance/since/settled";
 import { openStore } from "../../../facilitator/src/db/open";
 import { bytes } from "../../../facilitator/src/db/sql";
+import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 
@@ -66,6 +68,12 @@ describe("Facilitator: reconcile --since", function () {
     await until(async () => (await core.payments.authorize(signed)).kind === "settled", "it is settled");
     return world.idOf(signed);
   }
+
+  /** The columns that are bytes in the database and digits in a row. */
+  const inBytes = (row: PaymentRow) => ({
+    ...{ resource_hash: bytes(row.resource_hash), nonce: bytes(row.nonce), signature: bytes(row.signature) },
+    ...{ tx_hash: bytes(row.tx_hash ?? "0x"), block_hash: bytes(row.block_hash ?? "0x") },
+  });
 
   const timeOf = (sec: number): string => new Date(sec * 1_000).toISOString().replace(".000Z", "Z");
 
@@ -155,6 +163,27 @@ describe("Facilitator: reconcile --since", function () {
     expect((await compare()).said).to.deep.equal([]);
   });
 
+  it("HD15 names a settled payment whose row is lost, by its event", async () => {
+    const { db } = core.store;
+    const table = () => db.selectFrom("payments").where("payment_id", "=", second);
+    const row = await table().selectAll().executeTakeFirstOrThrow();
+    await db.deleteFrom("payments").where("payment_id", "=", second).execute();
+    const lost = new RegExp(`payments ${second}: no row here is settled, and event 0x\\w+ says that it is$`);
+    const { said } = await compare();
+    const { chain } = core.relayer;
+    const all: string[] = [];
+    const job = { config: world.config(), store: core.store, chain, log, progress: noProgress };
+    for await (const wrong of reconcile(job)) all.push(wrong);
+    await db
+      .insertInto("payments")
+      .values({ ...row, ...inBytes(row) })
+      .execute();
+    expect(said).to.have.length(1);
+    expect(said[0]).to.match(lost);
+    expect(all.filter((wrong) => lost.test(wrong))).to.have.length(1);
+    expect((await compare()).said).to.deep.equal([]);
+  });
+
   it("reads each block once, also at a node that rejects all but short ranges", async () => {
     const { queries, payments } = await compare({}, (from, to) => {
       if (to - from > 2) throw new RpcAnswerError(-32_005, "the range is too wide", undefined);
@@ -192,7 +221,11 @@ describe("Facilitator: reconcile --since", function () {
     await mend();
 
     // The next run compares what has become final since.
-    expect(await compare({ cursor })).to.deep.include({ queries: [], payments: 0, differences: 0 });
+    const compared = Math.max(...rest.queries.map(([, to]) => to));
+    const next = await compare({ cursor });
+    expect(next).to.deep.include({ said: [], payments: 0, differences: 0 });
+    // A block may have become final meanwhile.
+    expect(next.queries.every(([from]) => from > compared)).to.equal(true);
     await settle();
     await mine(5);
     const head = await world.chain.provider.getBlockNumber();

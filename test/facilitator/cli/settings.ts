@@ -55,6 +55,26 @@ describe("Facilitator: settings", () => {
     );
   });
 
+  const contradictions: Readonly<Record<string, readonly [Readonly<Record<string, string>>, RegExp]>> = {
+    "a token twice": [{ TOKENS: JSON.stringify([RIGHT, RIGHT].flatMap((one) => JSON.parse(token(one)))) }, /^TOKENS /],
+    "a relayer key twice": [{ RELAYER_KEYS: [1, 2].map(() => testKey("relayer")).join() }, /^RELAYER_KEYS names a key/],
+    "a batch below one payment": [{ BATCH_GAS: "500000", GAS_PER_ITEM: "450000" }, /^BATCH_GAS 500000 .* 550000/],
+    "windows that end before they may begin": [{ MIN_WINDOW_SEC: "60", MAX_WINDOW_SEC: "60" }, /^MIN_WINDOW_SEC 60/],
+    "a tip above the ceiling": [{ PRIORITY_FEE_WEI: "9", MAX_FEE_PER_GAS_WEI: "8" }, /^PRIORITY_FEE_WEI 9 is above/],
+    "one port for both": [{ PORT: "8402", METRICS_PORT: "8402" }, /^METRICS_PORT and PORT are both 8402/],
+  };
+  for (const [what, [change, message]] of Object.entries(contradictions))
+    it(`J10 refuse ${what}, and name the settings`, () => {
+      expect(problem(change)).to.match(message);
+      expect(problem(change)).not.to.include(testKey("relayer").slice(2));
+    });
+
+  it("J10 accept the bounds of the same settings", () => {
+    const bounds = { BATCH_GAS: "500000", GAS_PER_ITEM: "400000", MIN_WINDOW_SEC: "59", MAX_WINDOW_SEC: "60" };
+    const more = { PRIORITY_FEE_WEI: "8", MAX_FEE_PER_GAS_WEI: "8", PORT: "0", METRICS_PORT: "0" };
+    expect(problem({ ...bounds, ...more })).to.equal("accepted");
+  });
+
   it("name what is no address as that", () => {
     expect(problem({ TURNPIKE: "0x12" })).to.match(/^TURNPIKE must be an address/);
   });

@@ -10,7 +10,7 @@ import { type Hex, isTurnpikeError, type SignedPayment, ZERO_ADDRESS } from "tur
 import { keepCosts, transactionCosts } from "../../../facilitator/src/analytics/costs";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import type { Core } from "../../../facilitator/src/app/core";
-import { eventRetention } from "../../../facilitator/src/app/upkeep";
+import { eventRetention, upkeepTasks } from "../../../facilitator/src/app/upkeep";
 import { reconcile } from "../../../facilitator/src/cli/maintenance/reconcile";
 import { reindex } from "../../../facilitator/src/cli/maintenance/reindex";
 import { reconcileSince } from "../../../facilitator/src/cli/maintenance/since";
@@ -73,13 +73,18 @@ describe("Facilitator: events that are no longer kept", function () {
       ...more,
     });
 
+  async function finalise(): Promise<void> {
+    const { chainId } = core.config;
+    await core.store.transaction(async (tx) =>
+      transactionCosts.finalised(tx, chainId, await finaliseTransactions(tx, chainId, core.indexer.applied())),
+    );
+  }
+
   /** Deletes the transactions, as retention does once they are final and old. */
   async function deleteTransactions(): Promise<void> {
     const { store, config } = core;
     const { chainId } = config;
-    await store.transaction(async (tx) =>
-      transactionCosts.finalised(tx, chainId, await finaliseTransactions(tx, chainId, core.indexer.applied())),
-    );
+    await finalise();
     const retention = { store, chainId, awaited: transactionsAwaited };
     await deleteOldTransactions(
       { ...retention, onDelete: (tx, ids) => keepCosts(tx, chainId, ids) },
@@ -117,6 +122,18 @@ describe("Facilitator: events that are no longer kept", function () {
     keyId: "key",
     address: "127.0.0.1",
     requestId: "r",
+  });
+
+  it("HD16 are kept, like their transactions, while the database's clock is years ahead of the chain's", async () => {
+    await finalise();
+    const transactions = () => core.store.db.selectFrom("transactions").select("id").orderBy("seq").execute();
+    const before = { events: await seqs(), transactions: await transactions() };
+    expect(before.transactions).to.have.length(5);
+    const config = { ...core.config, retainEventsDays: 2, retainTransactionsDays: 2, webhookLogDays: 2 };
+    const wallClock = { nowMs: () => core.wallClock.nowMs() + 3_650 * DAY_SEC * 1_000 };
+    for (const task of upkeepTasks({ config, store: core.store, wallClock }))
+      expect(await task.run(), task.name).to.equal(0);
+    expect({ events: await seqs(), transactions: await transactions() }).to.deep.equal(before);
   });
 
   it("S1 wait for their age, their block, their transaction and their deliveries, in order", async () => {
@@ -167,7 +184,9 @@ describe("Facilitator: events that are no longer kept", function () {
     expect(await run({ archiveDir, beforeSec }), "few wait for a day").to.equal(0);
     expect(await run({ archiveDir, beforeSec: beforeSec + 1 }), "all but the newest").to.equal(3);
     const [name = "", checksum] = readdirSync(archiveDir).sort();
-    expect(name).to.match(new RegExp(`^events-${core.config.chainId}-${before[0]?.seq}-\\d+\\.ndjson\\.gz$`));
+    expect(name).to.match(
+      new RegExp(`^events-${core.config.chainId}-${before[0]?.seq}-\\d+-[0-9a-f]{8}\\.ndjson\\.gz$`),
+    );
     expect(checksum).to.equal(`${name}.sha256`);
     const packed = readFileSync(path.join(archiveDir, name));
     const sha256 = createHash("sha256").update(packed).digest("hex");

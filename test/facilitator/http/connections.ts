@@ -7,6 +7,8 @@ import { paymentToWire } from "../support/payments";
 
 const MAX_CONNECTIONS = 4;
 const STORM = 100;
+/** More than the buffers of a connection hold. */
+const LARGE = "x".repeat(32_000_000);
 const HEAD = "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n";
 
 const openMany = (url: string, count: number, sent: string): Promise<Client[]> =>
@@ -22,6 +24,7 @@ describe("Facilitator: many connections", function () {
     server = await startServer({
       fetch: async (request) => {
         if (new URL(request.url).pathname === "/early") return new Response("early");
+        if (new URL(request.url).pathname === "/large") return new Response(LARGE);
         await request.text();
         if (new URL(request.url).pathname === "/held") await new Promise<void>((resolve) => held.push(resolve));
         return new Response("served");
@@ -29,6 +32,7 @@ describe("Facilitator: many connections", function () {
       host: "127.0.0.1",
       port: 0,
       maxConnections: MAX_CONNECTIONS,
+      readTimeoutMs: 500,
     });
   });
   afterEach(async () => {
@@ -94,6 +98,17 @@ describe("Facilitator: many connections", function () {
       for (const { socket } of slow) socket.destroy();
     });
   }
+
+  it("HB9 clients that read nothing of their answers lose their connections, and those that wait for one do not", async () => {
+    const waiting = await openClient(server.url, `${HEAD}\r\n{}`);
+    await until(async () => held.length === 1, "one is being served");
+    const deaf = await openMany(server.url, MAX_CONNECTIONS - 1, "");
+    for (const { socket } of deaf) socket.pause().write("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    await until(async () => (await fetch(server.url)).ok, "a client that reads is served");
+    for (const release of held) release();
+    await until(async () => waiting.text().endsWith("served"), "the one that waited is served");
+    for (const { socket } of [waiting, ...deaf]) socket.destroy();
+  });
 
   it("HB9 an idle connection gives its place away, without an answer that nobody asked for", async () => {
     const idle = await openMany(server.url, MAX_CONNECTIONS, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,8 +1,13 @@
 import { request as httpRequest } from "node:http";
 import { expect } from "chai";
+import { dereferenced } from "../../support/openapi";
 import { JSON_TYPE, useService } from "../support/http-service";
 import { paymentToWire } from "../support/payments";
 import { expectProblem } from "../support/problem";
+
+interface Document {
+  readonly paths: Record<string, { get?: { parameters?: readonly { readonly name: string; readonly in: string }[] } }>;
+}
 
 describe("Facilitator: malformed input", function () {
   this.timeout(120_000);
@@ -134,6 +139,25 @@ describe("Facilitator: malformed input", function () {
         expect(performance.now() - startedMs).to.be.lessThan(30_000);
       }
     }
+  });
+
+  it("S11 refuses NUL in every parameter of a query, which no database stores, and names it", async () => {
+    const document = dereferenced<Document>((await (await http.call("/openapi.json")).json()) as object);
+    const key = await http.service.apiKey();
+    let asked = 0;
+    for (const [path, methods] of Object.entries(document.paths)) {
+      if (path.includes("{")) continue;
+      for (const { name, in: place } of methods.get?.parameters ?? []) {
+        if (place !== "query") continue;
+        const answer = await http.call(`${path}?${name}=a%00b`, { key });
+        // For operators of the service alone.
+        if (answer.status === 403) continue;
+        const problem = await expectProblem(answer, 400, "InvalidRequest");
+        expect(problem.message, `${path} ${name}`).to.contain(`${name}: has the character NUL`);
+        asked++;
+      }
+    }
+    expect(asked).to.be.greaterThan(20);
   });
 
   it("names a query parameter that is missing, malformed or given twice", async () => {

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { HDNodeWallet, id } from "ethers";
 import { ethers, network } from "hardhat";
 import { type VoucherRequest, walletFromKey } from "turnpike/agent";
-import { acceptPlan, applyPayTo, issueVoucher, offerPlan, proposePayTo } from "turnpike/chain";
+import { acceptPlan, applyPayTo, deprecatePlan, issueVoucher, offerPlan, proposePayTo } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import { inWords, walletCodeOf } from "../../support/wallet-code";
@@ -194,6 +194,51 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       expect(forged.code).to.equal("InvalidVoucher");
       expect(await paid()).to.equal(0n);
     });
+  });
+
+  describe("with a voucher that is of no use", () => {
+    const issued = async (request: VoucherRequest, more: object = {}): Promise<VoucherWire> => {
+      const [, provider] = await ethers.getSigners();
+      if (!provider) throw new Error("Hardhat has accounts");
+      const offer = { firstAmount: 0n, firstInterval: DAY, deadlineSec: (await relay.nowSec()) + 600 };
+      return issueVoucher(provider, request, { ...request, ...offer, ...more });
+    };
+
+    it("T2 signs nothing over one for another subscriber or secret, and can sign up at once", async () => {
+      const { agent } = thrifty({ rpc: (await startRpc()).url });
+      for (const other of [{ subscriber: addressOf("stranger") }, { secretHash: id("another secret") as Hex }]) {
+        const error = await rejection(agent.subscribe({ planId, voucher: (request) => issued(request, other) }));
+        expect(error).to.include({ code: "PolicyRefused", reason: "voucher" });
+        expect(error.message).to.match(
+          /^The voucher is not signed by 0x\w{40} over this plan, subscriber and secret\. /,
+        );
+      }
+      expect((await agent.budget()).spent).to.equal(0n);
+      expect((await agent.subscribe({ planId, voucher: issued })).status).to.equal("ACTIVE");
+    });
+
+    it("signs nothing over one that is over, and names its deadline", async () => {
+      const agent = agentWith();
+      const deadlineSec = (await relay.nowSec()) - 1;
+      const error = await rejection(
+        agent.subscribe({ planId, voucher: (request) => issued(request, { deadlineSec }) }),
+      );
+      expect(error).to.include({ code: "PolicyRefused", reason: "voucher" });
+      expect(error.message).to.match(new RegExp(`^The voucher's deadline is ${deadlineSec}, and the chain's time is `));
+      expect((await agent.subscribe({ planId, voucher: issued })).status).to.equal("ACTIVE");
+    });
+  });
+
+  it("names the successor of a deprecated plan to a subscriber who would change to it", async () => {
+    const agent = agentWith();
+    const subscription = await agent.subscribe({ planId });
+    const [, provider] = await ethers.getSigners();
+    const closed = await relay.createPlan();
+    await deprecatePlan(provider as never, relay.addresses.turnpike, { planId: closed, successor: planId });
+    for (const at of ["now", "periodEnd"] as const) {
+      const error = await rejection(agent.changePlan(subscription, { planId: closed, at }));
+      expect(error).to.deep.include({ code: "PlanDeprecated", details: { planId: closed, successor: planId } });
+    }
   });
 
   it("L31 subscribes to a plan that was passed on and whose payee moved, and pays the new one", async () => {

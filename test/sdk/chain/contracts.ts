@@ -1,5 +1,14 @@
 import { expect } from "chai";
-import { BatchSettler__factory, lensAddressOf, TurnpikeLens__factory } from "turnpike/chain";
+import {
+  acceptPlan,
+  BatchSettler__factory,
+  createPlan,
+  deprecatePlan,
+  lensAddressOf,
+  proposePayTo,
+  TurnpikeLens__factory,
+  withdrawPayTo,
+} from "turnpike/chain";
 import { TurnpikeError } from "turnpike/protocol";
 import { directDebits } from "../../../examples/direct-debits";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../../support/subscriptions";
@@ -27,6 +36,28 @@ describe("the contracts as typed ethers classes", function () {
     expect(refused).to.be.instanceOf(TurnpikeError).and.include({ code: "AllowanceExhausted" });
     await world.mined(asSubscriber.getFunction("pause")(idHash));
     expect(await gate.isServed(idHash)).to.equal(false);
+  });
+
+  it("throw what the contract refuses by its own name, with its arguments", async () => {
+    const provider = await world.chain.wallet("provider");
+    const { turnpike, token } = world.contracts;
+    const refused = (act: Promise<unknown>): Promise<TurnpikeError> =>
+      act.then(
+        () => expect.fail("it is refused"),
+        (error: TurnpikeError) => error,
+      );
+    const plan = { token, amount: 1n, months: 1, graceSec: 3_600, salt: `0x${"5a".repeat(32)}` } as const;
+    const { planId } = await createPlan(provider, turnpike, plan);
+    const zero = await refused(createPlan(provider, turnpike, { ...plan, amount: 0n }));
+    expect(zero).to.deep.include({ code: "InvalidTerms", details: { field: "amount" } });
+    const payee = await refused(proposePayTo(provider, turnpike, { planId, payTo: turnpike }));
+    expect(payee.message).to.equal("InvalidTerms: field payTo");
+    expect(await refused(withdrawPayTo(provider, turnpike, planId))).to.deep.include({
+      ...{ code: "NotProposed", details: { planId } },
+    });
+    expect((await refused(acceptPlan(provider, turnpike, planId))).code).to.equal("NotProvider");
+    await deprecatePlan(provider, turnpike, { planId });
+    expect((await refused(deprecatePlan(provider, turnpike, { planId }))).code).to.equal("PlanDeprecated");
   });
 
   it("deploy, for chains of one's own", async () => {

@@ -6,7 +6,7 @@ import { isTurnpikeError } from "turnpike/protocol";
 import type { Finding } from "../../chain/contract-checks";
 import { openChain } from "../../chain/open";
 import type { FacilitatorConfig } from "../../config";
-import { type ChainConfigs, chainsOf } from "../../config/chains";
+import { type ChainConfigs, chainsOf, strayVariables } from "../../config/chains";
 import { pendingMigrations } from "../../db/migrate";
 import { createLog, secretsOf } from "../../telemetry/log";
 import { examineChain } from "./chain";
@@ -29,13 +29,24 @@ export async function doctorCommand(
     print({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
     return 1;
   }
+  for (const name of strayVariables(env))
+    print({
+      level: "warn",
+      subject: "settings",
+      detail: `${name} belongs to no chain of CHAINS, and is not read`,
+      remedy: "correct its name, or remove it",
+    });
+  const isAlone = configs.length === 1 && chain === undefined;
   let isFailed = false;
-  for (const config of configs) isFailed = (await examine(config)).some(({ level }) => level === "fail") || isFailed;
+  for (const config of configs) {
+    const printOf = isAlone ? print : (finding: Finding) => print(finding, config.network.name);
+    isFailed = (await examine(config, printOf)).some(({ level }) => level === "fail") || isFailed;
+  }
   return isFailed ? 1 : 0;
 }
 
 /** Prints what it finds about one chain, and returns it. */
-async function examine(config: FacilitatorConfig): Promise<readonly Finding[]> {
+async function examine(config: FacilitatorConfig, print: (finding: Finding) => void): Promise<readonly Finding[]> {
   print({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
   const log = createLog({ level: "silent", secrets: secretsOf(config) });
   const nowMs = () => Date.now();
@@ -65,8 +76,9 @@ async function examine(config: FacilitatorConfig): Promise<readonly Finding[]> {
   return found;
 }
 
-function print({ level, subject, detail, remedy }: Finding): void {
+/** @param chain one of several, whose finding it is */
+function print({ level, subject, detail, remedy }: Finding, chain?: string): void {
   process.stdout.write(
-    `${level.padEnd(4)} ${subject}: ${detail.replace(/\.$/, "")}${remedy ? `. Remedy: ${remedy}` : ""}\n`,
+    `${level.padEnd(4)} ${chain ? `${chain}: ` : ""}${subject}: ${detail.replace(/\.$/, "")}${remedy ? `. Remedy: ${remedy}` : ""}\n`,
   );
 }

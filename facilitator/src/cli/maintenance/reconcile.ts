@@ -19,10 +19,10 @@ import { countStaged } from "../../events/feed";
 import { prunedBlock } from "../../events/retention";
 import { newestBlock } from "../../indexer/applied-blocks";
 import { findPermit2Evidence } from "../../payments/permit2-evidence";
-import { PAYMENT_EVENTS, REFUND_EVENTS } from "../../payments/transfer-events";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
+import { SETTLED, unsettled } from "./since/wrong";
 
 /** One sentence that states what is wrong. */
 export type Wrong = string;
@@ -255,8 +255,6 @@ async function wrongPayment(
   return isThere ? undefined : unproved;
 }
 
-const SETTLED = [PAYMENT_EVENTS.settled, REFUND_EVENTS.settled];
-
 /** Settled payments without a valid event. */
 const withoutEvent = (db: Db, chainId: number) =>
   db
@@ -273,11 +271,25 @@ const withoutEvent = (db: Db, chainId: number) =>
     .where("p.state", "=", "settled")
     .where("e.id", "is", null);
 
+/** Valid events of settled payments that have no row. */
+const withoutPayment = (db: Db, chainId: number) =>
+  db
+    .selectFrom("events as e")
+    .leftJoin("payments as p", (join) =>
+      join.onRef("p.chain_id", "=", "e.chain_id").onRef("p.payment_id", "=", "e.object_id"),
+    )
+    .select(["e.id", "e.object_id"])
+    .where("e.chain_id", "=", chainId)
+    .where("e.type", "in", SETTLED)
+    .where("e.reverted", "=", false)
+    .where("p.payment_id", "is", null);
+
 async function* againstEvents({ store, config }: Omit<Reindex, "untilBlock">, nowSec: number): AsyncGenerator<Wrong> {
   const { chainId } = config;
   const pruned = await prunedBlock(store.db, chainId);
   const unpublished = await withoutEvent(store.db, chainId).where("p.block_number", ">", pruned).execute();
   for (const { payment_id: id } of unpublished) yield `events: payment ${id} is settled without an event`;
+  for (const event of await withoutPayment(store.db, chainId).execute()) yield unsettled(event);
   // Retention has deleted the events of the older ones, and counted them.
   const { older } = await withoutEvent(store.db, chainId)
     .where("p.block_number", "<=", pruned)

@@ -54,6 +54,8 @@ export interface ChainReader {
   subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
   /** Returns what can change of a plan; undefined when there is none. */
   plan(turnpike: Address, planId: Hex): Promise<PlanOnChain | undefined>;
+  /** whether the account is a contract, or delegates to one */
+  hasCode(account: Address): Promise<boolean>;
   blockNumber(): Promise<number>;
   /** Returns logs in the order of the chain; a range that the endpoint refuses is read in parts. @throws Unavailable */
   logs(filter: LogFilter): Promise<readonly ChainLog[]>;
@@ -174,6 +176,12 @@ async function readBlockNumber(rpc: ChainRpc): Promise<number> {
   throw new Unavailable("The agent's RPC gave a block without a number.");
 }
 
+async function readHasCode(rpc: ChainRpc, account: Address): Promise<boolean> {
+  const code = await rpc.request("eth_getCode", [account, "latest"]);
+  if (typeof code === "string" && /^0x[0-9a-fA-F]*$/.test(code)) return code.length > 2;
+  throw new Unavailable(`The agent's RPC does not say whether ${account} is a contract.`);
+}
+
 export function createChainReader(url: string, chainId: number, effects: ReaderEffects): ChainReader {
   const rpc = new ChainRpc(url, chainId, effects);
   const call = (to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> =>
@@ -182,6 +190,7 @@ export function createChainReader(url: string, chainId: number, effects: ReaderE
     call(lensAddressOf(turnpike), SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
   return {
     logs: (filter) => readLogs(rpc, filter),
+    hasCode: (account) => readHasCode(rpc, account),
     blockNumber: () => readBlockNumber(rpc),
     timeSec: async () => (await rpc.head()).timeSec,
     balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),

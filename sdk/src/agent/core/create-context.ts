@@ -8,6 +8,7 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
 import { type AgentLedger, openLedger } from "../ledger/ledger";
 import { memoryLedger } from "../ledger/ledger-store";
@@ -19,7 +20,6 @@ import { type ChainReader, createChainReader } from "./chain-reader";
 import type { AgentContext } from "./context";
 import { DEFAULT_LIMITS, type Effects, type FetchFunction, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
-import { requireKnownFields } from "./known-fields";
 import { createPolicy } from "./policy";
 import type { SpendIntent } from "./policy-options";
 

@@ -1,7 +1,7 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
 import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
+import { refuseMisspelled } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
-import { refuseMisspelled } from "../core/known-fields";
 import type { Amount } from "../core/policy-options";
 import {
   type Arrival,

@@ -5,20 +5,20 @@ import {
   InvalidRequest,
   isHash32,
   NO_PLAN,
-  PlanDeprecated,
   PolicyRefused,
   quoteChange,
   sameAddress,
   TurnpikeError,
   toAmount,
 } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
-import { requireKnownFields } from "../core/known-fields";
 import type { Amount } from "../core/policy-options";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { change, QUOTE_AHEAD_SEC, requireAllowed, spendIdOf } from "./change";
 import { requireCap } from "./ends";
 import {
+  deprecatedPlan,
   requireFacilitator,
   type Subscription,
   type SubscriptionRef,
@@ -123,7 +123,7 @@ async function planToMoveTo(
   const { token, chainId } = plan;
   if (token !== entry.token || chainId !== entry.chainId) throw new TurnpikeError("PlanMismatch");
   await requireSameProvider(context, entry, { plan, at });
-  if (plan.deprecated) throw new PlanDeprecated(undefined, { details: { planId: plan.planId } });
+  if (plan.deprecated) throw deprecatedPlan(plan);
   return plan;
 }
 

@@ -1,8 +1,8 @@
 /** Defines the changes of a subscription: what each one signs, may cost, and results in. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Hex, InvalidRequest, NO_PLAN, PolicyRefused, secretHashOf, toAmount } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
-import { requireKnownFields } from "../core/known-fields";
 import type { Amount } from "../core/policy-options";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";

@@ -14,9 +14,9 @@ import {
   type TurnpikeDeployment,
   TurnpikeError,
 } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
-import { requireKnownFields } from "../core/known-fields";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { tokenDomain } from "../payments/token-domain";

@@ -2,18 +2,11 @@
  * Signs a signup: the policy first, then the budget, then one Subscribe and at most one permit, recorded before they are
  * posted.
  */
-import {
-  type SubscribeRequestWire,
-  type Voucher,
-  type VoucherWire,
-  voucherSchema,
-} from "../../facilitator/subscriptions";
+import type { SubscribeRequestWire, Voucher, VoucherWire } from "../../facilitator/subscriptions";
 import {
   type Address,
   type Hex,
   InsufficientFunds,
-  InvalidRequest,
-  PlanDeprecated,
   PolicyRefused,
   type SignedTerms,
   secretHashOf,
@@ -26,7 +19,8 @@ import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";
 import { requireFuture } from "./ends";
 import { type ApprovalFacts, withApproval } from "./permits";
 import { emitOf, postSignup, type SignupJob, spendIdOf } from "./signup";
-import { idHashOfSecret, type Subscription, termsOf } from "./subscription";
+import { deprecatedPlan, idHashOfSecret, type Subscription, termsOf } from "./subscription";
+import { requireLive, voucherFor } from "./vouchers";
 
 export type SignupSecret = { readonly value: Hex; readonly kept: SubscriptionEntry["secret"] };
 
@@ -40,7 +34,7 @@ export async function signUp(context: AgentContext, job: SignupJob, secret: Sign
   const verdict = policy.judge(facts, ledger);
   if (verdict.kind === "refuse") throw verdict.error;
   const entry = signupEntry(job, subscriber, secret);
-  const voucher = await voucherFor(job, subscriber, secretHashOf(secret.value));
+  const voucher = await voucherFor(context, job, { subscriber, secretHash: secretHashOf(secret.value) });
   const firstAmount = chargedAtOnce(plan.amount, voucher);
   await policy.require({ ...facts, firstAmount }, ledger, () =>
     ledger.requireBudget(spendOf(context, entry, firstAmount), policy.limits),
@@ -50,6 +44,7 @@ export async function signUp(context: AgentContext, job: SignupJob, secret: Sign
   return withApproval(context, need, async (approval) => {
     // The policy's question may have taken long.
     if (untilSec !== undefined) requireFuture(untilSec, approval.nowSec);
+    if (voucher) requireLive(voucher, approval.nowSec);
     const firstCharge = voucher?.firstAmount ?? plan.amount;
     const { balance } = approval.account;
     if (balance < firstCharge) throw insufficientFunds({ wallet: subscriber, token, balance, firstCharge });
@@ -75,10 +70,7 @@ function requireSubscribable({ policy }: AgentContext, { plan, untilSec }: Signu
   if (policy.requireUntil && untilSec === undefined) {
     throw new PolicyRefused("policy.requireUntil is set: name the subscription's end in `until`.", { reason: "until" });
   }
-  if (!plan.deprecated) return;
-  const details: Record<string, string> = { planId: plan.planId };
-  if (plan.successor) details.successor = plan.successor;
-  throw new PlanDeprecated(undefined, { details });
+  if (plan.deprecated) throw deprecatedPlan(plan);
 }
 
 const spendFactsOf = ({ plan, cap }: SignupJob): SpendFacts => ({
@@ -128,32 +120,6 @@ function insufficientFunds({
     `The wallet ${wallet} has ${balance} base units of ${token}, and the first period costs ${firstCharge}.`,
     { details: { wallet, token, required: firstCharge.toString(), available: balance.toString() } },
   );
-}
-
-/** @throws PolicyRefused for a voucher that would cost more than the plan */
-async function voucherFor(
-  { plan, askVoucher }: SignupJob,
-  subscriber: Address,
-  secretHash: Hex,
-): Promise<Voucher | undefined> {
-  const { chainId, turnpike } = plan.deployment;
-  const answer = await askVoucher?.({ chainId, turnpike, planId: plan.planId, subscriber, secretHash });
-  if (answer === undefined) return undefined;
-  const parsed = voucherSchema.safeParse(answer);
-  if (!parsed.success) {
-    const field = parsed.error.issues[0]?.path.join(".") || "it";
-    throw new InvalidRequest(`The voucher cannot be used: ${field} is missing or malformed.`);
-  }
-  const { firstAmount, firstInterval } = parsed.data;
-  if (firstAmount > plan.amount) {
-    throw new PolicyRefused("The voucher's first amount is above the plan's price.", { reason: "voucher" });
-  }
-  if (firstAmount === plan.amount && firstInterval === 0) {
-    throw new PolicyRefused("The voucher offers what the plan has without it. Subscribe without it.", {
-      reason: "voucher",
-    });
-  }
-  return parsed.data;
 }
 
 /** What a signup may charge within a day: the price too, when a voucher's period is over by then. */

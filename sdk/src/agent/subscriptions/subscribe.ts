@@ -4,8 +4,8 @@
  */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { isTurnpikeError, SubscriptionNotActive, sameAddress, TurnpikeError } from "../../protocol";
+import { requireKnownFields } from "../../protocol/known-fields";
 import type { AgentContext } from "../core/context";
-import { requireKnownFields } from "../core/known-fields";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";
 import { requireCap, requireFuture } from "./ends";

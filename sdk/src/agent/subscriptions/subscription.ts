@@ -10,6 +10,7 @@ import {
   isTurnpikeError,
   lengthOf,
   networkOfChain,
+  PlanDeprecated,
   PolicyRefused,
   parseSubscriptionId,
   planIdOf,
@@ -186,6 +187,11 @@ export function requireFacilitator(context: AgentContext, url: string | undefine
 
 export interface VerifiedPlan extends Plan {
   readonly deployment: TurnpikeDeployment;
+}
+
+/** Names the plan that new subscriptions should take instead, where there is one. */
+export function deprecatedPlan({ planId, successor }: VerifiedPlan): PlanDeprecated {
+  return new PlanDeprecated(undefined, { details: { planId, ...(successor && { successor }) } });
 }
 
 /**

@@ -89,12 +89,19 @@ export type ClaimOutcome =
   /** isForRefund: it was closed for a refund, and has bought nothing */
   | { readonly kind: "used"; readonly isForRefund?: boolean };
 
+/**
+ * When another request may ask for a payment that is in use, seconds. A settlement takes about a block, and the end of a
+ * lease says nothing: it is renewed while the payment is in use.
+ */
+const ASK_AGAIN_SEC = 2;
+
 /** Derives the result of an attempt from the claim's record. */
 export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs: number): ClaimOutcome {
   if (record?.state === "running" && record.owner === owner) return { kind: "acquired", releases: record.releases };
   if (record?.state === "refund") return { kind: "used", isForRefund: true };
   if (record?.state !== "running") return { kind: "used" };
-  return { kind: "running", retryAfterSec: Math.min(5, Math.max(1, Math.ceil((record.leaseUntilMs - nowMs) / 1_000))) };
+  const leftSec = Math.ceil((record.leaseUntilMs - nowMs) / 1_000);
+  return { kind: "running", retryAfterSec: Math.min(ASK_AGAIN_SEC, Math.max(1, leftSec)) };
 }
 
 /** The sealed answer to a purchase, as a store keeps it: printable ASCII without spaces and semicolons. */

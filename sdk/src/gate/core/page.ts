@@ -2,7 +2,7 @@
 import { ConfigError, HEADER, isEip3009, type Network } from "../../protocol";
 import { prefersHtml } from "../page/accept";
 import { renderPage } from "../page/document";
-import type { PageOption } from "../page/terms";
+import { type PageOption, withoutTurning } from "../page/terms";
 import type { Discovery } from "./extensions-v2";
 import type { Presentation } from "./offers";
 import type { Price } from "./pricing";
@@ -78,7 +78,7 @@ function optionsOf({ body, sold }: Pick<Quote, "body" | "sold">): PageOption[] {
     const target = `${entry.network} ${entry.asset} ${entry.payTo}`;
     if (token?.decimals === undefined || places.has(target)) return [];
     places.add(target);
-    const symbol = token.symbol ?? offer.token.name;
+    const symbol = withoutTurning(token.symbol ?? offer.token.name);
     return [{ chainId: network.chainId, network: shownName(network), symbol, decimals: token.decimals, entry }];
   });
 }

@@ -5,7 +5,7 @@
 import { sha256, utf8ToBytes } from "../../protocol";
 import { SCRIPT } from "./generated/script";
 import { STYLE } from "./style";
-import { labelOf, type PageOption, type PageTerms } from "./terms";
+import { labelOf, type PageOption, type PageTerms, withoutTurning } from "./terms";
 
 export interface PageFacts extends PageTerms {
   /** what is bought, as the provider describes it; may be empty */
@@ -24,6 +24,8 @@ const ESCAPES: Readonly<Record<string, string>> = {
 
 /** Escapes a text for an element's content and for a quoted attribute. */
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? "");
+
+const shown = (text: string): string => escaped(withoutTurning(text));
 
 const SCRIPT_HASH = Buffer.from(sha256(utf8ToBytes(SCRIPT))).toString("base64");
 
@@ -63,16 +65,16 @@ export function renderPage({ description, mimeType, resource, quoteLifeSec, opti
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
-<title>${escaped(title)} - ${escaped(host)}</title>
+<title>${shown(title)} - ${shown(host)}</title>
 <style>${STYLE}</style>
 </head>
 <body>
 <main>
 <div id="form">
 <div class="panel">
-<p class="site">${escaped(host)}</p>
-<h1 id="title" dir="auto">${escaped(title)}</h1>
-<p class="price"><span id="amount">${escaped(labelOf(first))}</span><span id="network">on ${escaped(first.network)}</span></p>
+<p class="site">${shown(host)}</p>
+<h1 id="title" dir="auto">${shown(title)}</h1>
+<p class="price"><span id="amount">${shown(labelOf(first))}</span><span id="network">on ${shown(first.network)}</span></p>
 ${options.length > 1 ? optionList(options) : ""}<p id="account"></p>
 <button type="button" id="action">Connect a wallet</button>
 <div id="wallets"></div>
@@ -84,8 +86,8 @@ ${options.length > 1 ? optionList(options) : ""}<p id="account"></p>
 <details>
 <summary>Details</summary>
 <dl>
-<dt>Address</dt><dd>${escaped(resource)}</dd>
-<dt>Type</dt><dd>${escaped(mimeType)}</dd>
+<dt>Address</dt><dd>${shown(resource)}</dd>
+<dt>Type</dt><dd>${shown(mimeType)}</dd>
 ${options.map(detailsOf).join("\n")}
 </dl>
 <p class="note">Programs get this price as JSON: request the address with <code>Accept: application/json</code>.</p>
@@ -93,7 +95,7 @@ ${options.map(detailsOf).join("\n")}
 </div>
 </div>
 <div id="bought" hidden>
-<div class="bar"><h1 id="received" dir="auto" tabindex="-1">${escaped(title)}</h1><p id="line"></p><p id="receipt"></p><span id="save"></span></div>
+<div class="bar"><h1 id="received" dir="auto" tabindex="-1">${shown(title)}</h1><p id="line"></p><p id="receipt"></p><span id="save"></span></div>
 <div id="content"></div>
 </div>
 </main>
@@ -107,13 +109,13 @@ ${options.map(detailsOf).join("\n")}
 function optionList(options: readonly PageOption[]): string {
   const labels = options.map(
     (option, place) =>
-      `<label class="option" data-place="${place}"><input type="radio" name="option" value="${place}"${place === 0 ? " checked" : ""}><b>${escaped(labelOf(option))}</b><span>${escaped(option.network)}</span></label>`,
+      `<label class="option" data-place="${place}"><input type="radio" name="option" value="${place}"${place === 0 ? " checked" : ""}><b>${shown(labelOf(option))}</b><span>${shown(option.network)}</span></label>`,
   );
   return `<fieldset id="options"><legend>Pay with</legend>\n${labels.join("\n")}\n</fieldset>\n`;
 }
 
 function detailsOf({ network, chainId, symbol, entry }: PageOption): string {
-  const place = `${escaped(symbol)} on ${escaped(network)}`;
-  return `<dt>Paid to, ${place}</dt><dd>${escaped(entry.payTo)}</dd>
-<dt>Token, ${place} (chain ${chainId})</dt><dd>${escaped(entry.asset ?? "")}</dd>`;
+  const place = `${shown(symbol)} on ${shown(network)}`;
+  return `<dt>Paid to, ${place}</dt><dd>${shown(entry.payTo)}</dd>
+<dt>Token, ${place} (chain ${chainId})</dt><dd>${shown(entry.asset ?? "")}</dd>`;
 }

@@ -21,6 +21,12 @@ export interface PageTerms {
   readonly options: readonly PageOption[];
 }
 
+/** Embeddings, overrides and isolates: they would turn the text beside them, such as the host in the title. */
+const TURNING = /[\u202A-\u202E\u2066-\u2069]/gu;
+
+/** Returns a text without the characters that turn what is beside it. */
+export const withoutTurning = (text: string): string => text.replace(TURNING, "");
+
 /** An option's price for people: "0.50 USDC". */
 export const labelOf = ({ entry, decimals, symbol }: PageOption): string =>
   `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;

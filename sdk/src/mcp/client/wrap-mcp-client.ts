@@ -2,10 +2,10 @@
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { RequestOptions } from "@modelcontextprotocol/sdk/shared/protocol.js";
 import { internalsOf } from "../../agent/core/internals";
-import { refuseMisspelled, requireKnownFields } from "../../agent/core/known-fields";
 import type { Amount } from "../../agent/core/policy-options";
 import type { Agent } from "../../agent/create-agent";
 import { ConfigError, isHash32, toAmount } from "../../protocol";
+import { refuseMisspelled, requireKnownFields } from "../../protocol/known-fields";
 import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";

@@ -62,3 +62,21 @@ export async function eventsOf(
     .where("reverted", "=", false)
     .execute();
 }
+
+/** Returns those of the events whose payment has no settled row now. One may have settled since the rows were read. */
+export async function eventsWithoutPayment(
+  db: Db,
+  chainId: number,
+  events: readonly PlacedEvent[],
+): Promise<readonly PlacedEvent[]> {
+  if (events.length === 0) return [];
+  const rows = await db
+    .selectFrom("payments")
+    .select("payment_id")
+    .where("chain_id", "=", chainId)
+    .where(sql<boolean>`payment_id = any(${idList(new Set(events.map(({ object_id: id }) => id)))})`)
+    .where("state", "=", "settled")
+    .execute();
+  const settled = new Set<string>(rows.map(({ payment_id: id }) => id));
+  return events.filter(({ object_id: id }) => !settled.has(id));
+}

@@ -4,6 +4,7 @@
  * - each settled payment and refund with the token's logs
  * - each payment that the logs name with its state
  * - each event of a log with the log, and each settled payment with its event, unless retention has deleted it
+ * - each event of a settled payment with a row
  * - the outbox with the events
  */
 import { isTurnpikeError, Unavailable } from "turnpike/protocol";
@@ -12,8 +13,8 @@ import { prunedBlock } from "../../../events/retention";
 import { findUnqueued } from "../../../webhooks/outbox";
 import type { BlockRange, SinceJob } from "./job";
 import { readLogs } from "./logs";
-import { eventsOf, otherPayments, settledPayments } from "./rows";
-import { wrongEvents, wrongPayments } from "./wrong";
+import { eventsOf, eventsWithoutPayment, otherPayments, settledPayments } from "./rows";
+import { SETTLED, unsettled, wrongEvents, wrongPayments } from "./wrong";
 
 /** What one step compared. */
 export interface ComparedStep extends BlockRange {
@@ -71,6 +72,12 @@ async function compareStep(job: SinceJob, range: BlockRange): Promise<Compared |
   const events = await eventsOf(store.db, config.chainId, range);
   const { wrong, named } = await wrongPayments(job, payments, logs);
   const others = await otherPayments(store.db, config.chainId, named);
+  const known = new Set([...payments, ...others].map(({ payment_id: id }) => id));
+  const lost = await eventsWithoutPayment(
+    store.db,
+    config.chainId,
+    events.filter(({ type, object_id: id }) => SETTLED.includes(type) && !known.has(id)),
+  );
   const unqueued = await findUnqueued(store.db, config.chainId, range);
   return {
     payments: payments.length,
@@ -78,7 +85,8 @@ async function compareStep(job: SinceJob, range: BlockRange): Promise<Compared |
     wrong: [
       ...wrong,
       ...others.map(({ payment_id: id, state }) => `payments ${id}: ${state} here, and its nonce is used on the chain`),
-      ...wrongEvents({ payments: payments.filter((row) => (row.block_number ?? 0) > pruned), events, logs }),
+      ...lost.map(unsettled),
+      ...wrongEvents({ payments, pruned, events, logs }),
       ...unqueued.map(({ endpoint, event }) => `outbox: event ${event} was never queued for endpoint ${endpoint}`),
     ],
   };

@@ -57,21 +57,26 @@ function* byBlock(logs: readonly ChainLog[]): Generator<Logs> {
   }
 }
 
-const SETTLED = [PAYMENT_EVENTS.settled, REFUND_EVENTS.settled];
+export const SETTLED: readonly string[] = [PAYMENT_EVENTS.settled, REFUND_EVENTS.settled];
+
+export const unsettled = ({ id, object_id: payment }: Pick<PlacedEvent, "id" | "object_id">): string =>
+  `payments ${payment}: no row here is settled, and event ${id} says that it is`;
 
 export interface BlockRows {
   readonly payments: readonly SettledPayment[];
+  /** events of payments up to this block may be deleted */
+  readonly pruned: number;
   readonly events: readonly PlacedEvent[];
   readonly logs: readonly ChainLog[];
 }
 
 /** Finds settled payments without an event, and events whose log is not on the chain. */
-export function wrongEvents({ payments, events, logs }: BlockRows): readonly string[] {
+export function wrongEvents({ payments, pruned, events, logs }: BlockRows): readonly string[] {
   const published = new Set(events.flatMap(({ type, object_id: id }) => (SETTLED.includes(type) ? [id] : [])));
   const there = new Set(logs.map(placeOf));
   return [
-    ...payments.flatMap(({ payment_id: id }) =>
-      published.has(id) ? [] : [`events: payment ${id} is settled without an event`],
+    ...payments.flatMap(({ payment_id: id, block_number: block }) =>
+      published.has(id) || (block ?? 0) <= pruned ? [] : [`events: payment ${id} is settled without an event`],
     ),
     ...events.flatMap(({ id, type, block_hash: blockHash, log_index: logIndex }) =>
       logIndex === null || there.has(placeOf({ blockHash, logIndex }))

@@ -50,6 +50,7 @@ function showChosen(): void {
   const option = terms.options[chosenPlace()] as PageOption;
   const current = quote.options.find(({ entry }) => isSameOption(entry, option.entry)) ?? option;
   showPrice(labelOf(current), `on ${current.network}`);
+  showAccount(paying?.account ?? "");
   showAction(paying ? `Pay ${labelOf(current)}` : "Connect a wallet");
 }
 
@@ -98,16 +99,18 @@ async function connectTo(wallet: Wallet | undefined): Promise<void> {
   }
   showAction("Connecting", true);
   showStatus("Confirm the connection in your wallet.", true);
-  usePayer(wallet, await connect(wallet));
+  paying = { wallet, account: await connect(wallet) };
+  showPayer();
   wallet.provider.on?.("accountsChanged", (accounts) => {
+    if (wallet !== paying?.wallet) return;
     const [account] = Array.isArray(accounts) ? accounts : [];
-    if (wallet === paying?.wallet && !isBusy) usePayer(wallet, typeof account === "string" ? account : "");
+    paying = typeof account === "string" ? { wallet, account } : undefined;
+    // An act that is running goes on with the account that it began with.
+    if (!isBusy) showPayer();
   });
 }
 
-function usePayer(wallet: Wallet, account: string): void {
-  paying = account === "" ? undefined : { wallet, account };
-  showAccount(account);
+function showPayer(): void {
   showStatus("");
   offerOthers();
   showChosen();

@@ -62,11 +62,16 @@ export async function switchTo({ provider }: Wallet, chainId: number, network: s
   if (!(await isThere())) throw new Problem(`The wallet is on another network. Switch it to ${network}.`);
 }
 
-/** @returns the balance in base units; undefined where the wallet cannot read it */
+/** A wallet whose node is silent would keep the person waiting; nobody is asked for a balance. */
+const BALANCE_WAIT_MS = 5_000;
+
+/** @returns the balance in base units; undefined where the wallet cannot read it in time */
 export async function balanceOf({ provider }: Wallet, token: string, account: string): Promise<bigint | undefined> {
   const data = `0x70a08231${account.slice(2).toLowerCase().padStart(64, "0")}`;
   try {
-    const answer = await provider.request({ method: "eth_call", params: [{ to: token, data }, "latest"] });
+    const asking = provider.request({ method: "eth_call", params: [{ to: token, data }, "latest"] });
+    const silence = new Promise((resolve) => setTimeout(resolve, BALANCE_WAIT_MS));
+    const answer = await Promise.race([asking, silence]);
     return typeof answer === "string" && /^0x[0-9a-f]{64}$/i.test(answer) ? BigInt(answer) : undefined;
   } catch {
     return undefined;

@@ -1,5 +1,6 @@
 /** Refuses options with misspelled names: a limit that is not read is no limit. */
-import { ConfigError, isObject } from "../../protocol";
+import { ConfigError } from "./errors";
+import { isObject } from "./strict-json";
 
 /**
  * Checks that an object of options has known fields alone.

@@ -1,0 +1,76 @@
+/** Asks for a voucher, and refuses one that the contract would refuse: a signup with it would block the next one. */
+import { type Voucher, voucherSchema } from "../../facilitator/subscriptions";
+import {
+  type Address,
+  type Hex,
+  InvalidRequest,
+  PolicyRefused,
+  recoverSigner,
+  sameAddress,
+  typedDataDigest,
+  voucherTypedData,
+} from "../../protocol";
+import type { AgentContext } from "../core/context";
+import { isoOf } from "./ends";
+import type { SubscribeOptions } from "./offers";
+import type { VerifiedPlan } from "./subscription";
+
+interface VoucherJob {
+  readonly plan: VerifiedPlan;
+  readonly askVoucher: SubscribeOptions["voucher"];
+}
+
+/** Whom and what the signup is for: a voucher names both. */
+interface Beneficiary {
+  readonly subscriber: Address;
+  readonly secretHash: Hex;
+}
+
+/** @throws PolicyRefused for a voucher that would cost more than the plan, or is signed over another signup */
+export async function voucherFor(
+  context: AgentContext,
+  { plan, askVoucher }: VoucherJob,
+  beneficiary: Beneficiary,
+): Promise<Voucher | undefined> {
+  const { chainId, turnpike } = plan.deployment;
+  const answer = await askVoucher?.({ chainId, turnpike, planId: plan.planId, ...beneficiary });
+  if (answer === undefined) return undefined;
+  const parsed = voucherSchema.safeParse(answer);
+  if (!parsed.success) {
+    const field = parsed.error.issues[0]?.path.join(".") || "it";
+    throw new InvalidRequest(`The voucher cannot be used: ${field} is missing or malformed.`);
+  }
+  const { firstAmount, firstInterval } = parsed.data;
+  if (firstAmount > plan.amount) throw refused("The voucher's first amount is above the plan's price.");
+  if (firstAmount === plan.amount && firstInterval === 0)
+    throw refused("The voucher offers what the plan has without it. Subscribe without it.");
+  await requireSigned(context, plan, beneficiary, parsed.data);
+  return parsed.data;
+}
+
+/** @throws PolicyRefused for a voucher that is over */
+export function requireLive({ deadline }: Voucher, nowSec: number): void {
+  if (deadline >= BigInt(nowSec)) return;
+  throw refused(
+    `The voucher's deadline is ${deadline}, and the chain's time is ${nowSec} (${isoOf(nowSec)}). Nothing was signed. Ask the provider for another voucher.`,
+  );
+}
+
+/** A contract may accept any signature as its own: only the chain says that the signer is none. */
+async function requireSigned(
+  context: AgentContext,
+  { planId, chainId, deployment }: VerifiedPlan,
+  beneficiary: Beneficiary,
+  { signer, signature, ...terms }: Voucher,
+): Promise<void> {
+  const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, ...terms }));
+  const recovered = recoverSigner(digest, signature);
+  if (recovered && sameAddress(recovered, signer)) return;
+  const chain = context.chainOf(chainId);
+  if (!chain || (await chain.hasCode(signer))) return;
+  throw refused(
+    `The voucher is not signed by ${signer} over this plan, subscriber and secret. Nothing was signed. Ask the provider for a voucher with the \`planId\`, \`subscriber\` and \`secretHash\` of the request.`,
+  );
+}
+
+const refused = (message: string): PolicyRefused => new PolicyRefused(message, { reason: "voucher" });
