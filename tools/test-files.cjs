@@ -68,6 +68,7 @@ const SLOW = {
   kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
+    "test/facilitator/app/chain-roles.ts",
     "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/compose.ts",
     "test/facilitator/app/failover.ts",

@@ -171,6 +171,8 @@ describe("dashboard, without data", function () {
       recurring: "0",
       count: 0,
       amount: "0",
+      refunds: { count: 0, amount: "0" },
+      net: "0",
       byScheme: {},
     };
     await page.route("**/analytics/plans?*", async (route) => {
@@ -238,6 +240,8 @@ describe("dashboard, without data", function () {
       recurring: "0",
       count: 0,
       amount: "0",
+      refunds: { count: 0, amount: "0" },
+      net: "0",
       byScheme: {},
     };
     await page.route("**/supported", async (route) => {

@@ -18,15 +18,7 @@ import { Subscriptions } from "./pages/subscriptions";
 import { System } from "./pages/system";
 import { Webhooks } from "./pages/webhooks";
 import { Problem, Shown } from "./parts";
-import {
-  endSession,
-  isSandbox,
-  type Session,
-  savedNetwork,
-  savedSession,
-  saveNetwork,
-  saveSession,
-} from "./session";
+import { endSession, isSandbox, type Session, savedNetwork, savedSession, saveNetwork, saveSession } from "./session";
 import "./style.css";
 import { latenessOf } from "./lateness";
 import { isOutage, Notices, type NoticesOfPage, SignedIn, type SignOut, useAnswer, usePlace, useRound } from "./use";

@@ -4,6 +4,7 @@
  */
 import type { Context } from "hono";
 import { findNetwork, type Hex, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
+import { z } from "zod";
 import type { RequestTrace } from "../telemetry/tracing";
 
 /** The client's address as this process sees it: behind a proxy, the proxy's. */
@@ -17,6 +18,19 @@ export function requireOwnNetwork(name: string | undefined, own: Network): void 
   if (name === undefined || findNetwork(name, [own])?.chainId === own.chainId) return;
   throw new InvalidRequest(`network: this Facilitator serves ${own.name}`, {
     details: { field: "network", in: "body", network: own.name },
+  });
+}
+
+/** Of several chains, the one that a report is about. */
+export const networkQuerySchema = z.object({ network: z.string().max(64).optional() });
+
+/** @throws InvalidRequest for a name that no network has */
+export function networkAsked({ network: name }: z.infer<typeof networkQuerySchema>): Network | undefined {
+  if (name === undefined) return undefined;
+  const network = findNetwork(name);
+  if (network) return network;
+  throw new InvalidRequest("network: must be a network's name, such as base-mainnet", {
+    details: { field: "network", in: "query" },
   });
 }
 

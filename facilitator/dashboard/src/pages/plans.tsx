@@ -72,22 +72,13 @@ export function Plans() {
                   {
                     title: "Revenue",
                     isNumber: true,
-                    cell: (row) => money(row.amount, token),
+                    cell: (row) => (
+                      <>
+                        {money(row.amount, token)}
+                        {row.refunds.count > 0 && <span class="note line">net {money(row.net, token)}</span>}
+                      </>
+                    ),
                     total: money(addAmounts(rows.map(({ amount }) => amount)), token),
-                  },
-                  {
-                    title: "Refunds",
-                    isNumber: true,
-                    isMinor: true,
-                    cell: (row) => money(row.refunds.amount, token),
-                    total: money(addAmounts(rows.map(({ refunds }) => refunds.amount)), token),
-                  },
-                  {
-                    title: "Net",
-                    isNumber: true,
-                    isMinor: true,
-                    cell: (row) => money(row.net, token),
-                    total: money(addAmounts(rows.map(({ net }) => net)), token),
                   },
                   {
                     title: "Share",

@@ -14,6 +14,7 @@ import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";
 import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, money, ok, rangeOf, sheetOfPages } from "../figures";
 import { limitSchema } from "../page";
+import { networkAsked, networkQuerySchema } from "../request";
 import type { ApiServices } from "../services";
 import { analyticsListEndpoints } from "./analytics-lists";
 
@@ -113,8 +114,9 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
       ...common,
       path: "/analytics/system",
       summary: "The checks of /readyz, always with status 200.",
+      query: networkQuerySchema,
       answers: { 200: readinessSchema },
-      handle: async () => ok(readiness()),
+      handle: async ({ query }) => ok(readiness(networkAsked(query))),
     }),
   ];
 }
