@@ -50,7 +50,9 @@ describe("sign-in-with-x on a chain", function () {
   });
 
   async function listSubscriptions(input: string): Promise<Response> {
-    const wallet = /\/accounts\/(0x[0-9a-fA-F]{40})\/subscriptions$/.exec(input)?.[1] ?? "";
+    const { pathname, searchParams } = new URL(input);
+    expect(searchParams.get("network")).to.equal("eip155:31337");
+    const wallet = /^\/accounts\/(0x[0-9a-fA-F]{40})\/subscriptions$/.exec(pathname)?.[1] ?? "";
     const listed = index.get(wallet) ?? [];
     if (listed === "down") throw new TypeError("no connection");
     const common = { network: "local-31337", chainId: 31_337, subscriber: wallet, status: "ACTIVE", version: 0 };
