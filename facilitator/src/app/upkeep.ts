@@ -31,15 +31,14 @@ export function startAppUpkeep({ log, ...context }: AppUpkeepContext): Worker {
 
 export function upkeepTasks({ config, store, wallClock }: Omit<AppUpkeepContext, "log">): readonly UpkeepTask[] {
   const { chainId, webhookLogDays, retainTransactionsDays, retainEventsDays } = config;
+  const newest = () => newestBlock(store.db, chainId);
   /** Old by both clocks, the database's and the chain's: one that runs ahead makes nothing old. */
-  async function before(days: number): Promise<number> {
-    const chainMs = ((await newestBlock(store.db, chainId))?.timestamp ?? 0) * 1_000;
-    return Math.min(wallClock.nowMs(), chainMs) - days * DAY_MS;
-  }
+  const before = (days: number, tip: Awaited<ReturnType<typeof newest>>): number =>
+    Math.min(wallClock.nowMs(), (tip?.timestamp ?? 0) * 1_000) - days * DAY_MS;
   const deliveries: UpkeepTask = {
     name: "deliveries",
     tables: ["webhook_deliveries", "webhook_attempts"],
-    run: async () => deleteOldDeliveries(store, chainId, await before(webhookLogDays)),
+    run: async () => deleteOldDeliveries(store, chainId, before(webhookLogDays, await newest())),
   };
   const transactions: UpkeepTask = {
     name: "transactions",
@@ -47,16 +46,16 @@ export function upkeepTasks({ config, store, wallClock }: Omit<AppUpkeepContext,
     run: async () =>
       deleteOldTransactions(
         { store, chainId, awaited: transactionsAwaited, onDelete: (tx, ids) => keepCosts(tx, chainId, ids) },
-        await before(retainTransactionsDays),
+        before(retainTransactionsDays, await newest()),
       ),
   };
   const events: UpkeepTask = {
     name: "events",
     tables: ["events"],
     async run() {
-      const newest = await newestBlock(store.db, chainId);
-      const finalBlock = (newest?.number ?? 0) - Math.max(config.finalityDepth, MIN_DEPTH);
-      const beforeSec = Math.floor((await before(retainEventsDays)) / 1_000);
+      const tip = await newest();
+      const finalBlock = (tip?.number ?? 0) - Math.max(config.finalityDepth, MIN_DEPTH);
+      const beforeSec = Math.floor(before(retainEventsDays, tip) / 1_000);
       return deleteOldEvents(eventRetention({ config, store, wallClock }), { beforeSec, finalBlock });
     },
   };

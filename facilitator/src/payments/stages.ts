@@ -54,8 +54,7 @@ export class PaymentStages {
    */
   async during<T>({ name, request, monotonicMs }: TimedStage, work: () => Promise<T>): Promise<T> {
     const startedMs = monotonicMs();
-    const { paymentId } = idsOfRequest(request);
-    const result = await (this.#tracing ? this.#tracing.within(paymentId, name, work) : work());
+    const result = await (this.#tracing ? this.#tracing.within(idsOfRequest(request).paymentId, name, work) : work());
     this.#metrics?.stageTook(name, monotonicMs() - startedMs);
     return result;
   }
