@@ -3,8 +3,9 @@
  * is refused by that API, so that nothing is done on a chain that was not meant.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
-import { findNetwork, InvalidRequest, type Network, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import { InvalidRequest, type Network, type TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { Api } from "./app";
+import { refusalOfNetwork, servedNetwork } from "./asked-network";
 import { hasNoBody, readJsonBody } from "./body";
 import { type ChainHints, hintsOf, type Lookup, type LookupKind, networkIn } from "./chain-of-request";
 import { createDirectRoutes, type DirectRoutes } from "./direct-routes";
@@ -36,9 +37,6 @@ export interface ChainRouter {
 /** A chain that is away is tried again this often. */
 const RETRY_AFTER_SEC = 5;
 
-/** Catalogues are filtered by network: a network that is not served has no entry. */
-const FILTERED = /^\/discovery\/(?:resources|search)$/;
-
 /** What concerns one chain; everything else is the same on all. */
 const OF_A_CHAIN =
   /^\/(?:accounts|analytics|authorize|debits|discovery\/listings|payments|permits|plans|proofs|refund-accounts|refunds|reports|settle|subscriptions|transactions|verify)(?:\/|$)/;
@@ -61,11 +59,6 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
 
   const refuse = (refusal: TurnpikeError): Route => ({ api: firstApi(), refusal });
 
-  const served = (name: string): Network | undefined => {
-    const chainId = findNetwork(name, networks)?.chainId;
-    return networks.find((network) => network.chainId === chainId);
-  };
-
   function routeTo({ chainId, name }: Network): Route {
     const api = apis().find(({ services }) => services.network.chainId === chainId);
     return api ? { api } : refuse(new Unavailable(`${name} is not up here.`, { retryAfterSec: RETRY_AFTER_SEC }));
@@ -80,7 +73,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
 
   /** A network that is not served goes to the first API, which refuses it by its own check. */
   function byName(name: string): Route {
-    const network = served(name);
+    const network = servedNetwork(name, networks);
     return network ? routeTo(network) : { api: firstApi() };
   }
 
@@ -94,14 +87,14 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     return common.length === 1 ? routeTo(only) : needed(`${common.map(({ name }) => name).join(" and ")} know it`);
   }
 
-  async function routeOf(hints: ChainHints, pathname: string): Promise<Route> {
+  async function routeOf(hints: ChainHints, url: URL): Promise<Route> {
     const { asked, named, lookups: ids, isNeeded } = hints;
+    const { pathname } = url;
     // Reports on a chain that is not up, too.
     if (pathname === "/readyz") return { api: firstApi() };
-    if (asked !== undefined) {
-      if (served(asked) || FILTERED.test(pathname)) return byName(asked);
-      return needed("it is not served here");
-    }
+    const refusal = refusalOfNetwork(url, networks);
+    if (refusal) return refuse(refusal);
+    if (asked !== undefined) return byName(asked);
     if (named !== undefined) return byName(named);
     const found = await byIds(ids);
     if (found) return found;
@@ -137,8 +130,8 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
   return {
     async fetch(request, env) {
       const url = new URL(request.url);
-      const { api, refusal } = await routeOf(hintsOf(url, await bodyOf(request)), url.pathname).catch(
-        (error: unknown) => refuse(toPublicError(error)),
+      const { api, refusal } = await routeOf(hintsOf(url, await bodyOf(request)), url).catch((error: unknown) =>
+        refuse(toPublicError(error)),
       );
       const app: Pick<OpenAPIHono, "fetch"> = api.app as never;
       return app.fetch(request, refusal ? { ...(env as object), refusal } : (env as object));
