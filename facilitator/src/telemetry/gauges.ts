@@ -71,7 +71,7 @@ function inTime<T>(ask: () => Promise<T>): () => Promise<T | undefined> {
       });
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(resolve, ANSWER_MS).unref();
+      timer = setTimeout(() => resolve(undefined), ANSWER_MS);
     });
     return Promise.race([open, late]).finally(() => clearTimeout(timer));
   };
