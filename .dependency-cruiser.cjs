@@ -61,6 +61,12 @@ module.exports = {
       { path: "^(sdk/src/(?!protocol/)|facilitator/|contracts/|scripts/)" },
     ),
     rule(
+      "file-lock-alone",
+      "sdk/file-lock imports nothing of ours.",
+      { path: "^sdk/src/file-lock/" },
+      { path: "^(sdk/src/(?!file-lock/)|facilitator/|contracts/|scripts/)" },
+    ),
+    rule(
       "chain-on-protocol",
       "sdk/chain imports protocol and generated types only.",
       { path: "^sdk/src/chain/" },
@@ -143,7 +149,7 @@ module.exports = {
     ),
     rule(
       "service-on-public-entries",
-      "The service uses protocol, chain and the wire schemas, not gate or agent.",
+      "The service uses protocol, chain, the wire schemas and the lock of files, not gate or agent.",
       { path: "^facilitator/src/" },
       { path: "^(sdk/src/(agent|gate|testing)/|scripts/|test/)" },
     ),

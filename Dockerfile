@@ -27,5 +27,6 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
   CMD node -e "fetch('http://127.0.0.1:' + process.env.PORT + '/healthz').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"
 # Ctrl-C and docker stop reach the process itself, which then stops gracefully.
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["node", "facilitator/dist/program/facilitator.cjs"]
+# The objects of a payment live for a second: a larger young generation saves up to a sixth of its processor time.
+ENTRYPOINT ["node", "--max-semi-space-size=64", "facilitator/dist/program/facilitator.cjs"]
 CMD ["start"]

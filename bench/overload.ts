@@ -32,8 +32,8 @@ const CALLERS = 1_500;
 /** the default of AUTHORIZE_WAIT_MS, and the time for the answer to be written and read */
 const SILENT_MS = 25_000 + 1_000;
 const SAMPLE_MS = 250;
-/** Memory is read again after that long without a request. */
-const REST_MS = 20_000;
+/** Memory is read again after that long without a payment: an idle process collects its garbage after one to two minutes. */
+const REST_MS = 120_000;
 const payTo = addressOfKey(testKey("bench payee") as Hex);
 
 type Generator = Helper<OverloadAsk, OverloadReport | "signed">;

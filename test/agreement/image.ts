@@ -114,7 +114,7 @@ describe("agreement > image", () => {
     }
     const [entry] = named(image, "ENTRYPOINT");
     const program = JSON.parse(entry?.words.join(" ") ?? "[]") as string[];
-    expect(program).to.deep.equal(["node", "facilitator/dist/program/facilitator.cjs"]);
+    expect(program).to.deep.equal(["node", "--max-semi-space-size=64", "facilitator/dist/program/facilitator.cjs"]);
     expect(read("facilitator/tools/build.cjs"), "and that is what is built").to.contain("dist/program/facilitator.cjs");
     expect(named(image, "USER")[0]?.words, "not as root").to.deep.equal(["node"]);
     for (const [name, service] of ours) {

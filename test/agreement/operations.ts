@@ -55,6 +55,24 @@ describe("agreement > operations", () => {
     expect(text).not.to.match(/^turnpike_(renewals_due|webhooks_pending) /m);
   });
 
+  it("HD4 metrics are exported while the database answers nothing, and it is asked once", async () => {
+    const metrics = createMetrics();
+    let asked = 0;
+    const silent = () => {
+      asked += 1;
+      return new Promise<never>(() => undefined);
+    };
+    const databasePool = () => ({ busy: 10, idle: 0, waiting: 7 });
+    metrics.watch({ ...UNUSED_GAUGES, databasePool, renewalsDue: silent, costs: silent, webhooksPending: silent });
+    for (let scrape = 0; scrape < 2; scrape++) {
+      const text = await metrics.text();
+      expect(text).to.match(/^turnpike_database_waiting 7$/m);
+      expect(text).not.to.match(/^turnpike_(renewals_due|webhooks_pending) /m);
+    }
+    metrics.close();
+    expect(asked, "no scrape adds statements to those that wait").to.equal(3);
+  }).timeout(20_000);
+
   it("metrics are exported under those names", async () => {
     const metrics = createMetrics();
     metrics.renewals.inc({ outcome: "renewed" });

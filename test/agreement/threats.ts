@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, sep } from "node:path";
 import { expect } from "chai";
 
-const ID = "(?:[ABCDJLST]|CL|H[A-G]|M[BCW]|SM|UR)\\d{1,2}b?";
+const ID = "(?:[ABCDJLST]|CL|H[A-GK]|M[BCW]|SM|UR)\\d{1,2}b?";
 /** Ids at the start of a test's title or of a hostile case's id. */
 const TITLE = new RegExp(`["'\`](${ID}(?: ${ID})*)(?=[ "'\`-])`, "g");
 /** Ids at the start of a Solidity test's comment. */

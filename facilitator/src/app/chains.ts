@@ -10,6 +10,7 @@ import { createMetrics, type Metrics, type ServiceMetrics } from "../telemetry/m
 import { type RunningChain, startChain } from "./chain";
 import { type CoreEffects, NODES_DRAIN_MS } from "./core";
 import { type Database, openDatabase } from "./database";
+import { databaseGauges } from "./gauges";
 
 export interface ChainState {
   readonly config: FacilitatorConfig;
@@ -43,6 +44,7 @@ export async function openChains(configs: readonly FacilitatorConfig[], effects:
     monotonicMs: () => performance.now(),
     ...(signal && { signal }),
   });
+  effects.metrics.watchDatabase(databaseGauges(database));
   return new Chains(configs, database, effects);
 }
 

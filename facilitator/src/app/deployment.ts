@@ -73,7 +73,7 @@ export function oneChain(config: FacilitatorConfig): Deployment {
         front.directRoutes = api.directRoutes;
       } else {
         const served = config.metricsPort === undefined ? metrics : undefined;
-        front.fetch = createProbes({ readiness: () => readinessOf(core), metrics: served }).fetch;
+        front.fetch = createProbes({ readiness: (network) => readinessOf(core, network), metrics: served }).fetch;
       }
       return {
         stopWorkers: () => chain.stopWorkers(),
@@ -123,7 +123,7 @@ export function severalChains(configs: ChainConfigs): Deployment {
       }
       if (servesApi.length === 0) {
         const served = first.metricsPort === undefined ? metrics : undefined;
-        front.fetch = createProbes({ readiness: () => readiness(), metrics: served }).fetch;
+        front.fetch = createProbes({ readiness, metrics: served }).fetch;
       }
       await chains.begin();
       return chains;

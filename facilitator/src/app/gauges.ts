@@ -1,10 +1,17 @@
 /** Reports the figures of a running chain to its metrics. */
 import { centsOf, createCosts } from "../analytics/costs";
 import { countDue } from "../subscriptions/renewals/work-list";
+import type { DatabaseGauges } from "../telemetry/gauges";
 import type { Metrics } from "../telemetry/metrics";
 import { countPending } from "../webhooks/delivery-log";
 import type { Core } from "./core";
+import type { Database } from "./database";
 import { isLaneWell } from "./readiness";
+
+export const databaseGauges = ({ health, store }: Pick<Database, "health" | "store">): DatabaseGauges => ({
+  isDatabaseWell: () => health.health().ok,
+  databasePool: () => store.connections(),
+});
 
 export function watchCore(metrics: Metrics, { config, store, database, relayer, indexer, payments }: Core): void {
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
@@ -17,8 +24,7 @@ export function watchCore(metrics: Metrics, { config, store, database, relayer, 
         isHeld: lane.status === "running",
       })),
     nodes: () => relayer.nodes.nodes().map((node) => ({ ...node, isWell: node.status === "well" })),
-    isDatabaseWell: () => database.health().ok,
-    databasePool: () => store.connections(),
+    ...databaseGauges({ health: database, store }),
     indexerLagBlocks: () => Math.max(0, (indexer.health().head ?? 0) - indexer.applied()),
     indexerLagSec: () => indexer.health().lagSec,
     headAgeSec: () => indexer.health().headAgeSec,

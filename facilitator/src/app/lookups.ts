@@ -41,10 +41,16 @@ export function createLookups(db: Db, chains: readonly Serving[]): Lookups {
       return [...new Set(idsOf([...payments, ...reservations, ...refunded]))];
     },
     async transaction(hash) {
-      return idsOf(await db.selectFrom("transaction_hashes").select("chain_id").where("hash", "=", hash).execute());
+      const query = db.selectFrom("transaction_hashes").select("chain_id").where("chain_id", "in", served);
+      return idsOf(await query.where("hash", "=", hash).execute());
     },
     async listing(id) {
-      return idsOf(await db.selectFrom("listings").select("chain_id").where("id", "=", id).execute());
+      const query = db.selectFrom("listings").select("chain_id").where("chain_id", "in", served);
+      return idsOf(await query.where("id", "=", id).execute());
+    },
+    async isStored(chainId, paymentId) {
+      const query = db.selectFrom("payments").select("chain_id").where("chain_id", "=", chainId);
+      return (await query.where("payment_id", "=", paymentId).executeTakeFirst()) !== undefined;
     },
     token: async (address) =>
       chains.flatMap(({ chainId, tokens }) => (tokens.some((t) => t.address === address) ? [chainId] : [])),

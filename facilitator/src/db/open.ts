@@ -6,10 +6,10 @@ import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { Kysely, PostgresDialect, type Transaction } from "kysely";
 import { type ClientBase, Pool, types as pgTypes } from "pg";
+import { type FileLock, lockFile } from "turnpike/file-lock";
 import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
 import { createNotifier, type Notifier } from "../lib/notifier";
-import { lockFolder } from "./folder-lock";
 import { type DatabaseWatch, guardPool } from "./guarded-pool";
 import { migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
@@ -199,17 +199,16 @@ function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
   if (dir === IN_MEMORY) return embedded(await PGlite.create(options(dir)), async () => undefined);
-  const unlock = await lockedFolder(dir, lockMs);
-  if (!unlock)
-    throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`);
-  return embedded(await PGlite.create(options(dir)), unlock);
+  const lock = await lockedFolder(dir, lockMs);
+  if (!lock) throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`);
+  return embedded(await PGlite.create(options(dir)), () => lock.release());
 }
 
-/** @returns the function that releases it; undefined when a live process has it */
-async function lockedFolder(dir: string, lockMs: number): Promise<(() => Promise<void>) | undefined> {
+/** @returns undefined when a live process has it */
+async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | undefined> {
   try {
     mkdirSync(dir, { recursive: true });
-    return await lockFolder(dir, lockMs);
+    return await lockFile(dir, { staleMs });
   } catch (cause) {
     const { code = "unknown error" } = cause as NodeJS.ErrnoException;
     throw new ConfigError(

@@ -3,7 +3,7 @@ import type { EventList, FacilitatorEvent } from "turnpike/facilitator";
 import { type Hex, networkOfChain, TurnpikeError } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import type { Owner } from "../db/owner";
-import { cursorOf, positionsOf } from "./cursor";
+import { cursorOf, otherPositionsOf, positionsOf } from "./cursor";
 import { wholePayload } from "./payload";
 
 export interface EventPage {
@@ -31,7 +31,12 @@ export async function listEvents(db: Db, page: EventPage): Promise<EventList> {
     .slice(0, limit);
   // Each chain's events are numbered in the order of their commits; those of two chains are not.
   for (const { chain_id: chainId, seq } of rows) positions.set(chainId, seq);
-  return { events: rows.map(toWire), next: cursorOf(positions) };
+  return { events: rows.map(toWire), next: cursorOf(withOthers(page, positions)) };
+}
+
+/** The positions of a cursor that follows this page's. */
+function withOthers({ after, owner }: EventPage, positions: ReadonlyMap<number, number>): ReadonlyMap<number, number> {
+  return new Map([...positions, ...otherPositionsOf(after, owner.chainIds)]);
 }
 
 interface ChainPage extends EventPage {
@@ -79,7 +84,7 @@ async function requireKept(db: Db, page: EventPage, positions: ReadonlyMap<numbe
     }),
   );
   if (kept.every(([chainId, position]) => positions.get(chainId) === position)) return;
-  const through = cursorOf(new Map(kept));
+  const through = cursorOf(withOthers(page, new Map(kept)));
   throw new TurnpikeError(
     "EventsDeleted",
     `events after cursor ${after} were deleted because of their age; the first event that is kept has a number above ${through}: continue with cursor=${through}`,

@@ -3,7 +3,14 @@
  * is refused by that API, so that nothing is done on a chain that was not meant.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
-import { findNetwork, InvalidRequest, type Network, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import {
+  findNetwork,
+  type Hex,
+  InvalidRequest,
+  type Network,
+  type TurnpikeError,
+  Unavailable,
+} from "turnpike/protocol";
 import type { Api } from "./app";
 import { hasNoBody, readJsonBody } from "./body";
 import { type ChainHints, hintsOf, type Lookup, type LookupKind, networkIn } from "./chain-of-request";
@@ -11,6 +18,7 @@ import { createDirectRoutes, type DirectRoutes } from "./direct-routes";
 import type { Direct } from "./endpoint";
 import { toPublicError } from "./errors";
 import type { ApiServices } from "./services";
+import { paymentIdIn } from "./stored-payment";
 
 /** The API of one chain that is up. */
 export interface ChainApi extends Api {
@@ -18,7 +26,10 @@ export interface ChainApi extends Api {
 }
 
 /** Finds the chains that know an id. */
-export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<readonly number[]> };
+export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<readonly number[]> } & {
+  /** whether a payment was accepted here for this chain, which need not be served */
+  isStored(chainId: number, paymentId: Hex): Promise<boolean>;
+};
 
 export interface ChainRouterOptions {
   /** of all chains, in the order of `CHAINS` */
@@ -78,10 +89,18 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
       }),
     );
 
-  /** A network that is not served goes to the first API, which refuses it by its own check. */
-  function byName(name: string): Route {
+  /**
+   * A network that is not served goes to the first API, which refuses it by its own check. But a payment that was accepted
+   * while it was served may have moved money, or still may: that is no refusal.
+   */
+  async function byName(name: string, body: unknown): Promise<Route> {
     const network = served(name);
-    return network ? routeTo(network) : { api: firstApi() };
+    if (network) return routeTo(network);
+    const other = findNetwork(name);
+    const id = other && paymentIdIn(body, other.chainId);
+    if (!id || !(await lookups.isStored(other.chainId, id))) return { api: firstApi() };
+    const message = `${other.name} is not served here now, and the payment was accepted for it.`;
+    return refuse(new Unavailable(message, { retryAfterSec: RETRY_AFTER_SEC }));
   }
 
   async function byIds(ids: readonly Lookup[]): Promise<Route | undefined> {
@@ -94,15 +113,15 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     return common.length === 1 ? routeTo(only) : needed(`${common.map(({ name }) => name).join(" and ")} know it`);
   }
 
-  async function routeOf(hints: ChainHints, pathname: string): Promise<Route> {
+  async function routeOf(hints: ChainHints, pathname: string, body: unknown): Promise<Route> {
     const { asked, named, lookups: ids, isNeeded } = hints;
     // Reports on a chain that is not up, too.
     if (pathname === "/readyz") return { api: firstApi() };
     if (asked !== undefined) {
-      if (served(asked) || FILTERED.test(pathname)) return byName(asked);
+      if (served(asked) || FILTERED.test(pathname)) return byName(asked, body);
       return needed("it is not served here");
     }
-    if (named !== undefined) return byName(named);
+    if (named !== undefined) return byName(named, body);
     const found = await byIds(ids);
     if (found) return found;
     if (isNeeded) return needed("it is missing");
@@ -114,13 +133,13 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
   /** The first chain's endpoint answers what cannot be read, as it would alone. */
   const directOf = (path: string): Direct => ({
     refuse: (error, requestId) => directAt(firstApi(), path).refuse(error, requestId),
-    answer(readBody, request) {
+    async answer(readBody, request) {
       let body: unknown;
       let route: Route;
       try {
         body = readBody();
         const name = networkIn(body);
-        route = name === undefined ? { api: firstApi() } : byName(name);
+        route = name === undefined ? { api: firstApi() } : await byName(name, body);
       } catch (error) {
         route = refuse(toPublicError(error));
       }
@@ -137,8 +156,9 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
   return {
     async fetch(request, env) {
       const url = new URL(request.url);
-      const { api, refusal } = await routeOf(hintsOf(url, await bodyOf(request)), url.pathname).catch(
-        (error: unknown) => refuse(toPublicError(error)),
+      const body = await bodyOf(request);
+      const { api, refusal } = await routeOf(hintsOf(url, body), url.pathname, body).catch((error: unknown) =>
+        refuse(toPublicError(error)),
       );
       const app: Pick<OpenAPIHono, "fetch"> = api.app as never;
       return app.fetch(request, refusal ? { ...(env as object), refusal } : (env as object));

@@ -1,10 +1,12 @@
 /** Serves health, readiness and metrics in a process without the API. */
 import { type Context, Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
+import { findNetwork, type Network } from "turnpike/protocol";
 import type { Metrics } from "../telemetry/metrics";
 
 export interface ProbeServices {
-  readiness(): Readiness;
+  /** @param network reports on this chain alone */
+  readiness(network?: Network): Readiness;
   /** absent: they are served on a port of their own */
   readonly metrics: MetricsText | undefined;
 }
@@ -28,7 +30,14 @@ export function createProbes({ readiness, metrics }: ProbeServices): Hono {
   const app = new Hono();
   app.get("/healthz", (context) => context.json({ status: "ok" }));
   app.get("/readyz", (context) => {
-    const body = readiness();
+    const name = context.req.query("network");
+    const network = name === undefined ? undefined : findNetwork(name);
+    if (name !== undefined && !network)
+      return context.json(
+        { code: "InvalidRequest", message: "network: must be a network's name, such as base-mainnet" },
+        400,
+      );
+    const body = readiness(network);
     return context.json(body, body.ready ? 200 : 503);
   });
   if (metrics) app.get("/metrics", answerMetrics(metrics));

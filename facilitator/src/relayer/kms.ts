@@ -4,8 +4,8 @@
  */
 import { computeAddress } from "ethers";
 import secp256k1 from "secp256k1";
-import { type Address, ConfigError, hexToBytes, toHex, Unavailable } from "turnpike/protocol";
-import type { DigestSigner } from "./signer";
+import { type Address, ConfigError, hexToBytes, toHex } from "turnpike/protocol";
+import { type DigestSigner, SignerUnavailable } from "./signer";
 
 export interface KmsKey {
   /** key id, alias or ARN */
@@ -22,7 +22,7 @@ const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141
 
 /**
  * Opens a signer for the key.
- * @throws ConfigError when the key is of another kind, Unavailable when KMS does not answer
+ * @throws ConfigError when the key is of another kind, SignerUnavailable when KMS does not answer
  */
 export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<DigestSigner> {
   // Imported only when used: the client is larger than the rest of the service.
@@ -30,7 +30,7 @@ export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<Digest
   const client = new KMSClient({ ...(endpoint !== undefined && { endpoint }), maxAttempts: 3 });
   const ask = <T>(act: (abort: { abortSignal: AbortSignal }) => Promise<T>): Promise<T> =>
     act({ abortSignal: AbortSignal.timeout(TIMEOUT_MS) }).catch((cause: unknown) => {
-      throw new Unavailable(`the key management service does not answer: ${nameOf(cause)}`, { retryAfterSec: 2 });
+      throw new SignerUnavailable(`the key management service does not answer: ${nameOf(cause)}`, { retryAfterSec: 2 });
     });
 
   const answer = await ask((abort) => client.send(new GetPublicKeyCommand({ KeyId: keyId }), abort));
@@ -57,7 +57,7 @@ export async function openKmsSigner({ keyId, endpoint }: KmsKey): Promise<Digest
         }
       }
       // A faulty or malicious service: a signature of another key must not be sent under this address.
-      throw new Unavailable("the key management service answered with another key's signature");
+      throw new SignerUnavailable("the key management service answered with another key's signature");
     },
   };
 }
@@ -101,7 +101,7 @@ const wordOf = (value: bigint): string => value.toString(16).padStart(64, "0");
 const isSame = (a: Uint8Array | undefined, b: Uint8Array): boolean =>
   a !== undefined && a.length === b.length && a.every((byte, index) => byte === b[index]);
 
-const malformed = (): Unavailable => new Unavailable("the key management service's signature is malformed");
+const malformed = (): SignerUnavailable => new SignerUnavailable("the key management service's signature is malformed");
 
 /** Returns only the error's name: its message may contain accounts and keys. */
 const nameOf = (cause: unknown): string => (cause instanceof Error ? cause.name : "unknown");

@@ -18,6 +18,7 @@ import type { LaneState } from "./lane-state";
 import type { LeaseKey } from "./lease";
 import type { Receipts } from "./receipts";
 import type { DigestSigner } from "./signer";
+import { SignerWatch } from "./signer-watch";
 import type { Signing } from "./signing";
 import { type QueuedTransaction, signedForms, storedTransactions } from "./transactions";
 
@@ -54,11 +55,13 @@ const NONE: Signed = { count: 0, send: () => undefined };
 
 export class LaneSender {
   readonly #options: LaneSenderOptions;
+  readonly #signer: SignerWatch;
   /** the form that waits too long, and the chain's height when that was noticed */
   #stuck: { readonly hash: string; readonly head: number } | undefined;
 
   constructor(options: LaneSenderOptions) {
     this.#options = options;
+    this.#signer = new SignerWatch(options);
   }
 
   async round(): Promise<void> {
@@ -190,8 +193,8 @@ export class LaneSender {
       state.blocked(DAY_CEILING_REACHED);
       return undefined;
     }
-    const signed = await signing.signAgain(row, next);
-    fees.committed(wei);
+    const signed = await this.#signer.during(() => signing.signAgain(row, next));
+    if (signed) fees.committed(wei);
     return signed;
   }
 
@@ -211,7 +214,9 @@ export class LaneSender {
     const { epoch } = lease;
     if (epoch === undefined || !first) return [];
     const leftWei = await fees.leftToday(1n);
-    const stored = await signing.signQueued({ of, epoch, limit: free, fees: first, leftWei });
+    const turn = { of, epoch, limit: free, fees: first, leftWei };
+    const stored = await this.#signer.during(() => signing.signQueued(turn));
+    if (stored === undefined) return [];
     if (stored === "lease lost") {
       lease.lost();
       return [];

@@ -114,6 +114,16 @@ export async function reserveNonces(tx: Tx, of: LeaseKey, epoch: number, count: 
   return row && row.next_nonce - count;
 }
 
+/** Returns the last of the nonces that the same database transaction has reserved. */
+export async function returnNonces(tx: Tx, of: LeaseKey, count: number): Promise<void> {
+  await tx
+    .updateTable("lanes")
+    .set({ next_nonce: sql<number>`next_nonce - ${count}::bigint` })
+    .where("chain_id", "=", of.chainId)
+    .where("key", "=", of.key)
+    .execute();
+}
+
 export async function stopLane(store: Store, of: LeaseKey, reason: string): Promise<void> {
   await store.db
     .updateTable("lanes")

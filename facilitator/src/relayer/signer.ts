@@ -1,14 +1,20 @@
 import secp256k1 from "secp256k1";
-import { type Address, addressOfKey, type Hex, hexToBytes, toHex } from "turnpike/protocol";
+import { type Address, addressOfKey, type Hex, hexToBytes, toHex, Unavailable } from "turnpike/protocol";
 import type { Secret } from "../config/setting";
 
 export interface DigestSigner {
   readonly address: Address;
   /** whether the key is local, so that signing asks no other service */
   readonly isHere: boolean;
-  /** Returns 65 bytes r || s || v, with low s. @throws Unavailable when a remote key's service does not answer */
+  /** Returns 65 bytes r || s || v, with low s. @throws SignerUnavailable when a remote key's service does not sign */
   signDigest(digest: Hex): Hex | Promise<Hex>;
 }
+
+/** The service of a remote key does not sign: it is away, throttles, refuses or answers wrongly. */
+export class SignerUnavailable extends Unavailable {}
+
+/** A digest of nothing, to see whether a key signs. */
+export const PROBE_DIGEST: Hex = `0x${"5a".repeat(32)}`;
 
 export function digestSigner(key: Secret<Hex>) {
   const bytes = hexToBytes(key.reveal());

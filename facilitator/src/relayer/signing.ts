@@ -6,9 +6,9 @@ import { databaseNowMs } from "../db/sql";
 import type { OpenTransaction, SignedForm, TransactionRow } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { affordable, type Fees } from "./fees";
-import { type LeaseKey, reserveNonces } from "./lease";
+import { type LeaseKey, reserveNonces, returnNonces } from "./lease";
 import { signRaw } from "./raw-transaction";
-import type { DigestSigner } from "./signer";
+import { type DigestSigner, SignerUnavailable } from "./signer";
 import { type QueuedTransaction, storeTransactions } from "./transactions";
 
 interface Turn {
@@ -73,6 +73,18 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
     };
   }
 
+  /** Signs as many as the key's service signs, from the first. @throws SignerUnavailable when it signs none */
+  async function signPrefix(rows: readonly TransactionRow[], first: number, fees: Fees): Promise<UnstoredForm[]> {
+    const signed = await Promise.allSettled(rows.map((row, index) => signRow(row, first + index, fees)));
+    const forms: UnstoredForm[] = [];
+    for (const one of signed) {
+      if (one.status === "fulfilled") forms.push(one.value);
+      else if (forms.length > 0 && one.reason instanceof SignerUnavailable) break;
+      else throw one.reason;
+    }
+    return forms;
+  }
+
   async function storeForms(db: Db, forms: readonly UnstoredForm[]): Promise<SignedForm[]> {
     const stored = await db
       .insertInto("transaction_hashes")
@@ -107,7 +119,10 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
         if (queued.length === 0) return { forms: [], ...afforded };
         const first = await reserveNonces(tx, of, epoch, queued.length);
         if (first === undefined) return "lease lost";
-        const forms = await Promise.all(queued.map((row, index) => signRow(row, first + index, fees)));
+        const forms = await signPrefix(queued, first, fees);
+        const rest = queued.length - forms.length;
+        if (rest > 0) await returnNonces(tx, of, rest);
+        const { wei } = affordable(items.slice(0, forms.length), fees, leftWei);
         const signed = await storeForms(tx, forms);
         const places = forms.map(({ transaction_id: id, hash }, index) => ({ id, hash, nonce: first + index }));
         await sql`
@@ -116,7 +131,7 @@ export function createSigning({ store, signer, chainId, onStep }: SigningOptions
           from json_to_recordset(${JSON.stringify(places)}::json) as x(id text, hash text, nonce bigint)
           where t.id = x.id`.execute(tx);
         onStep("signed");
-        return { forms: signed, ...afforded };
+        return { forms: signed, ...(rest > 0 ? { wei } : afforded) };
       }),
     async signNew(tx, entries, { of, epoch, fees }) {
       const first = await reserveNonces(tx, of, epoch, entries.length);

@@ -22,9 +22,6 @@ export interface Gauges {
     readonly queued: number;
   }[];
   nodes(): readonly { readonly position: number; readonly isWell: boolean; readonly behind?: number }[];
-  isDatabaseWell(): boolean;
-  /** connections of this process; undefined for the embedded database */
-  databasePool(): { readonly busy: number; readonly idle: number; readonly waiting: number } | undefined;
   indexerLagBlocks(): number;
   indexerLagSec(): number;
   /** seconds since the chain has a new block */
@@ -41,21 +38,53 @@ export interface Gauges {
   webhooksPending(): Promise<number>;
 }
 
+/** Of the process: its chains share the database. */
+export interface DatabaseGauges {
+  isDatabaseWell(): boolean;
+  /** connections of this process; undefined for the embedded database */
+  databasePool(): { readonly busy: number; readonly idle: number; readonly waiting: number } | undefined;
+}
+
 export function registerGauges(gauges: Gauges, registers: Registry[]): void {
   watchRelayer(gauges, registers);
   watchNodes(gauges, registers);
   watchIndexer(gauges, registers);
-  watchDatabase(gauges, registers);
   watchCosts(gauges, registers);
   watchQueues(gauges, registers);
   watchLeases(gauges, registers);
 }
 
-/** Sets a gauge to the result; removes it when there is none. */
-async function known(gauge: Gauge, ask: () => Promise<number>): Promise<void> {
-  const value = await ask().catch(() => undefined);
-  if (value === undefined) gauge.remove();
-  else gauge.set(value);
+/** Less than any scraper waits: without an answer of the database, all other metrics are needed most. */
+const ANSWER_MS = 1_000;
+
+/**
+ * @returns asks one question at a time. It gives undefined when there is no answer, or none in time: the next caller gets
+ * the same question's answer, so that scrapes add no statements to those that wait.
+ */
+function inTime<T>(ask: () => Promise<T>): () => Promise<T | undefined> {
+  let open: Promise<T | undefined> | undefined;
+  return async () => {
+    open ??= ask()
+      .catch(() => undefined)
+      .finally(() => {
+        open = undefined;
+      });
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), ANSWER_MS);
+    });
+    return Promise.race([open, late]).finally(() => clearTimeout(timer));
+  };
+}
+
+/** @returns sets a gauge to the answer; removes its value when there is none */
+function setter(ask: () => Promise<number>): (gauge: Gauge) => Promise<void> {
+  const answer = inTime(ask);
+  return async (gauge) => {
+    const value = await answer();
+    if (value === undefined) gauge.remove();
+    else gauge.set(value);
+  };
 }
 
 function watchRelayer(gauges: Gauges, registers: Registry[]): void {
@@ -158,7 +187,8 @@ function watchIndexer(gauges: Gauges, registers: Registry[]): void {
   });
 }
 
-function watchDatabase(gauges: Gauges, registers: Registry[]): void {
+/** Register it before the gauges that ask the database: their own statements would count as waiting. */
+export function registerDatabaseGauges(gauges: DatabaseGauges, registers: Registry[]): void {
   new Gauge({
     name: "turnpike_database_well",
     help: "1 while the database can be read and written, else 0.",
@@ -190,14 +220,8 @@ function watchDatabase(gauges: Gauges, registers: Registry[]): void {
 }
 
 function watchCosts(gauges: Gauges, registers: Registry[]): void {
-  let asked: Promise<readonly CostGauge[]> | undefined;
   /** One query for the three gauges. */
-  const costs = (): Promise<readonly CostGauge[]> => {
-    asked ??= gauges.costs().finally(() => {
-      asked = undefined;
-    });
-    return asked;
-  };
+  const costs = inTime(gauges.costs);
   const costGauge = (name: string, help: string, amountOf: (sum: CostGauge) => number | undefined): void => {
     new Gauge({
       name,
@@ -206,7 +230,7 @@ function watchCosts(gauges: Gauges, registers: Registry[]): void {
       registers,
       async collect() {
         // Purposes without a transaction for a day are removed; during an outage, all are.
-        const sums = await costs().catch((): readonly CostGauge[] => []);
+        const sums = (await costs()) ?? [];
         this.reset();
         for (const sum of sums) {
           const value = amountOf(sum);
@@ -229,6 +253,8 @@ function watchCosts(gauges: Gauges, registers: Registry[]): void {
 }
 
 function watchQueues(gauges: Gauges, registers: Registry[]): void {
+  const setRenewals = setter(gauges.renewalsDue);
+  const setWebhooks = setter(gauges.webhooksPending);
   new Gauge({
     name: "turnpike_payments_queued",
     help: "Accepted payments that are in no transaction yet.",
@@ -250,7 +276,7 @@ function watchQueues(gauges: Gauges, registers: Registry[]): void {
     help: "Subscriptions whose renewal is due now.",
     registers,
     collect() {
-      return known(this, gauges.renewalsDue);
+      return setRenewals(this);
     },
   });
   new Gauge({
@@ -258,7 +284,7 @@ function watchQueues(gauges: Gauges, registers: Registry[]): void {
     help: "Deliveries in the outbox that are neither made nor given up.",
     registers,
     collect() {
-      return known(this, gauges.webhooksPending);
+      return setWebhooks(this);
     },
   });
 }

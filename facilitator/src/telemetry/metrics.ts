@@ -1,7 +1,7 @@
 /** Defines the metrics. One registry per service, so that several services can run in one process. */
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import { version } from "../../package.json";
-import { type Gauges, registerGauges } from "./gauges";
+import { type DatabaseGauges, type Gauges, registerDatabaseGauges, registerGauges } from "./gauges";
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
@@ -50,13 +50,24 @@ export function createMetrics(label?: ChainLabel) {
     ...createWorkMetrics(registers),
   };
   beginAtZero(counted);
+  const up = new Gauge({
+    name: "turnpike_chain_up",
+    help: "1 while this process runs the chain, 0 while it starts it or cannot.",
+    registers,
+  });
+  up.set(0);
   label?.service.add(registry);
   return {
     ...counted,
     contentType: registry.contentType,
     text: () => label?.service.text() ?? registry.metrics(),
     /** Registers the gauges, once, when the services behind them run. */
-    watch: (gauges: Gauges): void => registerGauges(gauges, registers),
+    watch(gauges: Gauges & DatabaseGauges): void {
+      // Of several chains, the service reports the database that they share.
+      if (!label) registerDatabaseGauges(gauges, registers);
+      registerGauges(gauges, registers);
+      up.set(1);
+    },
     /** Lists the metrics; those of Node too. */
     list: (): MetricFacts[] =>
       registry.getMetricsAsArray().map((metric) => {
@@ -69,7 +80,7 @@ export function createMetrics(label?: ChainLabel) {
 
 export type ServiceMetrics = ReturnType<typeof createServiceMetrics>;
 
-/** Metrics of a service on several chains: of the process and of HTTP, and those of each chain that is added. */
+/** Metrics of a service on several chains: of the process, HTTP and the database, and those of each chain that is added. */
 export function createServiceMetrics() {
   const registry = new Registry();
   const all = [registry];
@@ -78,6 +89,8 @@ export function createServiceMetrics() {
     ...createHttpMetrics([registry]),
     contentType: registry.contentType,
     add: (chain: Registry): void => void all.push(chain),
+    /** Registers the gauges of the database, once, when it is open. */
+    watchDatabase: (gauges: DatabaseGauges): void => registerDatabaseGauges(gauges, [registry]),
     /** Each chain's series differ by their label, so that none is summed with another's. */
     async text(): Promise<string> {
       const read = await Promise.all(all.map((one) => one.getMetricsAsJSON()));

@@ -1,7 +1,7 @@
-import type { Gauges } from "../../../facilitator/src/telemetry/gauges";
+import type { DatabaseGauges, Gauges } from "../../../facilitator/src/telemetry/gauges";
 
 /** Gauges of a service that does nothing. */
-export const UNUSED_GAUGES: Gauges = {
+export const UNUSED_GAUGES: Gauges & DatabaseGauges = {
   lanes: () => [],
   nodes: () => [],
   isDatabaseWell: () => true,

@@ -160,6 +160,10 @@ describe("Facilitator: several chains in one service", function () {
       expect(text).to.match(new RegExp(`turnpike_payments_settled_total{chain="${network}"} [1-9]`));
     expect(text).to.match(/turnpike_http_requests_total{route="[^"]+",method="POST",status="200"} /);
     expect(text.match(/^# TYPE turnpike_payments_settled_total /gm)).to.have.length(1);
+    expect(text.match(/^turnpike_database_w.*$/gm)).to.deep.equal([
+      "turnpike_database_well 1",
+      "turnpike_database_waiting 0",
+    ]);
   });
 
   it("an outage of one chain is named, and the other goes on; it settles once it is back", async () => {
@@ -197,18 +201,35 @@ describe("Facilitator: several chains in one service", function () {
     const ready = await service.get<Readiness>("/readyz");
     expect(ready.status).to.equal(200);
     expect(ready.body.checks.filter(({ ok }) => !ok).map(({ name }) => name)).to.deep.equal([`${NETWORK_B}: start`]);
+    const up = async (): Promise<readonly string[]> => {
+      const text = await (await fetch(`${service.url}/metrics`)).text();
+      return text.match(/^turnpike_chain_up\{.*$/gm) ?? [];
+    };
+    const upAs = (value: number) => [
+      `turnpike_chain_up{chain="${NETWORK_A}"} 1`,
+      `turnpike_chain_up{chain="${NETWORK_B}"} ${value}`,
+    ];
+    expect(await up()).to.deep.equal(upAs(0));
     await settled(await a.signPayment());
     const onB = await b.signPayment();
     const refused = await authorize(onB).catch((error: { code: string; message: string }) => error);
     expect(refused).to.include({ code: "Unavailable" });
     chains.restore(b);
     await until(async () => (await authorize(onB).catch(() => undefined))?.kind === "settled", "the chain is up");
+    expect(await up()).to.deep.equal(upAs(1));
   });
 
-  it("S5 adds a chain to a database that has run with another one, and leaves that one's payments alone", async () => {
+  it("HD52 S5 takes a chain away and adds it again, and leaves the payments of both alone", async () => {
     const key = await service.apiKey();
+    const onB = await b.signPayment();
+    const proofOnB = await settled(onB);
+    const { transaction } = proofOnB;
     await service.stop();
     service = await chains.start({ CHAINS: NETWORK_A });
+    // What was accepted there has moved money: it is neither refused nor called invalid.
+    for (const asked of [authorize(onB), service.client.verifyProof(proofToWire(proofOnB))])
+      expect(await asked.catch(({ code }: { code: string }) => code)).to.equal("Unavailable");
+    expect((await service.get(`/transactions/${transaction}/cost`)).status).to.equal(404);
     const known = await a.signPayment();
     const proof = await settled(known);
     const foreign = await authorize(await b.signPayment());
@@ -216,8 +237,36 @@ describe("Facilitator: several chains in one service", function () {
     await service.stop();
     service = await chains.start();
     expect(await settled(known), "its proof is the same").to.deep.equal(proof);
+    expect(await settled(onB)).to.deep.equal(proofOnB);
     await settled(await b.signPayment());
     expect((await service.get("/events", key)).status).to.equal(200);
+  });
+
+  it("S6 a chain is taken away and added again: a reader of events misses none of either", async () => {
+    const key = await service.apiKey();
+    const pay = async (world: ServiceWorld) => {
+      const signed = await world.signPayment({ payTo: a.provider.address as Address });
+      await settled(signed);
+      return world.idOf(signed);
+    };
+    const read = async (cursor: string) => {
+      const { body } = await service.get<EventList>(`/events?cursor=${cursor}`, key);
+      return { subjects: body.events.map(({ subject }) => subject), next: body.next };
+    };
+    const seen = await read("0");
+    const unseen = await pay(b);
+    await until(async () => (await read(seen.next)).subjects.includes(unseen), "its event is there");
+    await service.stop();
+    service = await chains.start({ CHAINS: NETWORK_A });
+    const meanwhile = await pay(a);
+    const alone = await until(async () => {
+      const page = await read(seen.next);
+      return page.subjects.length > 0 && page;
+    }, "its event is there");
+    expect(alone.subjects).to.deep.equal([meanwhile]);
+    await service.stop();
+    service = await chains.start();
+    expect((await read(alone.next)).subjects).to.deep.equal([unseen]);
   });
 
   it("reads settings by section, and refuses what is of no chain", () => {

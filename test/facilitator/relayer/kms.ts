@@ -1,81 +1,10 @@
-import { generateKeyPairSync, type KeyObject } from "node:crypto";
-import { createServer, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
-import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { proofToWire, recoverSigner } from "turnpike/protocol";
 import { compactOf, openKmsSigner } from "../../../facilitator/src/relayer/kms";
 import { type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
+import { AWS_ENV, type Kms, startKms } from "../support/kms";
 
 const DIGEST = `0x${"3c".repeat(32)}` as const;
-
-interface Kms {
-  readonly url: string;
-  readonly asked: { target: string; body: Record<string, unknown> }[];
-  /** what it does instead of signing well */
-  fault?: "other key" | "silent" | "broken" | "throttled";
-  stop(): Promise<void>;
-}
-
-/** The wire API of AWS KMS (JSON 1.1), with a real key inside: as the client sends it and as the service answers. */
-async function startKms(curve = "secp256k1", spec = "ECC_SECG_P256K1"): Promise<Kms> {
-  const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: curve });
-  const other = generateKeyPairSync("ec", { namedCurve: curve }).privateKey;
-  const server = createServer(async (request, response) => {
-    const body = JSON.parse(await text(request)) as Record<string, unknown>;
-    const target = String(request.headers["x-amz-target"]);
-    kms.asked.push({ target, body });
-    if (kms.fault === "silent") return void request.socket.destroy();
-    if (kms.fault === "throttled") {
-      const error = JSON.stringify({ __type: "ThrottlingException", message: "Rate exceeded" });
-      return void response.writeHead(400, { "content-type": "application/x-amz-json-1.1" }).end(error);
-    }
-    const answer =
-      target === "TrentService.GetPublicKey"
-        ? {
-            KeyId: body.KeyId,
-            KeySpec: spec,
-            KeyUsage: "SIGN_VERIFY",
-            PublicKey: publicKey.export({ format: "der", type: "spki" }).toString("base64"),
-          }
-        : {
-            KeyId: body.KeyId,
-            SigningAlgorithm: "ECDSA_SHA_256",
-            Signature: kms.fault === "broken" ? "AAAA" : signed(kms.fault ? other : privateKey, String(body.Message)),
-          };
-    response.writeHead(200, { "content-type": "application/x-amz-json-1.1" }).end(JSON.stringify(answer));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const kms: Kms = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked: [],
-    stop: () => new Promise((resolve) => void server.close(() => resolve()).closeAllConnections()),
-  };
-  return kms;
-}
-
-const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-let signatures = 0;
-
-/** DER over the digest as it is; every other one with a high s, as KMS does not care. */
-function signed(key: KeyObject, digest: string): string {
-  const secret = Buffer.from(String(key.export({ format: "jwk" }).d), "base64url");
-  const { r, s } = secp256k1.sign(Buffer.from(digest, "base64"), secret);
-  const integer = (value: bigint): Buffer => {
-    const hex = value.toString(16);
-    const bytes = Buffer.from(hex.length % 2 ? `0${hex}` : hex, "hex");
-    const body = (bytes[0] ?? 0) > 127 ? Buffer.concat([Buffer.of(0), bytes]) : bytes;
-    return Buffer.concat([Buffer.of(2, body.length), body]);
-  };
-  const body = Buffer.concat([integer(r), integer(signatures++ % 2 ? ORDER - s : s)]);
-  return Buffer.concat([Buffer.of(0x30, body.length), body]).toString("base64");
-}
-
-async function text(request: IncomingMessage): Promise<string> {
-  let body = "";
-  for await (const chunk of request) body += chunk;
-  return body;
-}
 
 describe("Facilitator: keys in AWS KMS", function () {
   this.timeout(120_000);
@@ -83,18 +12,14 @@ describe("Facilitator: keys in AWS KMS", function () {
   let kms: Kms;
 
   before(() => {
-    Object.assign(process.env, {
-      AWS_REGION: "eu-central-1",
-      AWS_ACCESS_KEY_ID: "test",
-      AWS_SECRET_ACCESS_KEY: "test",
-    });
+    Object.assign(process.env, AWS_ENV);
   });
   beforeEach(async () => {
     kms = await startKms();
   });
   afterEach(() => kms.stop());
   after(() => {
-    for (const name of ["AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]) {
+    for (const name of Object.keys(AWS_ENV)) {
       if (kept[name] === undefined) delete process.env[name];
       else process.env[name] = kept[name];
     }
@@ -126,7 +51,7 @@ describe("Facilitator: keys in AWS KMS", function () {
     expect(await codeOf(openKmsSigner({ keyId: "k", endpoint: foreign.url }))).to.equal("ConfigError");
     await foreign.stop();
     const signer = await openKmsSigner({ keyId: "k", endpoint: kms.url });
-    for (const fault of ["other key", "broken", "silent", "throttled"] as const) {
+    for (const fault of ["other key", "broken", "silent", "throttled", "5xx", "denied"] as const) {
       kms.fault = fault;
       expect(await codeOf(Promise.resolve(signer.signDigest(DIGEST))), fault).to.equal("Unavailable");
     }

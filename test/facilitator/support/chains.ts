@@ -45,8 +45,8 @@ export interface SeveralService {
   stop(): Promise<void>;
 }
 
-export async function startTwoChains(postgres?: TestPostgres): Promise<TwoChains> {
-  const options = { blockMs: BLOCK_MS, ...(postgres && { postgres }) };
+export async function startTwoChains(postgres?: TestPostgres, blockMs = BLOCK_MS): Promise<TwoChains> {
+  const options = { blockMs, ...(postgres && { postgres }) };
   const [a, b] = await Promise.all([
     startServiceWorld({ ...options, chainId: CHAIN_A }),
     startServiceWorld({ ...options, chainId: CHAIN_B }),
@@ -110,19 +110,22 @@ function serviceAt(running: RunningFacilitator, { provider }: ServiceWorld): Sev
     get: (path, key) => call(path, {}, key),
     post: (path, body, key) =>
       call(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }, key),
-    async apiKey() {
-      const { proofSigners, chainId } = await client.supported();
-      const created = await client.createKey({
-        provider: provider.address as Address,
-        name: "test",
-        scopes: API_SCOPES,
-        chainId,
-        facilitator: proofSigners[0] as Address,
-        sign: async (data) => signDigest(typedDataDigest(data), provider.privateKey as Hex),
-      });
-      if (created.kind === "refused") throw created.error;
-      return created.key.key;
-    },
+    apiKey: () => apiKeyOf(client, provider),
     stop: () => running.stop(),
   };
+}
+
+/** An API key that the provider's wallet signs for: it is valid on every chain. */
+export async function apiKeyOf(client: FacilitatorClient, provider: ServiceWorld["provider"]): Promise<string> {
+  const { proofSigners, chainId } = await client.supported();
+  const created = await client.createKey({
+    provider: provider.address as Address,
+    name: "test",
+    scopes: API_SCOPES,
+    chainId,
+    facilitator: proofSigners[0] as Address,
+    sign: async (data) => signDigest(typedDataDigest(data), provider.privateKey as Hex),
+  });
+  if (created.kind === "refused") throw created.error;
+  return created.key.key;
 }

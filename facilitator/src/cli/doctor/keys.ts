@@ -9,11 +9,9 @@ import type { Store } from "../../db/open";
 import { acceptedSigners } from "../../relayer/accepted-signers";
 import { openSigner } from "../../relayer/keys";
 import { coins } from "../../relayer/lane-state";
-import type { DigestSigner } from "../../relayer/signer";
+import { type DigestSigner, PROBE_DIGEST } from "../../relayer/signer";
 
 const NOBODY_ELSE = 0o077;
-
-const DIGEST = `0x${"5a".repeat(32)}` as const;
 
 export interface KeyDoctor {
   readonly config: FacilitatorConfig;
@@ -81,7 +79,7 @@ async function opened(
 ): Promise<DigestSigner | undefined> {
   try {
     const signer = await openSigner(source, config);
-    await signer.signDigest(DIGEST);
+    await signer.signDigest(PROBE_DIGEST);
     findings.push({ level: "ok", subject, detail: `${signer.address} signs` });
     return signer;
   } catch (error) {

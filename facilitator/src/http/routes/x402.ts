@@ -210,7 +210,7 @@ function pendingOf(outcome: SettleOutcome): OnceOutcome {
   return outcome.kind === "settled" ? { kind: "pending", transaction: outcome.transaction } : outcome;
 }
 
-function paymentIdOfExact(chainId: number, { token, authorization, transfer = EIP3009 }: ExactRequest): Hex {
+export function paymentIdOfExact(chainId: number, { token, authorization, transfer = EIP3009 }: ExactRequest): Hex {
   return idOfPayment(chainId, token, authorization, transfer);
 }
 

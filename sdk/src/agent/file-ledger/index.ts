@@ -5,8 +5,7 @@
  */
 import { type FileHandle, open, readFile, rename } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { check, lock } from "proper-lockfile";
+import { type FileLock, lockFile } from "../../file-lock";
 import { ConfigError, TurnpikeError } from "../../protocol";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
 import { makeFolder } from "./folder";
@@ -15,15 +14,16 @@ export { fileReceipts, writeAudit } from "./file-receipts";
 
 /** How the file's lock and its old records are treated. */
 export interface FileLedgerOptions {
-  /** how old an unattended lock must be before it is taken over, ms; at least 2,000. Default 5,000 */
+  /** how long a lock must be seen unattended before it is taken over, ms; at least 2,000. Default 5,000 */
   readonly staleMs?: number;
-  /** how long to wait for another process's lock, ms. Default: a little over `staleMs`, enough to outlive a crash */
+  /**
+   * how long to wait for another process's lock, ms; less than `staleMs` takes over none of a killed process. Default: a
+   * little over `staleMs`
+   */
   readonly waitMs?: number;
   /** served and released records older than this are dropped when the file is opened, seconds. Default 30 days */
   readonly keepSec?: number;
 }
-
-const RETRY_MS = 100;
 
 const DEFAULT_KEEP_SEC = 30 * 24 * 60 * 60;
 
@@ -32,37 +32,26 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
   if (typeof path !== "string" || path === "") throw new ConfigError("fileLedger needs a path");
   const file = resolve(path);
   const staleMs = options.staleMs ?? 5_000;
-  const waitMs = options.waitMs ?? staleMs + 2_000;
   let handle: FileHandle | undefined;
-  let release: (() => Promise<void>) | undefined;
-  let isLost = false;
+  let lock: FileLock | undefined;
   let tail: Promise<void> = Promise.resolve();
 
-  const locked = (message: string, cause?: unknown) =>
-    new TurnpikeError("LedgerLocked", message, cause === undefined ? {} : { cause });
+  const locked = (message: string) => new TurnpikeError("LedgerLocked", message);
 
   /** Waits for the lock while another process holds it. Any other fault stays as it is however long one waits. */
-  async function lockedWithin(): Promise<() => Promise<void>> {
-    for (let left = Math.ceil(waitMs / RETRY_MS); ; left--) {
-      try {
-        return await lock(file, {
-          stale: staleMs,
-          update: Math.max(1_000, Math.floor(staleMs / 3)),
-          realpath: false,
-          onCompromised: () => {
-            isLost = true;
-          },
-        });
-      } catch (cause) {
-        if ((cause as { code?: string }).code !== "ELOCKED") throw unusable(file, cause);
-        if (left <= 0) throw locked(`Another process holds the agent's ledger ${file}.`, cause);
-      }
-      await sleep(RETRY_MS);
-    }
+  async function lockedWithin(): Promise<FileLock> {
+    // A lost lock is noticed where something is written.
+    const lost = () => undefined;
+    const found = await lockFile(file, { staleMs, waitMs: options.waitMs, onLost: lost }).catch((cause: unknown) => {
+      throw unusable(file, cause);
+    });
+    if (found) return found;
+    throw locked(`Another process holds the agent's ledger ${file}.`);
   }
 
   async function write(line: string): Promise<void> {
-    if (!handle || isLost) throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
+    if (!handle || !lock?.isOwn())
+      throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
     await handle.appendFile(line);
     await handle.datasync();
   }
@@ -76,7 +65,7 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       } catch (cause) {
         throw unusable(file, cause);
       }
-      release = await lockedWithin();
+      lock = await lockedWithin();
       try {
         const text = await readFile(file, "utf8");
         const records = compact(parse(text, file), (options.keepSec ?? DEFAULT_KEEP_SEC) * 1_000);
@@ -84,7 +73,7 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
         handle = await open(file, "a", 0o600);
         return records;
       } catch (error) {
-        await release();
+        await lock.release();
         throw error;
       }
     },
@@ -101,8 +90,8 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       await tail;
       await handle?.close();
       handle = undefined;
-      if (release && !isLost && (await check(file, { realpath: false, stale: staleMs }))) await release();
-      release = undefined;
+      await lock?.release();
+      lock = undefined;
     },
   };
 }

@@ -5,7 +5,7 @@
  */
 import { closeSync, openSync, readdirSync, readSync, renameSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { lock } from "proper-lockfile";
+import { lockFile } from "../../file-lock";
 import { type Hex, Unavailable } from "../../protocol";
 import { lineOfRecord, ROTATED, replayLine } from "./claim-line";
 import { forget } from "./memory";
@@ -106,12 +106,12 @@ class ClaimFile {
 
 const ROTATION_WAIT_MS = 10;
 
-const ROTATION_TRIES = 500;
+/** A live process rotates in far less; then the lock is waited for, which shows whether it lives. */
+const ROTATION_TRIES = 100;
 
 const MAX_TRIES = 5;
 
-/** Waits a little longer than a dead holder's lock stays valid. */
-const LOCK = { stale: 5_000, retries: { retries: 60, minTimeout: 50, maxTimeout: 200 } };
+const LOCK_STALE_MS = 5_000;
 
 export class ClaimLog {
   readonly #folder: string;
@@ -187,7 +187,9 @@ export class ClaimLog {
   }
 
   async #rotate(): Promise<void> {
-    const unlock = await lock(this.#folder, { lockfilePath: join(this.#folder, "rotation.lock"), ...LOCK });
+    const lockPath = join(this.#folder, "rotation.lock");
+    const lock = await lockFile(this.#folder, { staleMs: LOCK_STALE_MS, lockPath });
+    if (!lock) throw new Unavailable("Another process is rotating the claim file.");
     try {
       if (this.#openNewest()) return;
       const { generation, records } = this.#file;
@@ -201,7 +203,7 @@ export class ClaimLog {
       rmSync(pathOfGeneration(this.#folder, generation - 1), { force: true });
       this.#open(generation + 1);
     } finally {
-      await unlock();
+      await lock.release();
     }
   }
 

@@ -5,7 +5,7 @@
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { lock } from "proper-lockfile";
+import { type FileLock, lockFile } from "../../file-lock";
 import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
@@ -16,7 +16,7 @@ import { chargeLocalHold, localBooks, type MeterStore, reserveLocally } from "./
 
 export interface FileMeterStoreOptions {
   readonly path: string;
-  /** how long a dead process's lock is honoured before it is taken over; default 10,000, at least 2,000 */
+  /** how long a lock is seen without its process before it is taken over; default 10,000, at least 2,000 */
   readonly lockStaleMs?: number;
   /** the file's size at which it is replaced by a snapshot; default 32 MiB */
   readonly compactAtBytes?: number;
@@ -186,7 +186,7 @@ const TAKE_AGAIN_MS = 5_000;
  * read what others wrote.
  */
 class JournalLock {
-  private unlock: (() => Promise<void>) | undefined;
+  private lock: FileLock | undefined;
   private doubt: TurnpikeError | undefined;
   private isLost = false;
   private isReleased = false;
@@ -199,23 +199,15 @@ class JournalLock {
   /** @throws LedgerLocked while another process holds it */
   async take(): Promise<void> {
     const { path, staleMs } = this.options;
-    // A process that was killed leaves its lock behind; it is taken over once it is stale, so wait a little longer.
-    const retries = { retries: Math.ceil((staleMs * 1.5) / 250), factor: 1, minTimeout: 250, maxTimeout: 250 };
-    try {
-      this.unlock = await lock(path, {
-        realpath: false,
-        stale: staleMs,
-        update: staleMs / 4,
-        retries,
-        onCompromised: (cause) => this.lose(cause),
-      });
-    } catch (cause) {
+    const lock = await lockFile(path, { staleMs, onLost: (cause) => this.lose(cause) }).catch((cause: unknown) => {
+      throw new ConfigError(`meterFolder: the journal ${path} cannot be locked; name another folder`, { cause });
+    });
+    if (!lock)
       throw new TurnpikeError(
         "LedgerLocked",
         `Another process holds the meter's journal ${path}. Give each process a folder of its own (meterFolder, TURNPIKE_METER), or all of them one meterStore.`,
-        { cause },
       );
-    }
+    this.lock = lock;
     this.isLost = false;
     this.aliveAtMs = performance.now();
     this.pulse ??= setInterval(() => {
@@ -233,7 +225,7 @@ class JournalLock {
     this.isReleased = true;
     clearInterval(this.pulse);
     await this.recovering;
-    if (!this.isLost) await this.unlock?.();
+    await this.lock?.release();
   }
 
   private stoodStill(): boolean {
@@ -255,7 +247,7 @@ class JournalLock {
 
   /** Ends with the lock held and the journal open, or with `release`. */
   private async recover(doubt: TurnpikeError): Promise<void> {
-    // proper-lockfile looks at the lock four times within `staleMs`; it says so when it finds it taken or gone.
+    // The lock is refreshed several times within `staleMs`; that shows whether it is taken or gone.
     const lookMs = this.options.staleMs / 2;
     while ((await this.rest(lookMs)) > 1.5 * lookMs);
     while (this.isLost && !this.isReleased) {
@@ -273,7 +265,7 @@ class JournalLock {
   }
 
   private async releaseLock(): Promise<void> {
-    if (!this.isLost) await this.unlock?.().catch(() => undefined);
+    await this.lock?.release().catch(() => undefined);
     this.isLost = true;
   }
 

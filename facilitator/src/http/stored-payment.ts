@@ -1,0 +1,30 @@
+/** Finds which payment a request is about, whatever its endpoint: for a chain that has no endpoints here any more. */
+import { authorizeRequestSchema, verifyProofRequestSchema, x402RequestSchema } from "turnpike/facilitator";
+import {
+  type Hex,
+  type PaymentProof,
+  parseMemo,
+  paymentIdOf,
+  paymentNonce,
+  type SignedPayment,
+} from "turnpike/protocol";
+import { paymentIdOfExact } from "./routes/x402";
+import { exactRequestOf } from "./routes/x402-request";
+
+/** @returns undefined for a body that no endpoint of payments would read */
+export function paymentIdIn(body: unknown, chainId: number): Hex | undefined {
+  const signed = authorizeRequestSchema.safeParse(body).data?.signedPayment;
+  if (signed) return idOfSigned(signed, chainId);
+  const proof = verifyProofRequestSchema.safeParse(body).data?.proof;
+  if (proof) return idOfProof(proof, chainId);
+  const asked = x402RequestSchema.safeParse(body).data;
+  const exact = asked && exactRequestOf(asked, "settle");
+  return exact === undefined || typeof exact === "string" ? undefined : paymentIdOfExact(chainId, exact);
+}
+
+const idOfSigned = ({ token, authorization: { from: payer, nonce } }: SignedPayment, chainId: number): Hex =>
+  paymentIdOf({ chainId, token, payer, nonce });
+
+function idOfProof({ token, payer, memo, resource }: PaymentProof, chainId: number): Hex {
+  return paymentIdOf({ chainId, token, payer, nonce: paymentNonce(parseMemo(memo)?.ref ?? memo, resource) });
+}
