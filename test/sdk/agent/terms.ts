@@ -156,13 +156,13 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
 
   describe("with a voucher", () => {
     const voucherOf =
-      (firstAmount: bigint, firstInterval: number, signer?: string) =>
+      (firstAmount: bigint, firstInterval: number, stranger?: HDNodeWallet) =>
       async (request: VoucherRequest): Promise<VoucherWire> => {
         const [, provider] = await ethers.getSigners();
-        if (!provider) throw new Error("Hardhat has accounts");
+        const signer = stranger ?? provider;
+        if (!signer) throw new Error("Hardhat has accounts");
         const deadlineSec = (await relay.nowSec()) + 600;
-        const voucher = await issueVoucher(provider, request, { ...request, firstAmount, firstInterval, deadlineSec });
-        return { ...voucher, signer: signer ?? voucher.signer };
+        return issueVoucher(signer, request, { ...request, firstAmount, firstInterval, deadlineSec });
       };
 
     it("L29 starts with the provider's trial, and renews at the price", async () => {
@@ -189,7 +189,7 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       expect(dear).to.include({ code: "PolicyRefused", reason: "voucher" });
       const empty = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(PRICE, 0) }));
       expect(empty).to.include({ code: "PolicyRefused", reason: "voucher" });
-      const stranger = HDNodeWallet.fromSeed(id("stranger with vouchers")).address;
+      const stranger = HDNodeWallet.fromSeed(id("stranger with vouchers"));
       const forged = await rejection(agentWith().subscribe({ planId, voucher: voucherOf(0n, 0, stranger) }));
       expect(forged.code).to.equal("InvalidVoucher");
       expect(await paid()).to.equal(0n);
@@ -213,6 +213,17 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
           /^The voucher is not signed by 0x\w{40} over this plan, subscriber and secret\. /,
         );
       }
+      expect((await agent.budget()).spent).to.equal(0n);
+      expect((await agent.subscribe({ planId, voucher: issued })).status).to.equal("ACTIVE");
+    });
+
+    it("T2 signs nothing over one that is not its signer's where no RPC shows whether the signer is a contract", async () => {
+      const { agent, signed } = thrifty();
+      const other = { secretHash: id("another secret") as Hex };
+      const error = await rejection(agent.subscribe({ planId, voucher: (request) => issued(request, other) }));
+      expect(error).to.include({ code: "PolicyRefused", reason: "voucher" });
+      expect(error.message).to.match(/ Nothing was signed\. .*configure `rpc` for the plan's chain/);
+      expect(signed.filter((type) => type === "Subscribe")).to.deep.equal([]);
       expect((await agent.budget()).spent).to.equal(0n);
       expect((await agent.subscribe({ planId, voucher: issued })).status).to.equal("ACTIVE");
     });

@@ -56,7 +56,10 @@ export function requireLive({ deadline }: Voucher, nowSec: number): void {
   );
 }
 
-/** A contract may accept any signature as its own: only the chain says that the signer is none. */
+/**
+ * A contract may accept any signature as its own, and only the chain says whether the signer is one. Without it nothing is
+ * signed: a signup with a voucher that the contract refuses blocks the next one until the voucher's end.
+ */
 async function requireSigned(
   context: AgentContext,
   { planId, chainId, deployment }: VerifiedPlan,
@@ -67,7 +70,11 @@ async function requireSigned(
   const recovered = recoverSigner(digest, signature);
   if (recovered && sameAddress(recovered, signer)) return;
   const chain = context.chainOf(chainId);
-  if (!chain || (await chain.hasCode(signer))) return;
+  if (!chain)
+    throw refused(
+      `The voucher is not signed by the key of ${signer} over this plan, subscriber and secret. Nothing was signed. Ask the provider for a voucher with the \`planId\`, \`subscriber\` and \`secretHash\` of the request; where ${signer} is a contract, configure \`rpc\` for the plan's chain: only the chain shows that.`,
+    );
+  if (await chain.hasCode(signer)) return;
   throw refused(
     `The voucher is not signed by ${signer} over this plan, subscriber and secret. Nothing was signed. Ask the provider for a voucher with the \`planId\`, \`subscriber\` and \`secretHash\` of the request.`,
   );
