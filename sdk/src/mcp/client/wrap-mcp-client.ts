@@ -10,6 +10,7 @@ import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";
 import { requireServer, serverIdentity } from "./server-identity";
+import { withUnpaidStreams } from "./streamed-calls";
 import { keepWithinOrigin } from "./within-origin";
 
 /** What a client may buy, and where; amounts in base units. The agent's policy holds besides. */
@@ -37,7 +38,7 @@ export interface PaidCallOptions extends RequestOptions {
 
 type CallTool = Client["callTool"];
 
-/** A client whose `callTool` pays. */
+/** A client whose `callTool` pays. Its streamed calls end with an error where the tool asks for payment. */
 export type PayingMcpClient<C extends Client> = Omit<C, "callTool"> & {
   /**
    * Calls a tool, and pays for it if the server asks and the policy allows it, at most once.
@@ -107,6 +108,7 @@ export function wrapMcpClientWithPayment<C extends Client>(
     get(target, property) {
       if (property === "callTool") return callTool;
       const value: unknown = Reflect.get(target, property, target);
+      if (property === "experimental") return withUnpaidStreams(value);
       return typeof value === "function" && property !== "constructor" ? value.bind(target) : value;
     },
   }) as unknown as PayingMcpClient<C>;

@@ -94,6 +94,27 @@ describe("an agent's MCP client", () => {
     expect([paying instanceof Client, subject.signed]).to.deep.equal([true, []]);
   });
 
+  it("MB14 ends a streamed call that asks for payment with an error that names `callTool`, and signs nothing", async () => {
+    for (const form of FORMS) {
+      const { paying, subject } = await shop({ form });
+      const messages = [];
+      for await (const message of paying.experimental.tasks.callToolStream(weather)) messages.push(message);
+      expect(messages.map(({ type }) => type)).to.deep.equal(["error"]);
+      const [last] = messages;
+      const error = last?.type === "error" ? last.error : undefined;
+      expect(error).to.include({ code: "PolicyRefused", reason: "stream" });
+      expect(error?.message).to.include("weather").and.to.include("Call it by `callTool`");
+      expect([subject.signed, chain.transfers]).to.deep.equal([[], []]);
+      expect((await paying.callTool(weather)).structuredContent, "as the error says").to.deep.equal({ sky: "fine" });
+      chain.transfers.length = 0;
+    }
+    const free = { content: [{ type: "text", text: "free" }] };
+    const { paying } = await shop({ answer: () => free });
+    const results = [];
+    for await (const message of paying.experimental.tasks.callToolStream(weather)) results.push(message);
+    expect(results).to.deep.equal([{ type: "result", result: free }]);
+  });
+
   it("passes on what the protocol itself answers, such as another scheme's challenges, and signs nothing", async () => {
     const answer = () => {
       throw new McpError(ErrorCode.UrlElicitationRequired, "Payment Required", { challenges: [] });
