@@ -15,21 +15,85 @@ export interface Profile {
 
 export type Work = "judging" | "storing" | "encoding" | "receipts" | "proofs" | "http" | "rpc" | "runtime";
 
-const PARTS: readonly (readonly [RegExp, Work])[] = [
-  [/payments\/proofs/, "proofs"],
-  [/payments\/(judge|claim|exact|processor)|chain\/account-reads/, "judging"],
-  [/payments\/(batch|calldata)|chain\/gas|relayer\/(signing|fees|raw-)/, "encoding"],
+/** Files whose folder has several kinds of work, below facilitator/src. */
+export const FILES: Readonly<Record<string, Readonly<Partial<Record<Work, readonly string[]>>>>> = {
+  payments: {
+    judging: [
+      ...["admission", "admission-limiter", "balance-locks", "exact", "exact-payments", "failed-spends", "holds"],
+      ...["index", "judge", "outcome", "payment-request", "payments", "processor", "queue-shares", "reservations"],
+      ...["stages", "transfer"],
+    ],
+    proofs: ["early-proofs", "grants", "proof-verifier", "proofs"],
+    encoding: ["batch", "batch-builder", "calldata", "refund-service", "sender", "wallet-deployments"],
+    storing: [
+      ...["block-projection", "block-rows", "committed", "intake", "ledger", "queue", "refund-cap", "refund-records"],
+      ...["refunds", "restorations", "rows", "transfer-events"],
+    ],
+    receipts: ["evidence", "expired", "permit2-evidence", "projection", "settlement-depth", "unmoved"],
+  },
+  relayer: {
+    encoding: [
+      ...["accepted-signers", "broadcasts", "fee-watch", "fees", "gap", "in-flight-slots", "index", "keys", "kms"],
+      ...["lane", "lane-sender", "lane-watch", "node-silence", "raw-transaction", "signer", "signer-watch", "signing"],
+    ],
+    storing: ["lane-lease", "lane-state", "lease", "retention", "transactions"],
+    receipts: ["receipts"],
+  },
+  chain: {
+    judging: ["account-reads", "contract-errors", "signer-of", "undeployed-wallet", "wallet-signature"],
+    encoding: ["gas"],
+    receipts: ["chain-reader", "facts", "log-search", "permit2-settlements", "same-logs", "transaction-hash"],
+    rpc: ["contract-checks", "node-health", "open", "rpc", "rpc-node", "rpc-nodes", "rpc-post"],
+  },
+};
+
+/** Folders with one kind of work, below facilitator/src. */
+export const FOLDERS: Readonly<Record<string, Work>> = {
+  analytics: "storing",
+  db: "storing",
+  discovery: "http",
+  events: "storing",
+  http: "http",
+  indexer: "receipts",
+  providers: "http",
+  subscriptions: "storing",
+  telemetry: "http",
+  webhooks: "storing",
+};
+
+/** Their work is that of their callers. */
+export const OF_CALLERS: readonly string[] = ["app", "cli", "config", "lib", "main"];
+
+/** What is not the service's own. */
+const PACKAGES: readonly (readonly [RegExp, Work])[] = [
+  [/pglite|^wasm|\/kysely\/|\/pg(-\w+)?\//, "storing"],
+  [/\/undici\/|internal\/deps\/undici/, "rpc"],
   [
-    /pglite|^wasm|\/kysely\/|\/pg(-\w+)?\/|src\/db\/|events\/feed|payments\/(ledger|intake|block-rows)|indexer\/(undo|block-writer)/,
-    "storing",
-  ],
-  [/chain\/chain-reader|src\/indexer\//, "receipts"],
-  [/chain\/rpc|\/undici\/|internal\/deps\/undici/, "rpc"],
-  [
-    /\/hono\/|@hono\/|node:_?http|src\/http\/|\/zod\/|strict-json|protocol\/schemas|src\/telemetry\/|\/pino\/|prom-client|node:_?stream|node:net/,
+    /\/hono\/|@hono\/|node:_?http|\/zod\/|strict-json|protocol\/schemas|\/pino\/|prom-client|node:_?stream|node:net/,
     "http",
   ],
 ];
+
+const SERVICE = /facilitator\/src\/([\w-]+)(?:\/([\w-]+))?[\w/-]*\.ts$/;
+
+/** Returns what a file of a profile works on; undefined where its callers decide. */
+export function workOfFile(url: string): Work | undefined {
+  const [, folder = "", name = ""] = SERVICE.exec(url) ?? [];
+  if (folder === "") return PACKAGES.find(([pattern]) => pattern.test(url))?.[1];
+  const kinds = Object.entries(FILES[folder] ?? {}) as [Work, readonly string[]][];
+  return FOLDERS[folder] ?? kinds.find(([, names]) => names.includes(name))?.[0];
+}
+
+/** Returns the service's files that a profile has samples of, and that are in no part. */
+export function filesOfNoPart({ nodes, samples }: Profile): string[] {
+  const sampled = new Set(samples);
+  const urls = nodes.flatMap(({ id, callFrame }) => (sampled.has(id) ? [callFrame.url] : []));
+  const isOfNone = (url: string): boolean => {
+    const [, folder] = SERVICE.exec(url) ?? [];
+    return folder !== undefined && !OF_CALLERS.includes(folder) && workOfFile(url) === undefined;
+  };
+  return [...new Set(urls.filter(isOfNone))].sort();
+}
 
 /** Returns milliseconds of CPU by kind of work. Samples of no part count for the runtime (garbage, sockets, timers). */
 export function splitOf(profile: Profile): Record<Work, number> {
@@ -43,8 +107,7 @@ export function splitOf(profile: Profile): Record<Work, number> {
     const before = known.get(id);
     if (before) return before;
     const { functionName, url } = node.callFrame;
-    const part = PARTS.find(([pattern]) => pattern.test(url))?.[1];
-    const work = functionName === "(idle)" ? "idle" : (part ?? workOf(parents.get(id)));
+    const work = functionName === "(idle)" ? "idle" : (workOfFile(url) ?? workOf(parents.get(id)));
     known.set(id, work);
     return work;
   };

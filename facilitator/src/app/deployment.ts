@@ -4,6 +4,7 @@ import type { Network } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { ChainConfigs } from "../config/chains";
 import { createApi } from "../http/app";
+import { createOneChainFetch } from "../http/asked-network";
 import { type ChainApi, createChainRouter } from "../http/chain-router";
 import type { DirectRoutes } from "../http/direct-routes";
 import { createProbes, type MetricsText } from "../http/probes";
@@ -69,7 +70,7 @@ export function oneChain(config: FacilitatorConfig): Deployment {
         const limits = createLimits(config);
         const own = sandbox?.(config.network);
         const api = createApi(buildApiServices({ core, metrics, tracing, log, drain, sandbox: own, limits }));
-        front.fetch = api.app.fetch;
+        front.fetch = createOneChainFetch(api, config.network);
         front.directRoutes = api.directRoutes;
       } else {
         const served = config.metricsPort === undefined ? metrics : undefined;

@@ -12,6 +12,7 @@ import {
   Unavailable,
 } from "turnpike/protocol";
 import type { Api } from "./app";
+import { refusalOfNetwork, servedNetwork } from "./asked-network";
 import { hasNoBody, readJsonBody } from "./body";
 import { type ChainHints, hintsOf, type Lookup, type LookupKind, networkIn } from "./chain-of-request";
 import { createDirectRoutes, type DirectRoutes } from "./direct-routes";
@@ -47,9 +48,6 @@ export interface ChainRouter {
 /** A chain that is away is tried again this often. */
 const RETRY_AFTER_SEC = 5;
 
-/** Catalogues are filtered by network: a network that is not served has no entry. */
-const FILTERED = /^\/discovery\/(?:resources|search)$/;
-
 /** What concerns one chain; everything else is the same on all. */
 const OF_A_CHAIN =
   /^\/(?:accounts|analytics|authorize|debits|discovery\/listings|payments|permits|plans|proofs|refund-accounts|refunds|reports|settle|subscriptions|transactions|verify)(?:\/|$)/;
@@ -72,11 +70,6 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
 
   const refuse = (refusal: TurnpikeError): Route => ({ api: firstApi(), refusal });
 
-  const served = (name: string): Network | undefined => {
-    const chainId = findNetwork(name, networks)?.chainId;
-    return networks.find((network) => network.chainId === chainId);
-  };
-
   function routeTo({ chainId, name }: Network): Route {
     const api = apis().find(({ services }) => services.network.chainId === chainId);
     return api ? { api } : refuse(new Unavailable(`${name} is not up here.`, { retryAfterSec: RETRY_AFTER_SEC }));
@@ -94,7 +87,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
    * while it was served may have moved money, or still may: that is no refusal.
    */
   async function byName(name: string, body: unknown): Promise<Route> {
-    const network = served(name);
+    const network = servedNetwork(name, networks);
     if (network) return routeTo(network);
     const other = findNetwork(name);
     const id = other && paymentIdIn(body, other.chainId);
@@ -113,14 +106,14 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     return common.length === 1 ? routeTo(only) : needed(`${common.map(({ name }) => name).join(" and ")} know it`);
   }
 
-  async function routeOf(hints: ChainHints, pathname: string, body: unknown): Promise<Route> {
+  async function routeOf(hints: ChainHints, url: URL, body: unknown): Promise<Route> {
     const { asked, named, lookups: ids, isNeeded } = hints;
+    const { pathname } = url;
     // Reports on a chain that is not up, too.
     if (pathname === "/readyz") return { api: firstApi() };
-    if (asked !== undefined) {
-      if (served(asked) || FILTERED.test(pathname)) return byName(asked, body);
-      return needed("it is not served here");
-    }
+    const refusal = refusalOfNetwork(url, networks);
+    if (refusal) return refuse(refusal);
+    if (asked !== undefined) return byName(asked, body);
     if (named !== undefined) return byName(named, body);
     const found = await byIds(ids);
     if (found) return found;
@@ -157,7 +150,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     async fetch(request, env) {
       const url = new URL(request.url);
       const body = await bodyOf(request);
-      const { api, refusal } = await routeOf(hintsOf(url, body), url.pathname, body).catch((error: unknown) =>
+      const { api, refusal } = await routeOf(hintsOf(url, body), url, body).catch((error: unknown) =>
         refuse(toPublicError(error)),
       );
       const app: Pick<OpenAPIHono, "fetch"> = api.app as never;

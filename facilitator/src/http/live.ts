@@ -18,16 +18,23 @@ const MAX_STREAMS = 20;
 
 const PAGE = 100;
 
+const yes = (): boolean => true;
+
+const no = (): boolean => false;
+
+const NEED = { scope: "read", isShared: true } as const;
+
 export function liveEvents(services: ApiServices): (context: Context<RequestScope>) => Promise<Response> {
   const { providers, happened, untilDraining } = services;
-  const admission = admissionTo(services, "read", { isShared: true });
+  const admission = admissionTo(services, NEED.scope, NEED);
   const open = new Map<string, number>();
 
   return async (context) => {
     context.set("route", "/events/live");
     try {
       const origin = { address: addressOf(context), requestId: context.get("requestId") };
-      const caller = await admission.admit(context.req.header("authorization") ?? null, origin);
+      const authorization = context.req.header("authorization") ?? null;
+      const caller = await admission.admit(authorization, origin);
       const { keyId } = caller;
       let after = await providers.newestEvents(caller);
       // Counted only when nothing before the stream can fail any more; the end of the stream releases it.
@@ -39,6 +46,8 @@ export function liveEvents(services: ApiServices): (context: Context<RequestScop
           await stream.write(": live\n\n");
           while (!stream.aborted && !stream.closed) {
             const { events, next } = await providers.events({ owner: caller, after, limit: PAGE });
+            // A key that was revoked or has expired since gets nothing more.
+            if (!(await providers.admit(authorization, NEED, origin).then(yes, no))) break;
             for (const { type, subject } of events)
               await stream.writeSSE({ event: "happened", data: JSON.stringify({ type, subject }), id: next });
             after = next;

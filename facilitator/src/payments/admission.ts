@@ -153,7 +153,9 @@ export class PaymentAdmission {
   async #limit(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
     const closed = this.#whyClosed(request) ?? this.whyLost(request);
     if (closed) return { kind: "refused", error: closed };
-    return this.#limiter.run(partyOf(request), () => this.#judgeAndBind(request, isRebinding));
+    const party = partyOf(request);
+    const admit = () => this.#judgeAndBind(request, isRebinding);
+    return this.#limiter.run(party, () => this.#options.sender.entering(party, admit));
   }
 
   /** Returns why nothing more is sent for this payer or payee: too many of their payments cost gas and moved nothing. */

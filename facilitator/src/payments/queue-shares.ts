@@ -19,6 +19,8 @@ export class QueueShares {
   readonly #options: QueueSharesOptions;
   #shares = new FairShares();
   #countedAtMs = Number.NEGATIVE_INFINITY;
+  /** payers and providers of payments that are being judged */
+  readonly #entering = new Set<Party>();
 
   constructor(options: QueueSharesOptions) {
     this.#options = options;
@@ -33,10 +35,19 @@ export class QueueShares {
     return this.#shares.mayEnter(party, this.#fillAt(waitMs));
   }
 
+  /** Counts a payment from its admission on. @returns the function to call when it is bound or refused */
+  entering(party: Party): () => void {
+    const own = { ...party };
+    this.#entering.add(own);
+    this.#shares.enter(own);
+    return () => this.#entering.delete(own);
+  }
+
   /** Counts the queued payments of each payer and provider, if they wait long and the last count is old. */
   async refresh(waitMs: number): Promise<void> {
     const { config, store, monotonicMs } = this.#options;
-    if (!this.isCrowded(waitMs) || monotonicMs() - this.#countedAtMs < COUNT_MS) return;
+    if (monotonicMs() - this.#countedAtMs < COUNT_MS) return;
+    if (!this.isCrowded(waitMs)) return this.#replace([]);
     const rows = await store.db
       .selectFrom("payments")
       .select(["payer", "pay_to as payee", (eb) => eb.fn.countAll<number>().as("queued")])
@@ -44,9 +55,14 @@ export class QueueShares {
       .where("state", "=", "queued")
       .groupBy(["payer", "pay_to"])
       .execute();
+    this.#replace(rows);
+    this.#countedAtMs = monotonicMs();
+  }
+
+  #replace(rows: readonly (Party & { readonly queued: number })[]): void {
     this.#shares = new FairShares();
     for (const { queued, ...party } of rows) this.#shares.enter(party, Number(queued));
-    this.#countedAtMs = monotonicMs();
+    for (const party of this.#entering) this.#shares.enter(party);
   }
 
   #fillAt(waitMs: number): number {

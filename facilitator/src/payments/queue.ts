@@ -51,6 +51,10 @@ export class PaymentQueue {
   readonly #slots: number;
   readonly #pace: Pace;
   #backlog: Backlog = { queued: 0, oldestMs: 0 };
+  /** admitted payments that the last count cannot contain */
+  #uncounted = 0;
+  /** how many of these are bound or refused, so that the next count contains them */
+  #leaving = 0;
   /** whether every slot was in use at the last count */
   #isFull = false;
   #submittedAtMs = Number.NEGATIVE_INFINITY;
@@ -66,11 +70,37 @@ export class PaymentQueue {
     return this.#backlog;
   }
 
-  /** Returns how long the next payment would wait: as long as the oldest has, or longer by the pace of this process. */
+  /**
+   * Returns how long the next payment would wait: as long as the oldest has, or longer by the pace of this process, or
+   * by what a block can take.
+   */
   waitMs(): number {
     const { queued, oldestMs } = this.#backlog;
     const isPaced = queued >= this.#fullBatch * MIN_PACED;
-    return isPaced ? Math.max(oldestMs, this.#pace.expectedWaitMs(queued)) : oldestMs;
+    return Math.max(oldestMs, isPaced ? this.#pace.expectedWaitMs(queued) : 0, this.#leastWaitMs());
+  }
+
+  /** Counts a payment from its admission on. @returns the function to call when it is bound or refused */
+  entering(): () => void {
+    this.#uncounted += 1;
+    return () => {
+      this.#leaving += 1;
+    };
+  }
+
+  /** The pace shows a burst too late. */
+  #leastWaitMs(): number {
+    const { config, relayer } = this.#options;
+    const slots = this.#slots || relayer.addresses.length * config.lanesInFlight;
+    if (slots === 0) return 0;
+    const blocks = Math.floor((this.#backlog.queued + this.#uncounted) / (slots * this.#fullBatch));
+    return blocks * config.blockTimeMs;
+  }
+
+  #counted(backlog: Backlog, leaving: number): void {
+    this.#backlog = backlog;
+    this.#uncounted -= leaving;
+    this.#leaving -= leaving;
   }
 
   /** Returns whether the queue is so short and recent that it leaves with the next transaction anyway. */
@@ -81,6 +111,7 @@ export class PaymentQueue {
   /** Counts the queued payments. */
   async measure(): Promise<void> {
     const { store, config, clock } = this.#options;
+    const leaving = this.#leaving;
     const row = await store.db
       .selectFrom("payments")
       .select([
@@ -94,7 +125,7 @@ export class PaymentQueue {
       .where("valid_before", ">", clock.nowSec() + SEND_MARGIN_SEC)
       .executeTakeFirstOrThrow();
     const oldestMs = row.oldest === null ? 0 : Math.max(0, row.now - row.oldest);
-    this.#backlog = { queued: Number(row.queued), oldestMs };
+    this.#counted({ queued: Number(row.queued), oldestMs }, leaving);
   }
 
   /**
@@ -135,6 +166,7 @@ export class PaymentQueue {
   async #submit(): Promise<boolean> {
     const { config, store, clock, relayer } = this.#options;
     const nowSec = clock.nowSec();
+    const leaving = this.#leaving;
     let sendThem: (() => void) | undefined;
     const isMore = await store.transaction(async (tx) => {
       const rows = await tx
@@ -158,7 +190,7 @@ export class PaymentQueue {
       const isAll = rows.length < this.#fullBatch * MAX_COMPOSED;
       const queued = isAll ? rest.length : Math.max(rest.length, this.#backlog.queued - sent);
       this.#pace.left(sent, queued);
-      this.#backlog = { queued, oldestMs };
+      this.#counted({ queued, oldestMs }, leaving);
       if (plans.length === 0) return false;
       const made = plans.map((plan) => ({ ...plan, id: randomUUID() }));
       await this.#markSent(tx, made);

@@ -96,6 +96,16 @@ export class Sender {
     return this.#shares.mayEnter(party, this.#queue.waitMs());
   }
 
+  /** Counts a payment for its payer and provider while it is judged and bound, and until it is counted in the queue. */
+  async entering<T>(party: Party, admit: () => Promise<T>): Promise<T> {
+    const ends = [this.#queue.entering(), this.#shares.entering(party)];
+    try {
+      return await admit();
+    } finally {
+      for (const end of ends) end();
+    }
+  }
+
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
   reconcile(row: PaymentRow): Promise<boolean> {
     return this.#unmoved.reconcile(row);

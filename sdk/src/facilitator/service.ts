@@ -1,6 +1,6 @@
 /** Wire bodies about the Facilitator itself: what it supports, its health, its events. */
 import * as z from "zod";
-import { addressSchema, hash32Schema } from "../protocol";
+import { addressSchema, hash32Schema, networkOfChain, Unavailable } from "../protocol";
 
 /** What a Facilitator settles on one chain, and with which contracts and keys. */
 const chainFields = {
@@ -62,10 +62,19 @@ export const supportedSchema = z.object({
 
 export type Supported = z.output<typeof supportedSchema>;
 
-/** Narrows an answer about several chains to one of them, with the contracts, keys and tokens of that chain. */
+/**
+ * Narrows an answer about several chains to one of them, with the contracts, keys and tokens of that chain.
+ * @throws Unavailable with the reason `network` where that chain is not among those that are up
+ */
 export function supportedOn(supported: Supported, chainId: number): Supported {
-  const own = supported.chains?.find((chain) => chain.chainId === chainId);
-  return own ? { ...supported, ...own } : supported;
+  const chains = supported.chains ?? [supported];
+  const own = chains.find((chain) => chain.chainId === chainId);
+  if (own) return { ...supported, ...own };
+  const names = chains.map(({ network }) => network).join(", ");
+  throw new Unavailable(
+    `The Facilitator does not serve ${networkOfChain(chainId).name} now: it lists ${names}. Check the Facilitator's URL and the network, or try again when that chain is up.`,
+    { reason: "network" },
+  );
 }
 
 export type SupportedWire = z.input<typeof supportedSchema>;

@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -69,6 +69,43 @@ describe("Facilitator: doctor and the checks at the start", function () {
     const wrong = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${current}@1790000000` }));
     expect(wrong.status).not.to.equal(0);
     expect(wrong.stdout).to.match(/^fail PROOF_SIGNERS: .*retires the address of PROOF_KEY.*Remedy: /m);
+  });
+
+  it("warns of a node that is named twice, of keys for two purposes, and of an archive that nothing can be written to", async () => {
+    const { rpcUrl } = world.chain;
+    const { RELAYER_KEYS: relayer = "" } = world.env();
+    const [archive, plain] = [path.join(home, "archive"), path.join(home, "plain")];
+    mkdirSync(archive);
+    writeFileSync(plain, "");
+    const cases: [Record<string, string>, RegExp, number][] = [
+      [
+        { RPC_URLS: `${rpcUrl}?key=hunter2,${rpcUrl}/?key=hunter2` },
+        /^warn RPC_URLS: RPC 2 \(127\.0\.0\.1:\d+\) is the same URL as RPC 1, .*Remedy: /m,
+        0,
+      ],
+      [{ PROOF_KEY: relayer }, /^warn PROOF_KEY: is the key of RELAYER_KEYS 1 \(0x\w{40}\) too: .*Remedy: /m, 0],
+      [
+        { REFUND_KEYS: `${world.payee}=${relayer}` },
+        /^warn REFUND_KEYS 0x\w{40}: is the key of RELAYER_KEYS 1 .*Remedy: /m,
+        0,
+      ],
+      [
+        { ARCHIVE_DIR: archive },
+        /^(?:ok {3}|warn )ARCHIVE_DIR: .*archive can be written, and its disk has [\d.]+ GiB left/m,
+        0,
+      ],
+      [{ ARCHIVE_DIR: plain }, /^fail ARCHIVE_DIR: .*plain is no folder\. Remedy: /m, 1],
+      [{ ARCHIVE_DIR: path.join(home, "absent") }, /^fail ARCHIVE_DIR: .*absent does not exist\. Remedy: /m, 1],
+    ];
+    for (const [change, expected, status] of cases) {
+      const env = world.env({ RELAYER_KEYS: relayer, ...change });
+      const outcome = await program.run(["doctor"], env);
+      expect(outcome.stdout).to.match(expected);
+      expect(outcome.status, outcome.stdout).to.equal(status);
+      expect(outcome.stdout + outcome.stderr)
+        .not.to.contain("hunter2")
+        .and.not.to.contain(relayer.slice(2));
+    }
   });
 
   it("reports each fault with its remedy, and exits with a status other than 0", async () => {

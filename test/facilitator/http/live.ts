@@ -10,6 +10,43 @@ import { until } from "../../support/facilitator";
 const STREAMS = 20;
 
 describe("Facilitator: live events", () => {
+  it("B27 end when the key is revoked or expires, and send nothing more", async () => {
+    let isRevoked = false;
+    let wake = (): void => undefined;
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    const pages = [["before"], ["after"]];
+    const services = {
+      providers: {
+        async admit() {
+          if (isRevoked) throw new TurnpikeError("InvalidApiKey");
+          return { provider: "0x1", keyId: "k" };
+        },
+        newestEvents: async () => 0,
+        events: async () => ({ events: (pages.shift() ?? []).map((type) => ({ type, subject: "0x2" })), next: "1" }),
+      },
+      keyLimit: { take: () => undefined },
+      happened: () => woken,
+      untilDraining: <T>(work: Promise<T>) => work,
+    } as unknown as ApiServices;
+    const app = new Hono<RequestScope>();
+    app.get("/events/live", liveEvents(services));
+    const stream = await app.request("/events/live");
+    const reader = (stream.body as ReadableStream<Uint8Array>).getReader();
+    let sent = "";
+    const read = async (): Promise<boolean> => {
+      const { done, value } = await reader.read();
+      if (value) sent += Buffer.from(value).toString();
+      return done;
+    };
+    while (!sent.includes("before")) await read();
+    isRevoked = true;
+    wake();
+    while (!(await read()));
+    expect(sent).not.to.include("after");
+  });
+
   it("do not count a stream that never began: a key may try again for ever", async () => {
     let isDown = true;
     let open = 0;

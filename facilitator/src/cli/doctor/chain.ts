@@ -30,17 +30,26 @@ export async function examineChain(options: ChainDoctor): Promise<Finding[]> {
     findings.push(...node.findings);
     sound ??= node.chain;
   }
-  if (config.rpcUrls.length === 1 && !config.network.name.startsWith("local-")) {
-    const remedy = "add a second, independent URL to RPC_URLS";
-    findings.push({
-      level: "warn",
-      subject: "RPC_URLS",
-      detail: "only one node is configured; there is no fallback",
-      remedy,
-    });
-  }
+  findings.push(...nodeListFindings(config));
   if (sound) findings.push(...(await checkContracts(sound, config)));
   return findings;
+}
+
+/** Says where the list of nodes gives less of a fallback than it looks like. URLs may hold keys: they are not shown. */
+function nodeListFindings({ rpcUrls, network }: FacilitatorConfig): Finding[] {
+  const hrefs = rpcUrls.map((url) => new URL(url).href);
+  const findings = hrefs.flatMap((href, place): Finding[] => {
+    const first = hrefs.indexOf(href);
+    if (first === place) return [];
+    const detail = `RPC ${place + 1} (${new URL(href).host}) is the same URL as RPC ${first + 1}, and no fallback for it`;
+    return [
+      { level: "warn", subject: "RPC_URLS", detail, remedy: "name an independent node in its place, or remove it" },
+    ];
+  });
+  if (new Set(hrefs).size > 1 || network.name.startsWith("local-")) return findings;
+  const remedy = "add a second, independent URL to RPC_URLS";
+  const detail = "only one node is configured; there is no fallback";
+  return [...findings, { level: "warn", subject: "RPC_URLS", detail, remedy }];
 }
 
 interface Examined {

@@ -9,6 +9,7 @@ import type { FacilitatorConfig } from "../../config";
 import { type ChainConfigs, chainsOf, strayVariables } from "../../config/chains";
 import { pendingMigrations } from "../../db/migrate";
 import { createLog, secretsOf } from "../../telemetry/log";
+import { examineArchive } from "./archive";
 import { examineChain } from "./chain";
 import { examineDatabase, examineReading } from "./database";
 import { examineKeys } from "./keys";
@@ -66,6 +67,7 @@ async function examine(config: FacilitatorConfig, print: (finding: Finding) => v
   });
   const { findings, store } = await examineDatabase(config, nowMs);
   collect(findings);
+  collect(await examineArchive(config));
   try {
     const isMigrated = store !== undefined && (await pendingMigrations(store.db)).length === 0;
     if (isMigrated && chain && store) collect(await examineReading(config, chain, store));

@@ -23,24 +23,55 @@ export interface KeyDoctor {
 
 export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<Finding[]> {
   const findings: Finding[] = [];
+  const known: KnownKey[] = [];
   for (const [index, source] of config.relayerKeys.entries()) {
     const subject = `RELAYER_KEYS ${index + 1}`;
     findings.push(...fileFindings(subject, source));
     const signer = await opened(subject, source, config, findings);
     if (!signer) continue;
+    known.push({ subject, role: "relayer", address: signer.address });
     if (chain) findings.push(...(await laneFindings(subject, signer, { config, chain, store })));
   }
   if (config.proofKey) {
     findings.push(...fileFindings("PROOF_KEY", config.proofKey));
     const signer = await opened("PROOF_KEY", config.proofKey, config, findings);
-    if (signer) findings.push(...signerFindings(signer.address, config));
+    if (signer) {
+      known.push({ subject: "PROOF_KEY", role: "proof", address: signer.address });
+      findings.push(...signerFindings(signer.address, config));
+    }
   }
   for (const { provider, source } of config.refundKeys ?? []) {
     const subject = `REFUND_KEYS ${provider}`;
     findings.push(...fileFindings(subject, source));
-    await opened(subject, source, config, findings);
+    const signer = await opened(subject, source, config, findings);
+    if (signer) known.push({ subject, role: "refund", address: signer.address });
   }
-  return findings;
+  return [...findings, ...sharedKeyFindings(known)];
+}
+
+interface KnownKey {
+  /** the setting that names it */
+  readonly subject: string;
+  readonly role: "relayer" | "proof" | "refund";
+  readonly address: Address;
+}
+
+const REMEDY: Readonly<Record<Exclude<KnownKey["role"], "relayer">, string>> = {
+  proof: "make a key of its own for PROOF_KEY, and announce it first (docs/operators/keys.md)",
+  refund: "make an account of its own for refunds, and have the provider name it (docs/guides/refunds.md)",
+};
+
+/** A relayer's key is in use all the time, in each process with the role: a thief of it must get nothing else by it. */
+function sharedKeyFindings(known: readonly KnownKey[]): Finding[] {
+  const relayers = known.filter(({ role }) => role === "relayer");
+  return known.flatMap(({ subject, role, address }): Finding[] => {
+    if (role === "relayer") return [];
+    const relayer = relayers.find((each) => each.address === address);
+    if (!relayer) return [];
+    const gain = role === "proof" ? "forge proofs of payment" : "spend the refunds' account";
+    const detail = `is the key of ${relayer.subject} (${address}) too: a thief of the relayer's key can ${gain}`;
+    return [{ level: "warn", subject, detail, remedy: REMEDY[role] }];
+  });
 }
 
 function signerFindings(current: Address, { proofSigners }: FacilitatorConfig): Finding[] {

@@ -17,6 +17,8 @@ import {
   type Network,
   networkOfChain,
   PaymentPending,
+  PolicyRefused,
+  sameAddress,
   systemClock,
   TurnpikeError,
 } from "../../protocol";
@@ -55,7 +57,7 @@ export interface Facilitator {
   readonly pinned: boolean;
   /** Returns the signers whose proofs count; undefined when the Facilitator announces none. Asks once, or `again`. */
   proofSigners(options?: { readonly again?: boolean }): Promise<readonly Address[] | undefined>;
-  /** @throws Unavailable, or the Facilitator's refusal */
+  /** @throws PolicyRefused where it does not serve the chain (`OTHER_CHAIN`), Unavailable, or its refusal */
   account(of: AccountOnChain, signal?: AbortSignal): Promise<Account>;
 }
 
@@ -135,11 +137,20 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
     },
     async account({ address, token, chainId }, signal) {
       const found = await client.account({ address, token }, { network: caip2Of(chainId), signal });
-      if (found.kind === "refused") throw found.error;
-      return found.value;
+      if (found.kind === "refused" && found.error.details.field !== "network") throw found.error;
+      // Older Facilitators answer about their own chain.
+      const isOwn = found.kind === "found" && found.value.chainId === chainId && sameAddress(found.value.token, token);
+      if (isOwn) return found.value;
+      throw new PolicyRefused(
+        `The Facilitator ${url} does not serve ${networkOfChain(chainId).name}. Configure one that does in \`facilitators\`.`,
+        { reason: OTHER_CHAIN, ...(found.kind === "refused" && { cause: found.error }) },
+      );
     },
   };
 }
+
+/** Why a Facilitator says nothing about an account: it settles on other chains. */
+export const OTHER_CHAIN = "network";
 
 function normalize(text: string): string | undefined {
   if (typeof text !== "string" || !URL.canParse(text)) return undefined;

@@ -13,7 +13,7 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
-import { type Facilitator, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
+import { type Facilitator, OTHER_CHAIN, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
 import { networkFault } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
@@ -295,7 +295,12 @@ async function isOverByReport(context: AgentContext, entry: PaymentEntry, client
   if (status.kind !== "found" || status.value.status === "settled" || status.value.status === "pending") return false;
   if (chainClock) return chainClock.nowSec() > entry.validBeforeSec;
   const { payer: address, token, chainId } = entry;
-  const account = await facilitators.find(entry.facilitator)?.account({ address, token, chainId });
+  const asked = facilitators.find(entry.facilitator)?.account({ address, token, chainId });
+  const account = await asked?.catch((error: unknown) => {
+    // It served the chain once: that it no longer does says nothing about the payment.
+    if (isTurnpikeError(error) && error.reason === OTHER_CHAIN) return undefined;
+    throw error;
+  });
   if (!account) return false;
   return plausibleTimeSec(account.chainTimeSec, chainId, networks) > entry.validBeforeSec;
 }

@@ -14,7 +14,6 @@ import {
   paymentNonce,
   permit2PaymentIdOf,
   randomBytes,
-  sameAddress,
   type TokenDomain,
   toHex,
   transferTypedData,
@@ -171,9 +170,6 @@ async function factsBefore(
     return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, reported }) };
   }
   const account = await chosen.facilitator.account({ address: payer, token, chainId }, signal);
-  if (account.chainId !== chainId || !sameAddress(account.token, token)) {
-    throw new PolicyRefused("The Facilitator settles this token on another chain.", { reason: "network" });
-  }
   const ofToken = { name: account.tokenName, version: account.tokenVersion };
   const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
   const nowSec = chainClock?.nowSec() ?? plausibleTimeSec(account.chainTimeSec, chainId, networks);

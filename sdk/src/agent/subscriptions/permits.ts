@@ -63,9 +63,6 @@ export async function withApproval<T>(
   const queue = `permit:${deployment.chainId}:${token.toLowerCase()}:${owner.toLowerCase()}`;
   return ledger.serialize(queue, async () => {
     const account = await facilitator.account({ address: owner, token, chainId: deployment.chainId });
-    if (account.chainId !== deployment.chainId || !sameAddress(account.token, token)) {
-      throw new PolicyRefused("The Facilitator serves this token on another chain.", { reason: "network" });
-    }
     const nowSec = await signingTimeSec(context, deployment.chainId, account.chainTimeSec);
     return work({ account, nowSec, permit: await permitFor(context, need, { owner, account, nowSec }) });
   });

@@ -1,11 +1,19 @@
 /** Adapts a gate to a Fastify hook. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction, RequestPayload } from "fastify";
-import { type Allowed, answerOf, CORS_HEADERS, type Decision, isPreflight, PREFLIGHT } from "../core/answer";
+import {
+  type Allowed,
+  type Answer,
+  answerOf,
+  CORS_HEADERS,
+  type Decision,
+  isPreflight,
+  PREFLIGHT,
+} from "../core/answer";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
-import { type RequestScope, runInScope, withdraw } from "../core/request-scope";
+import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
 import { isOver, watchPaid } from "./node-response";
 
 declare module "fastify" {
@@ -55,31 +63,39 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const done = (payloadDone ?? payloadOrDone) as PayloadDone;
     const known = { raw: request, target: request.originalUrl, parsed, payload, remedy: REMEDY };
     const facts = gateRequestOfNode(request.raw, known);
-    const act = (decision: Decision): void => {
+    const act = (decision: Decision): void | Promise<void> => {
       if (isOver(request.raw, reply.raw)) {
         void withdraw(decision);
         return;
       }
-      if (decision.kind !== "allow") {
-        const { status, headers, body } = answerOf(decision);
-        void reply
-          .code(status)
-          .headers(withoutOwnCors(reply, headers))
-          .send(typeof body === "string" ? body : Buffer.from(body));
-        return;
-      }
-      runInScope(facts, decision, serve);
+      if (decision.kind !== "allow") return answer(answerOf(decision));
+      return runInScope<void | Promise<void>, []>(facts, decision, facts.isUpgrade ? handOver : serve);
+    };
+    const answer = ({ status, headers, body }: Answer): void => {
+      void reply
+        .code(status)
+        .headers(withoutOwnCors(reply, headers))
+        .send(typeof body === "string" ? body : Buffer.from(body));
     };
     const serve = (scope: RequestScope, decision: Allowed): void => {
-      request.payment = scope.payment ?? decision.payment;
       if (decision.payment.kind !== "free") watchPaid({ gate, response: reply.raw, scope, decision });
+      admit(scope, decision);
+    };
+    const admit = (scope: RequestScope, decision: Allowed): void => {
+      request.payment = scope.payment ?? decision.payment;
       done(null, payload && facts.drained && refilled(payload, facts.drained));
+    };
+    /** The handler takes the connection over: what it sends there cannot be withheld. */
+    const handOver = async (scope: RequestScope, decision: Allowed): Promise<void> => {
+      const refusal = await settleAhead(gate, scope);
+      if (refusal) answer(refusal);
+      else admit(scope, decision);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !reply.raw.headersSent) void reply.headers(withoutOwnCors(reply, CORS_HEADERS));
       done(error as Error);
     };
-    void gate.decide({ facts, act, fail });
+    void gate.decide<void | Promise<void>>({ facts, act, fail });
   };
   return Object.assign(hook as FastifyGate, { ready: () => gate.ready() });
 }

@@ -2,6 +2,7 @@
  * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
  * headers before its first byte leaves.
  */
+import { isForSharedCaches } from "../../protocol/shared-caches";
 import {
   type Allowed,
   type Answer,
@@ -23,6 +24,7 @@ import {
   openRequestScope,
   type RequestScope,
   requestScopes,
+  settleAhead,
   settleScope,
   usageReceiptHeader,
 } from "../core/request-scope";
@@ -68,6 +70,9 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
     async function serve(facts: GateRequest, decision: Allowed, request: Req, rest: Rest): Promise<Response> {
       const scope = openRequestScope(facts, decision);
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
+      // The handler takes the connection over: what it sends there cannot be withheld.
+      const refusal = facts.isUpgrade ? await settleAhead(gate, scope) : undefined;
+      if (refusal) return responseOf(refusal);
       // Taken before the handler runs: a server may abort only a signal that was asked for.
       const signal = scope.deferred && request.signal;
       let response: Response;
@@ -101,6 +106,8 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
   return Object.assign(wrap, { ready: () => gate.ready() });
 }
 
+const SWITCHED = 101;
+
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export function responseOf({ status, headers, body }: Answer): Response {
@@ -121,7 +128,8 @@ export interface ServedResponse {
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
 export async function settleResponse(served: ServedResponse): Promise<Response> {
   const { gate, scope, decision, response, threw } = served;
-  if (decision.payment.kind === "free") return response;
+  // A switched protocol is settled already, and such a response cannot be copied.
+  if (decision.payment.kind === "free" || response.status === SWITCHED) return response;
   if (scope.deferred) return settleWithheld(served);
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
@@ -214,6 +222,7 @@ function withPaidHeaders(response: Response, extra: Readonly<Record<string, stri
 function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: boolean): void {
   headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
   headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
+  for (const name of [...headers.keys()]) if (isForSharedCaches(name)) headers.delete(name);
   for (const [name, value] of Object.entries(extra)) headers.set(name, value);
   if (cors) for (const [name, value] of Object.entries(CORS_HEADERS)) if (!headers.has(name)) headers.set(name, value);
 }

@@ -14,7 +14,7 @@ import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../c
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
-import { openRequestScope, type RequestScope, requestScopes } from "../core/request-scope";
+import { openRequestScope, type RequestScope, requestScopes, settleAhead } from "../core/request-scope";
 import { faultOfResponse, responseOf, settleResponse } from "./fetch";
 
 /** What a gated handler finds in its context. */
@@ -66,6 +66,12 @@ export function honoGate(gate: Gate): HonoGate {
     const scope = openRequestScope(facts, decision);
     scope.onRefused = suppressLog;
     c.set("payment", scope.payment ?? decision.payment);
+    // The handler takes the connection over: what it sends there cannot be withheld.
+    const refusal = facts.isUpgrade ? await settleAhead(gate, scope) : undefined;
+    if (refusal) {
+      c.res = responseOf(refusal);
+      return undefined;
+    }
     // Taken before the handler runs: a server may abort only a signal that was asked for.
     const signal = scope.deferred && c.req.raw.signal;
     await requestScopes.run(scope, next);

@@ -27,6 +27,7 @@ class ToolRequest implements GateRequest {
   readonly remoteAddress = undefined;
   readonly isBodyRead = false;
   readonly isBodyLost = false;
+  readonly isUpgrade = false;
   readonly raw: unknown;
   readonly #callText: () => string;
   #body: Uint8Array | undefined;

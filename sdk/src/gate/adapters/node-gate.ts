@@ -14,9 +14,9 @@ import { bodyDropped } from "../core/body";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
-import { type RequestScope, runInScope, withdraw } from "../core/request-scope";
+import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
-import { setAbsent } from "./node-headers";
+import { dropForSharedCaches, setAbsent } from "./node-headers";
 import { isOver, watchPaid } from "./node-response";
 
 /** A request that a gate has allowed. */
@@ -40,7 +40,7 @@ export interface NodeGate {
 export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: IncomingMessage) => void): NodeGate {
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
     const facts = gateRequestOfNode(request);
-    const act = (decision: Decision): void => {
+    const act = (decision: Decision): void | Promise<void> => {
       if (isOver(request, response)) {
         void withdraw(decision);
         return;
@@ -49,13 +49,13 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
         send(response, answerOf(decision));
         return;
       }
-      runInScope(facts, decision, serve, request, response, next);
+      return runInScope(facts, decision, facts.isUpgrade ? handOver : serve, request, response, next);
     };
     const fail = (error: unknown): void => {
       if (gate.cors && !response.headersSent) setAbsent(response, CORS_HEADERS);
       next(error);
     };
-    return gate.decide({ facts, act, fail });
+    return gate.decide<void | Promise<void>>({ facts, act, fail });
   };
 
   function serve(
@@ -65,9 +65,27 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
     response: ServerResponse,
     next: () => void,
   ): void {
+    admit(scope, decision, request);
+    if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
+    next();
+  }
+
+  function admit(scope: RequestScope, decision: Allowed, request: PaidRequest): void {
     onAllow?.(scope, request);
     request.payment = scope.payment ?? decision.payment;
-    if (decision.payment.kind !== "free") watchPaid({ gate, response, scope, decision });
+  }
+
+  /** The handler takes the connection over: what it sends there cannot be withheld. */
+  async function handOver(
+    scope: RequestScope,
+    decision: Allowed,
+    request: PaidRequest,
+    response: ServerResponse,
+    next: () => void,
+  ): Promise<void> {
+    const refusal = await settleAhead(gate, scope);
+    if (refusal) return send(response, refusal);
+    admit(scope, decision, request);
     next();
   }
   return Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) });
@@ -87,6 +105,7 @@ export function send(response: ServerResponse, { status, headers, body }: Answer
     return;
   }
   response.statusCode = status;
+  dropForSharedCaches(response);
   setAbsent(response, headers);
   response.end(body);
 }

@@ -1,5 +1,6 @@
 /** Writes the headers of a Node response: those of a paid one, and those that the application has not set itself. */
 import { type ServerResponse, validateHeaderName, validateHeaderValue } from "node:http";
+import { isForSharedCaches } from "../../protocol/shared-caches";
 import { CORS_HEADERS, privateCacheControl, varyWith } from "../core/answer";
 import { pairsOf } from "../replay/recorder";
 
@@ -23,6 +24,7 @@ export function writePrivateHead(
     return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
   }
   applyHeaders(response, headers);
+  dropForSharedCaches(response);
   if (cors) setAbsent(response, CORS_HEADERS);
   response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));
   response.setHeader("Vary", varyWith(headerOf(response, "Vary")));
@@ -43,7 +45,7 @@ function privateHeaders(given: Readonly<Record<string, HeaderValue>>, cors: bool
     const lower = LENGTHS.has(name.length) ? name.toLowerCase() : "";
     if (lower === "cache-control") cacheControl = String(value);
     else if (lower === "vary") vary = String(value);
-    else {
+    else if (!isForSharedCaches(name)) {
       const own = cors ? CORS_NAMES.get(lower) : undefined;
       if (own) delete headers[own];
       headers[name] = value;
@@ -75,6 +77,11 @@ function applyHeaders(response: ServerResponse, headers: unknown): void {
   for (const [name, value] of Object.entries((headers ?? {}) as Record<string, string | number | string[]>)) {
     if (value !== undefined) response.setHeader(name, value);
   }
+}
+
+/** What the application has set, perhaps for all its answers. */
+export function dropForSharedCaches(response: ServerResponse): void {
+  for (const name of response.getHeaderNames()) if (isForSharedCaches(name)) response.removeHeader(name);
 }
 
 function headerOf(response: ServerResponse, name: string): string | undefined {

@@ -72,12 +72,14 @@ class WithheldResponse {
     response.write = this.#onWrite.bind(this) as typeof response.write;
     response.end = this.#onEnd.bind(this) as typeof response.end;
     response.flushHeaders = this.#onFlush.bind(this);
+    closeStream(response);
     // Links of an answer that may never leave.
     response.writeEarlyHints = (_hints, callback) => callback?.();
     response.once("close", () => this.#onClose());
   }
 
   #onWriteHead(...args: unknown[]): ServerResponse {
+    if (this.#phase === "passing") return this.#own.writeHead(...args);
     if (this.#phase === "settling" && !this.#isEnded) this.#isBroken = true;
     if (this.#phase === "held") {
       requireWritable(this.#response, args);
@@ -90,6 +92,7 @@ class WithheldResponse {
   }
 
   #onWrite(...args: unknown[]): boolean {
+    if (this.#phase === "passing") return this.#own.write(...args) as unknown as boolean;
     later(callbackIn(args));
     if (this.#phase === "replaced" || this.#isEnded) return true;
     if (this.#phase === "held") requireWritable(this.#response);
@@ -110,6 +113,7 @@ class WithheldResponse {
   }
 
   #onEnd(...args: unknown[]): ServerResponse {
+    if (this.#phase === "passing" && !this.#isEnded) return this.#own.end(...args);
     const callback = callbackIn(args);
     if (this.#phase === "replaced" || this.#isEnded) {
       later(callback);
@@ -125,6 +129,7 @@ class WithheldResponse {
   }
 
   #onFlush(): void {
+    if (this.#phase === "passing") this.#own.flushHeaders();
     if (this.#phase === "held") requireWritable(this.#response);
     this.#isFlushed = true;
     if (this.#phase === "held" && !this.#isFailure()) this.#settleStream();
@@ -225,7 +230,10 @@ class WithheldResponse {
       .catch(() => this.#response.destroy());
   }
 
-  /** What is held leaves, and what the handler still writes follows it. */
+  /**
+   * What is held leaves, and what the handler still writes follows it. The methods stay in place, because middleware behind
+   * the gate may have put its own around them: what it does when the head is written happens now.
+   */
   #pass(headers: Readonly<Record<string, string>>): void {
     const response = this.#response;
     if (this.#isBroken) {
@@ -235,7 +243,7 @@ class WithheldResponse {
     this.#phase = "passing";
     this.#restoreHead?.();
     setAbsent(response, headers);
-    this.#restore();
+    openStream(response);
     if (this.#head) this.#own.writeHead(...this.#head);
     const body = this.#bytes > 0 ? [Buffer.concat(this.#chunks)] : [];
     this.#forgetBody();
@@ -270,6 +278,7 @@ class WithheldResponse {
     response.statusCode = status;
     if (response.req.httpVersionMajor < 2) response.statusMessage = "";
     setAbsent(response, headers);
+    openStream(response);
     this.#restore();
     response.end(body);
     const swallow = (...args: unknown[]): void => later(callbackIn(args));
@@ -283,6 +292,33 @@ class WithheldResponse {
       return response;
     };
   }
+}
+
+/** How a handler reaches an HTTP/2 stream past its response. */
+const STREAM_METHODS = ["respond", "respondWithFD", "respondWithFile", "pushStream", "write", "end"];
+
+type StreamMethods = Record<string, unknown>;
+
+const streamOf = (response: ServerResponse): StreamMethods | undefined =>
+  response.req.httpVersionMajor < 2 ? undefined : (response as unknown as { stream?: StreamMethods }).stream;
+
+/** Makes a handler fail that answers past its response: nothing could be withheld there. */
+function closeStream(response: ServerResponse): void {
+  const stream = streamOf(response);
+  if (!stream) return;
+  for (const name of STREAM_METHODS) stream[name] = refuseStream;
+}
+
+function openStream(response: ServerResponse): void {
+  const stream = streamOf(response);
+  if (!stream) return;
+  for (const name of STREAM_METHODS) delete stream[name];
+}
+
+function refuseStream(): never {
+  throw new TypeError(
+    'the answer to a payment that settles after its handler goes through the response, not its stream: use response.write and response.end, or settle: "before"',
+  );
 }
 
 const callbackIn = (args: readonly unknown[]): Callback | undefined =>

@@ -119,9 +119,13 @@ export function errorAnswer(error: unknown): Answer {
   };
 }
 
-/** A handler's `public` would let a shared cache serve what one client paid for. */
+/** A handler's `public` would let a shared cache serve what one client paid for, also beside `private`. */
 export function privateCacheControl(current: string | undefined): string {
-  return current !== undefined && /(?:^|,)\s*private\s*(?:,|$)/i.test(current) ? current : PRIVATE;
+  const isPrivate =
+    current !== undefined &&
+    /(?:^|,)\s*private\s*(?:,|$)/i.test(current) &&
+    !/(?:^|,)\s*(?:public|s-maxage)\b/i.test(current);
+  return isPrivate ? current : PRIVATE;
 }
 
 /** The handler's Vary, and ours. */

@@ -38,7 +38,8 @@ export function createFacilitatorCheck({ settings, proofSigners, nowSec }: Facil
     // Another project's Facilitator names no proof signers.
     if (!facilitator || facilitator.signers.list.length === 0 || facilitator.trustUnsigned) return;
     const [current] = await proofSigners().catch((cause: unknown) => {
-      if (!isTurnpikeError(cause)) throw cause;
+      // Where it does not serve the gate's chain, its own error says more.
+      if (!isTurnpikeError(cause) || cause.reason === "network") throw cause;
       throw new Unavailable(`The Facilitator at ${facilitator.url} gave no usable answer to GET /supported.`, {
         cause,
         retryAfterSec: 2,

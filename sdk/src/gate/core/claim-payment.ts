@@ -84,7 +84,10 @@ export async function claimPayment(at: PaymentCase, candidate: Candidate): Promi
   }
   if (outcome.kind === "running") {
     const { retryAfterSec } = outcome;
-    return { kind: "barred", error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec }) };
+    return {
+      kind: "barred",
+      error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec, details: { paymentId } }),
+    };
   }
   const claim = heldClaim(claimed, act.owner, outcome.releases);
   try {

@@ -11,7 +11,13 @@ import { askAhead, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
 import type { GateRequest, Origin } from "./request";
-import { answerOfRefusedCharge, type RequestScope, type SettledScope, settleDeferred } from "./request-scope";
+import {
+  answerOfRefusedCharge,
+  type RequestScope,
+  requestScopes,
+  type SettledScope,
+  settleDeferred,
+} from "./request-scope";
 import { createRoute, type Route } from "./route";
 
 /** One route's gate: what every adapter translates. */
@@ -122,16 +128,32 @@ export interface DecisionHandlers<T> {
 
 function decideTraced(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
   const { tracing } = context;
-  if (!tracing) return decide(context, route, request);
+  if (!tracing) {
+    const decided = decide(context, route, request);
+    return "then" in decided ? decided.then(requireOneGate) : decided;
+  }
   return tracing.run({ name: "decide on request", parent: traceHeadersOf(request) }, (span) => {
     const note = (decision: Decision): Decision => {
       span.setAttribute("turnpike.decision", decision.kind);
       if (decision.kind === "allow") notePayment(span, decision.payment);
-      return decision;
+      return requireOneGate(decision);
     };
     const decided = decide(context, route, request);
     return "then" in decided ? decided.then(note) : note(decided);
   });
+}
+
+/**
+ * @throws ConfigError where another gate before the same handler has claimed the payment: as a 409 it would be used up
+ * there, and nothing be served
+ */
+function requireOneGate(decision: Decision): Decision {
+  if (decision.kind !== "refuse" || decision.error.code !== "ProofInFlight") return decision;
+  const held = requestScopes.getStore()?.payment;
+  if (held?.kind !== "one-time" || held.paymentId !== decision.error.details.paymentId) return decision;
+  throw new ConfigError(
+    "two gates before one handler ask for one payment: remove one, such as paymentGate behind paymentMiddleware",
+  );
 }
 
 function settleTraced(

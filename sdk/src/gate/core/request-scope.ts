@@ -166,6 +166,22 @@ export async function settleDeferred(
   return { kind: "withheld", answer: isAsked ? answerOf(decision) : errorAnswer(error) };
 }
 
+/**
+ * Settles a request before its handler runs, because the handler takes the connection over.
+ * @returns the answer to send instead of running it
+ */
+export async function settleAhead(
+  { settle }: { readonly settle: (scope: RequestScope, answer: undefined) => Promise<SettledScope> },
+  scope: RequestScope,
+): Promise<Answer | undefined> {
+  try {
+    const settled = await settle(scope, undefined);
+    return settled.kind === "withheld" ? settled.answer : undefined;
+  } catch (error) {
+    return errorAnswer(error);
+  }
+}
+
 /** Ends a request whose handler failed: a deferred payment is released, and costs nothing. */
 export async function cancelDeferred(scope: RequestScope): Promise<void> {
   // Where it cannot be written, the lease and the reservation expire.

@@ -42,6 +42,8 @@ export interface GateRequest {
   readonly isBodyRead: boolean;
   /** whether something has read it and kept nothing for the handler */
   readonly isBodyLost: boolean;
+  /** whether the handler takes the connection over: what it then sends does not pass through its response */
+  readonly isUpgrade: boolean;
 }
 
 /** Access to the body of a framework's request. */
@@ -128,6 +130,11 @@ export class NodeGateRequest implements GateRequest {
     return this.message.socket.remoteAddress;
   }
 
+  /** Set by node:http, and only where the server has a listener for such requests. */
+  get isUpgrade(): boolean {
+    return (this.message as { readonly upgrade?: boolean }).upgrade === true;
+  }
+
   header(name: string): string | undefined {
     const value = this.message.headers[name];
     return Array.isArray(value) ? value.join(", ") : value;
@@ -206,6 +213,10 @@ class FetchGateRequest implements GateRequest {
 
   get raw(): unknown {
     return this.bodyOf.raw();
+  }
+
+  get isUpgrade(): boolean {
+    return this.request.headers.get("upgrade")?.toLowerCase() === "websocket";
   }
 
   get isBodyRead(): boolean {

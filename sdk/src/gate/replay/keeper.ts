@@ -3,6 +3,7 @@
  * headers that are safe to repeat, body), and its sealed form in the claim store.
  */
 import { ConfigError, type MemoKey } from "../../protocol";
+import { isForSharedCaches } from "../../protocol/shared-caches";
 import { DAY_SEC } from "../../protocol/time";
 import type { ClaimStore, StoredAnswer } from "../claims/rules";
 import { type Purchased, seal, unseal } from "./seal";
@@ -74,7 +75,7 @@ export function safeHeaders(given: Iterable<readonly [string, string]>): Record<
   let bytes = 0;
   for (const [name, value] of given) {
     const lower = name.toLowerCase();
-    if (UNSAFE.has(lower)) continue;
+    if (UNSAFE.has(lower) || isForSharedCaches(lower)) continue;
     headers[lower] = headers[lower] === undefined ? value : `${headers[lower]}, ${value}`;
     bytes += lower.length + value.length;
   }

@@ -91,7 +91,8 @@ describe("a route that is sold in several tokens and on several networks", () =>
   beforeEach(async () => {
     here = await startSmallFacilitator();
     there = await startSmallFacilitator();
-    there.supported = { ...there.supported, proofSigners: [addressOf("elsewhere")] };
+    const elsewhere = { network: `local-${OTHER_CHAIN}`, chainId: OTHER_CHAIN };
+    there.supported = { ...there.supported, ...elsewhere, proofSigners: [addressOf("elsewhere")] };
     there.settle = (asked) => signedSettlement(asked, `0x${"ef".repeat(32)}`, "elsewhere", OTHER_CHAIN);
   });
   afterEach(async () => {

@@ -1,0 +1,179 @@
+/** What an application puts around a gate: another gate, middleware behind it, and handlers that go past the response. */
+import { createServer, type Server, type ServerResponse } from "node:http";
+import http2 from "node:http2";
+import { text } from "node:stream/consumers";
+import { expect } from "chai";
+import express, { type RequestHandler } from "express";
+import { type GateOptions, gated, type Provider } from "turnpike/gate";
+import { expressGate } from "turnpike/gate/express";
+import type { AcceptEntryWire } from "turnpike/protocol";
+import {
+  closeServer,
+  listen,
+  ONE_TIME,
+  paidHeaders,
+  quoteOf,
+  RESERVING,
+  type SmallFacilitator,
+  send,
+  startSmallFacilitator,
+  testProvider,
+} from "../../../support/gate";
+import { v1Headers } from "../support/standard";
+
+const optionsOf = (more: object = {}) => ({ pricing: ONE_TIME, ...more }) as unknown as GateOptions<never>;
+
+describe("what is around a gate", () => {
+  let facilitator: SmallFacilitator;
+  let provider: Provider;
+  const servers: Server[] = [];
+
+  const log = console.error;
+  beforeEach(async () => {
+    console.error = () => undefined;
+    facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+    provider = testProvider(facilitator);
+  });
+  afterEach(async () => {
+    console.error = log;
+    await Promise.all(servers.splice(0).map(closeServer));
+    await provider.close();
+    await facilitator.stop();
+  });
+
+  async function serve(app: express.Express): Promise<string> {
+    const server = createServer(app);
+    servers.push(server);
+    return `${await listen(server)}/x`;
+  }
+  const gate = (more?: object) => expressGate(provider.gate(optionsOf(more)));
+  const standard = async (url: string) => v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
+  const settlements = () => facilitator.calls.filter(({ path }) => path === "/settle").length;
+
+  it("C40 two gates before one handler are a fault of the setting, and use no payment up", async () => {
+    const one = gate();
+    for (const [first, second] of [
+      [one, one],
+      [gate(), gate()],
+      [gate({ settle: "before" }), gate()],
+    ] as const) {
+      const app = express();
+      app.use(first);
+      app.get("/x", second, (_request, response) => response.send("content"));
+      app.use(((error, _request, response, _next) =>
+        response.status(500).send(error.message)) as express.ErrorRequestHandler);
+      const url = await serve(app);
+      for (const pay of [() => paidHeaders(url), () => standard(url)]) {
+        const headers = await pay();
+        for (let i = 0; i < 2; i++) {
+          const answer = await send(url, { headers });
+          expect([answer.status, answer.text], answer.text).to.deep.equal([
+            500,
+            "two gates before one handler ask for one payment: remove one, such as paymentGate behind paymentMiddleware",
+          ]);
+        }
+      }
+    }
+  });
+
+  it("C40 another request's payment in use stays a 409", async () => {
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    const app = express();
+    app.get("/x", gate(), async (_request, response) => {
+      await held;
+      response.send("content");
+    });
+    const url = await serve(app);
+    const headers = await paidHeaders(url);
+    const first = send(url, { headers });
+    const seen = await Promise.race([first.then(() => undefined), send(url, { headers })]);
+    release();
+    const statuses = [(await first).status, seen?.status].sort();
+    expect(statuses).to.deep.equal([200, 409]);
+  });
+
+  /** Runs `act` when the head is written, as the package on-headers does. */
+  const onHead =
+    (act: (response: ServerResponse) => void): RequestHandler =>
+    (_request, response, next) => {
+      const own = response.writeHead;
+      let isWritten = false;
+      response.writeHead = function (this: ServerResponse, ...args: never[]) {
+        if (!isWritten) act(this);
+        isWritten = true;
+        return own.apply(this, args as never);
+      } as typeof response.writeHead;
+      next();
+    };
+
+  it("HA27 middleware behind the gate adds its headers, whenever the payment settles", async () => {
+    const app = express();
+    app.use(
+      gate(),
+      onHead((response) => response.setHeader("Set-Cookie", "session=1")),
+    );
+    const ways: Readonly<Record<string, (response: ServerResponse) => unknown>> = {
+      end: (response) => response.end("content"),
+      write: (response) => response.write("con") && response.end("tent"),
+      writeHead: (response) => response.writeHead(200, { "X-Own": "1" }).end("content"),
+      stream: (response) => {
+        response.setHeader("Content-Type", "text/event-stream");
+        response.write("con");
+        response.end("tent");
+      },
+    };
+    app.get("/x", (request, response) => void ways[String(request.query.way)]?.(response));
+    const base = await serve(app);
+    for (const way of Object.keys(ways)) {
+      const url = `${base}?way=${way}`;
+      for (const headers of [await paidHeaders(url), await standard(url)]) {
+        const { status, text: body, headers: sent } = await send(url, { headers });
+        expect([status, body, sent["set-cookie"]], way).to.deep.equal([200, "content", ["session=1"]]);
+        expect(sent["cache-control"], way).to.equal("private, no-store");
+      }
+    }
+    expect(settlements()).to.equal(4);
+  });
+
+  it("C39 S2 a handler that answers past an HTTP/2 response fails, and costs nothing", async () => {
+    type Stream = http2.ServerHttp2Stream;
+    const ways: Readonly<Record<string, (stream: Stream) => unknown>> = {
+      "/respond": (stream) => {
+        stream.respond({ ":status": 200 });
+        stream.end("the content");
+      },
+      "/file": (stream) => stream.respondWithFile(__filename, { ":status": 200 }),
+      "/end": (stream) => stream.end("the content"),
+    };
+    await provider.close();
+    provider = testProvider(facilitator, { publicUrl: "https://api.example" });
+    const listener = gated(provider.paymentGate(optionsOf()), (request, response) => {
+      const way = ways[request.url ?? ""];
+      if (way) way((response as unknown as { stream: Stream }).stream);
+      else response.end("by the response");
+    });
+    const server = http2.createServer(listener as never);
+    const session = http2.connect(await listen(server as never));
+    const ask = async (path: string, headers: object = {}) => {
+      const lower = Object.entries(headers).map(([field, value]) => [field.toLowerCase(), value]);
+      const stream = session.request({ ":path": path, ...Object.fromEntries(lower) });
+      const status = new Promise((resolve) => stream.once("response", (head) => resolve(head[":status"])));
+      return { body: await text(stream), status: await status };
+    };
+    try {
+      for (const path of [...Object.keys(ways), "/plain"]) {
+        const { accepts } = JSON.parse((await ask(path)).body) as { accepts: AcceptEntryWire[] };
+        const { status, body } = await ask(path, await v1Headers(accepts[0] as AcceptEntryWire));
+        const isPlain = path === "/plain";
+        expect([status, body.includes("by the response")], path).to.deep.equal([isPlain ? 200 : 500, isPlain]);
+        expect(body).not.to.include("the content");
+        expect(settlements()).to.equal(isPlain ? 1 : 0);
+      }
+    } finally {
+      session.destroy();
+      server.close();
+    }
+  });
+});
