@@ -108,6 +108,8 @@ describe("Facilitator: several chains in one service", function () {
     expect(created.kind, JSON.stringify(created)).to.equal("done");
     const { body } = await service.get<{ network: string }>(`/subscriptions/${signup.idHash}`);
     expect(body.network).to.equal(NETWORK_B);
+    const elsewhere = await service.get<{ code: string }>(`/subscriptions/${signup.idHash}?network=${NETWORK_A}`);
+    expect([elsewhere.status, elsewhere.body.code]).to.deep.equal([404, "UnknownSubscription"]);
     for (const world of [a, b])
       expect((await service.get<{ planId: string }>(`/plans/${world.planId}`)).body.planId).to.equal(world.planId);
     const account = `/accounts/${subscriber.address}?token=${a.contracts.token}`;

@@ -5,15 +5,7 @@ import { testKey } from "../../support/chain";
 import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
-import { type Relay, startRelay } from "../support/relay";
-
-interface Replicated {
-  readonly primary: string;
-  readonly replica: string;
-  crashPrimary(): Promise<void>;
-  promote(): Promise<void>;
-  stop(): Promise<void>;
-}
+import { type ReplicatedDatabase, startReplicatedDatabase } from "../support/replicated";
 
 const PROCESSES = ["api", "relayer,indexer", "renewals,webhooks,indexer"];
 const PAYERS_AT_ONCE = 6;
@@ -22,32 +14,26 @@ const PATIENCE_MS = 120_000;
 /** The drill of docs/operators/failover.md#promote-the-replica. */
 describe("Facilitator: the replica of PostgreSQL is promoted", function () {
   this.timeout(400_000);
-  let servers: Replicated;
-  let relay: Relay;
+  let database: ReplicatedDatabase;
   let world: FacilitatorWorld;
   let program: Program;
   let settings: Record<string, string>;
   const running: ServiceProcess[] = [];
 
   before(async () => {
-    const tools: { startReplicated(): Promise<Replicated> } = require("../../../facilitator/tools/replica.cjs");
-    servers = await tools.startReplicated();
-    await rows("create database turnpike", servers.primary);
-    relay = await startRelay(Number(new URL(servers.primary).port));
+    database = await startReplicatedDatabase();
     world = await startWorld({ blockMs: BLOCK_MS });
     program = buildProgram();
     const key = testKey(`replica lane ${Math.random()}`) as Hex;
     await fund(world.chain, addressOfKey(key));
-    const url = `postgres://postgres:postgres@127.0.0.1:${relay.port}/turnpike`;
-    settings = world.env({ DATABASE_URL: url, RELAYER_KEYS: key, LANE_LEASE_MS: "7000" });
+    settings = world.env({ DATABASE_URL: database.url, RELAYER_KEYS: key, LANE_LEASE_MS: "7000" });
     for (const roles of PROCESSES) running.push(await program.start(settings, roles));
   });
   after(async () => {
     for (const one of running) await one.kill();
     program?.remove();
     await world?.stop();
-    await relay?.stop();
-    await servers?.stop();
+    await database?.stop();
   });
 
   async function rows<T extends object>(statement: string, url: string): Promise<T[]> {
@@ -72,7 +58,7 @@ describe("Facilitator: the replica of PostgreSQL is promoted", function () {
   }
 
   it("HD11 S1 the primary is lost under load and its replica promoted: no restart, and nothing is lost or paid twice", async () => {
-    const [state] = await rows<{ sync_state: string }>("select sync_state from pg_stat_replication", servers.primary);
+    const [state] = await rows<{ sync_state: string }>("select sync_state from pg_stat_replication", database.url);
     expect(state?.sync_state, "a commit waits for the replica").to.equal("sync");
     const proofs = new Map<SignedPayment, PaymentProof>();
     let isOver = false;
@@ -85,10 +71,9 @@ describe("Facilitator: the replica of PostgreSQL is promoted", function () {
     const load = Promise.all(Array.from({ length: PAYERS_AT_ONCE }, payOnAndOn));
     await until(async () => proofs.size > PAYERS_AT_ONCE, "payments settle");
 
-    await servers.crashPrimary();
+    await database.crashPrimary();
     const before = new Map(proofs);
-    await servers.promote();
-    relay.pointAt(Number(new URL(servers.replica).port));
+    await database.promote();
     await until(async () => proofs.size > before.size + PAYERS_AT_ONCE, "payments settle again", PATIENCE_MS);
     isOver = true;
     await load;

@@ -281,6 +281,6 @@ describe("Facilitator: reconcile --since", function () {
     writeFileSync(cursor, "{");
     expect(await messageOf({ cursor })).to.match(/is no cursor of reconcile: delete it, or name another file$/);
     writeFileSync(cursor, JSON.stringify({ chainId: 1, comparedBlock: 5, differences: 0 }));
-    expect(await messageOf({ cursor })).to.match(/is of chain 1, and CHAIN_ID is \d+: name another file$/);
+    expect(await messageOf({ cursor })).to.match(/is of local-1, and this is local-31337: name another file$/);
   });
 });

@@ -1,6 +1,6 @@
 /** Keeps how far `reconcile --since` has compared in a file, so that the next run continues there. */
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
-import { ConfigError } from "turnpike/protocol";
+import { ConfigError, networkOfChain } from "turnpike/protocol";
 import { z } from "zod";
 
 const cursorSchema = z.strictObject({
@@ -26,7 +26,7 @@ export function readCursorFile(file: string, chainId: number): FileCursor | unde
   if (!cursor) throw new ConfigError(`--cursor ${file} is no cursor of reconcile: delete it, or name another file`);
   if (cursor.chainId !== chainId)
     throw new ConfigError(
-      `--cursor ${file} is of chain ${cursor.chainId}, and CHAIN_ID is ${chainId}: name another file`,
+      `--cursor ${file} is of ${networkOfChain(cursor.chainId).name}, and this is ${networkOfChain(chainId).name}: name another file`,
     );
   return cursor;
 }
