@@ -3,7 +3,6 @@
  * declares itself is its own.
  */
 import ts from "typescript";
-import type { Snippet } from "./snippets";
 
 type Names = Readonly<Record<string, string>>;
 
@@ -127,7 +126,7 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
 ];
 
 /** Returns declarations of what a snippet uses and does not declare, on one line. */
-export function declarationsFor({ page, code }: Snippet): string {
+export function declarationsFor({ page, code }: { readonly page: string; readonly code: string }): string {
   const own = OWN.filter((each) => each.page === page && code.includes(each.text)).map(({ names }) => names);
   const names: Names = Object.assign({ app: EXPRESS }, COMMON, ...own);
   const declared = declaredIn(code);
