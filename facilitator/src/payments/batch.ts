@@ -171,7 +171,7 @@ function callOf(row: QueuedPayment): ReturnType<typeof proxyCallOf> {
   return proxyCallOf({ token, signature, authorization, transfer });
 }
 
-function transferOf(row: QueuedPayment): SignedTransfer {
+export function transferOf(row: QueuedPayment): SignedTransfer {
   return {
     token: row.token as Address,
     from: row.payer as Address,

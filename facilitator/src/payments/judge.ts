@@ -46,7 +46,7 @@ export interface JudgeContext {
 }
 
 /** Gas that a contract wallet's signature check may use within one transfer. */
-const WALLET_GAS = 400_000n;
+export const WALLET_GAS = 400_000n;
 
 export function judgeWindow(
   config: FacilitatorConfig,

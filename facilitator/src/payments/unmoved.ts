@@ -7,9 +7,11 @@ import type { PaymentRow } from "../db/tables/payments";
 import type { EventFeed } from "../events/feed";
 import { unmineStrays } from "../indexer/applied-blocks";
 import type { Relayer } from "../relayer";
+import { transferOf } from "./batch";
+import { transferCalldata } from "./calldata";
 import { findEvidence } from "./evidence";
 import type { FailedSpendLimiter } from "./failed-spends";
-import { balanceAt, isNonceUsed } from "./judge";
+import { balanceAt, isNonceUsed, WALLET_GAS } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
 import { findPermit2Evidence } from "./permit2-evidence";
 
@@ -60,9 +62,21 @@ export class UnmovedPayments {
     await failedSpends.add(row);
     if (failedSpends.refusalOf({ payer: row.payer, payee: row.pay_to })) return;
     if (row.attempts >= MAX_ATTEMPTS || row.valid_before <= clock.nowSec() + config.minWindowSec) return;
+    if (await this.#wouldRevert(row)) return;
     const atBlock = this.#options.applied();
     const balance = await balanceAt(relayer, row.token as Address, row.payer as Address, atBlock);
     await requeuePayment(store, row, { balance, atBlock });
+  }
+
+  /** A retry that fails as the attempt before it costs gas alone. The payment stays as it is for its next request. */
+  async #wouldRevert(row: PaymentRow): Promise<boolean> {
+    // One over Permit2 is simulated each time that it is presented.
+    if (row.method !== "eip3009") return false;
+    const { config, relayer } = this.#options;
+    const transfer = transferOf(row);
+    const gas = BigInt(config.gasPerItem) + WALLET_GAS;
+    const trial = await relayer.simulate({ to: transfer.token, data: transferCalldata(transfer), gas });
+    return trial.kind === "reverted";
   }
 
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */

@@ -124,6 +124,29 @@ describe("payments of wallets and tokens with a will of their own", function () 
     });
   }
 
+  it("A12 B13 a token that came to refuse every transfer costs two transactions a payment at most, and settles it later", async () => {
+    const { provider } = world.chain;
+    const token = world.contracts.token;
+    const artifact = readArtifact("contracts/test/TestToken.sol", "TestToken");
+    const abi = ["constructor(string,string,string,uint8)"];
+    const deployer = await world.chain.wallet("deployer of doubles");
+    const renamed = await new ContractFactory(abi, artifact.initCode, deployer).deploy("Renamed", "USD", "2", 6);
+    await renamed.waitForDeployment();
+    const [code, other] = [await provider.getCode(token), await provider.getCode(await renamed.getAddress())];
+    const payments = await Promise.all(Array.from({ length: 4 }, () => world.signPayment()));
+    const sent = async () => (await core.store.db.selectFrom("transactions").select("id").execute()).length;
+    const before = await sent();
+    // Signatures are for another domain from here on, as after an upgrade of the token that renames it.
+    await provider.send("hardhat_setCode", [token, other]);
+    const answers = await Promise.all(payments.map((signed) => core.payments.authorize(signed)));
+    expect(answers.map(({ kind }) => kind)).not.to.include("settled");
+    // One by itself, and one because its client asks.
+    expect((await sent()) - before).to.be.within(1, 2 * payments.length);
+    await provider.send("hardhat_setCode", [token, code]);
+    const again = await Promise.all(payments.map((signed) => core.payments.authorize(signed)));
+    expect(again.map(({ kind }) => kind)).to.deep.equal(payments.map(() => "settled"));
+  });
+
   const tokenCalls = new Interface([
     "function mint(address,uint256)",
     "function balanceOf(address) view returns (uint256)",
