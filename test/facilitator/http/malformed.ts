@@ -153,7 +153,9 @@ describe("Facilitator: malformed input", function () {
         // For operators of the service alone.
         if (answer.status === 403) continue;
         const problem = await expectProblem(answer, 400, "InvalidRequest");
-        expect(problem.message, `${path} ${name}`).to.contain(`${name}: has the character NUL`);
+        // No network has such a name, whatever the endpoint.
+        const isNamed = name === "network" ? /^network: (has the character NUL|must be a network's name)/ : undefined;
+        expect(problem.message, `${path} ${name}`).to.match(isNamed ?? new RegExp(`${name}: has the character NUL`));
         asked++;
       }
     }
