@@ -1,8 +1,9 @@
 /** Serves health, readiness and metrics in a process without the API. */
 import { type Context, Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
-import { findNetwork, type Network } from "turnpike/protocol";
+import { InvalidRequest, type Network } from "turnpike/protocol";
 import type { Metrics } from "../telemetry/metrics";
+import { networkAsked } from "./request";
 
 export interface ProbeServices {
   /** @param network reports on this chain alone */
@@ -30,13 +31,13 @@ export function createProbes({ readiness, metrics }: ProbeServices): Hono {
   const app = new Hono();
   app.get("/healthz", (context) => context.json({ status: "ok" }));
   app.get("/readyz", (context) => {
-    const name = context.req.query("network");
-    const network = name === undefined ? undefined : findNetwork(name);
-    if (name !== undefined && !network)
-      return context.json(
-        { code: "InvalidRequest", message: "network: must be a network's name, such as base-mainnet" },
-        400,
-      );
+    let network: Network | undefined;
+    try {
+      network = networkAsked({ network: context.req.query("network") });
+    } catch (error) {
+      if (!(error instanceof InvalidRequest)) throw error;
+      return context.json({ code: error.code, message: error.message }, 400);
+    }
     const body = readiness(network);
     return context.json(body, body.ready ? 200 : 503);
   });

@@ -1,13 +1,7 @@
 /** Finds which payment a request is about, whatever its endpoint: for a chain that has no endpoints here any more. */
 import { authorizeRequestSchema, verifyProofRequestSchema, x402RequestSchema } from "turnpike/facilitator";
-import {
-  type Hex,
-  type PaymentProof,
-  parseMemo,
-  paymentIdOf,
-  paymentNonce,
-  type SignedPayment,
-} from "turnpike/protocol";
+import { type Hex, paymentIdOf, type SignedPayment } from "turnpike/protocol";
+import { paymentOfProof } from "../payments";
 import { paymentIdOfExact } from "./routes/x402";
 import { exactRequestOf } from "./routes/x402-request";
 
@@ -16,7 +10,7 @@ export function paymentIdIn(body: unknown, chainId: number): Hex | undefined {
   const signed = authorizeRequestSchema.safeParse(body).data?.signedPayment;
   if (signed) return idOfSigned(signed, chainId);
   const proof = verifyProofRequestSchema.safeParse(body).data?.proof;
-  if (proof) return idOfProof(proof, chainId);
+  if (proof) return paymentOfProof(proof, chainId).paymentId;
   const asked = x402RequestSchema.safeParse(body).data;
   const exact = asked && exactRequestOf(asked, "settle");
   return exact === undefined || typeof exact === "string" ? undefined : paymentIdOfExact(chainId, exact);
@@ -24,7 +18,3 @@ export function paymentIdIn(body: unknown, chainId: number): Hex | undefined {
 
 const idOfSigned = ({ token, authorization: { from: payer, nonce } }: SignedPayment, chainId: number): Hex =>
   paymentIdOf({ chainId, token, payer, nonce });
-
-function idOfProof({ token, payer, memo, resource }: PaymentProof, chainId: number): Hex {
-  return paymentIdOf({ chainId, token, payer, nonce: paymentNonce(parseMemo(memo)?.ref ?? memo, resource) });
-}

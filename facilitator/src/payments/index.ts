@@ -44,7 +44,7 @@ import type { PaymentStages } from "./stages";
 export type { ExactRequest } from "./exact";
 export { purchaseOfServer } from "./grants";
 export type { AuthorizeOutcome, PaymentOutline, Payments, RefundFacts } from "./payments";
-export type { ProofVerdict } from "./proof-verifier";
+export { type ProofVerdict, paymentOfProof } from "./proof-verifier";
 export type { RefundOutcome, RefundRequest } from "./refund-service";
 
 export interface PaymentsOptions {

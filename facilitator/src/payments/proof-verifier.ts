@@ -45,6 +45,15 @@ export interface ProofVerifierOptions {
 
 const invalid = (reason: (ProofVerdict & { kind: "invalid" })["reason"]): ProofVerdict => ({ kind: "invalid", reason });
 
+/** Returns the id and the nonce of the payment that a proof is about. */
+export function paymentOfProof(
+  { token, payer, memo, resource }: PaymentProof,
+  chainId: number,
+): { readonly paymentId: Hex; readonly nonce: Hex } {
+  const nonce = paymentNonce(parseMemo(memo)?.ref ?? memo, resource);
+  return { paymentId: paymentIdOf({ chainId, token, payer, nonce }), nonce };
+}
+
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions;
 
@@ -60,8 +69,7 @@ export class ProofVerifier {
     if (!relayer.trustedSigners.find(proof.facilitator)) return invalid("signature");
     if (!isProofSignedBy(proof, chainId, proof.facilitator, signerOf)) return invalid("signature");
     if (proof.expiresAt <= indexer.clock.nowSec()) return invalid("expired");
-    const nonce = paymentNonce(parseMemo(proof.memo)?.ref ?? proof.memo, proof.resource);
-    const paymentId = paymentIdOf({ chainId, token: proof.token, payer: proof.payer, nonce });
+    const { paymentId, nonce } = paymentOfProof(proof, chainId);
     const row = await intake.find(paymentId);
     if (!row) return this.#verifyByChain(proof, paymentId, nonce);
     depth.requireKept(row.block_number);
