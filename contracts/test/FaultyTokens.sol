@@ -296,3 +296,75 @@ contract PaxosToken is TestToken {
         super._authorized(typeHash, from, to, value, validAfter, validBefore, nonce, signature);
     }
 }
+
+/// @notice An EIP-3009 token that misbehaves as it is set to, and is sound until then.
+contract WilfulToken is TestToken {
+    enum Fault {
+        None,
+        /// the payee's transfer is less the fee, and the fee's comes after it
+        FeeAfter,
+        /// the fee's transfer comes first
+        FeeBefore,
+        /// reverts where `party` is the payer, the payee or the caller
+        Blocked,
+        Paused,
+        /// returns false and moves nothing
+        ReturnsFalse,
+        /// every nonce reads as used
+        UsedAlways,
+        /// no nonce reads as used
+        UsedNever,
+        /// the reading of nonces reverts
+        UsedReverts
+    }
+
+    Fault private _fault;
+    address private _party;
+    address private constant COLLECTOR = address(0xfee);
+
+    error Refused();
+
+    constructor(uint8 decimals_) TestToken("Wilful", "WIL", "1", decimals_) {}
+
+    function set(Fault fault, address party) external {
+        (_fault, _party) = (fault, party);
+    }
+
+    function authorizationState(address authorizer, bytes32 nonce) external view override returns (bool) {
+        if (_fault == Fault.UsedReverts) revert Refused();
+        if (_fault == Fault.UsedAlways) return true;
+        return _fault != Fault.UsedNever && _used[authorizer][nonce];
+    }
+
+    function _authorized(
+        bytes32 typeHash,
+        address from,
+        address to,
+        uint256 value,
+        uint256 validAfter,
+        uint256 validBefore,
+        bytes32 nonce,
+        bytes memory signature
+    ) internal override {
+        if (_fault == Fault.ReturnsFalse) {
+            assembly ("memory-safe") {
+                mstore(0, 0)
+                return(0, 32)
+            }
+        }
+        super._authorized(typeHash, from, to, value, validAfter, validBefore, nonce, signature);
+    }
+
+    function _update(address from, address to, uint256 value) internal override {
+        Fault fault = _fault;
+        bool isMint = from == address(0);
+        if (isMint || fault == Fault.None || fault >= Fault.ReturnsFalse) return super._update(from, to, value);
+        address party = _party;
+        if (fault == Fault.Paused || party == from || party == to || party == msg.sender) revert Refused();
+        if (fault == Fault.Blocked) return super._update(from, to, value);
+        uint256 fee = value / 100;
+        if (fault == Fault.FeeBefore) super._update(from, COLLECTOR, fee);
+        super._update(from, to, value - fee);
+        if (fault == Fault.FeeAfter) super._update(from, COLLECTOR, fee);
+    }
+}

@@ -130,7 +130,7 @@ contract TestToken is ERC20, EIP712, IERC20Permit {
 
     // ---------------------------------------------------------------- views
 
-    function authorizationState(address authorizer, bytes32 nonce) external view returns (bool) {
+    function authorizationState(address authorizer, bytes32 nonce) external view virtual returns (bool) {
         return _used[authorizer][nonce];
     }
 

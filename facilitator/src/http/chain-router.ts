@@ -72,7 +72,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
 
   function routeTo({ chainId, name }: Network): Route {
     const api = apis().find(({ services }) => services.network.chainId === chainId);
-    return api ? { api } : refuse(new Unavailable(`${name} is not up here.`, { retryAfterSec: RETRY_AFTER_SEC }));
+    return api ? { api } : refuse(unavailable(name, `${name} is not up here.`));
   }
 
   const needed = (why: string): Route =>
@@ -93,7 +93,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     const id = other && paymentIdIn(body, other.chainId);
     if (!id || !(await lookups.isStored(other.chainId, id))) return { api: firstApi() };
     const message = `${other.name} is not served here now, and the payment was accepted for it.`;
-    return refuse(new Unavailable(message, { retryAfterSec: RETRY_AFTER_SEC }));
+    return refuse(unavailable(other.name, message));
   }
 
   async function byIds(ids: readonly Lookup[]): Promise<Route | undefined> {
@@ -167,6 +167,10 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     },
   };
 }
+
+/** @param network the request's own: the API that answers is another chain's */
+const unavailable = (network: string, message: string): Unavailable =>
+  new Unavailable(message, { retryAfterSec: RETRY_AFTER_SEC, details: { network } });
 
 function directAt({ directs }: ChainApi, path: string): Direct {
   const direct = directs.get(path);

@@ -71,11 +71,31 @@ export function decimalOf(baseUnits: string, decimals: number | undefined): stri
 
 const line = (cells: readonly CellText[]): string => `${cells.join(",")}\r\n`;
 
-/** Escapes text that begins like a formula, after blanks or not: a leading apostrophe keeps it a text. */
+/** Where spreadsheets of some countries begin a new field, also within quotes that do not begin one. */
+const SPLITS = ";\\t\\r\\n";
+
+/** What they skip before a formula. */
+const UNSEEN = "[\\s\\p{Cc}\\p{Cf}]";
+
+/** What begins a formula, full-width or not. */
+const SIGN = "[=+\\-@\uff1d\uff0b\uff0d\uff20]";
+
+const FORMULA = new RegExp(`^(?:${UNSEEN}*${SIGN}|[\\t\\r\\n])`, "u");
+
+const LATER_FORMULA = new RegExp(`[${SPLITS}](?=(?:(?![${SPLITS}])${UNSEEN})*${SIGN})`, "gu");
+
+const QUOTED = new RegExp(`[",${SPLITS}]`);
+
+/** Escapes text that begins like a formula, or does where it is split: an apostrophe keeps it a text. */
 function cellText(cell: Cell): CellText {
   const text = String(cell ?? "");
-  const safe = typeof cell === "string" && /^(?:\s*[=+\-@]|[\t\r\n])/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const safe = typeof cell === "string" ? keptText(text) : text;
+  return QUOTED.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+function keptText(text: string): string {
+  const apart = text.replace(LATER_FORMULA, "$&'");
+  return FORMULA.test(text) ? `'${apart}` : apart;
 }
 
 /** Rows of a CSV that are read at once. */

@@ -45,8 +45,17 @@ export const otherPaymentsNeedIt = (): TurnpikeError =>
 
 export function failureOf(row: PaymentRow): TurnpikeError {
   const code = isErrorCode(row.fail_code) ? row.fail_code : "PaymentExpired";
-  return new TurnpikeError(code, undefined, { reason: row.fail_reason ?? "expired" });
+  const reason = row.fail_reason ?? "expired";
+  const why = FAILURES[reason];
+  return new TurnpikeError(code, why && `${why}, in transaction ${row.tx_hash}`, { reason });
 }
+
+/** What the chain showed; an expired payment has no transaction. */
+const FAILURES: Readonly<Record<string, string | undefined>> = {
+  cancelled: "the payer cancelled the authorization before it moved money",
+  nonce_spent_elsewhere: "the nonce moved another amount or to another account",
+  settled_before_acceptance: "the authorization moved the money before it was presented here",
+};
 
 /** Returns the refusal that an expected error means. @throws any other error */
 export function refusedBy(error: unknown): PaymentOutcome {

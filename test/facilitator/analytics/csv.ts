@@ -52,6 +52,19 @@ describe("CSV", () => {
     expect(csvRows({ columns }, [{ name: " a=1" }])).to.equal(" a=1\r\n");
   });
 
+  it("HF6 keeps a formula text in spreadsheets that split at semicolons or tabs, read full-width signs or skip what is unseen", () => {
+    const columns = { name: ({ name }: { name: string }) => name, next: () => "x" };
+    const rowOf = (name: string) => csvRows({ columns }, [{ name }]);
+    // The path of a resource that a payer has signed: some spreadsheets split a line at the semicolon.
+    expect(rowOf("https://a.example/;=cmd|'/C'!A0;@x")).to.equal(`"https://a.example/;'=cmd|'/C'!A0;'@x",x\r\n`);
+    expect(rowOf("a;b")).to.equal('"a;b",x\r\n');
+    expect(rowOf("a\t=1\n-2\r\n+3")).to.equal(`"a\t'=1\n'-2\r\n'+3",x\r\n`);
+    for (const unseen of ["\0", "\u200b", "\u202e", "\u2066", "\u00ad", " \u200d "])
+      expect(rowOf(`${unseen}=1`), JSON.stringify(unseen)).to.equal(`'${unseen}=1,x\r\n`);
+    for (const sign of ["\uff1d", "\uff0b", "\uff0d", "\uff20"]) expect(rowOf(`${sign}1`)).to.equal(`'${sign}1,x\r\n`);
+    expect(rowOf("\tx")).to.equal(`"'\tx",x\r\n`);
+  });
+
   it("HC25 breaks where a later page cannot be read, and says nothing that looks whole", async () => {
     let pages = 0;
     const { body } = await sheetOfPages("x", { columns: { n: (n: number) => n } }, async () => {

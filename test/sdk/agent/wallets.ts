@@ -39,6 +39,22 @@ describe("an agent's wallet", () => {
     expect((await agent.pay(market.provider.url)).status).to.equal(200);
   });
 
+  it("says of a wallet that sends calls alone (EIP-5792) what it lacks", async () => {
+    for (const code of [4200, -32_601]) {
+      const { request } = browserWallet();
+      const wallet: AgentWallet = {
+        request: async (asked) => {
+          if (asked.method !== "eth_signTypedData_v4") return request(asked);
+          throw Object.assign(new Error("The method does not exist."), { code });
+        },
+      };
+      const refused = await rejection(agentOf(wallet).pay(market.provider.url));
+      expect([refused.code, refused.reason]).to.deep.equal(["PolicyRefused", "wallet"]);
+      expect(refused.message).to.contain("it has no eth_signTypedData_v4. Use a wallet");
+    }
+    expect(market.chain.transfers).to.have.length(0);
+  });
+
   it("refuses what is no wallet, by what is missing", () => {
     const made = (wallet: unknown) => () =>
       createAgent({ wallet: wallet as AgentWallet, policy: { perPayment: 1, perDay: 1 }, facilitators: [] });

@@ -85,12 +85,13 @@ function settleEndpoint(services: ApiServices): Endpoint {
       "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
     body: x402RequestSchema,
     answers: { 200: x402SettleResponseSchema },
-    problemExtra: ({ code, message }) => ({
+    problemExtra: ({ code, message, details }) => ({
       success: false,
       errorReason: reasonOf(code),
       errorMessage: message,
       transaction: "",
-      network: network.name,
+      // Another chain's API answers for a chain that is not up.
+      network: details?.network ?? network.name,
     }),
     async handle({ body, isGone, concerns }) {
       const { network: name } = body.paymentRequirements;

@@ -120,7 +120,7 @@ export function createSigner(given: AgentWallet): Signer {
         return normalizeSignature(await wallet.sign(data, payer));
       } catch (cause) {
         if (cause instanceof PolicyRefused) throw cause;
-        throw new PolicyRefused("The wallet did not sign.", { reason: "wallet", cause });
+        throw new PolicyRefused(`The wallet did not sign${whyUnsigned(cause)}.`, { reason: "wallet", cause });
       }
     },
     async isOwnKey(data, signature) {
@@ -159,6 +159,17 @@ function accountOf(wallet: AgentWallet): Account {
     // With its own account object a client signs locally; with an address it asks the wallet.
     sign: (data, payer) => client.signTypedData({ ...data, account: client.account ?? payer }),
   };
+}
+
+/** Of EIP-1193 and of JSON-RPC: the wallet has no such method. */
+const UNSUPPORTED: readonly unknown[] = [4200, -32601];
+
+/** A wallet that sends calls alone (EIP-5792) can pay nobody, whatever the policy allows. */
+function whyUnsigned(cause: unknown): string {
+  const code = (cause as { code?: unknown } | undefined)?.code;
+  return UNSUPPORTED.includes(code)
+    ? ": it has no eth_signTypedData_v4. Use a wallet or account that signs typed data (EIP-712)"
+    : "";
 }
 
 /** Fields of an EIP-712 domain in the standard's order: `eth_signTypedData_v4` needs their types. */

@@ -80,7 +80,7 @@ export function buildQuote(input: QuoteRequest): Quote {
   const idempotencyKey = keyIn(input);
   const ignored =
     idempotencyKey !== undefined && !isUsableKey(idempotencyKey)
-      ? ` The Idempotency-Key was ignored: it must have ${IDEMPOTENCY_KEY_LENGTH.min} to ${IDEMPOTENCY_KEY_LENGTH.max} characters.`
+      ? ` The Idempotency-Key was ignored: it must have ${IDEMPOTENCY_KEY_LENGTH.min} to ${IDEMPOTENCY_KEY_LENGTH.max} visible ASCII characters, and no space.`
       : "";
   const body: PaymentRequiredWire = {
     version: "1",

@@ -172,9 +172,10 @@ describe("quotes", () => {
     expect((await refOf(`${key}x`)).ref).to.not.equal(ref);
     expect((await refOf(key, "/x?other")).ref).to.not.equal(ref);
     expect((await refOf(key, "/x", "POST")).ref).to.not.equal(ref);
-    for (const bad of ["too-short", "k".repeat(129)]) {
+    for (const bad of ["too-short", "k".repeat(129), "long enough, with spaces"]) {
       const first = await refOf(bad);
       expect(first.message).to.include("Idempotency-Key was ignored");
+      expect(first.message, "what it must be").to.include("16 to 128 visible ASCII characters, and no space");
       expect((await refOf(bad)).ref).to.not.equal(first.ref);
     }
   });
