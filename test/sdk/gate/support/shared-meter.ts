@@ -275,7 +275,7 @@ function gateCells(cells: AtomicStore, isDead: () => boolean): AtomicStore {
     open: () => cells.open(),
     nowMs: () => alive(() => cells.nowMs()),
     read: (keys) => alive(() => cells.read(keys)),
-    compareAndSwap: (changes) => alive(() => cells.compareAndSwap(changes)),
+    compareAndSwap: (changes, untilMs) => alive(() => cells.compareAndSwap(changes, untilMs)),
     listed: () => alive(() => cells.listed()),
   };
 }
