@@ -37,11 +37,9 @@ describe("Facilitator: two chains, of which one is taken away", function () {
 
   const codeOf = ({ code }: TurnpikeError): string => code;
   const settle = (request: X402RequestWire) =>
-    service.client.x402Settle(request).then(({ success, errorReason }) => (success ? "settled" : errorReason), codeOf);
+    service.client.x402Settle(request).then((found) => (found.success ? "settled" : found.errorReason), codeOf);
   const verify = (request: X402RequestWire) =>
-    service.client
-      .x402Verify(request)
-      .then(({ isValid, invalidReason }) => (isValid ? "valid" : invalidReason), codeOf);
+    service.client.x402Verify(request).then((found) => (found.isValid ? "valid" : found.invalidReason), codeOf);
 
   it("HD52 S5 its payments over Permit2 are answered as unknown, never as refused, and settle once when it is back", async () => {
     const sign = async (facilitator?: Address) =>
@@ -76,7 +74,7 @@ describe("Facilitator: two chains, of which one is taken away", function () {
       await until(async () => (await settle(request)) === "settled", "it is settled");
     const moved = await b.transfers();
     const movedBy = ({ paymentPayload: { payload } }: X402RequestWire) => {
-      const payer = "permit2Authorization" in payload ? payload.permit2Authorization.from : "";
+      const { from: payer } = (payload as { permit2Authorization: { from: string } }).permit2Authorization;
       return moved.filter(({ from }) => from === payer).map(({ value }) => value);
     };
     expect([done, waiting, charged, fresh].map(movedBy)).to.deep.equal([[250_000n], [250_000n], [CHARGED], [250_000n]]);
