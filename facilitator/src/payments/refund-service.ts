@@ -158,13 +158,14 @@ export class RefundService {
     const { config, store, intake } = this.#options;
     const known = await intake.find(request.paymentId);
     const accepted = known && (await acceptedRefund(store.db, config.chainId, request.paymentId));
-    if (accepted) return { ...request, refund: { refunded: accepted, index } };
-    const refunded = await this.#find(target, refundedId);
+    const refunded: Refunded & Partial<Refundable> = accepted ?? (await this.#find(target, refundedId));
     if (!sameAddress(refunded.token, token))
       throw refusal("PaymentNotAllowed", "token", `${refundedId} was paid with token ${refunded.token}`);
+    // Also of an accepted refund: one that has failed may be signed again, with other terms.
     if (!sameAddress(refunded.payer, authorization.to))
       throw refusal("PaymentNotAllowed", "payee", `${refundedId} was paid by ${refunded.payer}; refund that account`);
-    if (!refunded.accounts.some((account) => sameAddress(account, authorization.from))) {
+    // The account of an accepted refund is part of its id.
+    if (refunded.accounts?.some((account) => sameAddress(account, authorization.from)) === false) {
       throw refusal(
         "PaymentNotAllowed",
         "refund_account",

@@ -134,6 +134,29 @@ describe("refunds of payments", function () {
     );
   });
 
+  it("T43 a refund that has expired is signed again for the payer alone", async () => {
+    const payment = await paid();
+    const stranger = await world.payer();
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    const late = await core.payments.refund(await refundOf(payment, { validForSec: 30 }), { waitMs: 0 });
+    expect(codeOf(late)).to.equal("pending");
+    await world.chain.advance(60);
+    await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
+    const isOver = async (): Promise<boolean> => {
+      const failed = core.store.db.selectFrom("payments").select("payment_id").where("fail_reason", "=", "expired");
+      return (await failed.where("pay_to", "=", payment.payer).executeTakeFirst()) !== undefined;
+    };
+    await until(isOver, "the refund has failed");
+
+    const elsewhere = await core.payments.refund(await refundOf(payment, { to: stranger.address }));
+    expect(codeOf(elsewhere)).to.equal("PaymentNotAllowed");
+    expect(await received(stranger.address)).to.deep.equal([]);
+    expect((await core.payments.status(payment.paymentId)).refunds).to.equal(undefined);
+
+    expect(codeOf(await core.payments.refund(await refundOf(payment)))).to.equal("settled");
+    expect(await received(payment.payer)).to.deep.equal([PAID]);
+  });
+
   it("T44 a refund buys nothing, and a payment refunds nothing", async () => {
     const payment = await paid();
     const refund = await refundOf(payment, { amount: 100_000n });

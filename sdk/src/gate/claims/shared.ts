@@ -22,29 +22,42 @@ const MAX_TRIES = 20;
 /** A key that no claim has: claims are keyed by hash. */
 const GRANT_KEY = "grant-key";
 
+/** How long the grant key is used before it is read again: a store that lost its contents has another one. */
+const GRANT_KEY_AGE_MS = 2_000;
+
+const LOST =
+  "Turnpike: the claim store has lost what it held. Payment proofs that were used before can be presented once more, and x402 payments that were in progress are refused: find out why, and read docs/guides/several-gates.md.";
+
 /** A cell that is written only to check that the store accepts writes. */
 const READY = "ready";
 
 export interface SharedClaimsOptions {
   /** how long an answer about the store's time is good; default a minute */
   readonly clockAgeMs?: number;
+  /** how long the grant key is used before it is read again; default two seconds */
+  readonly grantKeyAgeMs?: number;
 }
 
 /** In its claim's slot: a cluster changes both atomically only within one slot. */
 const answerKey = (paymentId: Hex): string => `answer@${paymentId}`;
 
-const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer): CellChange => ({
+/** @param before the answer of a claim that has expired, or of none */
+const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer, before: string | undefined): CellChange => ({
   key: answerKey(paymentId),
-  expected: undefined,
+  expected: before,
   next: text,
   keepSec,
 });
 
-export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOptions = {}): ClaimStore {
+export function sharedClaims(
+  store: AtomicStore,
+  { clockAgeMs, grantKeyAgeMs = GRANT_KEY_AGE_MS }: SharedClaimsOptions = {},
+): ClaimStore {
   const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
   /** the last texts of the claims that this process holds: their next change needs no read */
   const own = new Map<Hex, string>();
-  let grantKey: Promise<Hex> | undefined;
+  let grantKey: { readonly key: Promise<Hex>; readonly atMs: number } | undefined;
+  let lastGrantKey: Hex | undefined;
 
   interface Kept {
     readonly keepSec?: number;
@@ -56,6 +69,7 @@ export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOpt
     const act: ClaimAct = given.act === "claim" || given.act === "renew" ? { ...given, nowMs } : given;
     let current = own.get(paymentId);
     if (current === undefined && act.act !== "claim") [current] = await cells.read([paymentId]);
+    let answered: string | undefined;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const record = current === undefined ? undefined : recordOfLine(current);
       const changed = applyClaim(record, act);
@@ -65,11 +79,10 @@ export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOpt
       const text = lineOfRecord(paymentId, next);
       const made = await cells.compareAndSwap([
         { key: paymentId, expected: current, next: text, ...(keepSec ? { keepSec } : {}) },
-        // Not again after a failure: an answer of a claim that has expired may still be there.
-        ...(answer && tries === 0 ? [answerCell(paymentId, answer)] : []),
+        ...(answer ? [answerCell(paymentId, answer, answered)] : []),
       ]);
       if (made) return remember(paymentId, act, text, next);
-      [current] = await cells.read([paymentId]);
+      [current, answered] = await cells.read([paymentId, answerKey(paymentId)]);
     }
     throw new Unavailable("The claim store is contended.", { retryAfterSec: 1 });
   }
@@ -82,11 +95,17 @@ export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOpt
 
   /** Reads the grant key; the first gate creates it for all. */
   async function readGrantKey(): Promise<Hex> {
-    const made = toHex(randomBytes(32));
-    await cells.compareAndSwap([{ key: GRANT_KEY, expected: undefined, next: made }]);
-    const [stored] = await cells.read([GRANT_KEY]);
-    if (stored !== undefined && isHash32(stored)) return stored;
-    throw new Unavailable("The claim store's grant key cannot be read.", { retryAfterSec: 1 });
+    let [stored] = await cells.read([GRANT_KEY]);
+    if (stored === undefined) {
+      await cells.compareAndSwap([{ key: GRANT_KEY, expected: undefined, next: toHex(randomBytes(32)) }]);
+      [stored] = await cells.read([GRANT_KEY]);
+    }
+    if (stored === undefined || !isHash32(stored)) {
+      throw new Unavailable("The claim store's grant key cannot be read.", { retryAfterSec: 1 });
+    }
+    if (lastGrantKey !== undefined && lastGrantKey !== stored) process.emitWarning(LOST);
+    lastGrantKey = stored;
+    return stored;
   }
 
   return {
@@ -103,11 +122,13 @@ export function sharedClaims(store: AtomicStore, { clockAgeMs }: SharedClaimsOpt
     },
     closesForRefund: true,
     grantKey() {
-      grantKey ??= readGrantKey().catch((error: unknown) => {
+      if (grantKey && performance.now() - grantKey.atMs < grantKeyAgeMs) return grantKey.key;
+      const key = readGrantKey().catch((error: unknown) => {
         grantKey = undefined;
         throw error;
       });
-      return grantKey;
+      grantKey = { key, atMs: performance.now() };
+      return key;
     },
     async ready() {
       const [current] = await cells.read([READY]);

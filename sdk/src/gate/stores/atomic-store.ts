@@ -17,25 +17,34 @@ export interface CellChange {
   readonly keepSec?: number;
 }
 
+/** What became of a swap: `late` when the store received it after its time, and made no change. */
+export type SwapResult = "made" | "differs" | "late";
+
 export interface AtomicStore {
   /** Creates what the store needs; safe to repeat, and to run concurrently. */
   open(): Promise<void>;
   /** the store's own clock, which all gates share */
   nowMs(): Promise<number>;
   read(keys: readonly string[]): Promise<(string | undefined)[]>;
-  /** Makes all changes, or none if any expected text differs. @returns whether they were made */
-  compareAndSwap(changes: readonly CellChange[]): Promise<boolean>;
+  /**
+   * Makes all changes, or none if any expected text differs. A client may send it twice: it is made once.
+   * @param untilMs of the store's clock, after which none is made: the caller has given up
+   */
+  compareAndSwap(changes: readonly CellChange[], untilMs: number): Promise<SwapResult>;
   listed(): Promise<{ readonly key: string; readonly text: string }[]>;
 }
 
-const TIMEOUT_MS = 5_000;
+/** How long any answer is waited for. */
+export const SWAP_WAIT_MS = 5_000;
 
 const CLOCK_AGE_MS = 60_000;
 
 /** A store that opens on first use, bounds every answer in time, and reports every fault as an outage. */
-export interface SharedCells extends Omit<AtomicStore, "open" | "nowMs"> {
+export interface SharedCells extends Omit<AtomicStore, "open" | "nowMs" | "compareAndSwap"> {
   /** unix milliseconds by the store's clock, which is read once a minute */
   nowMs(): Promise<number>;
+  /** Makes all changes, or none if any expected text differs. @returns whether they were made */
+  compareAndSwap(changes: readonly CellChange[]): Promise<boolean>;
 }
 
 /** @throws Unavailable from every method when the store cannot answer */
@@ -57,23 +66,39 @@ export function guardCells(
     return within(ask(), what);
   }
 
+  async function nowMs(): Promise<number> {
+    if (!clock || performance.now() - clock.atMs > clockAgeMs) {
+      clock = { storeMs: await guarded(() => cells.nowMs()), atMs: performance.now() };
+    }
+    return Math.floor(clock.storeMs + performance.now() - clock.atMs);
+  }
+
+  /** A client may keep a command for a store that it cannot reach: one that was given up must not run later. */
+  async function swapInTime(changes: readonly CellChange[]): Promise<SwapResult> {
+    const untilMs = (await nowMs()) + SWAP_WAIT_MS;
+    return guarded(() => cells.compareAndSwap(changes, untilMs));
+  }
+
   return {
-    async nowMs() {
-      const nowMs = performance.now();
-      if (!clock || nowMs - clock.atMs > clockAgeMs) {
-        clock = { storeMs: await guarded(() => cells.nowMs()), atMs: performance.now() };
-      }
-      return Math.floor(clock.storeMs + performance.now() - clock.atMs);
-    },
+    nowMs,
     read: (keys) => guarded(() => cells.read(keys)),
-    compareAndSwap: (changes) => guarded(() => cells.compareAndSwap(changes)),
+    async compareAndSwap(changes) {
+      let result = await swapInTime(changes);
+      if (result === "late") {
+        // Made in no case. The store's clock has jumped, as in a failover, or this process was suspended.
+        clock = undefined;
+        result = await swapInTime(changes);
+      }
+      if (result !== "late") return result === "made";
+      throw new Unavailable(`${what} answers too late.`, { retryAfterSec: 2 });
+    },
     listed: () => guarded(() => cells.listed()),
   };
 }
 
 async function within<T>(answer: Promise<T>, what: string): Promise<T> {
   try {
-    return await atMost(TIMEOUT_MS, answer, () => {
+    return await atMost(SWAP_WAIT_MS, answer, () => {
       throw new Unavailable(`${what} does not answer.`, { retryAfterSec: 2 });
     });
   } catch (cause) {

@@ -93,20 +93,23 @@ export function postgresCells(client: PostgresClient, { space }: PostgresCellsOp
       const texts = new Map(rows.map(({ key, value }) => [key, String(value)]));
       return keys.map((key) => texts.get(key));
     },
-    async compareAndSwap(changes) {
+    async compareAndSwap(changes, untilMs) {
       for (const { next } of changes) bytesMade += next.length;
       if (++changesMade % PURGE_EVERY === 0 || bytesMade > PURGE_EVERY_BYTES) {
         bytesMade = 0;
         await client.query("DELETE FROM turnpike_gate_cells WHERE keep_until < clock_timestamp()");
       }
       try {
-        const { rows } = await client.query("SELECT turnpike_gate_swap($1, $2::jsonb) AS made", [
-          space,
-          JSON.stringify(changes),
-        ]);
-        return rows[0]?.made === true;
+        // A pool keeps statements while it has no connection; NULL: it came too late.
+        const { rows } = await client.query(
+          `SELECT CASE WHEN extract(epoch FROM clock_timestamp()) * 1000 <= $3::float8
+             THEN turnpike_gate_swap($1, $2::jsonb) END AS made`,
+          [space, JSON.stringify(changes), untilMs],
+        );
+        const made = rows[0]?.made;
+        return made === null ? "late" : made === true ? "made" : "differs";
       } catch (error) {
-        if ((error as { code?: unknown }).code === OVERTAKEN) return false;
+        if ((error as { code?: unknown }).code === OVERTAKEN) return "differs";
         throw error;
       }
     },

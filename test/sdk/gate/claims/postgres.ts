@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import { Pool } from "pg";
 import { postgresClaims } from "turnpike/gate/postgres";
+import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
 import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../support/claim-store";
@@ -12,6 +13,7 @@ describe("claims in PostgreSQL", function () {
   let url: string;
   let pool: Pool;
   let spaces = 0;
+  let jumps = 0;
 
   before(async () => {
     postgres = await startPostgres();
@@ -66,6 +68,19 @@ describe("claims in PostgreSQL", function () {
     // Large answers make the store clean up much earlier than many small ones.
     for (let i = 0; i < 18; i++) await use(`large ${i}`, "A".repeat(1_000_000));
     expect((await rows()).rows.map(({ key }) => key)).to.not.include(`answer@${idOf("a")}`);
+  });
+
+  it("HA29 make no change that reaches the database after its time", async () => {
+    const cells = postgresCells(pool, { space: "late" });
+    await cells.open();
+    const change = { key: "a", expected: undefined, next: "1" };
+    const nowMs = await cells.nowMs();
+    expect(await cells.compareAndSwap([change], nowMs - 1)).to.equal("late");
+    expect(await cells.read(["a"])).to.deep.equal([undefined]);
+    expect(await cells.compareAndSwap([change], nowMs + 60_000)).to.equal("made");
+    expect(await cells.compareAndSwap([change], nowMs + 60_000)).to.equal("differs");
+    const jumped = sharedClaims({ ...cells, nowMs: async () => (jumps++ === 0 ? 0 : cells.nowMs()) });
+    expect((await attempt(jumped, idOf("jumped"))).kind, "the store's clock has jumped").to.equal("acquired");
   });
 
   it("report an outage without the server's address while it is unreachable", async () => {

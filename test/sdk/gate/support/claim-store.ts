@@ -19,7 +19,12 @@ export const attempt = (store: ClaimStore, id: Hex, nowMs = NOW_MS, owner = `own
 /** Sets a shared store's clock to the time of each act. */
 export function timedByActs(cells: AtomicStore): ClaimStore {
   let nowMs = NOW_MS;
-  const store = sharedClaims({ ...cells, nowMs: async () => nowMs }, { clockAgeMs: -1 });
+  const untimed: AtomicStore = {
+    ...cells,
+    nowMs: async () => nowMs,
+    compareAndSwap: (changes) => cells.compareAndSwap(changes, Number.MAX_SAFE_INTEGER),
+  };
+  const store = sharedClaims(untimed, { clockAgeMs: -1 });
   return {
     ...store,
     claim(id, act, nowSec) {
@@ -145,6 +150,17 @@ export function testClaimStore(make: () => ClaimStore): void {
     const third = await attempt(store, idOf("a"), NOW_MS + LEASE_MS);
     await store.apply(idOf("a"), { act: "use", owner: third.owner }, stored("1.k.third"));
     expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.third" });
+  });
+
+  it("HA6 store the answer also where the lease is renewed at that moment", async () => {
+    const store = make();
+    const { owner } = await attempt(store, idOf("a"));
+    const renewal = { act: "renew", owner, nowMs: NOW_MS + 1, leaseMs: LEASE_MS } as const;
+    await Promise.all([
+      store.apply(idOf("a"), renewal),
+      store.apply(idOf("a"), { act: "use", owner }, stored("1.k.renewed")),
+    ]);
+    expect(await answerTo(store, idOf("a"))).to.deep.equal({ answer: "1.k.renewed" });
   });
 
   it("HA6 store answers of 64 KiB unchanged", async () => {

@@ -13,11 +13,12 @@ export interface TestRedis {
   stop(): Promise<void>;
 }
 
-export async function startRedis(): Promise<TestRedis> {
+/** @param settings of the server, in addition */
+export async function startRedis(...settings: readonly string[]): Promise<TestRedis> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-redis-"));
   const socket = path.join(folder, "socket");
-  const settings = ["--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"];
-  const server = spawn("redis-server", settings, { stdio: "ignore" });
+  const own = ["--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "yes"];
+  const server = spawn("redis-server", [...own, ...settings], { stdio: "ignore" });
   await until(() => existsSync(socket));
   const client = new Redis(socket);
   return {
