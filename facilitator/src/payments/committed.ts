@@ -10,6 +10,13 @@ import type { Acceptance } from "./payment-request";
 export const chainNowSec = (chainId: number): RawBuilder<number> =>
   sql`coalesce((select b.timestamp from blocks b where b.chain_id = ${chainId}::bigint order by b.number desc limit 1), 0)`;
 
+/**
+ * The block that a payment is accepted after: another process may have reverted blocks that this one still counts as
+ * applied.
+ */
+export const acceptedBlock = (chainId: number, atBlock: RawBuilder<unknown>): RawBuilder<number> =>
+  sql`least(${atBlock}, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint))`;
+
 /** Rows of `asked` with the columns that the expressions of this file read. */
 export function askedRows(acceptances: readonly Acceptance[]): RawBuilder<unknown> {
   const asked = acceptances.map(({ request, balance, atBlock }) => ({

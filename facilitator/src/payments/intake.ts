@@ -12,7 +12,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import { coalesce } from "../lib/coalesce";
 import { balanceOf, bindInTurn, lockBalances } from "./balance-locks";
 import type { BatchBuilder, OpenBatch } from "./batch-builder";
-import { isReservedElsewhere, isShort, minedLater } from "./committed";
+import { acceptedBlock, isReservedElsewhere, isShort, minedLater } from "./committed";
 import { HOLD_MS } from "./holds";
 import type { Acceptance, Binding } from "./payment-request";
 import { idsReservedElsewhere } from "./reservations";
@@ -178,7 +178,6 @@ async function insertDistinct(
       case when a.is_gate then null else ${databaseNowMs} + ${HOLD_MS}::bigint end
     from asked a join bound b on b.payment_id = a.payment_id where a.grant_id is not null
     on conflict (chain_id, payment_id) do nothing)`;
-  // Another process may have reverted blocks that this process still counts as applied.
   const { rows } = await sql<{ payment_id: string }>`
     with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
       resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
@@ -194,7 +193,7 @@ async function insertDistinct(
       a.amount, ${bytesOf("a.nonce")}, a.valid_after, a.valid_before, ${bytesOf("a.signature")}, a.method, a.permitted, a.sender,
       a.token_permit, a.has_code,
       a.state, a.attempts, a.transaction_id,
-      ${databaseNowMs}, least(a.accepted_block, (select max(b.number) from blocks b where b.chain_id = ${chainId}::bigint)),
+      ${databaseNowMs}, ${acceptedBlock(chainId, sql`a.accepted_block`)},
       a.traceparent
     from asked a
     where (a.state in ('parked', 'waived') or not ${isShort(chainId)})

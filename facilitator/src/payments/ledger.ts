@@ -7,7 +7,7 @@ import type { PaymentRow } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import type { EventFeed } from "../events/feed";
 import { balanceKey, balanceOf, lockBalances } from "./balance-locks";
-import { askedRows, isShort, minedLater } from "./committed";
+import { acceptedBlock, askedRows, isShort, minedLater } from "./committed";
 import type { Evidence, Place } from "./evidence";
 import { HOLD_MS } from "./holds";
 import { insertPayment } from "./intake";
@@ -123,7 +123,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       fail_reason: null,
       attempts: 0,
       accepted_at_ms: databaseNowMs,
-      accepted_block: acceptance.atBlock,
+      accepted_block: acceptedBlock(chainId, sql`${acceptance.atBlock}::bigint`),
       traceparent: acceptance.traceparent ?? null,
       transaction_id: null,
       tx_hash: null,
@@ -214,35 +214,28 @@ interface Ledger {
 
 /**
  * Settles a payment from evidence that the indexer did not apply, because the block was applied before the row existed.
+ * @returns false when the evidence's block is not applied any more: then it shows nothing
  */
 export async function adoptEvidence(
   { store, feed }: Ledger,
   row: PaymentRow,
   evidence: Extract<Evidence, { kind: "transfer" }>,
-): Promise<void> {
-  await store.transaction(async (tx) => {
+): Promise<boolean> {
+  const settled = {
+    state: "settled" as const,
+    is_reversed: false,
+    fail_code: null,
+    fail_reason: null,
+    tx_hash: evidence.transaction,
+    block_number: evidence.blockNumber,
+    block_hash: evidence.blockHash,
+    block_time: evidence.blockTimeSec,
+    log_index: evidence.logIndex,
+  };
+  const isDecided = await store.transaction(async (tx) => {
     // Same lock order as the block writer: first the feed, then rows. No block is written or reverted meanwhile.
     await feed.lock(tx);
-    // Another hash: the block was reverted, so there is nothing to adopt. No row: the block is older than the stored
-    // headers.
-    const block = await tx
-      .selectFrom("blocks")
-      .select("hash")
-      .where("chain_id", "=", row.chain_id)
-      .where("number", "=", evidence.blockNumber)
-      .executeTakeFirst();
-    if (block && block.hash !== evidence.blockHash) return;
-    const settled = {
-      state: "settled" as const,
-      is_reversed: false,
-      fail_code: null,
-      fail_reason: null,
-      tx_hash: evidence.transaction,
-      block_number: evidence.blockNumber,
-      block_hash: evidence.blockHash,
-      block_time: evidence.blockTimeSec,
-      log_index: evidence.logIndex,
-    };
+    if (!(await isApplied(tx, row.chain_id, evidence))) return false;
     const result = await tx
       .updateTable("payments")
       .set({ ...settled, ...hashesOf(evidence), settled_at_ms: databaseNowMs })
@@ -250,15 +243,25 @@ export async function adoptEvidence(
       .where("payment_id", "=", row.payment_id)
       .where("state", "!=", "settled")
       .executeTakeFirst();
-    if (result.numUpdatedRows === 0n) return;
-    await feed.append(tx, [await eventOf(tx, { ...row, ...settled }, "settled", evidence)]);
+    if (result.numUpdatedRows > 0n)
+      await feed.append(tx, [await eventOf(tx, { ...row, ...settled }, "settled", evidence)]);
+    return true;
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
+  return isDecided;
 }
 
-/** Fails a payment whose nonce was used by something else. */
-export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason: string, place: Place): Promise<void> {
+/**
+ * Fails a payment whose nonce was used by something else.
+ * @returns false when the block of that is not applied any more: then it shows nothing
+ */
+export async function failSpent(
+  { store, feed }: Ledger,
+  row: PaymentRow,
+  reason: string,
+  place: Place,
+): Promise<boolean> {
   const failed = {
     state: "failed" as const,
     is_reversed: false,
@@ -270,8 +273,9 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
     block_time: place.blockTimeSec,
     log_index: place.logIndex,
   };
-  await store.transaction(async (tx) => {
+  const isDecided = await store.transaction(async (tx) => {
     await feed.lock(tx);
+    if (!(await isApplied(tx, row.chain_id, place))) return false;
     const result = await tx
       .updateTable("payments")
       .set({ ...failed, ...hashesOf(place) })
@@ -280,9 +284,25 @@ export async function failSpent({ store, feed }: Ledger, row: PaymentRow, reason
       .where("state", "in", ["queued", "parked"])
       .executeTakeFirst();
     if (result.numUpdatedRows > 0n) await feed.append(tx, [await eventOf(tx, { ...row, ...failed }, "failed", place)]);
+    return true;
   });
   store.notifier.notify(`payment:${row.payment_id}`);
   store.notifier.notify("events");
+  return isDecided;
+}
+
+/** Returns whether a block is applied: another process may have reverted it since the chain was asked. */
+async function isApplied(tx: Tx, chainId: number, { blockNumber, blockHash }: Place): Promise<boolean> {
+  const lowest = await tx
+    .selectFrom("blocks")
+    .select(["number", "hash"])
+    .where("chain_id", "=", chainId)
+    .where("number", ">=", blockNumber)
+    .orderBy("number")
+    .limit(1)
+    .executeTakeFirst();
+  // A later block alone: this one is older than the stored headers, or none was stored of it.
+  return lowest !== undefined && (lowest.number > blockNumber || lowest.hash === blockHash);
 }
 
 const hashesOf = ({ transaction, blockHash }: Place) => ({ tx_hash: bytes(transaction), block_hash: bytes(blockHash) });

@@ -1,7 +1,7 @@
 /** Applies a used or cancelled authorization, or the end of its window, to a payment. Pure. */
 import { type Hex, keccakText } from "turnpike/protocol";
 import type { AuthorizationUsed } from "../chain/facts";
-import type { PaymentRow } from "../db/tables/payments";
+import type { PaymentRow, PaymentState } from "../db/tables/payments";
 import { chainEventId, type EventDraft } from "../events/event";
 import { type BlockInput, type BlockRules, type RowSet, whereOf } from "../events/projection";
 import type { RefundRecords } from "./refund-records";
@@ -27,7 +27,7 @@ export const paymentRules = (input: BlockInput, transfers: BlockTransfers): Bloc
 function applyUsed(input: BlockInput, transfers: BlockTransfers, fact: AuthorizationUsed, events: EventDraft[]): void {
   const { payments, refunds } = transfers;
   const payment = payments.get(fact.paymentId);
-  if (!payment || payment.state === "settled") return;
+  if (!payment || payment.state === "settled" || payment.state === "waived") return;
   const { transfer } = fact;
   // A Paxos-style token shows that nothing moved by emitting no transfer. Nothing is proved then, and nothing is final.
   if (!transfer) return;
@@ -68,6 +68,9 @@ function applyUsed(input: BlockInput, transfers: BlockTransfers, fact: Authoriza
   events.push(eventOf(input, { row: settled, outcome: "settled", refunds }, transfer.logIndex, fact.transaction));
 }
 
+/** The states of a payment without an outcome; a waived one has its own, whatever its nonce is used for. */
+const LIVE: ReadonlySet<PaymentState> = new Set(["queued", "sent", "parked"]);
+
 interface Failure {
   readonly reason: "cancelled" | "expired" | "nonce_spent_elsewhere" | "settled_before_acceptance";
   readonly logIndex?: number;
@@ -82,7 +85,7 @@ function failPayment(
   events: EventDraft[],
 ): void {
   const payment = payments.get(paymentId);
-  if (!payment || payment.state === "settled" || payment.state === "failed") return;
+  if (!payment || !LIVE.has(payment.state)) return;
   const failed: PaymentRow = {
     ...payment,
     state: "failed",

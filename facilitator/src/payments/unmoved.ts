@@ -9,7 +9,7 @@ import { unmineStrays } from "../indexer/applied-blocks";
 import type { Relayer } from "../relayer";
 import { transferOf } from "./batch";
 import { transferCalldata } from "./calldata";
-import { findEvidence } from "./evidence";
+import { type Evidence, findEvidence } from "./evidence";
 import type { FailedSpendLimiter } from "./failed-spends";
 import { balanceAt, isNonceUsed, WALLET_GAS } from "./judge";
 import { adoptEvidence, failSpent, parkUnmoved, requeuePayment } from "./ledger";
@@ -81,7 +81,7 @@ export class UnmovedPayments {
 
   /** Settles or fails a payment whose nonce is used, from the chain's logs. @returns whether it did */
   async reconcile(row: PaymentRow): Promise<boolean> {
-    const { config, store, feed, relayer, log } = this.#options;
+    const { config, relayer, log } = this.#options;
     const token = row.token as Address;
     const payer = row.payer as Address;
     const nonce = row.nonce as Hex;
@@ -95,14 +95,19 @@ export class UnmovedPayments {
       : await findEvidence({ config, relayer }, query, applied);
     // The nonce is used in a block that is not applied yet; the indexer will apply it.
     if (evidence.kind === "none") return false;
-    if (evidence.kind === "cancelled") await failSpent({ store, feed }, row, "cancelled", evidence);
-    else if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount))
-      await failSpent({ store, feed }, row, "nonce_spent_elsewhere", evidence);
-    else if (row.door === "settle" && evidence.blockNumber <= row.accepted_block)
-      await failSpent({ store, feed }, row, "settled_before_acceptance", evidence);
-    else await adoptEvidence({ store, feed }, row, evidence);
+    if (!(await this.#decide(row, evidence))) return false;
     const { transaction, blockNumber: block } = evidence;
     log.info({ paymentId: row.payment_id, transaction, block }, "payment decided by the logs of the chain");
     return true;
+  }
+
+  /** @returns false when the evidence's block is not applied any more */
+  #decide(row: PaymentRow, evidence: Exclude<Evidence, { kind: "none" }>): Promise<boolean> {
+    const { store, feed } = this.#options;
+    const fail = (reason: string): Promise<boolean> => failSpent({ store, feed }, row, reason, evidence);
+    if (evidence.kind === "cancelled") return fail("cancelled");
+    if (evidence.to !== row.pay_to || evidence.amount !== BigInt(row.amount)) return fail("nonce_spent_elsewhere");
+    if (row.door === "settle" && evidence.blockNumber <= row.accepted_block) return fail("settled_before_acceptance");
+    return adoptEvidence({ store, feed }, row, evidence);
   }
 }

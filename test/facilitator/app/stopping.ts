@@ -96,7 +96,8 @@ describe("Facilitator: stopping and answering in time", function () {
     expect(await numberIn(DATABASE_URL, "select count(*) as value from role_leases"), "its lease is released").to.equal(
       0,
     );
-    const open = "select count(*) as value from pg_stat_activity where datname = current_database()";
+    const open =
+      "select count(*) as value from pg_stat_activity where datname = current_database() and backend_type = 'client backend'";
     expect(await numberIn(DATABASE_URL, open), "no connection but this one").to.equal(1);
     expect(lines.join("")).to.contain("the Facilitator has stopped").and.not.contain("is up");
     await world.chain.provider.send("evm_revert", [before]);

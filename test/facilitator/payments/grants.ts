@@ -180,7 +180,7 @@ describe("Facilitator: grants of x402 payments, by two processes on one PostgreS
     afterEach(mineAgain);
 
     it("HA8 HA3 a stock server gets this answer with the transaction, and the same payload buys afterwards, at the other process", async () => {
-      const answer = await settle(one, request);
+      const answer = await settle(one, { ...request, maxTimeoutSec: 5 });
       expect(answer).to.include({ success: false, errorReason: "settlement_pending" });
       expect(answer.transaction, "stock servers ask again only with one").to.match(/^0x[0-9a-f]{64}$/);
       expect(await settle(two, request)).to.include({ errorReason: "settlement_pending" });

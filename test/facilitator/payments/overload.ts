@@ -1,6 +1,8 @@
 import { expect } from "chai";
+import { Client } from "pg";
 import type { Address, SignedPayment } from "turnpike/protocol";
 import { until } from "../../support/facilitator";
+import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { startChaosRpc } from "../chaos/support/rpc";
 import { paymentToWire } from "../support/payments";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -39,15 +41,18 @@ async function startHoldingNode(target: string) {
 describe("Facilitator: overload", function () {
   this.timeout(120_000);
   let world: ServiceWorld;
+  let postgres: TestPostgres;
   let node: Awaited<ReturnType<typeof startHoldingNode>>;
 
   before(async () => {
     world = await startServiceWorld();
+    postgres = await startPostgres();
     node = await startHoldingNode(world.chain.rpcUrl);
   });
   afterEach(() => node.release());
   after(async () => {
     await world?.stop();
+    await postgres?.stop();
     await node?.stop();
   });
 
@@ -170,32 +175,48 @@ describe("Facilitator: overload", function () {
 
   it("B26 a payer or a provider whose payments wait for the chain leaves places in the queue for others", async () => {
     const rpc = world.chain.provider.send.bind(world.chain.provider);
+    const DATABASE_URL = await postgres.database();
     const service = await start({
+      DATABASE_URL,
       LANE_IN_FLIGHT: "1",
       MAX_INTAKE: "1000",
-      MAX_QUEUE_AGE_MS: "20000",
-      BUMP_AFTER_MS: "60000",
+      MAX_QUEUE_AGE_MS: "200000",
+      BUMP_AFTER_MS: "600000",
     });
     const greedy = { payer: await world.payer(10n ** 9n) };
     const flood = await Promise.all(Array.from({ length: 9 }, () => world.signPayment(greedy)));
     const others = await Promise.all(Array.from({ length: 2 }, () => world.signPayment()));
     const elsewhere = await world.signPayment({ payTo: world.provider.address as Address });
-    const late = () => post(service, flood.pop() as SignedPayment);
-    const oldestSec = async (): Promise<number> => {
-      const text = await (await fetch(`${service.url}/readyz`)).text();
-      return Number(/queued, oldest (\d+) s/.exec(text.slice(text.indexOf('"queue"')))?.[1]);
-    };
+    const next = () => post(service, flood.pop() as SignedPayment);
+    const database = new Client({ connectionString: DATABASE_URL });
+    await database.connect();
+    /** Waits until so many payments are queued, and has the oldest wait for so long. */
+    const queue = (count: number, oldestSec: number) =>
+      until(async () => {
+        const { rowCount } = await database.query(
+          `update payments set accepted_at_ms = (extract(epoch from clock_timestamp()) * 1000)::bigint - $1::bigint
+            where state = 'queued'`,
+          [oldestSec * 1_000],
+        );
+        const text = await (await fetch(`${service.url}/readyz`)).text();
+        const [, seen] = /queued, oldest (\d+) s/.exec(text.slice(text.indexOf('"queue"'))) ?? [];
+        return rowCount === count && Number(seen) >= oldestSec;
+      }, `${count} are queued`);
     await rpc("evm_setIntervalMining", [0]);
-    const queued = flood.splice(0, 7).map((signed) => post(service, signed));
-    await until(async () => (await oldestSec()) >= 11, "half of the time is over");
-    await expectBusy(await late());
-    queued.push(post(service, others[0] as SignedPayment));
-    await until(async () => (await oldestSec()) >= 16, "three quarters are");
+    const answers = [next()];
+    const isSent = async () => (await rpc("eth_getBlockByNumber", ["pending", false])).transactions.length > 0;
+    await until(isSent, "the only slot is in use");
+    for (let count = 0; count < 6; count++) answers.push(next());
+    await queue(6, 110);
+    await expectBusy(await next());
+    answers.push(post(service, others[0] as SignedPayment));
+    await queue(7, 160);
     await expectBusy(await post(service, others[1] as SignedPayment));
-    queued.push(post(service, elsewhere));
-    await until(async () => (await oldestSec()) >= 17, "the last is queued");
+    answers.push(post(service, elsewhere));
+    await queue(8, 160);
+    await database.end();
     await rpc("evm_setIntervalMining", [100]);
-    for (const response of await Promise.all(queued)) expect(response.status).to.equal(200);
+    for (const response of await Promise.all(answers)) expect(response.status).to.equal(200);
     await service.stop();
   });
 });

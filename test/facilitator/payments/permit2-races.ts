@@ -117,7 +117,7 @@ describe("Facilitator: races of payments over Permit2", function () {
     const info = await infoOf(payer);
     const less = await infoOf(payer, 1n);
     const runner = await stranger();
-    const request = await sign({ payer, info, maxTimeoutSeconds: 3 });
+    const request = await sign({ payer, info });
     const answer = await overtaken(request, () =>
       tokenAs(runner).getFunction("permit")(payer.address, PERMIT2, 1n, less.deadline, less.signature, dear),
     );
@@ -143,7 +143,7 @@ describe("Facilitator: races of payments over Permit2", function () {
   it("HE3 an allowance that is taken back in the same block is no payment, and is granted to nobody", async () => {
     const payer = await approvedPayer(world, AMOUNT);
     const grant = grantOf();
-    const request = await sign({ payer, resource: grant.resource, grant, maxTimeoutSeconds: 3 });
+    const request = await sign({ payer, resource: grant.resource, grant });
     const answer = await overtaken(request, () => tokenAs(payer).getFunction("approve")(PERMIT2, 0n, dear));
     expect(answer).to.include({ success: false, errorReason: "permit2_allowance_required", transaction: "" });
     expect(await movedBy(payer)).to.have.length(0);
@@ -194,13 +194,13 @@ describe("Facilitator: races of payments over Permit2", function () {
 
   it("B15 a payment whose deadline passes in the pool moves nothing, and is granted to nobody", async () => {
     const payer = await approvedPayer(world, AMOUNT);
-    const request = await sign({ payer, validForSec: 8, maxTimeoutSeconds: 3 });
+    const request = await sign({ payer, validForSec: 60 });
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     let answer: Promise<X402Settlement>;
     try {
       answer = settle(request);
       await until(async () => (await pooled()) > 0, "ours is sent");
-      await world.chain.advance(60);
+      await world.chain.advance(120);
     } finally {
       await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
     }

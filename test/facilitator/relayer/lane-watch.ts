@@ -53,7 +53,7 @@ describe("Facilitator: lanes as a process without keys sees them", function () {
       await watch.refresh();
       return watch.health()[0];
     };
-    expect(await laneAfter(4_000)).to.include({ status: "standby", isStuck: false });
+    expect(await laneAfter(1_000)).to.include({ status: "standby", isStuck: false });
     expect(await laneAfter(7_000)).to.include({ status: "stopped", reason: "no process holds this lane" });
   });
 

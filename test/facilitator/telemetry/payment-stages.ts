@@ -67,14 +67,17 @@ describe("log lines and metrics of a payment", function () {
   /** As `jq 'select(.paymentId == $id)'` finds them. */
   const linesOf = (paymentId: Hex): Line[] => lines().filter((line) => line.paymentId === paymentId);
   const named = (line: Line): string => String(line.msg === "request" ? `${line.route} ${line.status}` : line.msg);
+  const isLogged = (found: readonly Line[], name: string): boolean => found.some((line) => named(line) === name);
 
   it("follows one payment from its request to its receipt, its webhook and its refund", async () => {
     const signed = await world.signPayment({ payer });
     const paymentId = world.idOf(signed);
     const paid = await post("/authorize", { signedPayment: paymentToWire(signed) });
     expect(paid.status).to.equal(200);
-    await until(async () => linesOf(paymentId).some(({ msg }) => msg === "webhook"), "the webhook is logged");
-    const steps = linesOf(paymentId);
+    const steps = await until(async () => {
+      const found = linesOf(paymentId);
+      return isLogged(found, "/authorize 200") && isLogged(found, "webhook") && found;
+    }, "the answer and the webhook are logged");
     expect(steps.map(named)).to.have.members([
       ...["payment admitted", "payment broadcast", "payment mined", "payment confirmed"],
       ...["/authorize 200", "webhook"],
@@ -99,7 +102,10 @@ describe("log lines and metrics of a payment", function () {
     const refund = await signRefund(world, { account: payee, to, amount: PAID, target });
     expect((await post("/refunds", refundToWire(refund))).status).to.equal(200);
     const refundSteps = (): Line[] => linesOf(paymentId).slice(steps.length);
-    await until(async () => refundSteps().some(({ msg }) => msg === "webhook"), "the refund's webhook is logged");
+    await until(
+      async () => isLogged(refundSteps(), "/refunds 200") && isLogged(refundSteps(), "webhook"),
+      "the refund's answer and webhook are logged",
+    );
     expect(refundSteps().map(named)).to.have.members([
       ...["payment admitted", "payment broadcast", "payment mined", "payment confirmed"],
       ...["/refunds 200", "webhook"],

@@ -29,12 +29,13 @@ export interface SharedMeterOptions {
   readonly leaseMs?: number;
   /** how often the others' changes are read; default 500 */
   readonly refreshMs?: number;
-  /** how long a running meter's reservation outlives its gate's last sign of life; default 60,000 */
-  readonly holdMs?: number;
 }
 
+/** How long a running meter's reservation outlives its gate's last sign of life. */
+const HOLD_MS = 60_000;
+
 export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions = {}): MeterStore {
-  const { leaseMs = 15_000, refreshMs = 500, holdMs = 60_000 } = options;
+  const { leaseMs = 15_000, refreshMs = 500 } = options;
   const shared = guardCells(cells, { what: "The meter's store" });
   const view = new SharedView(shared);
   const reservations = new SharedReservations(view, () => shared.nowMs());
@@ -81,17 +82,17 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     async holdAhead(request) {
       requireOpen();
       const { idHash } = request;
-      return reservations.change({ idHash }, ({ account }, nowMs) => holdAhead(account, request, nowMs + holdMs));
+      return reservations.change({ idHash }, ({ account }, nowMs) => holdAhead(account, request, nowMs + HOLD_MS));
     },
     async chargeHold(request) {
       requireOpen();
       const { idHash } = request;
       const at = view.books.current(idHash);
-      const answer = await reservations.chargeHold(request, holdMs);
+      const answer = await reservations.chargeHold(request);
       if (answer.kind === "charged") return answer;
       // Its subscription may have a new idHash, which this gate has not read yet: the hold moved with it.
       await sender.refresh();
-      return view.books.current(idHash) === at ? GONE : reservations.chargeHold(request, holdMs);
+      return view.books.current(idHash) === at ? GONE : reservations.chargeHold(request);
     },
     async hold() {
       throw new ConfigError('settle: "each" is for one process; gates that share a meter merge their debits');
@@ -212,9 +213,9 @@ class SharedReservations {
   }
 
   /** @throws Unavailable */
-  chargeHold(request: HoldCharge, holdMs: number): Promise<HoldAnswer> {
+  chargeHold(request: HoldCharge): Promise<HoldAnswer> {
     return this.change(request, (charged, nowMs) => {
-      const used = chargeHold(charged.account, request, nowMs + holdMs);
+      const used = chargeHold(charged.account, request, nowMs + HOLD_MS);
       if (used === undefined) return { kind: "gone", ...GONE };
       const receipt = used.added > 0n ? charge(charged, request, used.added) : undefined;
       return { kind: "charged", ...used, receipt };
