@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, type FileHandle, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { appendFile, type FileHandle, mkdtemp, open, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
@@ -207,31 +207,55 @@ describe("the file ledger", () => {
     await second.agent.close();
   });
 
-  it("can be read after a disk that took only a part of a line", async () => {
+  type Append = (this: FileHandle, line: string, whole: (line: string) => Promise<void>) => Promise<void>;
+
+  /** Runs `work` while `append` takes the place of how files are appended to. */
+  async function withAppend(append: Append, work: () => Promise<void>): Promise<void> {
     const probe = await open(join(folder, "probe"), "w");
     await probe.close();
     const handles = Object.getPrototypeOf(probe) as { appendFile: FileHandle["appendFile"] };
-    const { appendFile: whole } = handles;
-    let fails = 1;
-    handles.appendFile = async function (this: FileHandle, line) {
-      if (fails-- > 0) {
-        await whole.call(this, String(line).slice(0, 20));
-        throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
-      }
-      return whole.call(this, line);
+    const { appendFile: own } = handles;
+    handles.appendFile = function (this: FileHandle, line) {
+      return append.call(this, String(line), (part) => own.call(this, part));
     };
-    const first = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
     try {
+      await work();
+    } finally {
+      handles.appendFile = own;
+    }
+  }
+
+  it("can be read after a disk that took only a part of a line", async () => {
+    const first = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
+    let fails = 1;
+    const append: Append = async (line, whole) => {
+      if (fails-- <= 0) return whole(line);
+      await whole(line.slice(0, 20));
+      throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
+    };
+    await withAppend(append, async () => {
       await first.agent.pay(provider.url).catch(() => undefined);
       expect((await first.agent.pay(provider.url)).status).to.equal(200);
-    } finally {
-      handles.appendFile = whole;
-    }
+    });
     await first.agent.close();
     const second = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
     const [paid] = (await second.agent.payments()).filter(({ state }) => state === "served");
     expect(paid?.amount).to.equal(500_000n);
     await second.agent.close();
+  });
+
+  it("sends nothing that it wrote when another process had taken the lock", async () => {
+    const { agent, ...subject } = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
+    const append: Append = async (line, whole) => {
+      // As after a pause of this process just before it writes.
+      if (line.includes('"state":"signed"')) await utimes(`${file}.lock`, 1, 1);
+      await whole(line);
+    };
+    await withAppend(append, async () => {
+      expect((await rejection(agent.pay(provider.url))).code).to.equal("LedgerLocked");
+    });
+    expect([subject.signed.length > 0, facilitator.signatures.size]).to.deep.equal([true, 0]);
+    await agent.close();
   });
 
   it("frees at the next start what was reserved and never signed", async () => {
