@@ -39,13 +39,23 @@ export function createLog({ level, secrets, write = (line) => void process.stdou
 }
 
 export function secretsOf(config: FacilitatorConfig): string[] {
-  const { relayerKeys, proofKey, database, rpcUrls } = config;
-  const keys = [...relayerKeys, ...(proofKey ? [proofKey] : [])].flatMap((source) =>
-    source.kind === "local" ? [source.key.reveal()] : [],
-  );
-  // RPC providers put API keys into the URL's path; a URL without a path has none.
-  const urls = rpcUrls.filter((url) => new URL(url).pathname.length > 1);
+  const { relayerKeys, proofKey, refundKeys = [], database, rpcUrls } = config;
+  const sources = [...relayerKeys, ...(proofKey ? [proofKey] : []), ...refundKeys.map(({ source }) => source)];
+  const keys = sources.flatMap((source) => (source.kind === "local" ? [source.key.reveal()] : []));
+  const urls = rpcUrls.flatMap(formsOf).filter(mayHoldKey);
   return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
+}
+
+/** Returns a URL as it was given, written out, and without the user's name, which goes into a header. */
+function formsOf(url: string): string[] {
+  const { href, protocol, host, pathname, search } = new URL(url);
+  return [url, href, `${protocol}//${host}${pathname}${search}`];
+}
+
+/** RPC providers put API keys into a URL's path, its query or its user name. */
+function mayHoldKey(url: string): boolean {
+  const { href, protocol, host } = new URL(url);
+  return href !== `${protocol}//${host}/`;
 }
 
 function scrub(line: string, secrets: readonly string[]): string {

@@ -7,6 +7,7 @@ import { type FileHandle, open, readFile, rename } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { type FileLock, lockFile } from "../../file-lock";
 import { ConfigError, TurnpikeError } from "../../protocol";
+import { DAY_SEC } from "../../protocol/time";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
 import { makeFolder } from "./folder";
 
@@ -21,18 +22,26 @@ export interface FileLedgerOptions {
    * little over `staleMs`
    */
   readonly waitMs?: number;
-  /** served and released records older than this are dropped when the file is opened, seconds. Default 30 days */
+  /**
+   * served and released records older than this are dropped when the file is opened, seconds; at least a day, which the
+   * budget counts. Default 30 days
+   */
   readonly keepSec?: number;
 }
 
-const DEFAULT_KEEP_SEC = 30 * 24 * 60 * 60;
+const DEFAULT_KEEP_SEC = 30 * DAY_SEC;
 
 /** Opens nothing until it is used. One process at a time; a second one gets LedgerLocked. */
 export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledger {
   if (typeof path !== "string" || path === "") throw new ConfigError("fileLedger needs a path");
   const file = resolve(path);
   const staleMs = options.staleMs ?? 5_000;
+  const keepSec = requireKept(options.keepSec ?? DEFAULT_KEEP_SEC);
   let handle: FileHandle | undefined;
+  /** of whole lines */
+  let wholeBytes = 0;
+  /** whether a write has failed, which may have left a part of its line behind them */
+  let isTorn = false;
   let lock: FileLock | undefined;
   let tail: Promise<void> = Promise.resolve();
 
@@ -52,8 +61,12 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
   async function write(line: string): Promise<void> {
     if (!handle || !lock?.isOwn())
       throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
+    if (isTorn) await handle.truncate(wholeBytes);
+    isTorn = true;
     await handle.appendFile(line);
     await handle.datasync();
+    isTorn = false;
+    wholeBytes += Buffer.byteLength(line);
   }
 
   return {
@@ -68,9 +81,11 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       lock = await lockedWithin();
       try {
         const text = await readFile(file, "utf8");
-        const records = compact(parse(text, file), (options.keepSec ?? DEFAULT_KEEP_SEC) * 1_000);
+        const records = compact(parse(text, file), keepSec * 1_000);
         await replace(file, records);
         handle = await open(file, "a", 0o600);
+        wholeBytes = (await handle.stat()).size;
+        isTorn = false;
         return records;
       } catch (error) {
         await lock.release();
@@ -94,6 +109,13 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       lock = undefined;
     },
   };
+}
+
+function requireKept(keepSec: number): number {
+  if (Number.isSafeInteger(keepSec) && keepSec >= DAY_SEC) return keepSec;
+  throw new ConfigError(
+    `keepSec is ${keepSec}: use a whole number of seconds, at least ${DAY_SEC}. The budget counts what was spent within a day`,
+  );
 }
 
 function unusable(file: string, cause: unknown): ConfigError {

@@ -30,6 +30,8 @@ export class AgentLedger {
   readonly #subscriptions = new Map<Hex, SubscriptionEntry>();
   readonly #roots = new Map<string, RootEntry>();
   readonly #inWork = new Set<string>();
+  /** records that the store did not take, under type and id */
+  readonly #unsaved = new Map<string, LedgerRecord>();
   readonly #queues = new Map<string, Promise<unknown>>();
   #users = 0;
 
@@ -96,8 +98,20 @@ export class AgentLedger {
   }
 
   async put(record: LedgerRecord): Promise<void> {
+    const name = `${record.type}:${record.id}`;
     this.#set(record);
+    this.#unsaved.set(name, record);
     await this.#store.append(record);
+    if (this.#unsaved.get(name) === record) this.#unsaved.delete(name);
+  }
+
+  /**
+   * Appends what the store did not take of a record. To be called before anything that an earlier call has signed is
+   * sent: after a crash nobody would know of it, and another would be signed.
+   */
+  async requireSaved({ type, id }: Pick<LedgerRecord, "type" | "id">): Promise<void> {
+    const record = this.#unsaved.get(`${type}:${id}`);
+    if (record) await this.put(record);
   }
 
   payment(id: Hex): PaymentEntry | undefined {

@@ -38,7 +38,9 @@ export async function settleHeld(context: AgentContext): Promise<PaymentView[]> 
     if (!ledger.lock(id)) continue;
     try {
       const entry = ledger.payment(id);
-      if (entry && isAskable(entry)) await askOutcome(context, ledger, entry);
+      if (!entry || !isAskable(entry)) continue;
+      await ledger.requireSaved(entry);
+      await askOutcome(context, ledger, entry);
     } catch (error) {
       // Still unknown, or refused: it stays held, which is what its view says.
       if (!isTurnpikeError(error)) throw error;

@@ -109,6 +109,7 @@ export async function finishEarlier<R>(context: AgentContext, job: PayJob<R>): P
   const entry = ledger.lockUnfinished(await purchaseOf(context, job));
   if (!entry) return undefined;
   try {
+    await ledger.requireSaved(entry);
     return await finish(context, job, entry, true);
   } finally {
     ledger.unlock(entry.id);

@@ -235,9 +235,12 @@ async function reserveAndSign(
     emitPayment(context.effects, "payment.signed", { entry: signed, resumed: false });
     return signed;
   } catch (error) {
-    // Nothing has left this process: what was signed is dropped with this frame.
-    if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
-    ledger.unlock(id);
+    try {
+      // Nothing has left this process: what was signed is dropped with this frame.
+      if (ledger.payment(id)?.state === "reserved") await ledger.put({ ...reserved, state: "released" });
+    } finally {
+      ledger.unlock(id);
+    }
     throw error;
   }
 }

@@ -259,7 +259,10 @@ async function deriveRoot(signer: Signer, deployment?: TurnpikeDeployment): Prom
 async function storedRoot(ledger: AgentLedger, address: string): Promise<Hex> {
   const id = `${PURCHASES}:${address.toLowerCase()}`;
   const stored = ledger.root(id);
-  if (stored) return stored.value;
+  if (stored) {
+    await ledger.requireSaved(stored);
+    return stored.value;
+  }
   const value = toHex(randomBytes(32));
   await ledger.put({ type: "root", id, value });
   return value;

@@ -222,6 +222,7 @@ export async function finishSignup(context: AgentContext, job: SignupJob): Promi
   const subscriber = await context.signer.address();
   for (const known of ledger.subscriptions()) {
     if (!isSignupOf(known, plan, subscriber)) continue;
+    await ledger.requireSaved(known);
     const entry = { ...known, origins: [...new Set([...known.origins, ...job.origins])] };
     const state = await readState(facilitator.client, entry.id);
     if (state && isVoided(state)) {

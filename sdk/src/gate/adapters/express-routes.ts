@@ -24,6 +24,8 @@ export function expressRoutes({
       return;
     }
     if (gate) {
+      // Another method of this path may be another route, with a price of its own.
+      if (all.length > 1) guardMethod(request, (method) => ![undefined, gate].includes(match(method, paths)));
       gate(request, response, next);
       return;
     }
@@ -36,15 +38,18 @@ export function expressRoutes({
   return Object.assign(handler, { ready });
 }
 
-/** Middleware behind this may override the method, and so reach a paid route: then the request fails. */
-function guardMethod(request: Request, isPaid: (method: string) => boolean): void {
+/**
+ * Middleware behind this may override the method, and so reach a paid route that was not paid for: then the request
+ * fails.
+ */
+function guardMethod(request: Request, isUnpaid: (method: string) => boolean): void {
   let current = request.method;
   Object.defineProperty(request, "method", {
     configurable: true,
     enumerable: true,
     get: () => current,
     set(method: string) {
-      if (isPaid(method)) {
+      if (isUnpaid(method)) {
         throw new ConfigError(`a middleware changes ${current} to ${method} behind paymentMiddleware: mount it before`);
       }
       current = method;

@@ -128,8 +128,8 @@ export interface ServedResponse {
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
 export async function settleResponse(served: ServedResponse): Promise<Response> {
   const { gate, scope, decision, response, threw } = served;
-  // A switched protocol is settled already, and such a response cannot be copied.
-  if (decision.payment.kind === "free" || response.status === SWITCHED) return response;
+  if (decision.payment.kind === "free") return response;
+  if (response.status === SWITCHED) return settleSwitched(gate, scope, response);
   if (scope.deferred) return settleWithheld(served);
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
@@ -154,6 +154,12 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
   } catch (error) {
     return responseOf(errorAnswer(error));
   }
+}
+
+/** What follows such a response cannot be withheld, and the response cannot be copied. Most are settled already. */
+async function settleSwitched(gate: Gate, scope: RequestScope, response: Response): Promise<Response> {
+  const refusal = await settleAhead(gate, scope);
+  return refusal ? responseOf(refusal) : response;
 }
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */

@@ -74,7 +74,13 @@ export function honoGate(gate: Gate): HonoGate {
     }
     // Taken before the handler runs: a server may abort only a signal that was asked for.
     const signal = scope.deferred && c.req.raw.signal;
-    await requestScopes.run(scope, next);
+    try {
+      await requestScopes.run(scope, next);
+    } catch (thrown) {
+      // Hono's error handler takes errors alone: any other value passes through every middleware.
+      await settleResponse({ gate, scope, decision, response: responseOf(errorAnswer(thrown)), threw: true, signal });
+      throw thrown;
+    }
     const fault = faultOf(c as Context, scope);
     const response = fault ? responseOf(errorAnswer(fault)) : c.res;
     const threw = fault !== undefined || c.error !== undefined;

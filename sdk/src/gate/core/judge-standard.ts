@@ -116,11 +116,13 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
   // Too late to pay with, but it may have paid already: then a fresh quote would be paid in addition.
   const used = late && (await verdictOfLate(at, { payment, secret }));
   if (used) return used;
+  const keepUntilSec = Number(validBefore) + DAY_SEC;
+  // The claim store may have forgotten what it bought, while its Facilitator grants it to its purchase for ever.
+  if (late && nowSec >= keepUntilSec) return verdictOfFault(late);
   const fault = await faultOfSigned(found, at.context);
   if (fault) return verdictOfFault(fault);
   // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
   if (late && !(await isUnderWay(at.context, paymentId))) return verdictOfFault(late);
-  const keepUntilSec = Number(validBefore) + DAY_SEC;
   const purchase = { payment, nonce, transfer, settlement, signature: found.signature, secret, keepUntilSec, nowSec };
   return claimPayment(at, {
     payment,

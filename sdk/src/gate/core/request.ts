@@ -216,7 +216,7 @@ class FetchGateRequest implements GateRequest {
   }
 
   get isUpgrade(): boolean {
-    return this.request.headers.get("upgrade")?.toLowerCase() === "websocket";
+    return /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.request.headers.get("upgrade") ?? "");
   }
 
   get isBodyRead(): boolean {

@@ -4,6 +4,7 @@
  * fits any reading of the path. A path whose readings fit different patterns has no clear price and is refused.
  */
 import { ConfigError, InvalidRequest } from "../../protocol";
+import { type PatternPart, pathTest } from "./path-pattern";
 
 export interface RouteMatcher<T> {
   /**
@@ -19,7 +20,7 @@ export interface RouteMatcher<T> {
 interface Rule<T> {
   /** upper case; "*" for all */
   readonly verb: string;
-  readonly regex: RegExp;
+  readonly fits: (path: string) => boolean;
   readonly value: T;
 }
 
@@ -35,7 +36,7 @@ export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): Rout
   const rules = patterns.map(([pattern, value]): Rule<T> => ({ ...compile(pattern), value }));
 
   const ruleOf = (method: string, path: string): Rule<T> | undefined =>
-    rules.find(({ verb, regex }) => isVerb(verb, method) && regex.test(path));
+    rules.find(({ verb, fits }) => isVerb(verb, method) && fits(path));
 
   return {
     match(method, paths) {
@@ -48,7 +49,7 @@ export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): Rout
       }
       return undefined;
     },
-    fits: (paths) => paths.some((path) => readingsOf(path).some((each) => rules.some(({ regex }) => regex.test(each)))),
+    fits: (paths) => paths.some((path) => readingsOf(path).some((each) => rules.some((rule) => rule.fits(each)))),
   };
 }
 
@@ -56,7 +57,7 @@ export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): Rout
 const isVerb = (verb: string, method: string): boolean =>
   verb === "*" || verb === method || (verb === "GET" && method === "HEAD");
 
-function compile(pattern: string): Pick<Rule<unknown>, "verb" | "regex"> {
+function compile(pattern: string): Pick<Rule<unknown>, "verb" | "fits"> {
   const refused = (why: string) => new ConfigError(`paymentMiddleware: the route "${pattern}" ${why}`);
   const words = pattern.trim().split(/\s+/);
   const [verb = "*", path = ""] = words.length === 1 ? ["*", words[0]] : words;
@@ -67,20 +68,27 @@ function compile(pattern: string): Pick<Rule<unknown>, "verb" | "regex"> {
   }
   const parts = path.match(PARTS) ?? [];
   if (parts.join("") !== path) throw refused("has a bracket or a colon that names nothing: use :name, [name] or *");
-  // "/x/*" is also "/x", as in the stock middleware.
-  const body = parts
-    .map(regexOf)
-    .join("")
-    .replace(/\/\.\*$/, "(?:/.*)?")
-    .replace(/\/+$/, "");
-  return { verb: verb.toUpperCase(), regex: new RegExp(`^${body || "/"}$`, "isu") };
+  return { verb: verb.toUpperCase(), fits: testOf(parts.map(partOf)) };
 }
 
-function regexOf(part: string): string {
-  if (part.startsWith("*") || part.startsWith("[[...")) return ".*";
-  if (part.startsWith("[...")) return ".+";
-  if (part.length > 1) return "[^/]+";
-  return part === "." ? "\\." : part;
+function testOf(parts: readonly PatternPart[]): (path: string) => boolean {
+  // "/x/*" is also "/x", as in the stock middleware.
+  if (parts.at(-1)?.kind === "any" && isSlash(parts.at(-2))) {
+    const [folder, below] = [pathTest(parts.slice(0, -2)), pathTest(parts)];
+    return (path) => folder(path) || below(path);
+  }
+  const end = parts.findLastIndex((part) => !isSlash(part));
+  return pathTest(end < 0 ? [SLASH] : parts.slice(0, end + 1));
+}
+
+const SLASH: PatternPart = { kind: "literal", text: "/" };
+
+const isSlash = (part: PatternPart | undefined): boolean => part?.kind === "literal" && part.text === "/";
+
+function partOf(part: string): PatternPart {
+  if (part.startsWith("*") || part.startsWith("[[...")) return { kind: "any" };
+  if (part.startsWith("[...")) return { kind: "some" };
+  return part.length > 1 ? { kind: "segment" } : { kind: "literal", text: part };
 }
 
 /** Nothing in it can be read in two ways. */

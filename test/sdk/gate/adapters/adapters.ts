@@ -101,6 +101,17 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       expect((await send(at("/paid"), { headers })).json.reason).to.equal("already_used");
     });
 
+    it("C14 releases the payment when the handler throws what is no error", async () => {
+      const headers = await paidHeaders(at("/paid"));
+      next = () => {
+        throw "broke";
+      };
+      const failed = await send(at("/paid"), { headers }).catch(() => undefined);
+      expect(failed?.status ?? 500).to.equal(500);
+      next = () => ({ body: "ok" });
+      expect((await send(at("/paid"), { headers })).status).to.equal(200);
+    });
+
     it("passes a streamed response on, and uses the payment with its first byte", async () => {
       const headers = await paidHeaders(at("/paid"));
       next = () => ({ body: parts(["one ", "two ", "three"]) });

@@ -30,8 +30,10 @@ const ROUTES: PaymentRoutes = {
   "get /api/items/:id": COST,
   "GET /api/posts/[slug]": COST,
   "GET /api/files/*": COST,
+  "GET /api/trips/:from-:via-:to/fares": COST,
   "POST /api/send": COST,
   "/api/any": COST,
+  "DELETE /api/send": { accepts: { scheme: "exact", amount: 900_000n } },
 };
 
 /** The paths of the paid routes, which the routers behind the middleware have in their own notation. */
@@ -47,6 +49,7 @@ const HANDLERS = [
   ["get", "/posts/:slug"],
   ["get", "/files"],
   ["post", "/send"],
+  ["delete", "/send"],
   ["all", "/any"],
 ] as const;
 
@@ -179,6 +182,23 @@ for (const [name, start] of Object.entries(STARTS)) {
         expect(answer?.status, asked).not.to.equal(200);
       }
       expect(paid().slice(before)).to.deep.equal([]);
+    });
+
+    it("C4 C5 serves no dear route for the price of another, by a header that changes the method", async () => {
+      const before = paid().length;
+      const quoted = await ask(server.url, { method: "POST", target: "/api/send" });
+      const line = `X-PAYMENT: ${headerOf(proofOf(quoted?.json?.accepts?.[0]))["X-PAYMENT"]}`;
+      const lines = [line, "X-HTTP-Method-Override: DELETE"];
+      const answer = await ask(server.url, { method: "POST", target: "/api/send", lines });
+      expect(answer?.status).not.to.equal(200);
+      expect(paid().slice(before)).to.deep.equal([]);
+    });
+
+    it("C8 judges a path in bounded time, whatever its pattern", async () => {
+      const target = `/api/trips/${"-".repeat(7_900)}/x`;
+      const begunMs = performance.now();
+      expect((await ask(server.url, { target }))?.status).to.equal(404);
+      expect(performance.now() - begunMs).to.be.below(10_000);
     });
   });
 }

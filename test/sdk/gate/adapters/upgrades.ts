@@ -229,3 +229,68 @@ for (const [name, start] of Object.entries(LIBRARIES)) {
     });
   });
 }
+
+/** Platforms whose responses switch the protocol themselves; Node's class refuses to make such a response. */
+const switched = (): Response => Object.defineProperty(new Response(null), "status", { value: 101 });
+
+const SWITCHING_HANDLERS: Readonly<
+  Record<string, (provider: Provider, ran: () => void) => (request: Request) => Response | Promise<Response>>
+> = {
+  fetch: (provider, ran) =>
+    fetchGate(provider.gate(GATE))(async () => {
+      ran();
+      return switched();
+    }),
+  Hono(provider, ran) {
+    const app = new Hono();
+    app.get("/paid", honoGate(provider.gate(GATE)) as never, () => {
+      ran();
+      return switched();
+    });
+    return (request) => app.fetch(request);
+  },
+};
+
+for (const [name, handlerOf] of Object.entries(SWITCHING_HANDLERS)) {
+  describe(`responses of ${name} that switch the protocol`, () => {
+    let facilitator: SmallFacilitator;
+    let provider: Provider;
+    let runs: number;
+    let send: (headers: Readonly<Record<string, string>>) => Promise<Response>;
+
+    beforeEach(async () => {
+      facilitator = await startSmallFacilitator();
+      facilitator.supported = RESERVING;
+      provider = testProvider(facilitator);
+      runs = 0;
+      const handle = handlerOf(provider, () => runs++);
+      send = async (headers) => handle(new Request("http://127.0.0.1/paid", { headers }));
+    });
+    afterEach(async () => {
+      await provider.close();
+      await facilitator.stop();
+    });
+
+    const settlements = () => facilitator.calls.filter(({ path }) => path === "/settle").length;
+
+    async function paid(): Promise<Record<string, string>> {
+      const quote = (await (await send({})).json()) as { accepts: AcceptEntryWire[] };
+      return v1Headers(quote.accepts[0] as AcceptEntryWire);
+    }
+
+    for (const upgrade of ["h2c, WebSocket", "another-protocol"]) {
+      it(`C39 S2 leave once their payment has settled, and use it up (Upgrade: ${upgrade})`, async () => {
+        const headers = { ...(await paid()), upgrade };
+        expect([(await send(headers)).status, runs, settlements()]).to.deep.equal([101, 1, 1]);
+        expect((await send(headers)).status).to.equal(402);
+        facilitator.settlements.push({
+          success: false,
+          errorReason: "insufficient_funds",
+          transaction: "",
+          network: "x",
+        });
+        expect((await send({ ...(await paid()), upgrade })).status).to.equal(402);
+      });
+    }
+  });
+}

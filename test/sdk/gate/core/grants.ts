@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract } from "ethers";
-import { fileClaims, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
+import { type ClaimStore, fileClaims, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
 import { type AcceptEntryWire, encodeJsonHeader, type Hex, keccakText } from "turnpike/protocol";
 import {
   addressOf,
@@ -68,6 +68,14 @@ function changed(asked: SettleBody, fields: object): object {
   if (!("authorization" in signed)) throw new TypeError("these tests sign EIP-3009 payments");
   const payload = { authorization: { ...signed.authorization, ...fields } };
   return signedSettlement({ ...asked, paymentPayload: { payload } }, RANDOM_TRANSACTION, "facilitator");
+}
+
+/** A store in memory forgets what has ended with every thousandth claim. */
+async function forgetEnded(claims: ClaimStore, nowSec: number): Promise<void> {
+  for (let i = 0; i < 1_000; i++) {
+    const act = { act: "claim", owner: "another", nowMs: Date.now(), leaseMs: 1, keepUntilSec: 0 } as const;
+    await claims.claim(keccakText(`another payment ${i}`), act, nowSec);
+  }
 }
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
@@ -201,6 +209,25 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       facilitator.status = "settled";
       for (const headers of late) expect((await send(url, { headers })).status).to.equal(200);
       for (const headers of late) expect((await send(url, { headers })).json.reason).to.equal("already_used");
+    });
+
+    it("HA1 serves no payment a second time, when the claim store has forgotten what it bought", async () => {
+      const clock = { sec: NOW, nowSec: () => clock.sec };
+      const claims = memoryClaims({ warn: false });
+      await serve({ clock, claims });
+      const paid = [await v1(), await v2Headers(url)];
+      for (const headers of paid) expect((await send(url, { headers })).status).to.equal(200);
+      facilitator.status = "settled";
+      clock.sec += 3 * 86_400;
+      await forgetEnded(claims, clock.sec);
+      const asked = settles().length;
+      for (const headers of paid) {
+        const answer = await send(url, { headers });
+        expect(answer.status, answer.text).to.equal(402);
+        expect(answer.json.reason).to.be.oneOf(["window", "memo_expired"]);
+      }
+      expect(server.served.get("/report")).to.equal(2);
+      expect(settles()).to.have.length(asked);
     });
 
     it("HA1 grants a payment to any client with its Idempotency-Key, where its first request had one", async () => {
