@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
@@ -8,6 +8,7 @@ const { missingRequirement } = require("../../tools/requirements.cjs") as {
     readonly version: string;
     readonly root: string;
     readonly program?: string;
+    readonly written?: readonly string[];
   }): string | undefined;
 };
 const scripts: Record<string, string> = require("../../package.json").scripts;
@@ -37,6 +38,20 @@ describe("what a machine must have", () => {
     expect(missingRequirement({ ...machine, program: "scripts/sandbox.ts" })).to.equal(undefined);
     install("sdk/src/chain/generated");
     expect(missingRequirement({ ...machine, version: "22.0.0" })).to.equal(undefined);
+  });
+
+  it("names a folder of the home that Hardhat cannot write to, to the programs that start it", () => {
+    install("node_modules/esbuild", "node_modules/ts-node", "sdk/src/chain/generated");
+    writeFileSync(path.join(root, "file"), "");
+    const folder = path.join(root, "file/.config/hardhat-nodejs");
+    const machine = { version: "20.19.0", root, written: [folder] };
+    const said = missingRequirement({ ...machine, program: "/clone/scripts/sandbox.ts" });
+    expect(said)
+      .to.include(folder)
+      .and.to.match(/cannot be written: set HOME, or XDG_CONFIG_HOME, /);
+    expect(missingRequirement({ ...machine, program: "/clone/facilitator/src/main.ts" })).to.equal(undefined);
+    const made = { ...machine, program: "/clone/scripts/sandbox.ts", written: [path.join(root, "new/.config")] };
+    expect(missingRequirement(made)).to.equal(undefined);
   });
 
   it("is checked by each command of a newcomer before anything is imported", () => {

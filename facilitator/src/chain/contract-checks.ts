@@ -7,7 +7,7 @@ import { lensAddressOf, lensInterface } from "turnpike/chain";
 import { type Address, EXACT_PERMIT2_PROXY, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { TokenConfig } from "../config/chain";
-import type { ChainReader } from "./chain-reader";
+import type { BlockTag, ChainReader } from "./chain-reader";
 import known from "./contract-code.json";
 
 export interface Finding {
@@ -90,7 +90,7 @@ async function checkCode(chain: ChainReader, config: FacilitatorConfig, named: N
       remedy: "exchange the addresses of TURNPIKE and BATCH_SETTLER",
     };
   }
-  if (setting === "TURNPIKE" && !(await answersPlans(chain, address))) {
+  if (setting === "TURNPIKE" && !(await isTurnpikeAt(chain, address, "latest"))) {
     return {
       level: "fail",
       subject: setting,
@@ -113,10 +113,14 @@ const NAMED = [
   { setting: "BATCH_SETTLER", code: known.batchSettler },
 ] as const;
 
-/** On a local chain the code may be under development, but it is Turnpike's all the same. */
-async function answersPlans(chain: ChainReader, to: Address): Promise<boolean> {
+/**
+ * Reports whether the lens of `address` answered getPlans() at a block. On a local chain the code may be under
+ * development, but it is Turnpike's all the same.
+ * @throws when the node no longer has the state of that block
+ */
+export async function isTurnpikeAt(chain: ChainReader, address: Address, block: BlockTag): Promise<boolean> {
   const data = lensInterface.encodeFunctionData("getPlans", [[]]) as Hex;
-  const answer = await chain.call({ to: lensAddressOf(to), data });
+  const answer = await chain.call({ to: lensAddressOf(address), data, block });
   return answer.kind === "ok" && answer.data === EMPTY_LIST;
 }
 

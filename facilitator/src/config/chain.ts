@@ -35,7 +35,7 @@ const tokens = z
       return z.NEVER;
     }
   })
-  .pipe(z.array(tokenConfigSchema).min(1));
+  .pipe(z.array(tokenConfigSchema).min(1, "must name at least one"));
 
 export const CHAIN = {
   chains: optional({
@@ -51,7 +51,7 @@ export const CHAIN = {
     about: "JSON-RPC URLs of that chain, comma-separated; the first is preferred, the others are asked when it fails.",
     danger:
       "Nodes are not compared with each other: name only nodes that you trust. The next one is asked when one fails.",
-    schema: z.string().transform(list).pipe(z.array(url).min(1)),
+    schema: z.string().transform(list).pipe(z.array(url).min(1, "must name at least one")),
   }),
   turnpike: setting({ env: "TURNPIKE", about: "Address of the Turnpike contract.", schema: address }),
   batchSettler: setting({

@@ -39,7 +39,7 @@ export const KEYS = {
       "Keys that pay the gas, comma-separated; each is one lane: a private key, file:PATH, or aws-kms:ID. Required with the role relayer.",
     danger: "A key that anything else also sends with stops its lane.",
     role: "relayer",
-    schema: z.string().transform(list).pipe(z.array(keySource).min(1)),
+    schema: z.string().transform(list).pipe(z.array(keySource).min(1, "must name at least one")),
   }),
   proofKey: optional({
     env: "PROOF_KEY",
@@ -53,7 +53,7 @@ export const KEYS = {
     about:
       "Further addresses whose proofs count, comma-separated: the next one before PROOF_KEY is replaced, the former one afterwards. 0x...@TIME (unix seconds or ISO 8601) counts for payments that settled before.",
     danger: "A holder of one of their keys can forge proofs of payment: remove a leaked one at once.",
-    schema: z.string().transform(list).pipe(z.array(proofSigner).min(1)),
+    schema: z.string().transform(list).pipe(z.array(proofSigner).min(1, "must name at least one")),
   }),
   refundKeys: optional({
     env: "REFUND_KEYS",
@@ -64,7 +64,7 @@ export const KEYS = {
     schema: z
       .string()
       .transform(list)
-      .pipe(z.array(refundKey).min(1))
+      .pipe(z.array(refundKey).min(1, "must name at least one"))
       .refine((keys) => new Set(keys.map(({ provider }) => provider)).size === keys.length, "names a provider twice"),
   }),
   kmsEndpoint: optional({

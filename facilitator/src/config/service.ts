@@ -3,6 +3,8 @@ import { z } from "zod";
 import { ROLES } from "./roles";
 import { flag, list, optional, setting, whole } from "./setting";
 
+const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
+
 export const SERVICE = {
   roles: setting({
     env: "ROLES",
@@ -13,7 +15,9 @@ export const SERVICE = {
     schema: z
       .string()
       .transform(list)
-      .pipe(z.array(z.enum(ROLES, { error: `must name roles of ${ROLES.join(", ")}` })).min(1)),
+      .pipe(
+        z.array(z.enum(ROLES, { error: `must name roles of ${ROLES.join(", ")}` })).min(1, "must name at least one"),
+      ),
   }),
   actsPerHour: setting({
     env: "ACTS_PER_HOUR",
@@ -84,6 +88,6 @@ export const SERVICE = {
     env: "LOG_LEVEL",
     about: "silent, error, warn, info or debug.",
     fallback: "info",
-    schema: z.enum(["silent", "error", "warn", "info", "debug"]),
+    schema: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(", ")}` }),
   }),
 } as const;

@@ -56,7 +56,7 @@ export const address = z
   })
   .pipe(addressSchema);
 
-export const addresses = z.string().transform(list).pipe(z.array(address).min(1));
+export const addresses = z.string().transform(list).pipe(z.array(address).min(1, "must name at least one"));
 
 export const url = z.url({ protocol: /^https?$/, error: "must be an http(s) URL" });
 
@@ -71,7 +71,7 @@ export const whole = (min: number, max = Number.MAX_SAFE_INTEGER) =>
     .string()
     .regex(/^[0-9]+$/, "must be a whole number")
     .transform(Number)
-    .pipe(z.number().min(min).max(max));
+    .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`));
 
 export const amount = z
   .string()

@@ -42,8 +42,14 @@ export function secretsOf(config: FacilitatorConfig): string[] {
   const { relayerKeys, proofKey, refundKeys = [], database, rpcUrls } = config;
   const sources = [...relayerKeys, ...(proofKey ? [proofKey] : []), ...refundKeys.map(({ source }) => source)];
   const keys = sources.flatMap((source) => (source.kind === "local" ? [source.key.reveal()] : []));
-  const urls = rpcUrls.filter(mayHoldKey).flatMap((url) => [url, new URL(url).href]);
+  const urls = rpcUrls.flatMap(formsOf).filter(mayHoldKey);
   return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
+}
+
+/** Returns a URL as it was given, written out, and without the user's name, which goes into a header. */
+function formsOf(url: string): string[] {
+  const { href, protocol, host, pathname, search } = new URL(url);
+  return [url, href, `${protocol}//${host}${pathname}${search}`];
 }
 
 /** RPC providers put API keys into a URL's path, its query or its user name. */

@@ -1,10 +1,12 @@
 import { expect } from "chai";
 import { type EventList, type Readiness, type Supported, supportedOn } from "turnpike/facilitator";
-import { type Address, proofToWire, randomRef, type SignedPayment } from "turnpike/protocol";
+import { type Address, type Hex, proofToWire, randomRef, type SignedPayment } from "turnpike/protocol";
 import { loadChains } from "../../../facilitator/src/config/chains";
+import { testKey } from "../../support/chain";
 import { type Payer, until } from "../../support/facilitator";
 import { NETWORK_A, NETWORK_B, type SeveralService, startTwoChains, type TwoChains } from "../support/chains";
 import { paymentToWire, settleBody } from "../support/payments";
+import { refundToWire, signRefund } from "../support/refunds";
 import type { ServiceWorld } from "../support/service";
 import { startReceiver } from "../webhooks/support/receiver";
 
@@ -226,11 +228,17 @@ describe("Facilitator: several chains in one service", function () {
     const onB = await b.signPayment();
     const proofOnB = await settled(onB);
     const { transaction } = proofOnB;
+    const payee: Payer = { key: testKey("payee") as Hex, address: b.payee };
+    const target = { type: "payment", paymentId: b.idOf(onB) } as const;
+    const refund = await signRefund(b, { account: payee, to: proofOnB.payer, amount: 1_000n, target });
+    const refundOnB = async () => (await service.post("/refunds", refundToWire(refund))).status;
+    await until(async () => (await refundOnB()) === 200, "the refund is settled");
     await service.stop();
     service = await chains.start({ CHAINS: NETWORK_A });
     // What was accepted there has moved money: it is neither refused nor called invalid.
     for (const asked of [authorize(onB), service.client.verifyProof(proofToWire(proofOnB))])
       expect(await asked.catch(({ code }: { code: string }) => code)).to.equal("Unavailable");
+    expect(await refundOnB()).to.equal(503);
     expect((await service.get(`/transactions/${transaction}/cost`)).status).to.equal(404);
     const known = await a.signPayment();
     const proof = await settled(known);

@@ -125,6 +125,13 @@ describe("Facilitator: doctor and the checks at the start", function () {
         /^fail DATABASE_URL: it cannot be reached.*Remedy: /m,
       ],
       [{ POLL_MS: "soon" }, /^fail settings: POLL_MS must be a whole number/m],
+      [{ PORT: "99999" }, /^fail settings: PORT must be at most 65535\. /m],
+      [{ CONFIRMATIONS: "0" }, /^fail settings: CONFIRMATIONS must be at least 1\. /m],
+      [{ LOG_LEVEL: "loud" }, /^fail settings: LOG_LEVEL must be one of silent, error, warn, info, debug\. /m],
+      [
+        { START_BLOCK: "99999999" },
+        /^fail START_BLOCK: 99999999 is after the newest block \d+: nothing .*Remedy: set START_BLOCK to the block/m,
+      ],
     ];
     const outcomes = await Promise.all(cases.map(([change]) => program.run(["doctor"], world.env(change))));
     for (const [index, { status, stdout, stderr }] of outcomes.entries()) {
@@ -133,6 +140,17 @@ describe("Facilitator: doctor and the checks at the start", function () {
       expect(status, said).to.equal(1);
       expect(said).not.to.contain("hunter2");
     }
+  });
+
+  it("warns of a START_BLOCK after the contract's deployment, and not of the deployment's block", async () => {
+    const newest = Number(await world.chain.provider.getBlockNumber());
+    const late = await program.run(["doctor"], world.env({ START_BLOCK: String(newest) }));
+    expect(late.stdout).to.match(
+      /^warn START_BLOCK: TURNPIKE was deployed before block \d+: .*Remedy: set START_BLOCK.*reindex --wipe/m,
+    );
+    expect(late.status, late.stdout).to.equal(0);
+    const right = await program.run(["doctor"], world.env({ START_BLOCK: "1" }));
+    expect(right.stdout).not.to.contain("START_BLOCK");
   });
 
   it("names an unknown command, and a port that is in use, with what to do", async () => {

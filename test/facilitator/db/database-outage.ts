@@ -216,7 +216,7 @@ describe("Facilitator: outages of PostgreSQL", function () {
   it("HD2 a database that does not exist is named as such, by every command", async () => {
     const url = new URL(await postgres.database());
     url.pathname = "/no_such_database";
-    const env = { ...settings, DATABASE_URL: url.href };
+    const env = { ...settings, DATABASE_URL: url.href, PORT: "0" };
     for (const command of ["start", "migrate", "reindex", "reconcile", "doctor"]) {
       const { status, stdout, stderr } = await program.run([command], env);
       expect(status, command).not.to.equal(0);

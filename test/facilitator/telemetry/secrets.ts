@@ -87,15 +87,19 @@ describe("Facilitator: secrets", function () {
 
   it("S12 B23 log lines have no key of a refund account, and no node's URL with a key in its query or user name", () => {
     const refundKey = canary("refunds");
-    const urls = ["https://node.example?apikey=canary-query", "https://canary-user:canary-password@node.example"];
+    const urls = [
+      "https://node.example?apikey=canary-query",
+      "https://canary-user:canary-password@node.example",
+      "https://user:password@node.example/v2/canary-path",
+    ];
     const config = world.config({
       REFUND_KEYS: `${addressOfKey(canary("provider"))}=${refundKey}`,
       RPC_URLS: [...urls, "https://plain.example"].join(),
     });
     const lines: string[] = [];
     const log = createLog({ level: "debug", secrets: secretsOf(config), write: (line) => lines.push(line) });
-    // As clients of HTTP name a URL: written out, or as it was given.
-    for (const url of urls.flatMap((text) => [text, new URL(text).href])) {
+    // As clients of HTTP name a URL: as it was given, written out, or without the user's name, which goes into a header.
+    for (const url of urls.flatMap((text) => [text, new URL(text).href, text.replace(/\/\/.*@/, "//")])) {
       log.error({ error: new Error("no answer", { cause: new TypeError(`cannot reach ${url}`) }) }, "planted");
     }
     log.warn({ reason: `cannot sign with ${refundKey} at https://plain.example` }, "planted");

@@ -1,13 +1,13 @@
 import { expect } from "chai";
 import { ethers } from "hardhat";
-import type { SpendIntent, VoucherRequest } from "turnpike/agent";
+import { type SpendIntent, type VoucherRequest, walletFromKey } from "turnpike/agent";
 import { issueVoucher } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
 import type { Hex } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { advance, INTERVAL_SEC, PRICE, type Relay, relayBeforeEach } from "./support/relay";
 import { serve } from "./support/servers";
-import { addressOf, agentFor, CHAIN_ID, NETWORK } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, NETWORK, testKey } from "./support/world";
 
 const DAY = 86_400;
 const HALF = PRICE / 2n;
@@ -131,6 +131,27 @@ describe("an agent's caps on the first and the later charges of a subscription",
     await agent.changePlan(subscription, { planId: dear });
     const charge = (await paid()) - PRICE;
     expect(charge > PRICE - 10_000n && charge <= PRICE + 1_000n, `${charge}`).to.equal(true);
+  });
+
+  it("D20 a plan change that the wallet refuses to sign leaves the budget as it was", async () => {
+    const key = walletFromKey(testKey("payer"));
+    let refuses = false;
+    const signTypedData: typeof key.signTypedData = (domain, types, message) =>
+      refuses && "ChangePlan" in types ? Promise.reject(new Error("no")) : key.signTypedData(domain, types, message);
+    const { agent } = agentFor(relay.url, {
+      policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token] },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+      wallet: { getAddress: key.getAddress, signTypedData },
+    });
+    const subscription = await agent.subscribe({ planId });
+    const dearer = await relay.createPlan({ amount: 2n * PRICE });
+    const { spent } = await agent.budget();
+    refuses = true;
+    await rejection(agent.changePlan(subscription, { planId: dearer }));
+    expect((await agent.budget()).spent).to.equal(spent);
+    refuses = false;
+    expect((await agent.changePlan(subscription, { planId: dearer })).planId).to.equal(dearer);
+    expect((await agent.budget()).spent > spent).to.equal(true);
   });
 
   it("D20 no credit left, and the same plan change is above the first charge's cap", async () => {

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, type FileHandle, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
-import { type Ledger, type LedgerRecord, walletFromKey } from "turnpike/agent";
+import type { Ledger, LedgerRecord } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
 import { RUN_TYPESCRIPT } from "../../support/typescript";
 import { rejection } from "./support/rejection";
@@ -92,107 +92,6 @@ describe("the file ledger", () => {
     expect(error.message).to.include("line 1");
   });
 
-  it("signs nothing that it could not write down first", async () => {
-    const first = agentFor(facilitator.url, {
-      ledger: {
-        load: async () => [],
-        append: async () => {
-          throw new Error("disk full");
-        },
-        close: async () => {},
-      },
-    });
-    await first.agent.pay(provider.url).catch(() => undefined);
-    expect(first.signed).to.deep.equal([]);
-    expect(facilitator.signatures.size).to.equal(0);
-  });
-
-  it("sends nothing that it signed but could not write down", async () => {
-    let writes = 0;
-    const subject = agentFor(facilitator.url, {
-      ledger: {
-        load: async () => [],
-        append: async () => {
-          if (++writes === 2) throw new Error("disk full");
-        },
-        close: async () => {},
-      },
-    });
-    await subject.agent.pay(provider.url).catch(() => undefined);
-    expect([transfersSigned(subject), facilitator.signatures.size]).to.deep.equal([1, 0]);
-  });
-
-  it("sends nothing in a later call either while it cannot write down what it signed", async () => {
-    let isFull = false;
-    const records: LedgerRecord[] = [];
-    const ledger: Ledger = {
-      load: async () => [],
-      append: async (record) => {
-        isFull ||= record.type === "payment" && record.state === "signed";
-        if (isFull) throw new Error("disk full");
-        records.push(record);
-      },
-      close: async () => {},
-    };
-    const subject = agentFor(facilitator.url, { ledger });
-    for (let i = 0; i < 2; i++) await subject.agent.pay(provider.url).catch(() => undefined);
-    await subject.agent.settleHeld().catch(() => undefined);
-    expect([transfersSigned(subject), facilitator.signatures.size]).to.deep.equal([1, 0]);
-    ledger.append = async (record) => void records.push(record);
-    expect((await subject.agent.pay(provider.url)).status).to.equal(200);
-    const states = records.map((record) => record.type === "payment" && record.state);
-    expect(states.slice(0, 2)).to.deep.equal(["reserved", "signed"]);
-    expect([transfersSigned(subject), facilitator.signatures.size]).to.deep.equal([1, 1]);
-  });
-
-  it("sends no key of a secret that it could not write down", async () => {
-    let isFull = true;
-    const records: LedgerRecord[] = [];
-    const key = walletFromKey(testKey("payer"));
-    let signatures = 0;
-    const subject = agentFor(facilitator.url, {
-      ledger: {
-        load: async () => [],
-        append: async (record) => {
-          if (isFull) throw new Error("disk full");
-          records.push(record);
-        },
-        close: async () => {},
-      },
-      // As wallets do whose signatures differ from one time to the next: their secret is in the ledger.
-      wallet: {
-        getAddress: key.getAddress,
-        signTypedData: async (domain, types, message) =>
-          "TransferWithAuthorization" in types
-            ? key.signTypedData(domain, types, message)
-            : `0x${String(++signatures).padStart(130, "1")}`,
-      },
-    });
-    const buy = () => subject.agent.pay(provider.url, { idempotencyKey: "one purchase" });
-    await buy().catch(() => undefined);
-    isFull = false;
-    expect((await buy()).status).to.equal(200);
-    expect(records[0]?.type).to.equal("root");
-  });
-
-  it("buys by a key once it can write again, when it could not write that it reserved", async () => {
-    let isFull = true;
-    const subject = agentFor(facilitator.url, {
-      ledger: {
-        load: async () => [],
-        append: async () => {
-          if (isFull) throw new Error("disk full");
-        },
-        close: async () => {},
-      },
-    });
-    const buy = () => subject.agent.pay(provider.url, { idempotencyKey: "one purchase" });
-    await buy().catch(() => undefined);
-    isFull = false;
-    expect((await buy()).status).to.equal(200);
-    expect([transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1]);
-  });
-
   it("refuses to forget what the day's budget counts", async () => {
     for (const keepSec of [3_600, 86_399, Number.NaN, -1, 86_400.5]) {
       expect(() => fileLedger(file, { keepSec }), String(keepSec)).to.throw(/keepSec/);
@@ -204,33 +103,6 @@ describe("the file ledger", () => {
     await first.agent.close();
     const second = agentFor(facilitator.url, { ledger: fileLedger(file, options), policy });
     expect((await rejection(second.agent.pay(provider.url))).reason).to.equal("per_day");
-    await second.agent.close();
-  });
-
-  it("can be read after a disk that took only a part of a line", async () => {
-    const probe = await open(join(folder, "probe"), "w");
-    await probe.close();
-    const handles = Object.getPrototypeOf(probe) as { appendFile: FileHandle["appendFile"] };
-    const { appendFile: whole } = handles;
-    let fails = 1;
-    handles.appendFile = async function (this: FileHandle, line) {
-      if (fails-- > 0) {
-        await whole.call(this, String(line).slice(0, 20));
-        throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
-      }
-      return whole.call(this, line);
-    };
-    const first = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
-    try {
-      await first.agent.pay(provider.url).catch(() => undefined);
-      expect((await first.agent.pay(provider.url)).status).to.equal(200);
-    } finally {
-      handles.appendFile = whole;
-    }
-    await first.agent.close();
-    const second = agentFor(facilitator.url, { ledger: fileLedger(file, quick) });
-    const [paid] = (await second.agent.payments()).filter(({ state }) => state === "served");
-    expect(paid?.amount).to.equal(500_000n);
     await second.agent.close();
   });
 

@@ -1,7 +1,7 @@
 /** Checks each node and the chain that it serves. */
 import type { Logger } from "pino";
 import { type ChainReader, createChainReader } from "../../chain/chain-reader";
-import { checkContracts, type Finding } from "../../chain/contract-checks";
+import { checkContracts, type Finding, isTurnpikeAt } from "../../chain/contract-checks";
 import { createRpc } from "../../chain/rpc";
 import type { FacilitatorConfig } from "../../config";
 
@@ -31,8 +31,23 @@ export async function examineChain(options: ChainDoctor): Promise<Finding[]> {
     sound ??= node.chain;
   }
   findings.push(...nodeListFindings(config));
-  if (sound) findings.push(...(await checkContracts(sound, config)));
+  if (sound) findings.push(...(await checkContracts(sound, config)), ...(await examineStart(sound, config)));
   return findings;
+}
+
+/** Finds a START_BLOCK that the chain has not reached, or that is after the contract's deployment. */
+async function examineStart(chain: ChainReader, config: FacilitatorConfig): Promise<Finding[]> {
+  const { startBlock, turnpike } = config;
+  const subject = "START_BLOCK";
+  const remedy = "set START_BLOCK to the block of the deployment";
+  const { number: newest } = await chain.head();
+  if (startBlock > newest) {
+    const detail = `${startBlock} is after the newest block ${newest}: nothing is read, and no payment settles`;
+    return [{ level: "fail", subject, detail, remedy }];
+  }
+  if (startBlock === 0 || !(await isTurnpikeAt(chain, turnpike, startBlock - 1).catch(() => false))) return [];
+  const detail = `TURNPIKE was deployed before block ${startBlock}: earlier plans and subscriptions may be missing`;
+  return [{ level: "warn", subject, detail, remedy: `${remedy}; if the chain was read already, run reindex --wipe` }];
 }
 
 /** Says where the list of nodes gives less of a fallback than it looks like. URLs may hold keys: they are not shown. */

@@ -58,13 +58,20 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     throw locked(`Another process holds the agent's ledger ${file}.`);
   }
 
+  /** @throws LedgerLocked */
+  function requireOwn(): FileHandle {
+    if (handle && lock?.isOwn()) return handle;
+    throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
+  }
+
   async function write(line: string): Promise<void> {
-    if (!handle || !lock?.isOwn())
-      throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
-    if (isTorn) await handle.truncate(wholeBytes);
+    const own = requireOwn();
+    if (isTorn) await own.truncate(wholeBytes);
     isTorn = true;
-    await handle.appendFile(line);
-    await handle.datasync();
+    await own.appendFile(line);
+    await own.datasync();
+    // After a pause before the write it may be in a file that another process has replaced.
+    requireOwn();
     isTorn = false;
     wholeBytes += Buffer.byteLength(line);
   }

@@ -130,14 +130,19 @@ async function post<S extends SignedAct>(
   const spend = plan.maxCharge
     ? spendOf(context, entry, { amount: plan.maxCharge, version: state.version })
     : undefined;
-  if (spend) await ledger.reserve(spend, context.policy.limits);
+  const earlier = spend && ledger.spend(spend.id);
+  const reserved = spend && (await ledger.reserve(spend, context.policy.limits));
   const deadline = BigInt(nowSec + context.policy.maxWindowSec);
   const { version } = state;
   const message = { subscriber: entry.subscriber, idHash: entry.id, version, deadline, ...plan.fields, ...plan.signed };
   const names = { act: plan.path, idHash: entry.id, planId: entry.planId };
   context.effects.emit({ type: "subscription.signing", ...names });
   const typedData = actTypedData(entry, plan.act, message as unknown as Parameters<typeof actTypedData<S>>[2]);
-  const signature = await context.signer.sign(typedData);
+  const signature = await context.signer.sign(typedData).catch(async (error: unknown) => {
+    // What was signed before over the same version can still be charged.
+    if (reserved) await ledger.put(earlier ?? { ...reserved, state: "released" });
+    throw error;
+  });
   const fields = Object.fromEntries(
     Object.entries(plan.fields).map(([name, value]) => [name, typeof value === "bigint" ? value.toString() : value]),
   );

@@ -6,6 +6,7 @@ import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
 import { readMoney, shownMoney } from "../money";
 import { BUDGET_FLAGS, readBudget, withPriceReader } from "../open-agent";
+import { remedyOfReason } from "../remedies";
 import { safeLine } from "../text";
 import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
 
@@ -37,7 +38,7 @@ export const quoteCommand: Command = {
     const quote = await withPriceReader(context, policy, (agent) =>
       agent.quote(url, { ...init, signal: context.io.signal, ...(expected && { expected }) }),
     );
-    output.result(quote, linesOf(quote));
+    output.result(quote, linesOf(quote, budget !== undefined));
     return quote.status === 402 || quote.status < 300 ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
   },
 };
@@ -52,7 +53,8 @@ function expectedUse(calls: string | undefined, costPerCall: string | undefined)
   return { callsPerPeriod: BigInt(calls), ...cost };
 }
 
-function linesOf(quote: PriceQuote): string[] {
+/** @param isLimited by `--max` or a policy file */
+function linesOf(quote: PriceQuote, isLimited: boolean): string[] {
   const { url, method, status, options, cheapest, refusals } = quote;
   const first = `${method} ${safeLine(url)}`;
   if (status >= 300 && status < 400) {
@@ -62,7 +64,7 @@ function linesOf(quote: PriceQuote): string[] {
     ];
   }
   if (status !== 402) return [first, `The server asks for no payment: it answers HTTP ${status}.`];
-  const lines = options.flatMap((option) => optionLines(option, option === cheapest));
+  const lines = options.flatMap((option) => optionLines(option, option === cheapest, isLimited));
   const left = refusals.length === 0 ? [] : [`Offers that cannot be read: ${safeLine(refusals.join(", "))}`];
   if (lines.length > 0) return [first, ...lines, ...left];
   return [
@@ -72,11 +74,15 @@ function linesOf(quote: PriceQuote): string[] {
   ];
 }
 
-function optionLines(option: PriceOption, isCheapest: boolean): string[] {
+function optionLines(option: PriceOption, isCheapest: boolean, isLimited: boolean): string[] {
   const { kind, amount, network, token, verdict, reason } = option;
   const mark = isCheapest ? "  (cheapest)" : "";
-  const judged = verdict === "allow" ? "allowed" : `${verdict}${reason === undefined ? "" : `: ${safeLine(reason)}`}`;
+  const command = kind === "one-time" ? "pay" : "subscribe";
+  const allowed = isLimited ? "allowed" : `none; \`${command}\` needs --max or a policy file`;
+  const judged = verdict === "allow" ? allowed : `${verdict}${reason === undefined ? "" : `: ${safeLine(reason)}`}`;
+  const remedy = verdict === "allow" ? undefined : remedyOfReason(reason);
   const facts = [`  token ${token} on ${safeLine(network)}`, `  your limits: ${judged}`];
+  if (remedy !== undefined) facts.push(`    ${remedy}`);
   if (option.kind === "one-time") {
     const upTo = option.method === "upto" ? "at most " : "";
     return [
