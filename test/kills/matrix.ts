@@ -156,7 +156,7 @@ describe("the kill matrix", function () {
     const { world } = processes;
     const { token: address, tokenName: tokenNameOf, tokenVersion: version } = world.contracts;
     const assignment: SettlingGate = {
-      folder: path.join(folder, name),
+      place: { kind: "file", folder: path.join(folder, name) },
       rpcUrl: world.chain.rpcUrl,
       facilitator: { url: proxyUrl, signers: [addressOfKey(testKey("proof signer") as Hex)], refundsKey },
       token: { address, name: tokenNameOf, version },

@@ -3,7 +3,7 @@ import { isTurnpikeError, TurnpikeError } from "../protocol";
 
 const REMEDIES: Readonly<Record<string, string>> = {
   max_amount: "Raise --max if the price is right.",
-  limit: "Raise --max, or the limit of the policy file that the message names, if the price is right.",
+  limit: "Raise --max, or the limit of the policy file, if the price is right.",
   first_charge: "Raise --max, or perFirstCharge in the policy file, if the price is right.",
   per_day: "Wait, or raise perDay in the policy file.",
   per_payee: "Wait, or raise perPayee in the policy file.",
@@ -11,7 +11,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
   token: "Add the token to TURNPIKE_TOKEN, or to `tokens` in the policy file, if you trust it.",
   network: "Set TURNPIKE_NETWORK, or add the network to `networks` in the policy file.",
   payee: "Add the payee to `payees` in the policy file if you trust it.",
-  facilitator: "Set TURNPIKE_FACILITATOR_URL to the Facilitator that the message names if you trust it.",
+  facilitator: "Set TURNPIKE_FACILITATOR_URL to the server's Facilitator if you trust it.",
   redirect: "Nothing was paid. Run the command with the URL that the server redirects to if you trust it.",
   insecure_origin: "Use https. The policy file's allowHttp allows plain http to other machines.",
   subscription_only: "Run `npx turnpike quote URL` to see the plans, and `npx turnpike subscribe URL` to sign up.",
@@ -40,5 +40,9 @@ function remedyOf({ code, reason }: TurnpikeError): string | undefined {
     return "Repeat the same command later: it presents the same payment, and never pays twice.";
   }
   if (code !== "PolicyRefused") return undefined;
-  return reason === undefined ? undefined : REMEDIES[reason];
+  return remedyOfReason(reason);
 }
+
+/** @returns undefined where the reason has no remedy of the command line */
+export const remedyOfReason = (reason: string | undefined): string | undefined =>
+  reason !== undefined && Object.hasOwn(REMEDIES, reason) ? REMEDIES[reason] : undefined;

@@ -204,6 +204,9 @@ describe("command line > pay, quote, list", () => {
     expect(within.out).to.contain("your limits: allowed");
     const limited = await shell.run("quote", market.provider.url, "--max", "0.10", "--json");
     expect(limited.json().options[0]).to.include({ verdict: "refuse", reason: "limit", amount: "500000" });
+    delete shell.env.TURNPIKE_FACILITATOR_URL;
+    const unknown = await shell.run("quote", market.provider.url, "--max", "0.50");
+    expect(unknown.out).to.contain("your limits: refuse: facilitator\n    Set TURNPIKE_FACILITATOR_URL to ");
     expect(existsSync(shell.home), "nothing is written").to.equal(false);
     expect(market.chain.transfers).to.have.length(0);
   });

@@ -6,6 +6,7 @@ import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
 import { readMoney, shownMoney } from "../money";
 import { BUDGET_FLAGS, readBudget, withPriceReader } from "../open-agent";
+import { remedyOfReason } from "../remedies";
 import { safeLine } from "../text";
 import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
 
@@ -79,7 +80,9 @@ function optionLines(option: PriceOption, isCheapest: boolean, isLimited: boolea
   const command = kind === "one-time" ? "pay" : "subscribe";
   const allowed = isLimited ? "allowed" : `none; \`${command}\` needs --max or a policy file`;
   const judged = verdict === "allow" ? allowed : `${verdict}${reason === undefined ? "" : `: ${safeLine(reason)}`}`;
+  const remedy = verdict === "allow" ? undefined : remedyOfReason(reason);
   const facts = [`  token ${token} on ${safeLine(network)}`, `  your limits: ${judged}`];
+  if (remedy !== undefined) facts.push(`    ${remedy}`);
   if (option.kind === "one-time") {
     const upTo = option.method === "upto" ? "at most " : "";
     return [

@@ -173,7 +173,10 @@ async function observed<T>({ observer }: Charged, work: () => Promise<T>): Promi
   }
 }
 
-/** @returns the meter, open, and the current record: a renewal or another cap may have come since the request was judged */
+/**
+ * Returns the meter, open, and the current record: a renewal or another cap may have come since the request was judged.
+ * @throws SubscriptionNotActive when it was cancelled, paused or rekeyed meanwhile: what is charged now might never be paid
+ */
 async function openMeter({ context, route, state }: Charged) {
   route.metered = true;
   const { meter } = context;
@@ -182,7 +185,9 @@ async function openMeter({ context, route, state }: Charged) {
   }
   await requireCollectable(context, state.planId);
   if (!context.isMeterOpen()) await context.meterStarted();
-  return { meter, record: await recordOf(context, state) };
+  const record = await recordOf(context, state);
+  if (!record.known || record.cancelled || record.paused) throw endedMeanwhile();
+  return { meter, record };
 }
 
 /** Reserves and charges what the meters of one subscriber's request use. */
@@ -201,7 +206,6 @@ class SubscriptionAccount implements UsageAccount {
     const { idHash } = state;
     return observed(this.#charged, async () => {
       const { meter, record } = await openMeter(this.#charged);
-      if (!record.known || record.cancelled || record.paused) throw endedMeanwhile();
       this.#facts = factsOf(record);
       const asked = { ...request, idHash, facts: this.#facts, own: [...this.#holds] };
       const held = await meter.holdAhead(asked, () => newestFacts(context, state));

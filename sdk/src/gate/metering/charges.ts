@@ -217,11 +217,15 @@ export class Charges {
   /** Flushes a shared store, whichever gate sends: until nothing is owed that could be debited. */
   async #flushShared(): Promise<void> {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
-    const untilMs = monotonicMs() + limits.waitMs;
+    const startMs = monotonicMs();
+    const untilMs = startMs + limits.waitMs;
+    const isTried = (idHash: Hex): boolean => settler.timing(idHash).inactiveAtMs >= startMs;
     for (;;) {
       // What another gate has reserved is owed too, and shows here only after a reload.
       await store.reload();
-      const owing = [...store.everyAccount()].filter((account) => isOwing(account) && !account.blocked);
+      const owing = [...store.everyAccount()].filter(
+        (account) => isOwing(account) && !account.blocked && !isTried(account.idHash),
+      );
       if (owing.length === 0) return;
       if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {

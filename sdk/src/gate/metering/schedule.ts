@@ -47,6 +47,8 @@ export interface Timing {
   retryAtMs: number;
   /** monotonic; when the last one failed */
   failedAtMs: number;
+  /** monotonic; when its subscription was last found not to be active */
+  inactiveAtMs: number;
   /** failures in a row */
   attempts: number;
   /** unix seconds; the end of the cycle last seen */
@@ -59,6 +61,7 @@ export const freshTiming = (nowMs: number): Timing => ({
   sinceMs: nowMs,
   retryAtMs: 0,
   failedAtMs: 0,
+  inactiveAtMs: Number.NEGATIVE_INFINITY,
   attempts: 0,
   cycleEndSec: 0,
   closedCycleSec: 0,

@@ -83,8 +83,18 @@ export class Settler {
   retryBlocked(idHash: Hex): void {
     const account = this.options.store.account(idHash);
     if (account?.blocked === undefined) return;
-    const timing = this.timing(account.idHash);
+    this.retryWithinBound(account.idHash);
+  }
+
+  private retryWithinBound(idHash: Hex): void {
+    const timing = this.timing(idHash);
     timing.retryAtMs = Math.min(timing.retryAtMs, timing.failedAtMs + BLOCKED_RETRY_MS);
+  }
+
+  /** Sends a debit that another gate waits for: at once, or soon after it failed. */
+  private sendRequested(idHash: Hex): void {
+    if (this.timing(idHash).attempts === 0) this.forced.add(idHash);
+    else this.retryWithinBound(idHash);
   }
 
   /** One step. @returns whether the books changed */
@@ -223,7 +233,7 @@ export class Settler {
       if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
     }
     const at = now();
-    for (const idHash of store.urgent()) this.forced.add(idHash);
+    for (const idHash of store.urgent()) this.sendRequested(idHash);
     for (const account of store.accounts()) {
       if (wanted.length >= this.maxItems) break;
       const isForced = this.forced.has(account.idHash);
@@ -333,6 +343,8 @@ export class Settler {
     timing.attempts += 1;
     timing.failedAtMs = now().ms;
     timing.retryAtMs = now().ms + retryDelayMs(timing.attempts);
+    if (reason === "SubscriptionNotActive") timing.inactiveAtMs = timing.failedAtMs;
+    await store.endRequest(account.idHash);
     if (isBlockReason(reason)) {
       if (account.blocked !== reason) {
         await store.record({ kind: "blocked", idHash: account.idHash, reason });

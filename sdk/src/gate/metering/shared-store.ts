@@ -109,8 +109,10 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     urgent: () => (sender.isSender ? view.urgent() : []),
     async requestSettlement(idHash) {
       requireOpen();
-      if (!sender.isSender) await markUrgent(view, idHash);
+      if (!sender.isSender) await markUrgent(view, idHash, true);
     },
+    // Where it cannot be written, the debit is tried again soon.
+    endRequest: (idHash) => markUrgent(view, idHash, false).catch(() => undefined),
     setSending: (may) => sender.setSending(may),
     batches: () => (sender.isSender ? [...view.books.batches.values()] : []),
     recent: () => view.books.recent,
@@ -126,13 +128,16 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
   };
 }
 
-/** Marks an account whose debit this gate waits for; where another gate was quicker, the next call marks it. */
-async function markUrgent(view: SharedView, idHash: Hex): Promise<void> {
+/**
+ * Marks an account whose debit this gate waits for, or takes the mark away once its debit was tried. Where another gate
+ * was quicker, the next call does so.
+ */
+async function markUrgent(view: SharedView, idHash: Hex, isUrgent: boolean): Promise<void> {
   const account = view.books.find(idHash);
   if (!account || account.pending === 0n) return;
   const key = accountKey(account.idHash);
   const expected = view.text(key);
-  const next = expected === undefined ? undefined : accountText(readAccount(expected), true);
+  const next = expected === undefined ? undefined : accountText(readAccount(expected), isUrgent);
   if (next !== undefined && next !== expected) await view.swap([{ key, expected, next, listed: true }]);
 }
 

@@ -94,6 +94,7 @@ export function localBooks(books: () => Books): LocalBooks {
     reload: async () => undefined,
     urgent: () => [],
     requestSettlement: async () => undefined,
+    endRequest: async () => undefined,
     setSending: () => undefined,
     batches: () => [...books().batches.values()],
     recent: () => books().recent,
@@ -142,6 +143,8 @@ export interface MeterStore {
   reload(): Promise<void>;
   /** Asks the sending gate to debit this subscription now; does nothing where this process sends. */
   requestSettlement(idHash: Hex): Promise<void>;
+  /** Ends what other gates have asked: the debit of this subscription was tried. Never rejects. */
+  endRequest(idHash: Hex): Promise<void>;
   /** Sets whether this process may send the debits of a shared store; if not, it releases the lease. */
   setSending(maySend: boolean): void;
   /** Sealed and unresolved, under this process's leases. */

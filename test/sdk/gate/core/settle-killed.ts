@@ -1,164 +1,42 @@
-/** HA24: a gate process is killed at every step of both orders of settling, and another one takes over its claims. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect } from "chai";
-import type { AcceptEntryWire } from "turnpike/protocol";
-import { bundled } from "../../../support/bundled";
-import {
-  type Answer,
-  NOW,
-  OVER_PERMIT2,
-  PAY_TO,
-  quoteOf,
-  type SettleBody,
-  type SmallFacilitator,
-  send,
-  startSmallFacilitator,
-  TOKEN,
-} from "../../../support/gate";
-import { until } from "../../../support/subscriptions";
-import { permit2Headers } from "../support/permit2";
-import type { SettlingGate } from "../support/settling-gate";
-import { type Accepted, requiredIn, v1Headers } from "../support/standard";
+import { Pool } from "pg";
+import { startPostgres, type TestPostgres } from "../../../support/postgres";
+import { testKilledWhileSettling } from "../support/settle-killed";
 
-const ROOT = path.join(__dirname, "../../../..");
-const SHIFTED_CLOCK = path.join(ROOT, "test/facilitator/support/shifted-clock.cjs");
 /** A claim's lease is over for a process whose clock is this far ahead. */
 const PAST_LEASE_MS = 61_000;
 
-async function exactHeaders(url: string): Promise<Record<string, string>> {
-  return v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
-}
-
-async function uptoHeaders(url: string): Promise<Record<string, string>> {
-  return permit2Headers(requiredIn(await send(url)).accepts[0] as Accepted);
-}
-
-/** What the dead process had reached, and how often the handler runs in all. */
-const CASES = [
-  { target: "/after?claimed", runs: 1 },
-  { target: "/after?running", runs: 2 },
-  { target: "/after?stored", runs: 1 },
-  { target: "/after?settled", runs: 1 },
-  { target: "/after?answered", runs: 1 },
-  { target: "/upto?running", runs: 2 },
-  { target: "/upto?stored", runs: 1 },
-  { target: "/upto?settled", runs: 1 },
-  { target: "/upto?answered", runs: 1 },
-  { target: "/before?claimed", runs: 1 },
-  { target: "/before?settled", runs: 1 },
-  { target: "/before?running", runs: 2 },
-  { target: "/before?answered", runs: 1 },
-] as const;
+const TEN_MINUTES_MS = 600_000;
 
 describe("a gate that is killed while it settles", function () {
   this.timeout(120_000);
-  let facilitator: SmallFacilitator;
-  let folder: string;
-  const children: ChildProcess[] = [];
 
-  before(async () => {
-    folder = mkdtempSync(path.join(tmpdir(), "turnpike-settle-killed-"));
-    facilitator = await startSmallFacilitator();
-    facilitator.supported = OVER_PERMIT2;
-  });
-  after(async () => {
-    for (const child of children) child.kill("SIGKILL");
-    await facilitator.stop();
-    rmSync(folder, { recursive: true, force: true });
-  });
-
-  async function launch(script: string, shiftMs: number): Promise<{ child: ChildProcess; url: string }> {
-    const assignment: SettlingGate = {
-      folder: path.join(folder, "claims"),
-      nowSec: NOW,
-      facilitator: { url: facilitator.url, signers: [facilitator.signer] },
-      token: { address: TOKEN, name: "Test USD", version: "1" },
-      payTo: PAY_TO,
-    };
-    const child = spawn(process.execPath, ["-r", SHIFTED_CLOCK, script, JSON.stringify(assignment)], {
-      cwd: ROOT,
-      env: { ...process.env, CLOCK_SHIFT_MS: String(shiftMs) },
-      stdio: ["ignore", "pipe", "inherit"],
+  describe("with claims in a file", () => {
+    testKilledWhileSettling({
+      place: (folder) => ({ kind: "file", folder: path.join(folder, "claims") }),
+      shiftsMs: [0, PAST_LEASE_MS],
     });
-    children.push(child);
-    const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
-    return { child, url: line.toString().trim() };
-  }
+  });
 
-  it("HA24 HU6 charges nobody for nothing and serves nobody twice, at whichever step it dies", async () => {
-    const script = bundled(path.join(__dirname, "../support/settling-gate.ts"), folder);
-    const victim = await launch(script, 0);
-    const parked = new Set<string>();
-    const settled: string[] = [];
-    const amounts = new Map<string, (string | undefined)[]>();
-    let isAlive = true;
-    const parkAt = async (target: string, ...targets: string[]): Promise<void> => {
-      if (!isAlive || !targets.includes(target)) return;
-      parked.add(target);
-      await new Promise(() => undefined);
-    };
-    const targetOf = ({ grant }: SettleBody) => String(grant?.resource).replace("https://api.example", "");
-    const { verify, settle } = facilitator;
-    facilitator.verify = async (asked) => {
-      await parkAt(targetOf(asked), "/after?claimed");
-      return verify(asked);
-    };
-    facilitator.settle = async (asked) => {
-      const target = targetOf(asked);
-      amounts.set(target, [...(amounts.get(target) ?? []), asked.paymentRequirements.amount]);
-      await parkAt(target, "/after?stored", "/upto?stored", "/before?claimed");
-      if (!settled.includes(target)) settled.push(target);
-      await parkAt(target, "/after?settled", "/upto?settled", "/before?settled");
-      return settle(asked);
-    };
-    const running = ["/ran/after?running", "/ran/upto?running", "/ran/before?running"];
-    facilitator.held = new Promise(() => undefined);
-    facilitator.holds = (asked) => {
-      const isHeld = isAlive && running.includes(asked);
-      if (isHeld) parked.add(asked);
-      return isHeld;
-    };
+  describe("with claims in PostgreSQL, and clocks twenty minutes apart", () => {
+    let postgres: TestPostgres;
+    let url: string;
 
-    const payments = await Promise.all(
-      CASES.map(async ({ target, runs }) => {
-        const key = { "Idempotency-Key": `the key of ${target}`.padEnd(24, ".").replaceAll(" ", "-") };
-        const paid = await (target.startsWith("/upto") ? uptoHeaders : exactHeaders)(`${victim.url}${target}`);
-        return { target, runs, headers: { ...key, ...paid } };
-      }),
-    );
-    const answered: Answer[] = [];
-    for (const { target, headers } of payments) {
-      const answer = send(`${victim.url}${target}`, { headers });
-      answer.then(
-        (each) => answered.push(each),
-        () => undefined,
-      );
-    }
-    await until(async () => answered.length === 3 && parked.size === CASES.length - 3);
-    isAlive = false;
-    victim.child.kill("SIGKILL");
-    await once(victim.child, "exit");
-    expect(answered.map(({ status }) => status)).to.deep.equal([200, 200, 200]);
+    before(async () => {
+      postgres = await startPostgres();
+      url = await postgres.database();
+    });
+    after(() => postgres.stop());
 
-    const survivor = await launch(script, PAST_LEASE_MS);
-    for (const { target, runs, headers } of payments) {
-      const answer = await send(`${survivor.url}${target}`, { headers });
-      expect([answer.status, answer.text], target).to.deep.equal([200, `granted ${target}`]);
-      const again = await send(`${survivor.url}${target}`, { headers });
-      expect([again.text, again.headers["idempotency-replayed"]], target).to.deep.equal([answer.text, "true"]);
-      const { "Idempotency-Key": _key, ...bare } = headers;
-      expect((await send(`${survivor.url}${target}`, { headers: bare })).json.reason, target).to.equal("already_used");
-      const ran = facilitator.calls.filter(({ path: asked }) => asked === `/ran${target}`);
-      expect(ran, target).to.have.length(runs);
-    }
-    expect([...settled].sort()).to.deep.equal(CASES.map(({ target }) => target).sort());
-    for (const [target, asked] of amounts) expect(new Set(asked), `${target}: ${asked}`).to.have.property("size", 1);
-    expect(amounts.get("/upto?stored"), "asked by both processes").to.deep.equal(
-      Array(2).fill(String(victim.child.pid)),
-    );
+    testKilledWhileSettling({
+      place: () => ({ kind: "postgres", url }),
+      shiftsMs: [-TEN_MINUTES_MS, TEN_MINUTES_MS],
+      async lapse() {
+        const pool = new Pool({ connectionString: url });
+        const past = "regexp_replace(value, '^(S \\S+ running \\S+) \\d+', '\\1 1')";
+        await pool.query(`UPDATE turnpike_gate_cells SET value = ${past}`);
+        await pool.end();
+      },
+    });
   });
 });

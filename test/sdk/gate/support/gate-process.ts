@@ -2,21 +2,9 @@
 // As few modules as will do: several of these start at once.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type ClaimStore, createProvider, fileClaims, gated } from "turnpike/gate";
-import { postgresClaims } from "turnpike/gate/postgres";
-import { redisClaims } from "turnpike/gate/redis";
-import type { ClaimPlace, GateAssignment } from "./one-grant";
-
-function claimsAt(place: ClaimPlace): ClaimStore {
-  switch (place.kind) {
-    case "file":
-      return fileClaims({ folder: place.folder });
-    case "postgres":
-      return postgresClaims(new (require("pg") as typeof import("pg")).Pool({ connectionString: place.url, max: 8 }));
-    case "redis":
-      return redisClaims(new (require("ioredis") as typeof import("ioredis")).Redis(place.socket));
-  }
-}
+import { createProvider, gated } from "turnpike/gate";
+import { claimsAt } from "./claim-place";
+import type { GateAssignment } from "./one-grant";
 
 async function main({ place, nowSec, ...terms }: GateAssignment): Promise<void> {
   const provider = createProvider({

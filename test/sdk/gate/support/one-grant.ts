@@ -13,12 +13,7 @@ import {
   TOKEN,
 } from "../../../support/gate";
 import { RUN_TYPESCRIPT } from "../../../support/typescript";
-
-/** Where the gates keep their claims. */
-export type ClaimPlace =
-  | { readonly kind: "file"; readonly folder: string }
-  | { readonly kind: "postgres"; readonly url: string }
-  | { readonly kind: "redis"; readonly socket: string };
+import type { ClaimPlace } from "./claim-place";
 
 export interface GateAssignment {
   readonly place: ClaimPlace;

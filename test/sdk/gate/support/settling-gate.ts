@@ -2,13 +2,14 @@
 // As few modules as will do: it is bundled, started and killed.
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { createProvider, fileClaims, gated } from "turnpike/gate";
+import { createProvider, gated } from "turnpike/gate";
+import { type ClaimPlace, claimsAt } from "./claim-place";
 
 /** More than any process id. */
 const MAX = 10_000_000n;
 
 export interface SettlingGate {
-  readonly folder: string;
+  readonly place: ClaimPlace;
   /** without it, the time of `rpcUrl` */
   readonly nowSec?: number;
   readonly rpcUrl?: string;
@@ -18,13 +19,13 @@ export interface SettlingGate {
   readonly payTo: string;
 }
 
-async function main({ folder, nowSec, ...terms }: SettlingGate): Promise<void> {
+async function main({ place, nowSec, ...terms }: SettlingGate): Promise<void> {
   const provider = createProvider({
     network: "local-31337",
     ...terms,
     publicUrl: "https://api.example",
     secret: "a secret of this test, long enough to be one",
-    claims: fileClaims({ folder }),
+    claims: claimsAt(place),
     ...(nowSec === undefined ? {} : { clock: { nowSec: () => nowSec } }),
   });
   const listenerOf = (options: Parameters<typeof provider.paymentGate>[0]) =>

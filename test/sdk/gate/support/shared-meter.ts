@@ -10,6 +10,8 @@ import { until } from "../../../support/subscriptions";
 
 const CAP = 1_000n;
 
+const codeOfNone = (): undefined => undefined;
+
 const codeOf = ({ code }: { readonly code: string }): string => code;
 
 /** @param make creates the cells of one new, empty space; called once per gate, with the same space until `next` */
@@ -243,6 +245,27 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await sender.reserve(idHash, 10n, chain.facts(idHash));
     await sender.flush();
     expect(chain.sumDebited()).to.equal(60n);
+  }).timeout(120_000);
+
+  it("HA33 try a paused subscription's debit once in two seconds, however often it is asked for", async () => {
+    const [paused, live] = [1, 2].map((n): Hex => chain.subscribe(n, { cap: CAP })) as [Hex, Hex];
+    const limits = { waitMs: 1_500 };
+    const sender = await gate(undefined, limits);
+    const other = await gate(undefined, limits);
+    await other.reserve(paused, 30n, chain.facts(paused));
+    await other.reserve(live, 20n, chain.facts(live));
+    chain.of(paused).status = "PAUSED";
+    const tries = () => events.filter(({ kind }) => kind === "postponed").length;
+    await sender.flush();
+    expect([chain.sumDebited(), tries()], "the others are debited, and the flush ends").to.deep.equal([20n, 1]);
+    expect(await other.flush().catch(codeOf)).to.equal("Unavailable");
+    const [cells, key] = [make(space), `account:${paused}`];
+    await until(async () => (await cells.read([key]))[0]?.startsWith('{"account"') === true);
+    expect(tries()).to.be.at.most(3);
+    chain.of(paused).status = "ACTIVE";
+    const flushed = () => other.flush().then(codeOfNone, codeOf);
+    await until(async () => (await flushed()) === undefined);
+    expect(chain.sumDebited()).to.equal(50n);
   }).timeout(120_000);
 
   it("enforce the limit of unsettled charges across gates", async () => {
