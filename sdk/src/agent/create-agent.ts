@@ -88,7 +88,10 @@ export interface Agent {
   resume(ref: SubscriptionRef, options?: ResumeOptions): Promise<Subscription>;
   /** Ends it: at once, or at the end of what is paid. */
   cancel(ref: SubscriptionRef, options?: CancelOptions): Promise<Subscription>;
-  /** Raises or lowers the cap of metered overage, base units; a raise comes with the token approval it needs. */
+  /**
+   * Raises or lowers the cap of metered overage, base units; a raise comes with the token approval it needs. The policy
+   * must allow each cap but 0.
+   */
   setMaxOverage(ref: SubscriptionRef, cap: Amount): Promise<Subscription>;
   /**
    * Moves to another plan of the same provider and token: at once for the quoted charge, or from the next charged period

@@ -180,6 +180,24 @@ describe("an agent's caps on the first and the later charges of a subscription",
     expect(await paid()).to.equal(PRICE + PRICE + HALF);
   });
 
+  it("D20 what the Facilitator says of the cap lets no higher one be signed", async () => {
+    let reported: string | undefined;
+    const { agent, signed } = agentFor(relay.url, {
+      policy: { perPayment: PRICE, perDay: 1_000n * PRICE, tokens: [relay.addresses.token], perSubscription: PRICE },
+      deployments: [{ chainId: CHAIN_ID, turnpike: relay.addresses.turnpike }],
+      fetch: async (input, init) => {
+        const response = await fetch(input, init);
+        const body = (await response.json()) as { allowance?: object };
+        if (!body.allowance || reported === undefined) return Response.json(body, { status: response.status });
+        return Response.json({ ...body, allowance: { ...body.allowance, cap: reported } });
+      },
+    });
+    const subscription = await agent.subscribe({ planId });
+    reported = (2n * PRICE).toString();
+    expect(await refusal(agent.setMaxOverage(subscription, PRICE))).to.equal("limit");
+    expect(act(signed, "SetMaxOverage")).to.equal(0);
+  });
+
   it("D20 the end that the policy requires can be moved, and not removed", async () => {
     const { agent } = subject({ requireUntil: true });
     const until = (await relay.nowSec()) + INTERVAL_SEC;

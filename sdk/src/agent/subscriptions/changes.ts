@@ -109,12 +109,13 @@ export function cancel(
   }));
 }
 
-/** Raises or lowers the cap of metered overage; a raise comes with the token approval it needs. */
+/** Sets the cap of metered overage, within the policy; 0 is always allowed. */
 export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: Amount): Promise<Subscription> {
   const wanted = requireCap(cap, "cap");
   return change(context, ref, async ({ ledger, entry, state }) => {
     const isRaise = wanted > state.allowance.cap;
-    if (isRaise) {
+    // Also what looks like less: the Facilitator may report a higher cap than there is.
+    if (wanted > 0n) {
       const present = { price: BigInt(entry.amount), periodSec: entry.intervalSec };
       // The cap stays when a scheduled change applies, on top of that plan's price.
       const next = state.nextPlanId ? [await nextPeriod(context, entry, state)] : [];
