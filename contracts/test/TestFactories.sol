@@ -96,17 +96,29 @@ contract BombFactory is WalletFactory {
 
 /// @notice Makes a call that a stranger has planted before it deploys.
 contract ReentrantFactory is WalletFactory {
-    address private _target;
-    bytes private _data;
+    address internal _target;
+    bytes internal _data;
 
     function plant(address target, bytes calldata data) external {
         (_target, _data) = (target, data);
     }
 
-    function create(address owner, bytes32 salt) external override returns (address wallet) {
+    function create(address owner, bytes32 salt) external virtual override returns (address wallet) {
         (bool ok, ) = _target.call(_data);
         wallet = addressOf(owner, salt);
         if (wallet.code.length == 0) _deploy(owner, salt);
+        ok;
+    }
+}
+
+/// @notice Makes the planted call once it has deployed, in transactions alone: the wallet's own payment moves in its
+/// deployment, and no trial shows it.
+contract EagerFactory is ReentrantFactory {
+    function create(address owner, bytes32 salt) external override returns (address wallet) {
+        wallet = addressOf(owner, salt);
+        if (wallet.code.length == 0) _deploy(owner, salt);
+        if (tx.gasprice == 0) return wallet;
+        (bool ok, ) = _target.call(_data);
         ok;
     }
 }

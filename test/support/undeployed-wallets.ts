@@ -5,7 +5,7 @@ import { readArtifact } from "../../scripts/deploy/artifact";
 
 export type FactoryKind =
   | ("WalletFactory" | "TrapFactory" | "BurnerFactory" | "FickleFactory")
-  | ("LiarFactory" | "BombFactory" | "ReentrantFactory");
+  | ("LiarFactory" | "BombFactory" | "ReentrantFactory" | "EagerFactory");
 
 export interface TestFactory {
   readonly address: Address;

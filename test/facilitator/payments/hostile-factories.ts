@@ -1,7 +1,7 @@
 /** Undeployed wallets (ERC-6492) whose factory or wallet turns on the Facilitator: each costs a bounded amount of gas. */
 import { expect } from "chai";
 import { Interface, type TransactionReceipt } from "ethers";
-import { checksum, type Hex, type SignedPayment } from "turnpike/protocol";
+import { checksum, type Hex, keccakText, type SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import type { AuthorizeOutcome } from "../../../facilitator/src/payments";
 import { transferCalldata } from "../../../facilitator/src/payments/calldata";
@@ -33,7 +33,7 @@ describe("hostile factories of wallets that are not deployed yet", function () {
   before(async () => {
     world = await startWorld();
     const deployer = await world.chain.wallet("deployer of hostile factories");
-    for (const kind of ["WalletFactory", "LiarFactory", "BombFactory", "ReentrantFactory"] as const)
+    for (const kind of ["WalletFactory", "LiarFactory", "BombFactory", "ReentrantFactory", "EagerFactory"] as const)
       factories[kind] = await deployFactory(deployer, kind);
     const listed = Object.values(factories).map(({ address }) => address);
     core = await world.core({
@@ -63,6 +63,37 @@ describe("hostile factories of wallets that are not deployed yet", function () {
     expect(await movedFrom(victim.address)).to.equal(1);
     expect((await core.payments.authorize(other)).kind, "the stranger's transfer is found").to.equal("settled");
     expect(await movedFrom(victim.address)).to.equal(1);
+  });
+
+  it("A7 A8 a factory that moves the wallet's own payment as it deploys: it moves once, and buys at most once", async () => {
+    const wallet = await fundedWallet("EagerFactory");
+    const plain = await world.signPayment({ payer: { ...owner, address: wallet.address } });
+    await plant(plain, "EagerFactory");
+    const native = { ...plain, signature: wrapSignature(plain.signature, wallet.deployment) };
+    for (let count = 0; count < 2; count++) {
+      const outcome = await core.payments.authorize(native);
+      expect(outcome.kind, outcome.kind === "refused" ? outcome.error.message : "").to.equal("settled");
+      expect(await movedFrom(wallet.address)).to.equal(1);
+    }
+
+    const second = await fundedWallet("EagerFactory");
+    const grantId = keccakText("a purchase by the eager factory's wallet");
+    const exact = await world.signExact({ payer: { ...owner, address: second.address }, grantId });
+    await plant(exact, "EagerFactory");
+    const reserved = { ...exact, signature: wrapSignature(exact.signature, second.deployment) };
+    const verdict = await core.payments.verifyExact(reserved);
+    expect(verdict, verdict.kind === "valid" ? "" : `${verdict.reason} ${verdict.error.message}`).to.include({
+      kind: "valid",
+      isReserved: true,
+    });
+    for (let count = 0; count < 2; count++) {
+      const settled = await core.payments.settleExact(reserved);
+      expect(settled, "what moved before it was accepted buys nothing").to.include({
+        kind: "refused",
+        reason: "invalid_exact_evm_nonce_already_used",
+      });
+      expect(await movedFrom(second.address)).to.equal(1);
+    }
   });
 
   it("A7 B13 a wallet that accepts in simulations alone is refused after a bounded loss, and counts", async () => {
@@ -137,16 +168,17 @@ describe("hostile factories of wallets that are not deployed yet", function () {
     return { ...plain, signature: wrapSignature(plain.signature, wallet.deployment) };
   }
 
-  async function plant({ token, authorization, signature }: SignedPayment): Promise<void> {
+  async function plant(
+    { token, authorization, signature }: Pick<SignedPayment, "token" | "authorization" | "signature">,
+    kind: FactoryKind = "ReentrantFactory",
+  ): Promise<void> {
     const stranger = await world.payer(0n);
     await fund(world.chain, stranger.address);
     const data = REENTRANT.encodeFunctionData("plant", [
       token,
       transferCalldata({ token, ...authorization, signature }),
     ]);
-    await (
-      await walletOf(world.chain, stranger.key).sendTransaction({ to: factories.ReentrantFactory.address, data })
-    ).wait();
+    await (await walletOf(world.chain, stranger.key).sendTransaction({ to: factories[kind].address, data })).wait();
   }
 
   function refusedWith(outcome: AuthorizeOutcome) {
