@@ -174,13 +174,13 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
   const isPermit2 = request.transfer.method !== "eip3009";
   const asked = relayer.accounts.facts({ token, payer: from, nonce, isPermit2, balanceAtBlock: atBlock });
   const isByKey = isSignedByKey(config, request);
-  const { hasCode, isNonceUsed, balance } = await asked;
+  const { hasCode, isNonceUsed: wasUsed, balance } = await asked;
   const deployment = isByKey || hasCode ? undefined : request.deployment;
   const trial = deployment && (await judgeDeployment(context, request, deployment));
   if (trial instanceof TurnpikeError) return bad(trial);
   const isSigned = isByKey || trial || (hasCode && (await isSignedByPayersContract(context, request)));
   if (!isSigned) return bad(wrongSigner());
-  if (isNonceUsed) return { kind: "used" };
+  if (wasUsed) return { kind: "used" };
   if (late) return bad(late);
   if (balance < request.authorization.value) {
     return bad(
@@ -190,7 +190,11 @@ export async function judge(context: JudgeContext, request: PaymentRequest): Pro
     );
   }
   const unmoved = await whyUnmoved(context, request, { hasCode, trial });
-  if (unmoved) return bad(unmoved);
+  if (unmoved) {
+    // The trial is of a later block: the money may have moved since the nonce was read.
+    const isUsedNow = await isNonceUsed(relayer, { token, payer: from, nonce, isPermit2 });
+    return isUsedNow ? { kind: "used" } : bad(unmoved);
+  }
   return { kind: "good", balance, hasCode, atBlock, ...(deployment && { deployment }) };
 }
 

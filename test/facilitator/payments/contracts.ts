@@ -9,6 +9,7 @@ import {
   typedDataDigest,
 } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
+import { transferCalldata } from "../../../facilitator/src/payments/calldata";
 import { readArtifact } from "../../../scripts/deploy/artifact";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 
@@ -123,6 +124,38 @@ describe("payments of wallets and tokens with a will of their own", function () 
       expect(BigInt(held)).to.equal((token === paxos ? 1_000_000n : 2_000_000n) - value);
     });
   }
+
+  it("B4 a stranger is faster than the trial of a wallet's payment: it is settled by the stranger's transaction", async () => {
+    const owner = await world.payer(0n);
+    const wallet = await walletOwnedBy("TestWallet", owner);
+    const signed = await signFor(wallet, owner);
+    const { token, authorization, signature } = signed;
+    const stranger = await world.chain.wallet("stranger");
+    const { accounts } = core.relayer;
+    const { facts } = accounts;
+    let faster: string | undefined;
+    const patched: typeof accounts = {
+      ...accounts,
+      async facts(query) {
+        const read = await facts(query);
+        if (query.payer !== wallet || faster) return read;
+        const sent = await stranger.sendTransaction({
+          to: token,
+          data: transferCalldata({ token, ...authorization, signature }),
+          gasLimit: 300_000n,
+        });
+        await sent.wait();
+        faster = sent.hash;
+        return read;
+      },
+    };
+    Object.assign(core.relayer, { accounts: patched });
+    const outcome = await core.payments.authorize(signed);
+    Object.assign(core.relayer, { accounts });
+    if (outcome.kind !== "settled") expect.fail(`it is ${outcome.kind}`);
+    expect(outcome.proof.transaction).to.equal(faster);
+    expect(await transfersOf(wallet)).to.have.length(1);
+  });
 
   it("A12 B13 a token that came to refuse every transfer costs two transactions a payment at most, and settles it later", async () => {
     const { provider } = world.chain;
