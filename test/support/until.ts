@@ -7,30 +7,36 @@ const LOOK_COUNTS_MS = 5_000;
 
 const PAUSE_MS = 20;
 
+const ON_ONE_LINE = { depth: 3, breakLength: Number.POSITIVE_INFINITY, compact: true };
+
 interface Wait {
   readonly what: string;
   readonly beganMs: number;
   looks: number;
   /** when the last attempt began; undefined between attempts */
   lookingSinceMs: number | undefined;
-  seen?: { readonly value: unknown };
+  seen?: unknown;
 }
+
+/** Keeps what an attempt found, unless it is nothing. */
+type Saw = (value: unknown) => undefined;
 
 /** of the running test; those of a test that ran out of time go on, and are the next one's no more */
 const open = new Set<Wait>();
 
 /**
  * Polls until `look` answers something, instead of sleeping and hoping.
- * @param look reports to `saw` what it found instead, for the error of a wait in vain
+ * @param look gives `saw` what it found instead, for the error of a wait in vain
  */
 export async function until<T>(
-  look: (saw: (value: unknown) => void) => Promise<T | undefined | false>,
+  look: (saw: Saw) => Promise<T | undefined | false>,
   what: string,
   timeoutMs = 60_000,
 ): Promise<T> {
   const wait: Wait = { what, beganMs: performance.now(), looks: 0, lookingSinceMs: undefined };
-  const saw = (value: unknown): void => {
-    wait.seen = { value };
+  const saw: Saw = (value) => {
+    if (value !== undefined) wait.seen = value;
+    return undefined;
   };
   open.add(wait);
   try {
@@ -54,7 +60,8 @@ function describeWait({ what, beganMs, looks, lookingSinceMs, seen }: Wait): str
   const seconds = (sinceMs: number): string => `${Math.round((performance.now() - sinceMs) / 1_000)} s`;
   const parts = [`for ${seconds(beganMs)}, attempts: ${looks}`];
   if (lookingSinceMs !== undefined) parts.push(`the last one has not ended for ${seconds(lookingSinceMs)}`);
-  if (seen) parts.push(`last seen: ${inspect(seen.value, { depth: 3, breakLength: Number.POSITIVE_INFINITY })}`);
+  if (seen instanceof Error) parts.push(`last seen: ${seen}`);
+  else if (seen !== undefined) parts.push(`last seen: ${inspect(seen, ON_ONE_LINE)}`);
   return `${what} (${parts.join("; ")})`;
 }
 

@@ -131,7 +131,10 @@ describe("Facilitator: failover of roles", function () {
     const before = (await world.transfers()).length;
     const wire = paymentToWire(await world.signPayment());
     await until(
-      async () => (await api.client.authorize(wire).catch(() => undefined))?.kind === "settled",
+      async (saw) => {
+        const outcome = await api.client.authorize(wire).catch(saw);
+        return outcome?.kind === "settled" || saw(outcome);
+      },
       "a payment is settled",
       PATIENCE_MS,
     );
