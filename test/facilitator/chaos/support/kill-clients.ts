@@ -59,7 +59,7 @@ export function createClients(
   return {
     answered,
     async fewAsking() {
-      await until(async () => asking <= FEW, "most payments have an outcome", 240_000);
+      await until(async (saw) => asking <= FEW || saw(`${asking} ask`), "most payments have an outcome", 240_000);
     },
     async pay(channel) {
       const payer = await world.payer();

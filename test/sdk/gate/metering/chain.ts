@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
-import { Contract, type Wallet } from "ethers";
+import { Contract, Transaction, type TransactionLike, type Wallet } from "ethers";
 import { connectRpc, createOperator } from "turnpike/chain";
 import type { Hex } from "turnpike/protocol";
 import { DEBIT_ITEM_GAS, MAX_TRANSACTION_GAS } from "../../../../sdk/src/chain/debit-simulation";
@@ -60,6 +60,17 @@ describe("Metering on a chain", function () {
   async function mineFromNowOn(): Promise<void> {
     await chain.provider.send("evm_setAutomine", [true]);
     await chain.provider.send("evm_mine", []);
+  }
+  /** The transactions of the blocks after this one, signed, in their order. */
+  async function rawTransactionsAfter(block: number): Promise<string[]> {
+    const raw: string[] = [];
+    const head = await chain.provider.getBlockNumber();
+    for (let number = block + 1; number <= head; number++) {
+      const mined = await chain.provider.getBlock(number, true);
+      for (const transaction of mined?.prefetchedTransactions ?? [])
+        raw.push(Transaction.from(transaction as TransactionLike).serialized);
+    }
+    return raw;
   }
   const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
   const until = async (condition: () => Promise<boolean> | boolean) => {
@@ -212,6 +223,23 @@ describe("Metering on a chain", function () {
     ]);
     expect(events.filter((event) => event.kind === "settled")[1]).to.deep.equal(settled);
     expect(meter.unsettled()).to.deep.include({ charged: 11n, settled: 11n });
+  });
+
+  it("A28 B8 ends the retries of a signup that the chain's finalised blocks do not have, and debits it once they do", async () => {
+    await start();
+    const snapshot = await chain.provider.send("evm_snapshot", []);
+    const before = await chain.provider.getBlockNumber();
+    const idHash = await world.subscribe(subscriber, 10_000n);
+    const signup = await rawTransactionsAfter(before);
+    await charge(idHash, 10n);
+    await chain.provider.send("evm_revert", [snapshot]);
+    await chain.provider.send("hardhat_mine", ["0x5"]);
+    await meter.flush();
+    expect(events).to.deep.include({ kind: "blocked", idHash, reason: "UnknownSubscription" });
+    for (const signed of signup) await chain.provider.send("eth_sendRawTransaction", [signed]);
+    await meter.flush();
+    expect(sumOf(await debitsOf(idHash))).to.equal(10n);
+    expect(events).to.deep.include({ kind: "unblocked", idHash });
   });
 
   it("debits in the new cycle what the last one left, once the subscription is renewed", async () => {
