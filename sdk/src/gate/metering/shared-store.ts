@@ -67,7 +67,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     isShared: true,
     async open() {
       view.clear();
-      await sender.refresh();
+      await shared.checked(() => sender.refresh());
       isOpen = true;
       schedule();
     },
