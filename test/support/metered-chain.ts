@@ -35,6 +35,8 @@ export class MeteredChain {
   /** every payload that was ever made, in order */
   readonly prepared: string[] = [];
   block = 100;
+  /** the newest finalised block; undefined: nodes do not say */
+  finalized: number | undefined;
   isDown = false;
   /** land at submission, as a local chain does */
   autoLand = true;
@@ -114,6 +116,10 @@ export class MeteredChain {
     rekeyedTo: async (idHash) => {
       this.requireUp();
       return this.of(idHash).rekeyedTo;
+    },
+    isRemoved: async (idHash, sinceBlock) => {
+      const { finalized = 0 } = this;
+      return finalized >= sinceBlock && this.of(idHash).status === "NONE";
     },
   };
 

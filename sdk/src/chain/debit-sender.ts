@@ -32,6 +32,8 @@ export interface MeterStates {
   read(idHashes: readonly Hex[]): Promise<readonly MeteredState[]>;
   /** where a rekey at or after `sinceBlock` moved this record, if one did */
   rekeyedTo(idHash: Hex, sinceBlock: number): Promise<Hex | undefined>;
+  /** whether the newest finalised block is at or after `sinceBlock` and has no such subscription; false when unknown */
+  isRemoved(idHash: Hex, sinceBlock: number): Promise<boolean>;
 }
 
 /** `index` makes a retry exact: the chain takes each index of a subscription once. */

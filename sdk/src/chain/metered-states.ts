@@ -34,7 +34,15 @@ export function createMeterStates(options: MeterStatesOptions): MeterStates {
       const [log] = await findLogs(options, search);
       return log?.topics[2] as Hex | undefined;
     },
+    isRemoved: (idHash, sinceBlock) => isRemoved(options, idHash, sinceBlock).catch(() => false),
   };
+}
+
+async function isRemoved(options: MeterStatesOptions, idHash: Hex, sinceBlock: number): Promise<boolean> {
+  const block = await options.rpc.send<{ number: Hex } | null>("eth_getBlockByNumber", ["finalized", false]);
+  if (block === null || Number(block.number) < sinceBlock) return false;
+  const [state] = await readMetered(options, [idHash], Number(block.number));
+  return state?.status === "NONE";
 }
 
 /**

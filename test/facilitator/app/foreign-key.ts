@@ -63,9 +63,9 @@ describe("Facilitator: somebody else has a relayer key", function () {
 
   const settled = (signed: SignedPayment): Promise<unknown> =>
     until(
-      async () => {
+      async (saw) => {
         const outcome = await post(signed);
-        return outcome && "kind" in outcome && outcome.kind === "settled" && outcome.proof;
+        return outcome && "kind" in outcome && outcome.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -103,7 +103,10 @@ class DebitCollector implements Debits {
   async #judge(provider: Address, item: DebitRequest, record: DebitRecord): Promise<Verdict> {
     const { config, indexer } = this.#deps;
     const { plan, onChain, sent } = record;
-    if (!plan || plan.provider !== provider) return failed("UnknownSubscription");
+    const isOfProvider = plan?.provider === provider;
+    // What was sent for a signup that a reorganisation has removed may be mined once the signup is mined again.
+    const isSentFor = sent?.provider === provider && sent.closedCode === null;
+    if (!isOfProvider && !isSentFor) return failed("UnknownSubscription");
     if (onChain) {
       if (onChain.blockNumber > indexer.keptTo()) return PENDING;
       return onChain.amount === item.amount
@@ -114,6 +117,7 @@ class DebitCollector implements Debits {
       if (sent.amount === item.amount) return PENDING;
       return failed("PayloadConflict", `index ${item.index} is under way with another amount`);
     }
+    if (!isOfProvider) return failed("UnknownSubscription");
     const minAmount = findToken(config as FacilitatorConfig, plan.token as Address)?.minAmount ?? 0n;
     const against = await this.#rules.faultOfPlan(plan);
     if (against) return failed(against.code, against.message);

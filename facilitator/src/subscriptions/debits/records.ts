@@ -25,6 +25,8 @@ export interface DebitRecord {
   readonly sent?: {
     readonly attempt: number;
     readonly amount: bigint;
+    /** the provider that it was sent for */
+    readonly provider: string;
     readonly transactionId: string;
     readonly closedCode: string | null;
   };
@@ -52,12 +54,13 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
     block_number: number | string | null;
     attempt: number | null;
     sent_amount: string;
+    sent_provider: string;
     transaction_id: string;
     closed_code: string | null;
     is_behind: boolean;
   }>`
     select p.plan_id, p.provider, p.token, p.amount as price, p.pay_to, a.debits, d.amount, d.transaction, d.block_number,
-      r.attempt, r.amount as sent_amount, r.transaction_id, r.closed_code,
+      r.attempt, r.amount as sent_amount, r.provider as sent_provider, r.transaction_id, r.closed_code,
       exists (select 1 from debit_requests b where b.chain_id = ${chainId}::bigint and b.id_hash = asked.id
         and b.debit_index < asked.index and b.debit_index >= coalesce(a.debits, 0) and b.closed_code is null) as is_behind
     from (select item ->> 'id' as id, (item ->> 'index')::bigint as index, place
@@ -85,6 +88,7 @@ export async function findDebits(db: Db, chainId: number, items: readonly DebitR
       sent: {
         attempt: row.attempt,
         amount: BigInt(row.sent_amount),
+        provider: row.sent_provider,
         transactionId: row.transaction_id,
         closedCode: row.closed_code,
       },

@@ -10,7 +10,10 @@ import type { ReceiptCount } from "./receipt-count";
 
 export type LossReason = "cancelled" | "clipped";
 
-export type BlockReason = "InsufficientFunds" | "InsufficientApproval";
+/** `UnknownSubscription`: a reorganisation has removed the signup, and the chain's finalised blocks have none. */
+export type BlockReason = FundsReason | "UnknownSubscription";
+
+type FundsReason = "InsufficientFunds" | "InsufficientApproval";
 
 /**
  * A debit under way. A `call` is one call's own debit: when it fails its caller gets the error, and nothing stays owed.
@@ -338,6 +341,6 @@ export function remainingOf(account: MeteredAccount | undefined, facts: Allowanc
   return remaining > 0n ? remaining : 0n;
 }
 
-export function isBlockReason(reason: ErrorCode): reason is BlockReason {
+export function isFundsReason(reason: ErrorCode | undefined): reason is FundsReason {
   return reason === "InsufficientFunds" || reason === "InsufficientApproval";
 }

@@ -13,7 +13,7 @@ import {
 } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { atMost, type Deferred, deferred } from "../../protocol/waiting";
-import { heldOf, type MeteredAccount, unsettledOf } from "./books";
+import { heldOf, isFundsReason, type MeteredAccount, unsettledOf } from "./books";
 import type { HeldCharge, HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
@@ -102,8 +102,17 @@ export class Charges {
     const timing = settler.timing(account.idHash);
     if (isFirst) timing.sinceMs = monotonicMs();
     timing.cycleEndSec = Math.max(timing.cycleEndSec, paidThroughSec);
+    if (account.blocked) this.#retryBlocked(account.idHash);
     const isFull = account.pending >= limits.settleAmount || account.calls >= limits.settleCalls;
     loop.wake(isFull && store.batches().length === 0 && timing.attempts === 0 ? 0 : TICK_MS);
+  }
+
+  /** Has the debits of a subscription tried again that the chain has again, whichever gate sends. */
+  #retryBlocked(idHash: Hex): void {
+    const { store, settler } = this.#options;
+    settler.retryBlocked(idHash);
+    // A store that fails has refused the charge already, or refuses the next one.
+    void store.requestSettlement(idHash).catch(() => undefined);
   }
 
   /** Charges a call by a debit of its own, and waits for it. */
@@ -245,7 +254,7 @@ const isOwing = (account: Readonly<MeteredAccount>): boolean => unsettledOf(acco
 const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
 
 function refusalOf(reason: ErrorCode): Error {
-  if (reason === "InsufficientFunds" || reason === "InsufficientApproval") return new InsufficientFunds();
+  if (isFundsReason(reason)) return new InsufficientFunds();
   if (reason === "AllowanceExhausted") return new AllowanceExhausted();
   if (reason === "SubscriptionNotActive") return new SubscriptionNotActive();
   return new Unavailable(`The debit was refused (${reason}).`, { reason, retryAfterSec: 5 });

@@ -6,7 +6,7 @@ import type { AllowanceFacts, DebitSender, MeterStates } from "../../chain/debit
 import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { Clock } from "../../protocol/time";
-import { remainingOf, unsettledOf } from "./books";
+import { isFundsReason, remainingOf, unsettledOf } from "./books";
 import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
 import type { HeldCharge } from "./holds";
 import { Loop } from "./loop";
@@ -145,6 +145,8 @@ export interface Meter {
   isBlocked(idHash: Hex): boolean;
   /** Retries a debit that failed for lack of funds or approval within 2 seconds, where this process sends. */
   retryBlocked(idHash: Hex): void;
+  /** Retries the debits of removed subscriptions that new blocks may have; `topics` as in `MeterPort`. */
+  onBlocks(topics: ReadonlySet<string> | undefined): void;
   /** Returns whether maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
   /** Throws once nothing can be reserved: the journal was lost. */
@@ -205,10 +207,13 @@ export function createMeter(options: MeterOptions): Meter {
     },
     remaining: (idHash, facts) => remainingOf(store.account(idHash), facts),
     isHeld: (idHash) => isHeldByOthers(store.account(idHash)),
-    isBlocked: (idHash) => store.account(idHash)?.blocked !== undefined,
+    isBlocked: (idHash) => isFundsReason(store.account(idHash)?.blocked),
     retryBlocked(idHash) {
       settler.retryBlocked(idHash);
       loop.wake(TICK_MS);
+    },
+    onBlocks(topics) {
+      if (settler.retryRemoved(topics)) loop.wake(TICK_MS);
     },
     isSaturated(idHash) {
       const account = store.account(idHash);

@@ -37,7 +37,7 @@ export interface UnsettledSubscription {
   readonly pending: bigint;
   /** in a debit whose outcome is not final */
   readonly inFlight: bigint;
-  readonly blocked: "InsufficientFunds" | "InsufficientApproval" | undefined;
+  readonly blocked: BlockReason | undefined;
   /** owed by a subscription that was cancelled, or whose cap was lowered, before the debit */
   readonly lost: bigint;
 }

@@ -2,7 +2,7 @@
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import { isTurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type MeteredAccount, remainingOf, unsettledOf } from "./books";
+import { isFundsReason, type MeteredAccount, remainingOf, unsettledOf } from "./books";
 import type { ReceiptCount } from "./receipt-count";
 
 export interface ReserveRequest {
@@ -44,7 +44,7 @@ export function isHeldByOthers(account: Readonly<MeteredAccount> | undefined, ow
 
 /** Decides a reservation. A cost above the remainder is clipped to it and served; an empty remainder is a refusal. */
 export function decideReservation(account: MeteredAccount | undefined, request: ReserveRequest): Reserved {
-  if (account?.blocked) return { kind: "blocked" };
+  if (isFundsReason(account?.blocked)) return { kind: "blocked" };
   const remaining = remainingOf(account, request.facts);
   if (request.mayClip === false && request.amount > remaining) return { kind: "short" };
   if (remaining === 0n) return { kind: isHeldByOthers(account, request.own) ? "contended" : "exhausted" };

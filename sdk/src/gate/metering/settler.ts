@@ -5,7 +5,7 @@
 import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } from "../../chain/debit-sender";
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type Batch, type BatchItem, isBlockReason, type MeteredAccount } from "./books";
+import { type Batch, type BatchItem, type BlockReason, isFundsReason, type MeteredAccount } from "./books";
 import type { MeterReport } from "./reports";
 import { freshTiming, isDue, judgeDebit, type MeterLimits, type Now, retryDelayMs, type Timing } from "./schedule";
 import type { MeterStore } from "./store";
@@ -86,6 +86,17 @@ export class Settler {
     this.retryWithinBound(account.idHash);
   }
 
+  /** Retries removed subscriptions that new blocks may have. @returns whether there is any */
+  retryRemoved(topics: ReadonlySet<string> | undefined): boolean {
+    let isAny = false;
+    for (const { idHash, blocked } of this.options.store.accounts()) {
+      if (blocked !== "UnknownSubscription" || topics?.has(idHash) === false) continue;
+      this.retryWithinBound(idHash);
+      isAny = true;
+    }
+    return isAny;
+  }
+
   private retryWithinBound(idHash: Hex): void {
     const timing = this.timing(idHash);
     timing.retryAtMs = Math.min(timing.retryAtMs, timing.failedAtMs + BLOCKED_RETRY_MS);
@@ -159,9 +170,11 @@ export class Settler {
   /**
    * Broadcasts a batch. Its outcome decides, not the node's answer: a failure is reported, and the batch still
    * followed.
+   * @throws Unavailable while a replica of the store does not have the batch: taking its place, it would debit it again
    */
   private async submit(batch: Batch): Promise<void> {
-    const { sender, report, now } = this.options;
+    const { sender, store, report, now } = this.options;
+    await store.replicated?.();
     const payloadAtMs = this.sent?.batch === batch.id ? this.sent.payloadAtMs : now().ms;
     this.sent = { batch: batch.id, submittedAtMs: now().ms, payloadAtMs };
     try {
@@ -285,8 +298,17 @@ export class Settler {
   private async setAside({ account, call, state }: Wanted & { readonly state: MeteredState }): Promise<void> {
     // An index behind the books means that the endpoint lags: the state itself does not prevent this debit.
     const isLagging = state.status === "ACTIVE";
-    if (call === undefined) await this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
-    else if (!isLagging) this.fail(call, "SubscriptionNotActive");
+    if (call !== undefined) {
+      if (!isLagging) this.fail(call, "SubscriptionNotActive");
+    } else if (state.status === "NONE" && (await this.options.states.isRemoved(account.idHash, account.seenBlock))) {
+      await this.suspend(account.idHash);
+    } else await this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
+  }
+
+  /** Ends the retries of a subscription that a reorganisation has removed, until a block or a request has it again. */
+  private async suspend(idHash: Hex): Promise<void> {
+    await this.delay(idHash, Number.POSITIVE_INFINITY);
+    await this.block(idHash, "UnknownSubscription");
   }
 
   private async end({ account, call }: Wanted): Promise<void> {
@@ -335,22 +357,31 @@ export class Settler {
 
   /** Retries an owed debit later; for lack of money the subscription is blocked until then. */
   private async postpone(idHash: Hex, reason: ErrorCode): Promise<void> {
-    const { store, report, now } = this.options;
+    const { store, report } = this.options;
     const account = store.account(idHash);
     if (account === undefined) return;
-    this.forced.delete(account.idHash);
-    const timing = this.timing(account.idHash);
+    await this.delay(account.idHash, retryDelayMs(this.timing(account.idHash).attempts + 1));
+    if (reason === "SubscriptionNotActive") this.timing(account.idHash).inactiveAtMs = this.options.now().ms;
+    if (isFundsReason(reason)) await this.block(account.idHash, reason);
+    else report({ kind: "postponed", idHash: account.idHash, reason });
+  }
+
+  /** Notes a failure, after which the debit is not tried for `delayMs`. */
+  private async delay(idHash: Hex, delayMs: number): Promise<void> {
+    const { store, now } = this.options;
+    this.forced.delete(idHash);
+    const timing = this.timing(idHash);
     timing.attempts += 1;
     timing.failedAtMs = now().ms;
-    timing.retryAtMs = now().ms + retryDelayMs(timing.attempts);
-    if (reason === "SubscriptionNotActive") timing.inactiveAtMs = timing.failedAtMs;
-    await store.endRequest(account.idHash);
-    if (isBlockReason(reason)) {
-      if (account.blocked !== reason) {
-        await store.record({ kind: "blocked", idHash: account.idHash, reason });
-        report({ kind: "blocked", idHash: account.idHash, reason });
-      }
-    } else report({ kind: "postponed", idHash: account.idHash, reason });
+    timing.retryAtMs = timing.failedAtMs + delayMs;
+    await store.endRequest(idHash);
+  }
+
+  private async block(idHash: Hex, reason: BlockReason): Promise<void> {
+    const { store, report } = this.options;
+    if (store.account(idHash)?.blocked === reason) return;
+    await store.record({ kind: "blocked", idHash, reason });
+    report({ kind: "blocked", idHash, reason });
   }
 }
 

@@ -90,7 +90,10 @@ export function meterOf(
     prove: (planIds) => collection.prove(planIds),
     proveAny: (planIds) => collection.proveAny(planIds),
     canCollect: (planId) => collection.isProved(planId),
-    onBlocks: (topics) => collection.onBlocks(topics),
+    onBlocks(topics) {
+      collection.onBlocks(topics);
+      meter.onBlocks(topics);
+    },
     async stop() {
       collection.close();
       await meter.stop();

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
-import { Contract, type Wallet } from "ethers";
+import { Contract, Transaction, type TransactionLike, type Wallet } from "ethers";
 import { connectRpc, createOperator } from "turnpike/chain";
 import type { Hex } from "turnpike/protocol";
 import { DEBIT_ITEM_GAS, MAX_TRANSACTION_GAS } from "../../../../sdk/src/chain/debit-simulation";
@@ -10,6 +10,7 @@ import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/store";
 import { type Chain, startChain } from "../../../support/chain";
 import { INTERVAL_SEC, type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";
+import { until } from "../../../support/subscriptions";
 
 const sumOf = (items: readonly { amount: bigint }[]) => items.reduce((sum, { amount }) => sum + amount, 0n);
 
@@ -61,14 +62,18 @@ describe("Metering on a chain", function () {
     await chain.provider.send("evm_setAutomine", [true]);
     await chain.provider.send("evm_mine", []);
   }
-  const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
-  const until = async (condition: () => Promise<boolean> | boolean) => {
-    const deadline = Date.now() + 60_000;
-    while (!(await condition())) {
-      if (Date.now() > deadline) throw new TypeError("the condition did not come true");
-      await new Promise((resolve) => setTimeout(resolve, 10));
+  /** The transactions of the blocks after this one, signed, in their order. */
+  async function rawTransactionsAfter(block: number): Promise<string[]> {
+    const raw: string[] = [];
+    const head = await chain.provider.getBlockNumber();
+    for (let number = block + 1; number <= head; number++) {
+      const mined = await chain.provider.getBlock(number, true);
+      for (const transaction of mined?.prefetchedTransactions ?? [])
+        raw.push(Transaction.from(transaction as TransactionLike).serialized);
     }
-  };
+    return raw;
+  }
+  const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
 
   it("moves what was charged from the subscriber to the plan's payee, in one debit", async () => {
     await start();
@@ -212,6 +217,23 @@ describe("Metering on a chain", function () {
     ]);
     expect(events.filter((event) => event.kind === "settled")[1]).to.deep.equal(settled);
     expect(meter.unsettled()).to.deep.include({ charged: 11n, settled: 11n });
+  });
+
+  it("A28 B8 ends the retries of a signup that the chain's finalised blocks do not have, and debits it once they do", async () => {
+    await start();
+    const snapshot = await chain.provider.send("evm_snapshot", []);
+    const before = await chain.provider.getBlockNumber();
+    const idHash = await world.subscribe(subscriber, 10_000n);
+    const signup = await rawTransactionsAfter(before);
+    await charge(idHash, 10n);
+    await chain.provider.send("evm_revert", [snapshot]);
+    await chain.provider.send("hardhat_mine", ["0x5"]);
+    await meter.flush();
+    expect(events).to.deep.include({ kind: "blocked", idHash, reason: "UnknownSubscription" });
+    for (const signed of signup) await chain.provider.send("eth_sendRawTransaction", [signed]);
+    await meter.flush();
+    expect(sumOf(await debitsOf(idHash))).to.equal(10n);
+    expect(events).to.deep.include({ kind: "unblocked", idHash });
   });
 
   it("debits in the new cycle what the last one left, once the subscription is renewed", async () => {
