@@ -52,6 +52,15 @@ export function createLookups(db: Db, chains: readonly Serving[]): Lookups {
       const query = db.selectFrom("payments").select("chain_id").where("chain_id", "=", chainId);
       return (await query.where("payment_id", "=", paymentId).executeTakeFirst()) !== undefined;
     },
+    async keeping({ kind, id }) {
+      if (kind === "subscription") {
+        const acts = db.selectFrom("signed_acts").select("chain_id").where("object_id", "=", id);
+        const rows = db.selectFrom("subscriptions").select("chain_id").where("id_hash", "=", id);
+        return idsOf([...(await acts.execute()), ...(await rows.execute())]);
+      }
+      if (kind !== "payment") return [];
+      return idsOf(await db.selectFrom("payments").select("chain_id").where("payment_id", "=", id).execute());
+    },
     token: async (address) =>
       chains.flatMap(({ chainId, tokens }) => (tokens.some((t) => t.address === address) ? [chainId] : [])),
   };

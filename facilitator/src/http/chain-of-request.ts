@@ -2,7 +2,7 @@
  * Finds what a request says about its chain: a network by name, or ids and tokens that belong to a chain. Fields are read
  * where the endpoints' schemas have them; these schemas check them afterwards.
  */
-import { addressSchema, hash32Schema } from "turnpike/protocol";
+import { addressSchema, hash32Schema, idHashOf } from "turnpike/protocol";
 
 /** What an id names. */
 export type LookupKind = "subscription" | "plan" | "payment" | "transaction" | "listing" | "token";
@@ -18,6 +18,8 @@ export interface ChainHints {
   /** named in the body, where the endpoint compares it with its own chain */
   readonly named?: string;
   readonly lookups: readonly Lookup[];
+  /** payments and subscriptions that the request is about, whichever chain it names */
+  readonly objects: readonly Lookup[];
   /** whether the request cannot be understood without its chain */
   readonly isNeeded: boolean;
 }
@@ -43,6 +45,7 @@ export function hintsOf({ pathname, searchParams }: URL, body: unknown): ChainHi
     ...(asked !== undefined && { asked }),
     ...(named !== undefined && { named }),
     lookups,
+    objects: [...inPath(pathname), ...signupIn(pathname, body)],
     isNeeded: NEEDED.has(pathname),
   };
 }
@@ -59,6 +62,14 @@ const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
 
 function inPath(pathname: string): Lookup[] {
   return PATHS.flatMap(([form, kind]) => lookupOf(kind, form.exec(pathname)?.[1]));
+}
+
+/** The subscription that a signup creates or voids. */
+function signupIn(pathname: string, body: unknown): Lookup[] {
+  if (!/^\/subscriptions(?:\/void)?$/.test(pathname)) return [];
+  const { subscriber, secretHash } = fieldsOf(body);
+  const [account, secret] = [addressSchema.safeParse(subscriber), hash32Schema.safeParse(secretHash)];
+  return account.success && secret.success ? lookupOf("subscription", idHashOf(account.data, secret.data)) : [];
 }
 
 function inQuery(query: URLSearchParams): Lookup[] {

@@ -30,6 +30,8 @@ export interface ChainApi extends Api {
 export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<readonly number[]> } & {
   /** whether a payment was accepted here for this chain, which need not be served */
   isStored(chainId: number, paymentId: Hex): Promise<boolean>;
+  /** the chains that payments, subscriptions and their acts of this id were accepted or read on, served or not */
+  keeping(lookup: Lookup): Promise<readonly number[]>;
 };
 
 export interface ChainRouterOptions {
@@ -96,6 +98,20 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     return refuse(unavailable(other.name, message));
   }
 
+  /** Returns the answer about what a chain that is served no more has or may have: no refusal. */
+  async function ofTakenChain({ asked, named, objects }: ChainHints): Promise<Route | undefined> {
+    const name = asked ?? named;
+    const kept = (await Promise.all(objects.map((lookup) => lookups.keeping(lookup)))).flat();
+    const other = kept.find(
+      (chainId) =>
+        networks.every((network) => network.chainId !== chainId) &&
+        (name === undefined || findNetwork(name)?.chainId === chainId),
+    );
+    if (other === undefined) return undefined;
+    const network = name ?? findNetwork(`eip155:${other}`)?.name ?? `eip155:${other}`;
+    return refuse(unavailable(network, `${network} is not served here now, and what the request is about is on it.`));
+  }
+
   async function byIds(ids: readonly Lookup[]): Promise<Route | undefined> {
     const found = (await Promise.all(ids.map(({ kind, id }) => lookups[kind](id)))).filter((some) => some.length > 0);
     const [first] = found;
@@ -112,10 +128,12 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     // Reports on a chain that is not up, too.
     if (pathname === "/readyz") return { api: firstApi() };
     const refusal = refusalOfNetwork(url, networks);
-    if (refusal) return refuse(refusal);
+    if (refusal) return (await ofTakenChain(hints)) ?? refuse(refusal);
     if (asked !== undefined) return byName(asked, body);
-    if (named !== undefined) return byName(named, body);
-    const found = await byIds(ids);
+    if (named !== undefined) {
+      return (servedNetwork(named, networks) ? undefined : await ofTakenChain(hints)) ?? byName(named, body);
+    }
+    const found = (await byIds(ids)) ?? (await ofTakenChain(hints));
     if (found) return found;
     if (isNeeded) return needed("it is missing");
     // Another chain's answer would be a different one.

@@ -80,6 +80,8 @@ export class ProofVerifier {
     const isSame =
       row.tx_hash === proof.transaction && row.pay_to === proof.payTo && row.amount === proof.amount.toString();
     if (!isSame) return invalid("mismatch");
+    // A large payment that a reorganisation has moved to a later block is not confirmed there yet.
+    if (!depth.isDeepEnough(row)) return invalid("pending");
     // A gate with claims of its own does not know that another one has closed the purchase.
     if (await isWhollyRefunded(db, chainId, paymentId)) return invalid("refunded");
     return this.#isTrusted(proof, row.block_time) ? { kind: "valid", paymentId } : invalid("signer_retired");
@@ -96,6 +98,8 @@ export class ProofVerifier {
     const isSame =
       evidence.transaction === proof.transaction && evidence.to === proof.payTo && evidence.amount === proof.amount;
     if (!isSame) return invalid("mismatch");
+    const row = { token: proof.token, amount: proof.amount.toString(), block_number: evidence.blockNumber };
+    if (!depth.isDeepEnough(row)) return invalid("pending");
     return this.#isTrusted(proof, evidence.blockTimeSec) ? { kind: "valid", paymentId } : invalid("signer_retired");
   }
 

@@ -13,11 +13,14 @@ export class SettlementDepth {
     this.#indexer = indexer;
   }
 
-  /** Returns whether the chain still has the payment's block, with the confirmations that its amount requires. */
-  isDeepEnough(row: PaymentRow): boolean {
+  /**
+   * Returns whether the chain still has the payment's block, with the confirmations that its amount requires. Of a token
+   * that is served no more, any amount may be large.
+   */
+  isDeepEnough(row: Pick<PaymentRow, "token" | "amount" | "block_number">): boolean {
     if (row.block_number !== null && row.block_number > this.#indexer.keptTo()) return false;
     const token = findToken(this.#config, row.token as Address);
-    const isLarge = token !== undefined && BigInt(row.amount) >= token.largeAmount;
+    const isLarge = token === undefined || BigInt(row.amount) >= token.largeAmount;
     if (!isLarge) return true;
     const height = this.#height();
     return height - (row.block_number ?? height) + 1 >= this.#config.largeConfirmations;

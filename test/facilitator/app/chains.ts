@@ -233,12 +233,28 @@ describe("Facilitator: several chains in one service", function () {
     const refund = await signRefund(b, { account: payee, to: proofOnB.payer, amount: 1_000n, target });
     const refundOnB = async () => (await service.post("/refunds", refundToWire(refund))).status;
     await until(async () => (await refundOnB()) === 200, "the refund is settled");
+    const subscriber = await b.payer(1_000_000_000n);
+    const signup = await b.signup(subscriber, { permit: 1_000_000_000n });
+    const { idHash } = signup;
+    const signupOnB = async () => (await service.post("/subscriptions", signup.request)).status;
+    await until(async () => (await signupOnB()) === 200, "it is signed up");
+    const pause = await b.change("pause", subscriber, { idHash });
     await service.stop();
     service = await chains.start({ CHAINS: NETWORK_A });
     // What was accepted there has moved money: it is neither refused nor called invalid.
     for (const asked of [authorize(onB), service.client.verifyProof(proofToWire(proofOnB))])
       expect(await asked.catch(({ code }: { code: string }) => code)).to.equal("Unavailable");
     expect(await refundOnB()).to.equal(503);
+    const acts = `/subscriptions/${idHash}/pause`;
+    expect([await signupOnB(), (await service.get(`/subscriptions/${idHash}`)).status]).to.deep.equal([503, 503]);
+    for (const path of [acts, `${acts}?network=${b.contracts.network}`]) {
+      const answer = await service.post<{ code: string; details: { network: string } }>(path, pause);
+      expect([answer.status, answer.body.code]).to.deep.equal([503, "Unavailable"]);
+      expect(answer.body.details.network).to.equal(b.contracts.network);
+    }
+    expect((await service.get(`/payments/${b.idOf(onB)}`)).status).to.equal(503);
+    const unknown = await b.signup(await b.payer(0n));
+    expect((await service.post("/subscriptions", unknown.request)).status, "it was never accepted").to.equal(404);
     expect((await service.get(`/transactions/${transaction}/cost`)).status).to.equal(404);
     const known = await a.signPayment();
     const proof = await settled(known);

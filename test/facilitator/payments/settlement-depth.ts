@@ -37,6 +37,11 @@ describe("settlement depth", () => {
     expect(depthAt({ head: BLOCK }).isDeepEnough(small)).to.equal(true);
   });
 
+  it("HD52 confirms any payment of a token that is served no more as a large one", () => {
+    const other = rowOf({ amount: "1", token: "0x00000000000000000000000000000000000000b2" });
+    expect([BLOCK + 1, BLOCK + 2].map((head) => depthAt({ head }).isDeepEnough(other))).to.deep.equal([false, true]);
+  });
+
   it("confirms no payment of a block above the kept ones, and counts depth from the kept ones", () => {
     const small = rowOf({ amount: "999" });
     expect(depthAt({ head: BLOCK + 9, keptTo: BLOCK - 1 }).isDeepEnough(small)).to.equal(false);
