@@ -5,5 +5,5 @@ module.exports = {
   configureYulOptimizer: true,
   istanbulReporter: ["text", "json-summary"],
   // Each step is traced.
-  mocha: { timeout: 300_000 },
+  mocha: { timeout: 600_000 },
 };

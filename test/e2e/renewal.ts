@@ -3,7 +3,7 @@ import { HEADER } from "turnpike/protocol";
 import { INTERVAL_SEC, recordOf, spentBy, startSandbox, UNIT, until, type World } from "../support/sandbox";
 
 describe("end to end > renewals", function () {
-  this.timeout(120_000);
+  this.timeout(240_000);
   let world: World;
 
   beforeEach(async () => {

@@ -62,7 +62,7 @@ describe("hostile servers and Facilitators, against this project's agent", () =>
       it(`${hostile.id} (${dialect}): ${hostile.safeResult}`, async () => {
         const { kind, saw } = await tryCase(hostile, turnpike, dialect);
         expect(kind, saw).to.equal("safe");
-      }).timeout(120_000);
+      }).timeout(240_000);
     }
   }
 });

@@ -14,7 +14,7 @@ const NOT_LOGGED_IN = /requires you to be logged in/;
 const BUILT_LATER = /No bin file found at (\S+)/;
 
 describe("the packages as npm would publish them", function () {
-  this.timeout(300_000);
+  this.timeout(600_000);
 
   for (const [workspace, name] of [
     ["sdk", "turnpike"],

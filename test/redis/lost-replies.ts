@@ -1,10 +1,10 @@
 import { expect } from "chai";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
-import { createMeter, type Meter } from "../../sdk/src/gate/metering/meter";
 import { attempt, idOf } from "../sdk/gate/support/claim-store";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 import { linkTo, type RedisLink } from "../sdk/gate/support/redis-link";
 import { MeteredChain } from "../support/metered-chain";
+import { metersAfterEach } from "./support/meters";
 
 const CAP = 1_000n;
 
@@ -13,7 +13,7 @@ describe("a Redis connection that breaks", function () {
   let redis: TestRedis;
   let link: RedisLink;
   let spaces = 0;
-  const meters: Meter[] = [];
+  const startMeter = metersAfterEach();
 
   before(async () => {
     redis = await startRedis();
@@ -23,23 +23,8 @@ describe("a Redis connection that breaks", function () {
     await link.stop();
     await redis.stop();
   });
-  afterEach(async () => {
-    for (const meter of meters.splice(0)) await meter.stop();
-  });
 
-  async function gate(chain: MeteredChain): Promise<Meter> {
-    const meter = createMeter({
-      store: redisMeter(link.client, { prefix: `{broken ${spaces++}}:` }),
-      sender: chain.sender,
-      states: chain.states,
-      clock: { nowSec: () => 1_000 },
-      limits: { settleAmount: 10n ** 9n, settleAgeMs: 60_000, pollMs: 20 },
-      receipts: true,
-    });
-    meters.push(meter);
-    await meter.start();
-    return meter;
-  }
+  const gate = (chain: MeteredChain) => startMeter(redisMeter(link.client, { prefix: `{broken ${spaces++}}:` }), chain);
 
   it("HA29 has a charge made once whose reply was lost", async () => {
     const chain = new MeteredChain();

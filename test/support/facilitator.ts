@@ -34,6 +34,8 @@ import { type Chain, type LocalChain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import type { TestPostgres } from "./postgres";
 
+export { until } from "./until";
+
 /** Not so fast that a service with little of a processor falls behind. */
 export const BLOCK_MS = 200;
 export const RESOURCE = "https://api.example/quote?symbol=ABC";
@@ -233,25 +235,6 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
     },
   };
   return world;
-}
-
-/** The most that one attempt counts, so that a paused machine or a slow attempt does not use up the timeout. */
-const LOOK_COUNTS_MS = 5_000;
-
-/** Polls until `look` answers something, instead of sleeping and hoping. */
-export async function until<T>(
-  look: () => Promise<T | undefined | false>,
-  what: string,
-  timeoutMs = 60_000,
-): Promise<T> {
-  for (let waitedMs = 0; ; ) {
-    const beganMs = performance.now();
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
-    if (waitedMs > timeoutMs) throw new Error(`timed out waiting until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    waitedMs += Math.min(performance.now() - beganMs, LOOK_COUNTS_MS);
-  }
 }
 
 export async function fund(chain: Chain, address: Address): Promise<void> {

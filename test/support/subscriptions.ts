@@ -8,6 +8,7 @@ import { type Address, type Hex, idHashOf, keccakText, secretHashOf, subscriptio
 import { type Chain, startChain } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import { closeServer, listen } from "./gate";
+import { until as waitUntil } from "./until";
 
 export const DAY = 86_400;
 export const PRICE = 10_000_000n;
@@ -118,9 +119,6 @@ export async function startSubscriptionWorld(): Promise<SubscriptionWorld> {
 
 /** Polls until the condition holds; no test waits for a fixed time. */
 export async function until(condition: () => Promise<boolean> | boolean, timeoutMs = 60_000): Promise<void> {
-  const endMs = performance.now() + timeoutMs;
-  while (!(await condition())) {
-    if (performance.now() > endMs) throw new RangeError("the condition did not come to hold");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  const what = String(condition).replace(/\s+/g, " ").slice(0, 200);
+  await waitUntil(async () => condition(), what, timeoutMs);
 }

@@ -6,9 +6,10 @@ import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
-import { type RedisClient, redisCells } from "./stores/redis";
+import { redisCells } from "./stores/redis";
+import type { RedisClient } from "./stores/redis-client";
 
-export type { RedisClient } from "./stores/redis";
+export type { RedisClient } from "./stores/redis-client";
 
 /** Which Redis, and under which prefix. */
 export interface RedisStoreOptions {
@@ -19,6 +20,7 @@ export interface RedisStoreOptions {
 /**
  * Claims in Redis 6 or later. What Redis forgets can be bought once more: keep it with appendfsync and noeviction.
  * @param client of `ioredis` or `redis`, connected; it stays yours to close
+ * @throws ConfigError for what is no such client
  */
 export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }: RedisStoreOptions = {}): ClaimStore {
   return sharedClaims(redisCells(client, { prefix, lists: false }));
@@ -27,6 +29,7 @@ export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }:
 /**
  * What metered subscriptions owe, in Redis 6 or later: one per operator key. What Redis forgets is never debited.
  * @param client of `ioredis` or `redis`, connected; it stays yours to close
+ * @throws ConfigError for what is no such client
  */
 export function redisMeter(client: RedisClient, { prefix = "{turnpike:meter}:" }: RedisStoreOptions = {}): MeterStore {
   return sharedMeterStore(redisCells(client, { prefix, lists: true }));

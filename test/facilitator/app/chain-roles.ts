@@ -65,7 +65,14 @@ describe("Facilitator: processes by chain and role", function () {
       (error: { code: string }) => error.code,
     );
   const settled = (signed: SignedPayment) =>
-    until(async () => (await outcomeOf(signed)) === "settled", "the payment is settled", PATIENCE_MS);
+    until(
+      async (saw) => {
+        const outcome = await outcomeOf(signed);
+        return outcome === "settled" || saw(outcome);
+      },
+      "the payment is settled",
+      PATIENCE_MS,
+    );
   async function failing(url = api.url): Promise<string[]> {
     const { checks } = (await (await fetch(`${url}/readyz`)).json()) as Readiness;
     return checks.filter(({ ok }) => !ok).map(({ name }) => name);

@@ -125,10 +125,10 @@ describe("Facilitator: processes whose clocks are days apart", function () {
     await running.fast?.kill();
     delete running.fast;
     const paid = await until(
-      async () => {
+      async (saw) => {
         const signed = await world.signPayment();
-        const outcome = await running.slow?.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled" && signed;
+        const outcome = await running.slow?.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" ? signed : saw(outcome);
       },
       "the other settles",
       PATIENCE_MS,

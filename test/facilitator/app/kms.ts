@@ -67,9 +67,9 @@ describe("Facilitator: AWS KMS in trouble", function () {
 
   const settled = (one: ServiceProcess, signed: SignedPayment) =>
     until(
-      async () => {
+      async (saw) => {
         const outcome = await post(one, signed);
-        return "kind" in outcome && outcome.kind === "settled" && outcome.proof;
+        return "kind" in outcome && outcome.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -48,9 +48,9 @@ describe("Facilitator: the replica of PostgreSQL is promoted", function () {
   /** Presents the payment until its outcome is known, as clients do. */
   async function settled(signed: SignedPayment): Promise<PaymentProof> {
     return until(
-      async () => {
-        const outcome = await running[0]?.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled" && outcome.proof;
+      async (saw) => {
+        const outcome = await running[0]?.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -49,9 +49,9 @@ describe("Facilitator: an old backup of two chains", function () {
   }
   const settled = (signed: SignedPayment): Promise<PaymentProof> =>
     until(
-      async () => {
-        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled" && outcome.proof;
+      async (saw) => {
+        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -56,9 +56,9 @@ describe("Facilitator: an old backup", function () {
   }
   async function settled(signed: SignedPayment): Promise<PaymentProof> {
     return until(
-      async () => {
-        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled" && outcome.proof;
+      async (saw) => {
+        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

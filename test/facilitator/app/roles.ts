@@ -64,10 +64,10 @@ describe("Facilitator: several processes on one PostgreSQL", function () {
     const wire = paymentToWire(signed);
     let turn = Math.floor(Math.random() * 3);
     return until(
-      async () => {
+      async (saw) => {
         const all = [...running];
-        const outcome = await all[turn++ % all.length]?.client.authorize(wire).catch(() => undefined);
-        return outcome?.kind === "settled" && outcome.proof;
+        const outcome = await all[turn++ % all.length]?.client.authorize(wire).catch(saw);
+        return outcome?.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       60_000,

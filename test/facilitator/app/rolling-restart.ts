@@ -50,11 +50,12 @@ describe("Facilitator: a rolling restart", function () {
       const payer = await world.payer();
       const wire = paymentToWire(await world.signPayment({ payer, validForSec: 3_600 }));
       paid.push(payer.address);
-      for (;;) {
+      await until(async (saw) => {
         const outcome = await client.authorize(wire);
-        if (outcome.kind === "settled") return;
+        if (outcome.kind === "settled") return true;
         if (outcome.kind !== "pending") throw new Error(`${outcome.kind}: ${outcome.error.message}`);
-      }
+        return saw(outcome);
+      }, "the payment is settled");
     };
     const payOnAndOn = async (): Promise<void> => {
       while (!isOver) await pay().catch((error: Error) => void failures.push(error.message));

@@ -149,9 +149,9 @@ describe("Facilitator: stopping and answering in time", function () {
       for (const node of nodes) node.speak();
       const next = await program.start(env, roles.join(","));
       // 503 until it knows the chain's time.
-      await until(async () => {
-        const outcome = await next.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled";
+      await until(async (saw) => {
+        const outcome = await next.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" || saw(outcome);
       }, "the next start settles it");
       const from = signed.authorization.from;
       expect((await world.transfers()).filter((transfer) => transfer.from === from)).to.have.length(1);

@@ -76,10 +76,10 @@ describe("Facilitator: outages of PostgreSQL", function () {
     const wire = paymentToWire(signed);
     let turn = 0;
     await until(
-      async () => {
-        const outcome = await apis[turn++ % apis.length]?.client.authorize(wire).catch(() => undefined);
+      async (saw) => {
+        const outcome = await apis[turn++ % apis.length]?.client.authorize(wire).catch(saw);
         if (outcome?.kind === "refused" && !outcome.error.retryable) throw outcome.error;
-        return outcome?.kind === "settled";
+        return outcome?.kind === "settled" || saw(outcome);
       },
       "the payment is settled",
       120_000,

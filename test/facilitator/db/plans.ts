@@ -43,7 +43,7 @@ const TOGETHER = 50;
 const OLD_EVENTS = 1_000;
 
 describe("Facilitator: statements at scale", function () {
-  this.timeout(240_000);
+  this.timeout(480_000);
   let postgres: TestPostgres;
   let world: FacilitatorWorld;
   let client: Client;

@@ -39,7 +39,7 @@ function generator(seed: number): (below: number) => number {
 }
 
 describe("the indexer's records and the contract's", function () {
-  this.timeout(120_000);
+  this.timeout(240_000);
   let world: FacilitatorWorld;
   let core: Core;
 

@@ -84,13 +84,13 @@ export class SteadyPayments {
   async settle(signed: SignedPayment): Promise<PaymentProof> {
     const wire = paymentToWire(signed);
     return until(
-      async () => {
+      async (saw) => {
         const clients = this.#options.clients();
-        const outcome = await clients[this.#turn++ % clients.length]?.authorize(wire).catch(() => undefined);
+        const outcome = await clients[this.#turn++ % clients.length]?.authorize(wire).catch(saw);
         if (outcome?.kind === "settled") return outcome.proof;
         if (outcome?.kind === "refused") throw outcome.error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-        return undefined;
+        return saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -130,12 +130,13 @@ export function sharedClaims(
       grantKey = { key, atMs: performance.now() };
       return key;
     },
-    async ready() {
-      const [current] = await cells.read([READY]);
-      // Another gate may have written meanwhile: that also shows that the store accepts writes.
-      const next = String(await cells.nowMs());
-      await cells.compareAndSwap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
-    },
+    ready: () =>
+      cells.checked(async () => {
+        const [current] = await cells.read([READY]);
+        // Another gate may have written meanwhile: that also shows that the store accepts writes.
+        const next = String(await cells.nowMs());
+        await cells.compareAndSwap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
+      }),
     async close() {},
   };
 }

@@ -67,7 +67,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     isShared: true,
     async open() {
       view.clear();
-      await sender.refresh();
+      await shared.checked(() => sender.refresh());
       isOpen = true;
       schedule();
     },
@@ -102,6 +102,7 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
       requireOpen();
       return sender.record(entry);
     },
+    replicated: () => shared.replicated(),
     account: (idHash) => view.books.find(idHash),
     accounts: () => (sender.isSender ? view.books.accounts.values() : []),
     everyAccount: () => view.books.accounts.values(),

@@ -131,6 +131,11 @@ export interface MeterStore {
   chargeHold(request: HoldCharge): Promise<HeldCharge>;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
+  /**
+   * Waits until a replica that may take the store's place has all that was recorded. Absent where there is none.
+   * @throws Unavailable while it lags
+   */
+  replicated?(): Promise<void>;
   /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */
   account(idHash: Hex): Readonly<MeteredAccount> | undefined;
   /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */

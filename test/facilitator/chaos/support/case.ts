@@ -119,18 +119,14 @@ async function ask(
 }
 
 async function proofAtLast(world: FacilitatorWorld, core: Core, signed: SignedPayment): Promise<PaymentProof> {
-  let last = "nothing";
   return until(
-    async () => {
+    async (saw) => {
       const outcome = await ask(world, core, signed, 500);
-      last = outcome.kind;
-      return outcome.kind === "settled" && outcome.proof;
+      return outcome.kind === "settled" ? outcome.proof : saw(outcome);
     },
     "it has healed",
     HEALS_WITHIN_MS,
-  ).catch((error: Error) => {
-    throw new Error(`${error.message}: ${last}`, { cause: error });
-  });
+  );
 }
 
 async function requireOnChain(world: FacilitatorWorld, proof: PaymentProof): Promise<void> {

@@ -25,6 +25,8 @@ export interface Clients {
 }
 
 const AGAIN_MS = 100;
+/** Processes die all the time. */
+const OUTCOME_WITHIN_MS = 1_200_000;
 const FEW = 24;
 
 /** @param urls of the processes that may live now; a client asks any of them */
@@ -59,7 +61,7 @@ export function createClients(
   return {
     answered,
     async fewAsking() {
-      await until(async () => asking <= FEW, "most payments have an outcome", 240_000);
+      await until(async (saw) => asking <= FEW || saw(`${asking} ask`), "most payments have an outcome", 240_000);
     },
     async pay(channel) {
       const payer = await world.payer();
@@ -71,17 +73,20 @@ export function createClients(
       asking += 1;
       const ask = (url: string): Promise<string | undefined> =>
         "memo" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
+      const answer = (): Promise<string> =>
+        until(
+          async (saw) => {
+            const all = urls();
+            const url = all[pick(all.length)];
+            const outcome = url === undefined ? undefined : await ask(url).catch(saw);
+            if (outcome === undefined) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+            return outcome;
+          },
+          `payment ${one.paymentId} has an outcome`,
+          OUTCOME_WITHIN_MS,
+        );
       // One answer is not enough: the same request gets the same answer.
-      for (let answers = 0; answers < 2; ) {
-        const all = urls();
-        const url = all[pick(all.length)];
-        const outcome = url === undefined ? undefined : await ask(url).catch(() => undefined);
-        if (outcome === undefined) await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-        else {
-          one.outcomes.add(outcome);
-          answers += 1;
-        }
-      }
+      for (let answers = 0; answers < 2; answers++) one.outcomes.add(await answer());
       asking -= 1;
       return one;
     },

@@ -10,6 +10,7 @@ import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/store";
 import { type Chain, startChain } from "../../../support/chain";
 import { INTERVAL_SEC, type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";
+import { until } from "../../../support/subscriptions";
 
 const sumOf = (items: readonly { amount: bigint }[]) => items.reduce((sum, { amount }) => sum + amount, 0n);
 
@@ -73,13 +74,6 @@ describe("Metering on a chain", function () {
     return raw;
   }
   const as = (wallet: Wallet) => world.turnpike.connect(wallet) as Contract;
-  const until = async (condition: () => Promise<boolean> | boolean) => {
-    const deadline = Date.now() + 60_000;
-    while (!(await condition())) {
-      if (Date.now() > deadline) throw new TypeError("the condition did not come true");
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-  };
 
   it("moves what was charged from the subscriber to the plan's payee, in one debit", async () => {
     await start();

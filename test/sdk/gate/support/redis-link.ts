@@ -5,6 +5,8 @@ import { Redis } from "ioredis";
 import type { TestRedis } from "./redis";
 
 export interface RedisLink {
+  /** where other clients reach it */
+  readonly socket: string;
   /** with ioredis's own defaults: it reconnects, and sends again what got no reply */
   readonly client: Redis;
   /** The next script runs, its reply is lost, and the connection breaks. */
@@ -53,6 +55,7 @@ export async function linkTo(redis: TestRedis): Promise<RedisLink> {
   const client = new Redis(socket);
   client.on("error", () => undefined);
   return {
+    socket,
     client,
     loseReply() {
       fault = "reply";
