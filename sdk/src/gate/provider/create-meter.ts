@@ -68,6 +68,7 @@ export function meterOf(
   const report = onMeterEvent ?? (() => undefined);
   const meter = createMeter({
     store,
+    place: `eip155:${chainId}:${turnpike.toLowerCase()}`,
     sender,
     states: operator.states,
     clock,
