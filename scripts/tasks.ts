@@ -112,7 +112,8 @@ function clearly(action: ActionType<TaskArguments>): ActionType<TaskArguments> {
       await action(given, hre, runSuper);
     } catch (error) {
       const { isTurnpikeError } = require("turnpike/protocol") as typeof import("turnpike/protocol");
-      if (isTurnpikeError(error)) throw new HardhatPluginError(PLUGIN, `${error.message.replace(/\.$/, "")}. ${error.remedy}`);
+      if (isTurnpikeError(error))
+        throw new HardhatPluginError(PLUGIN, `${error.message.replace(/\.$/, "")}. ${error.remedy}`);
       throw error;
     }
   };
