@@ -33,8 +33,9 @@ export const FILES: Readonly<Record<string, Readonly<Partial<Record<Work, readon
   },
   relayer: {
     encoding: [
-      ...["accepted-signers", "broadcasts", "fee-watch", "fees", "gap", "in-flight-slots", "index", "keys", "kms"],
-      ...["lane", "lane-sender", "lane-watch", "node-silence", "raw-transaction", "signer", "signer-watch", "signing"],
+      ...["accepted-signers", "broadcasts", "fee-watch", "fees", "former-keys", "gap", "in-flight-slots", "index"],
+      ...["keys", "kms", "lane", "lane-sender", "lane-watch", "node-silence", "raw-transaction", "signer"],
+      ...["signer-watch", "signing"],
     ],
     storing: ["lane-lease", "lane-state", "lease", "retention", "transactions"],
     receipts: ["receipts"],

@@ -138,7 +138,7 @@ class RequestRun {
     const restMs = Math.min(leftMs, REREAD_MS);
     const woken = store.notifier.wait(this.#topic, restMs);
     // Nearly every payment is requested once, so an unknown id is judged first and read afterwards.
-    const isNew = intake.isNew(paymentId);
+    const isNew = !this.#isBound && intake.isNew(paymentId);
     // Another process may have reverted a payment that settled before the last read. Then only the row counts.
     const settled = projection.settledInLastBlock(paymentId, this.#readAtWrites);
     let row = settled ?? (isNew ? undefined : await this.#readRow());

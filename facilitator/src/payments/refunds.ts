@@ -1,5 +1,6 @@
 /** What is refunded, as the database has it; the rows of refunds, and their sum for each id. */
 import { sql } from "kysely";
+import { MAX_REFUNDS } from "turnpike/facilitator";
 import { type Address, type Hex, type RefundTarget, TurnpikeError } from "turnpike/protocol";
 import type { Db, Tx } from "../db/open";
 import { idList } from "../db/sql";
@@ -82,7 +83,8 @@ export interface NewRefund {
 /**
  * Locks the id's row until the transaction ends, and accepts one more refund for it.
  * @throws RefundExceedsPayment when the id's refunds would be more than was paid
- * @throws PayloadConflict when another account has refunded the id under this index
+ * @throws PayloadConflict when another account has refunded the id under this index; an automatic refund takes the index
+ * of one that has expired
  */
 export async function addRefund(
   tx: Tx,
@@ -104,7 +106,10 @@ export async function addRefund(
     .execute();
   const siblings = await siblingsOf(tx, chainId, id);
   const taken = siblings.find((sibling) => sibling.refund_index === index);
-  if (taken && taken.payment_id !== paymentId) {
+  const isOwn = taken?.payment_id === paymentId;
+  // The key of the account was replaced, or the payee's own refund came to nothing.
+  const isLeft = isAutomatic && taken?.state === "failed" && taken.fail_reason === "expired";
+  if (taken && !isOwn && !isLeft) {
     throw new TurnpikeError(
       "PayloadConflict",
       isAutomatic
@@ -124,10 +129,28 @@ export async function addRefund(
       { details: { paid: refunded.amount.toString(), refundable: (left > 0n ? left : 0n).toString() } },
     );
   }
+  if (isOwn) return;
+  const behind = Math.max(MAX_REFUNDS, ...siblings.map((sibling) => sibling.refund_index + 1));
+  if (taken) await moveRefund(tx, { chainId, paymentId: taken.payment_id, index: behind });
+  if (siblings.some((sibling) => sibling.payment_id === paymentId))
+    return moveRefund(tx, { chainId, paymentId, index });
   await tx
     .insertInto("refunds")
     .values({ chain_id: chainId, refunded_id: id, refund_index: index, payment_id: paymentId })
     .onConflict((conflict) => conflict.columns(["chain_id", "refunded_id", "refund_index"]).doNothing())
+    .execute();
+}
+
+/** Gives a refund another index: an expired one keeps its row, past the indexes that can be asked for. */
+async function moveRefund(
+  tx: Tx,
+  { chainId, paymentId, index }: { readonly chainId: number; readonly paymentId: string; readonly index: number },
+): Promise<void> {
+  await tx
+    .updateTable("refunds")
+    .set({ refund_index: index })
+    .where("chain_id", "=", chainId)
+    .where("payment_id", "=", paymentId)
     .execute();
 }
 

@@ -45,6 +45,10 @@ export interface BroadcastsOptions {
   readonly onFirstBroadcast?: FirstBroadcastListener | undefined;
 }
 
+/** Stored bytes that are in no block are sent again after this time. */
+export const resendAfterMs = ({ blockTimeMs }: { readonly blockTimeMs: number }): number =>
+  Math.max(blockTimeMs * 3, 2_000);
+
 export function createBroadcasts(options: BroadcastsOptions): Broadcasts {
   const { store, chain, log, onStep, monotonicMs, metrics, onFirstBroadcast } = options;
   const sentAtMs = new Map<string, number>();

@@ -17,11 +17,13 @@ import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
-import type { FirstBroadcastListener } from "./broadcasts";
+import { createBroadcasts, type FirstBroadcastListener } from "./broadcasts";
+import { FormerKeys } from "./former-keys";
 import { openRefundSigners, openSigner } from "./keys";
 import { createLane, type RelayerMetrics } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes, withReport } from "./lane-watch";
+import { createReceipts } from "./receipts";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
 
@@ -133,6 +135,9 @@ export interface RelayerOptions {
 /** How often a process reads the lanes of other processes. */
 const WATCH_MS = 500;
 
+/** How often transactions of former keys are looked at. */
+const FORMER_KEYS_MS = 2_000;
+
 /** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log, metrics, onStep, onFirstBroadcast } = options;
@@ -166,6 +171,25 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   for (const lane of lanes) {
     loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
     loops.push(renewEvery(config.laneLeaseMs, lane.renewLease));
+  }
+  if (sends) {
+    const formerKeys = new FormerKeys({
+      config,
+      store,
+      chain,
+      own: signers.map(({ address }) => address),
+      owner,
+      log,
+      monotonicMs,
+      receipts: createReceipts({ store, chain, log, onStep, metrics, monotonicMs, blockTimeMs: config.blockTimeMs }),
+      broadcasts: createBroadcasts({ store, chain, log, onStep, monotonicMs }),
+    });
+    loops.push(
+      repeat(
+        () => formerKeys.round(),
+        () => store.notifier.wait("lanes", FORMER_KEYS_MS),
+      ),
+    );
   }
   loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());

@@ -9,7 +9,7 @@ import type { Store, Tx } from "../db/open";
 import type { KnownForm, OpenTransaction, SignedForm } from "../db/tables/relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import type { Metrics } from "../telemetry/metrics";
-import type { Broadcasts } from "./broadcasts";
+import { type Broadcasts, resendAfterMs } from "./broadcasts";
 import { CEILING_BELOW_BASE_FEE, DAY_CEILING_REACHED, type FeeWatch } from "./fee-watch";
 import { affordable, bumpedFees, type Fees, firstFees } from "./fees";
 import type { GapWatch } from "./gap";
@@ -20,7 +20,7 @@ import type { Receipts } from "./receipts";
 import type { DigestSigner } from "./signer";
 import { SignerWatch } from "./signer-watch";
 import type { Signing } from "./signing";
-import { type QueuedTransaction, signedForms, storedTransactions } from "./transactions";
+import { openTransactions, type QueuedTransaction } from "./transactions";
 
 /** Transactions that are signed and stored within a database transaction. */
 export interface Signed {
@@ -69,9 +69,7 @@ export class LaneSender {
     const { slots } = state;
     if (!(await lease.acquire())) return;
     const beganMs = monotonicMs();
-    const open = await storedTransactions(store.db, config.chainId, of.key);
-    const forms = new Map<string, KnownForm[]>(open.map((row) => [row.id, []]));
-    for (const form of await signedForms(store.db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
+    const { open, forms } = await openTransactions(store.db, config.chainId, of.key);
     broadcasts.forgetAllBut([...forms.values()].flat(), beganMs);
     state.beginRound();
     const waiting = await this.#confirm(open, forms);
@@ -128,7 +126,7 @@ export class LaneSender {
     if (open.length === 0) return [];
     const chainNonce = await chain.nonce(of.key);
     const isUsed = (row: OpenTransaction): boolean => (row.nonce ?? 0) < chainNonce;
-    const displaced = await receipts.record(open.filter(isUsed), forms);
+    const [displaced] = await receipts.record(open.filter(isUsed), forms);
     if (displaced) await lease.stop(`nonce ${displaced.nonce} was used by a transaction that is not ours`);
     const waiting = open.filter((row) => !isUsed(row));
     await gap.check(chainNonce, waiting[0]?.nonce ?? chainNonce, lease.epoch);
@@ -142,7 +140,7 @@ export class LaneSender {
   async #rebroadcast(open: readonly OpenTransaction[], forms: Forms): Promise<void> {
     const { config, broadcasts, monotonicMs } = this.#options;
     const nowMs = monotonicMs();
-    const again = Math.max(config.blockTimeMs * 3, 2_000);
+    const againMs = resendAfterMs(config);
     for (const [place, row] of open.entries()) {
       const newest = forms.get(row.id)?.[0];
       if (!newest) {
@@ -152,7 +150,7 @@ export class LaneSender {
       const lastSentMs = broadcasts.lastSentMs(newest.hash);
       const isStuck = place === 0 && lastSentMs !== undefined && broadcasts.knownForMs(newest) > config.bumpAfterMs;
       const raised = isStuck ? await this.#bump(row, newest) : undefined;
-      if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < again) continue;
+      if (!raised && lastSentMs !== undefined && nowMs - lastSentMs < againMs) continue;
       await broadcasts.broadcast(raised ?? newest);
     }
   }

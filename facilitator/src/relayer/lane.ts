@@ -20,7 +20,7 @@ import { LaneSender, type Signed } from "./lane-sender";
 import { coins, type LaneHealth, LaneState } from "./lane-state";
 import type { LeaseKey } from "./lease";
 import { NodeSilence } from "./node-silence";
-import { createReceipts } from "./receipts";
+import { createReceipts, patienceMsOf } from "./receipts";
 import type { DigestSigner } from "./signer";
 import { createSigning } from "./signing";
 import type { QueuedTransaction } from "./transactions";
@@ -65,22 +65,15 @@ export interface Lane {
   release(): Promise<void>;
 }
 
-/**
- * Blocks to wait for the receipt of a used nonce before another transaction counts as its user. Nodes behind one URL
- * may differ.
- */
-const DISPLACED_AFTER_BLOCKS = 10;
-
 export function createLane(options: LaneOptions): Lane {
   const { config, store, chain, nodes, signer, log, metrics, monotonicMs, onStep, onFirstBroadcast } = options;
   const { chainId, blockTimeMs } = config;
   const of: LeaseKey = { chainId, key: signer.address, owner: options.owner };
-  const patienceMs = Math.max(blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
-  const receipts = createReceipts({ store, chain, log, onStep, metrics, monotonicMs, blockTimeMs, patienceMs });
+  const receipts = createReceipts({ store, chain, log, onStep, metrics, monotonicMs, blockTimeMs });
   const signing = createSigning({ store, signer, chainId, onStep });
   const fees = watchFees({ config, store, chain, of, monotonicMs });
   const broadcasts = createBroadcasts({ store, chain, log, onStep, monotonicMs, metrics, onFirstBroadcast });
-  const gap = new GapWatch({ store, of, log, monotonicMs, patienceMs });
+  const gap = new GapWatch({ store, of, log, monotonicMs, patienceMs: patienceMsOf(config) });
   const lease = new LaneLease({ config, store, chain, of, log, monotonicMs });
   const state = new LaneState({ config, store, chain, of, lease, monotonicMs });
   const parts = { of, lease, state, receipts, gap, signing, fees, broadcasts };

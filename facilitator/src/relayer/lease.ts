@@ -74,6 +74,21 @@ export async function isLeaseFree(store: Store, { chainId, key, owner }: LeaseKe
   return held === undefined;
 }
 
+export interface Lapsed {
+  readonly key: Address;
+  readonly status: Lease["status"];
+}
+
+/** Returns the lanes that no process runs, without those of the given keys. */
+export async function lapsedLanes(store: Store, chainId: number, keys: readonly Address[]): Promise<Lapsed[]> {
+  let query = store.db.selectFrom("lanes").select(["key", "status"]).where("chain_id", "=", chainId);
+  if (keys.length > 0) query = query.where("key", "not in", [...keys]);
+  // One process at a time has the embedded database: a lease in it is of a process that has ended.
+  if (store.kind !== "pglite") query = query.where("lease_until_ms", "<", databaseNowMs);
+  const rows = await query.orderBy("key").execute();
+  return rows.map(({ key, status }) => ({ key: key as Address, status }));
+}
+
 /** @returns false when another process has acquired the lease */
 export async function renewLease(db: Db, of: LeaseKey, epoch: number, lifeMs: number): Promise<boolean> {
   const result = await db

@@ -14,12 +14,12 @@ export interface Receipts {
   /**
    * Records outcomes.
    * @param used transactions whose nonces are used
-   * @returns one that another transaction has displaced, if any
+   * @returns those that another transaction has displaced
    */
   record(
     used: readonly OpenTransaction[],
     forms: ReadonlyMap<string, readonly KnownForm[]>,
-  ): Promise<OpenTransaction | undefined>;
+  ): Promise<readonly OpenTransaction[]>;
 }
 
 export interface ReceiptsOptions {
@@ -30,15 +30,24 @@ export interface ReceiptsOptions {
   readonly metrics?: MiningMetrics | undefined;
   readonly monotonicMs: () => number;
   readonly blockTimeMs: number;
-  /** How long a used nonce may lack a receipt before another transaction counts as its user. */
-  readonly patienceMs: number;
 }
+
+/**
+ * Blocks to wait for the receipt of a used nonce before another transaction counts as its user. Nodes behind one URL
+ * may differ.
+ */
+const DISPLACED_AFTER_BLOCKS = 10;
+
+/** How long a node may lag behind another one. */
+export const patienceMsOf = ({ blockTimeMs }: { readonly blockTimeMs: number }): number =>
+  Math.max(blockTimeMs * DISPLACED_AFTER_BLOCKS, 2_000);
 
 /** A block is indexed within this time. A transaction without a relevant log is never recorded by the indexer. */
 const MAX_READING_MS = 1_000;
 
 export function createReceipts(options: ReceiptsOptions): Receipts {
-  const { store, chain, log, onStep, metrics, monotonicMs, patienceMs } = options;
+  const { store, chain, log, onStep, metrics, monotonicMs } = options;
+  const patienceMs = patienceMsOf(options);
   const readingMs = Math.min(options.blockTimeMs, MAX_READING_MS);
   const usedSinceMs = new Map<string, number>();
   const missingSinceMs = new Map<string, number>();
@@ -86,7 +95,7 @@ export function createReceipts(options: ReceiptsOptions): Receipts {
           displaced.push(row);
         }),
       );
-      return displaced[0];
+      return displaced;
     },
   };
 }

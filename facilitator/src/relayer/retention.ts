@@ -5,7 +5,7 @@
 import { sql } from "kysely";
 import { lockCursor, moveCursor } from "../db/cursors";
 import type { Store, Tx } from "../db/open";
-import { idList } from "../db/sql";
+import { databaseNowMs, idList } from "../db/sql";
 
 export interface TransactionRetention {
   readonly store: Store;
@@ -31,8 +31,11 @@ interface OldTransaction {
   readonly seq: number;
   readonly id: string;
   readonly purpose: string;
-  /** its nonce was used by another transaction; such a row is rare, and kept */
-  readonly is_displaced: boolean;
+  /**
+   * Its nonce was used by another transaction, or it is old, unmined and of a key that no process has. Such a row is rare,
+   * and kept.
+   */
+  readonly is_left: boolean;
   /** old and final; later rows wait for one that is not */
   readonly is_over: boolean;
 }
@@ -51,11 +54,11 @@ export function deleteOldTransactions(
       tx,
       rows.map(({ id }) => id),
     );
-    const open = rows.findIndex((row) => !row.is_displaced && (!row.is_over || waitedFor.includes(row.id)));
+    const open = rows.findIndex((row) => !row.is_left && (!row.is_over || waitedFor.includes(row.id)));
     const over = open === -1 ? rows : rows.slice(0, open);
     const last = over.at(-1);
     if (!last) return 0;
-    const final = over.filter((row) => !row.is_displaced);
+    const final = over.filter((row) => !row.is_left);
     const [deleted, emptied] = [true, false].map((isDeleted) =>
       final.filter(({ purpose }) => DELETED.includes(purpose) === isDeleted).map(({ id }) => id),
     ) as [string[], string[]];
@@ -69,7 +72,9 @@ export function deleteOldTransactions(
 async function oldTransactions(tx: Tx, chainId: number, beforeMs: number): Promise<OldTransaction[]> {
   const position = await lockCursor(tx, { chainId, name: CURSOR });
   const { rows } = await sql<OldTransaction>`
-    select t.seq, t.id, t.purpose, t.status = 'displaced' as is_displaced,
+    select t.seq, t.id, t.purpose, t.status = 'displaced' or (t.status = 'stored' and t.created_at_ms < ${beforeMs}::bigint
+        and not exists (select from lanes l where l.chain_id = t.chain_id and l.key = t.key
+          and l.lease_until_ms >= ${databaseNowMs})) as is_left,
       t.is_final and t.created_at_ms < ${beforeMs}::bigint as is_over
     from transactions t where t.chain_id = ${chainId}::bigint and t.seq > ${position ?? 0}::bigint
     order by t.seq limit ${AT_ONCE}::int`.execute(tx);

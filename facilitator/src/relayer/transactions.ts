@@ -98,6 +98,18 @@ export async function storedTransactions(db: Db, chainId: number, key: Address):
     .execute();
 }
 
+/** Returns them with every signed form of each, newest first. */
+export async function openTransactions(
+  db: Db,
+  chainId: number,
+  key: Address,
+): Promise<{ readonly open: OpenTransaction[]; readonly forms: Map<string, KnownForm[]> }> {
+  const open = await storedTransactions(db, chainId, key);
+  const forms = new Map<string, KnownForm[]>(open.map(({ id }) => [id, []]));
+  for (const form of await signedForms(db, [...forms.keys()])) forms.get(form.transaction_id)?.push(form);
+  return { open, forms };
+}
+
 export async function rawBytesOf(db: Db, hash: string): Promise<string> {
   const query = db.selectFrom("transaction_hashes").select("raw").where("hash", "=", hash);
   return (await query.executeTakeFirstOrThrow()).raw;

@@ -101,4 +101,25 @@ describe("Facilitator: transactions that are no longer kept", function () {
     expect(await run(Date.now() + DAY_MS)).to.equal(0);
     expect((await transactions()).map(({ id }) => id)).to.deep.equal(ids);
   });
+
+  it("later ones do not wait for an old one that is unmined, of a key that no process has", async () => {
+    await world.loseDatabase();
+    core = await world.core();
+    for (const _ of [1, 2]) await settle();
+    await finalise();
+    const rows = (await transactions()).slice(-2);
+    await core.relayer.stop();
+    const { db } = core.store;
+    const change = () => db.updateTable("transactions").where("id", "=", rows[0]?.id ?? "");
+    await db
+      .updateTable("lanes")
+      .set({ lease_until_ms: Date.now() + DAY_MS })
+      .execute();
+    await change().set({ status: "stored", is_final: false }).execute();
+    expect(await run(Date.now() + DAY_MS), "a lane is about to send it").to.equal(0);
+    await change().set({ key: "0xformer" }).execute();
+    expect(await run(Date.now() - DAY_MS), "a young one").to.equal(0);
+    expect(await run(Date.now() + DAY_MS)).to.equal(2);
+    expect((await transactions()).map(({ id }) => id)).to.deep.equal([rows[0]?.id]);
+  });
 });

@@ -170,9 +170,11 @@ export class Settler {
   /**
    * Broadcasts a batch. Its outcome decides, not the node's answer: a failure is reported, and the batch still
    * followed.
+   * @throws Unavailable while a replica of the store does not have the batch: taking its place, it would debit it again
    */
   private async submit(batch: Batch): Promise<void> {
-    const { sender, report, now } = this.options;
+    const { sender, store, report, now } = this.options;
+    await store.replicated?.();
     const payloadAtMs = this.sent?.batch === batch.id ? this.sent.payloadAtMs : now().ms;
     this.sent = { batch: batch.id, submittedAtMs: now().ms, payloadAtMs };
     try {

@@ -108,8 +108,12 @@ export function localBooks(books: () => Books): LocalBooks {
 export interface MeterStore {
   /** Returns whether other processes reserve in these books, and one of them may send instead of this one. */
   readonly isShared: boolean;
-  /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
-  open(): Promise<void>;
+  /**
+   * Takes the lock, or joins the shared store, and reads the books.
+   * @param place the contract whose charges they are, with its chain: a store that others share refuses another one
+   * @throws ConfigError, LedgerLocked
+   */
+  open(place?: string): Promise<void>;
   /** Throws when nothing can be written. Without it each call fails on its own. */
   requireHealthy?(): void;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
@@ -131,6 +135,11 @@ export interface MeterStore {
   chargeHold(request: HoldCharge): Promise<HeldCharge>;
   /** Resolves when the change is durable. A shared store refuses it from a process without the subscription's lease. */
   record(entry: Exclude<Entry, { kind: "reserved" }>): Promise<void>;
+  /**
+   * Waits until a replica that may take the store's place has all that was recorded. Absent where there is none.
+   * @throws Unavailable while it lags
+   */
+  replicated?(): Promise<void>;
   /** Returns this process's view; with a shared store it may be slightly old (`reserve` decides). */
   account(idHash: Hex): Readonly<MeteredAccount> | undefined;
   /** The accounts whose debits this process sends; a shared store leases each to one process at a time. */

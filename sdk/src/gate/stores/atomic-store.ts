@@ -32,6 +32,8 @@ export interface AtomicStore {
    */
   compareAndSwap(changes: readonly CellChange[], untilMs: number): Promise<SwapResult>;
   listed(): Promise<{ readonly key: string; readonly text: string }[]>;
+  /** @returns whether a replica has every change that was made so far; absent, or true, where the store has none */
+  isReplicated?(): Promise<boolean>;
   /** @returns what the provider can do about a fault of the store's client; undefined where nothing is known of it */
   remedyOf?(fault: unknown): string | undefined;
 }
@@ -42,11 +44,14 @@ export const SWAP_WAIT_MS = 5_000;
 const CLOCK_AGE_MS = 60_000;
 
 /** A store that opens on first use, bounds every answer in time, and reports every fault as an outage. */
-export interface SharedCells extends Omit<AtomicStore, "open" | "nowMs" | "compareAndSwap" | "remedyOf"> {
+export interface SharedCells
+  extends Omit<AtomicStore, "open" | "nowMs" | "compareAndSwap" | "isReplicated" | "remedyOf"> {
   /** unix milliseconds by the store's clock, which is read once a minute */
   nowMs(): Promise<number>;
   /** Makes all changes, or none if any expected text differs. @returns whether they were made */
   compareAndSwap(changes: readonly CellChange[]): Promise<boolean>;
+  /** Waits until a replica, where there is one, has every change that was made so far. @throws Unavailable */
+  replicated(): Promise<void>;
   /** Runs a check for the provider, whose error names the remedy. Other errors may reach clients, and name none. */
   checked<T>(check: () => Promise<T>): Promise<T>;
 }
@@ -97,6 +102,10 @@ export function guardCells(
       throw new Unavailable(`${what} answers too late.`, { retryAfterSec: 2 });
     },
     listed: () => guarded(() => cells.listed()),
+    async replicated() {
+      if (await guarded(async () => cells.isReplicated?.() ?? true)) return;
+      throw new Unavailable(`${what} waits for its replica.`, { retryAfterSec: 2 });
+    },
     async checked(check) {
       try {
         return await check();

@@ -23,7 +23,7 @@ export type RedisClient =
     };
 
 /** Sends a command to one server. */
-type Send = (command: string, ...args: string[]) => Promise<unknown>;
+export type Send = (command: string, ...args: string[]) => Promise<unknown>;
 
 export interface RedisLink {
   readonly isCluster: boolean;

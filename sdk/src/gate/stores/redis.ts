@@ -1,9 +1,10 @@
 /** Stores cells in Redis: one script changes several keys atomically. Knows no client library, only its shape. */
 import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
 import { ConfigError } from "../../protocol/errors";
 import { randomBytes, toHex } from "../../protocol/hex";
 import { type AtomicStore, SWAP_WAIT_MS, type SwapResult } from "./atomic-store";
-import { linkOf, type RedisClient, type RedisLink, remedyOf } from "./redis-client";
+import { linkOf, type RedisClient, type RedisLink, remedyOf, type Send } from "./redis-client";
 
 export interface RedisCellsOptions {
   /** before every key; on a cluster with a {hash tag} where cells are listed */
@@ -43,6 +44,11 @@ const RESULTS: Readonly<Record<string, SwapResult>> = { "1": "made", "0": "diffe
 /** Redis's name of the script. */
 const SWAP_HASH = createHash("sha1").update(SWAP).digest("hex");
 
+/** How long a replica is waited for: within the time of any answer. */
+const REPLICA_WAIT_MS = 3_000;
+
+const REPLICA_POLL_MS = 50;
+
 const CLOCK = "return redis.call('TIME')";
 
 const NO_FILE =
@@ -52,9 +58,9 @@ const text = (reply: unknown): string | undefined =>
   reply === null || reply === undefined ? undefined : String(reply);
 
 /** @returns what a server says of itself; undefined where it refuses to */
-async function infoOf(send: (command: string) => Promise<unknown>): Promise<string | undefined> {
+async function infoOf(send: Send, ...section: string[]): Promise<string | undefined> {
   try {
-    return String(await send("INFO"));
+    return String(await send("INFO", ...section));
   } catch (error) {
     // A managed server may refuse this command: the guide says what it must be set to.
     if (error instanceof Error && /^(?:ERR|NOPERM) /.test(error.message)) return undefined;
@@ -64,6 +70,25 @@ async function infoOf(send: (command: string) => Promise<unknown>): Promise<stri
 
 const settingOf = (info: string | undefined, name: string): string | undefined =>
   new RegExp(`^${name}:(.*?)\\r?$`, "m").exec(info ?? "")?.[1];
+
+/** @returns how far its replicas are, in bytes; one that is not in step yet is nowhere */
+function replicasOf(info: string | undefined): number[] {
+  const lines = info?.match(/^slave\d+:.*$/gm) ?? [];
+  return lines.map((line) => (line.includes("state=online") ? Number(/offset=(\d+)/.exec(line)?.[1] ?? -1) : -1));
+}
+
+/** Replicas report once a second how far they are. */
+async function isInStep(send: Send): Promise<boolean> {
+  const first = await infoOf(send, "replication");
+  const written = Number(settingOf(first, "master_repl_offset"));
+  const untilMs = performance.now() + REPLICA_WAIT_MS;
+  for (let info = first; ; info = await infoOf(send, "replication")) {
+    const replicas = replicasOf(info);
+    if (replicas.length === 0 || replicas.some((offset) => offset >= written)) return true;
+    if (performance.now() > untilMs) return false;
+    await delay(REPLICA_POLL_MS);
+  }
+}
 
 /** @throws ConfigError for a server that deletes what gates keep when its memory is full */
 function requireKept(info: string | undefined): void {
@@ -124,7 +149,7 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
       if (link.isCluster) {
         requireTogether(link, prefix, lists ? [listKey, nameOf("a")] : [nameOf("a"), nameOf("answer@a")]);
       }
-      const infos = await Promise.all((await link.masters()).map(infoOf));
+      const infos = await Promise.all((await link.masters()).map((send) => infoOf(send)));
       if (!link.isCluster && infos.some((info) => settingOf(info, "cluster_enabled") === "1")) {
         throw new ConfigError(
           "client is of one server, but this Redis is a cluster: use `new Cluster(...)` of ioredis, or `createCluster(...)` of redis",
@@ -165,6 +190,9 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
         const found = texts[i];
         return found === undefined ? [] : [{ key: key.slice(prefix.length), text: found }];
       });
+    },
+    async isReplicated() {
+      return (await Promise.all((await link.masters()).map(isInStep))).every(Boolean);
     },
     remedyOf,
   };

@@ -10,6 +10,8 @@ import { until } from "../../../support/subscriptions";
 export interface TestRedis {
   readonly socket: string;
   readonly client: Redis;
+  /** Ends it at once, as SIGKILL does. */
+  kill(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -21,13 +23,18 @@ export async function startRedis(...settings: readonly string[]): Promise<TestRe
   const server = spawn("redis-server", [...own, ...settings], { stdio: "ignore" });
   await until(() => existsSync(socket));
   const client = new Redis(socket);
+  const exited = once(server, "exit");
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    client.disconnect();
+    server.kill(signal);
+    await exited;
+  };
   return {
     socket,
     client,
+    kill: () => end("SIGKILL"),
     async stop() {
-      client.disconnect();
-      server.kill("SIGTERM");
-      await once(server, "exit");
+      await end("SIGTERM");
       rmSync(folder, { recursive: true, force: true });
     },
   };
