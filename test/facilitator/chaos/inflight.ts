@@ -8,7 +8,7 @@ import { startPostgres, type TestPostgres } from "../../support/postgres";
 
 const PAYERS = 12;
 const PRICE = 250_000n;
-/** Whoever is not refused waits as long: nothing is mined. */
+/** A payment that is not refused waits as long: nothing is mined. */
 const REFUSED_WITHIN_MS = 10_000;
 
 /** Of an instance's connections; its last letter is its number. */
