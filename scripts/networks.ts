@@ -16,7 +16,7 @@ const CHAINS: Readonly<Record<string, number | undefined>> = {
 };
 
 const LOCALHOST_URL = "http://127.0.0.1:8545";
-const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
+const KEY_FORM = /^0x[0-9a-fA-F]{64}$/;
 const CHAIN_ID = /^[1-9][0-9]{0,15}$/;
 
 /** The in-process chain and `hardhat node`, which accepts neither a chain id nor a block time as an argument. */
@@ -34,7 +34,7 @@ export function nodeSettings(env: Environment): NonNullable<HardhatUserConfig["n
 
 export function liveNetworks(env: Environment): Record<string, NetworkUserConfig> {
   const key = env.TURNPIKE_DEPLOYER_KEY;
-  const accounts = key && PRIVATE_KEY.test(key) ? [key] : undefined;
+  const accounts = key && KEY_FORM.test(key) ? [key] : undefined;
   const networks = Object.entries(CHAINS).map(([name, chainId]) => {
     const wanted = chainId ?? (name === "custom" && env.TURNPIKE_CHAIN_ID ? Number(env.TURNPIKE_CHAIN_ID) : undefined);
     const url = env.TURNPIKE_RPC_URL || LOCALHOST_URL;
@@ -45,9 +45,15 @@ export function liveNetworks(env: Environment): Record<string, NetworkUserConfig
 
 /** @returns one sentence on what the named network lacks, or undefined when it can be used */
 export function missingFor(network: string, env: Environment): string | undefined {
-  if (!(network in CHAINS)) return undefined;
+  if (!Object.hasOwn(CHAINS, network)) return undefined;
   const key = env.TURNPIKE_DEPLOYER_KEY;
-  if (key && !PRIVATE_KEY.test(key)) return "TURNPIKE_DEPLOYER_KEY is not a private key: write 0x and 64 hex digits.";
+  if (key && !isPrivateKey(key)) {
+    return "TURNPIKE_DEPLOYER_KEY is not a private key: write 0x and 64 hex digits, not all zeros.";
+  }
+  // Its value may contain a provider's key, so it is not printed.
+  if (env.TURNPIKE_RPC_URL && !isHttpUrl(env.TURNPIKE_RPC_URL)) {
+    return "TURNPIKE_RPC_URL is not one URL of an RPC server: write one that starts with http:// or https://.";
+  }
   if (network === "localhost") return undefined;
   if (network === "custom" && !CHAIN_ID.test(env.TURNPIKE_CHAIN_ID ?? "")) {
     return "Network custom needs TURNPIKE_CHAIN_ID, the chain's id as a decimal number.";
@@ -55,6 +61,15 @@ export function missingFor(network: string, env: Environment): string | undefine
   if (!env.TURNPIKE_RPC_URL) return `Network ${network} needs TURNPIKE_RPC_URL, the address of one of its RPC servers.`;
   if (!key) return `Network ${network} needs TURNPIKE_DEPLOYER_KEY, the private key that pays for the transactions.`;
   return undefined;
+}
+
+/** Loaded on use: most of Hardhat's tasks need no key. */
+function isPrivateKey(key: string): boolean {
+  return (require("turnpike/protocol") as typeof import("turnpike/protocol")).isPrivateKey(key);
+}
+
+function isHttpUrl(text: string): boolean {
+  return /^https?:\/\//.test(text) && !text.includes(",") && URL.canParse(text);
 }
 
 /** Verification on an explorer; TURNPIKE_EXPLORER_API_URL and _URL describe one that the plugin does not know. */

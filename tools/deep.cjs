@@ -138,7 +138,7 @@ async function main() {
     options: { fresh: { type: "boolean" }, publish: { type: "boolean" }, seed: { type: "string" } },
     allowPositionals: true,
   });
-  const unknown = positionals.filter((name) => !(name in STAGES));
+  const unknown = positionals.filter((name) => !Object.hasOwn(STAGES, name));
   if (unknown.length > 0)
     throw new Error(`No stage is named ${unknown.join(" or ")}: ${Object.keys(STAGES).join(", ")}`);
   if (values.seed !== undefined && !/^[1-9]\d{0,8}$/.test(values.seed)) throw new Error("--seed takes 1 to 999999999");

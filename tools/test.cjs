@@ -89,7 +89,7 @@ async function verdict({ code, failures }) {
 
 async function main(args) {
   const [suite] = args;
-  if (args.length > 0 && !(suite in SLOW)) return run([HARDHAT, "test", ...args]);
+  if (args.length > 0 && !Object.hasOwn(SLOW, suite)) return run([HARDHAT, "test", ...args]);
   const compiled = await run([HARDHAT, "compile", "--quiet"]);
   if (compiled !== 0) return compiled;
   if (suite !== undefined) return verdict(await runFiles(slowTestFiles(suite), ["--parallel"]));

@@ -2,7 +2,17 @@
  * Deploys through the canonical CREATE2 deployer: the address depends on the bytes alone, so it is the same on every
  * chain.
  */
-import { concat, getCreate2Address, type Provider, type Signer, type TransactionReceipt, toQuantity } from "ethers";
+import {
+  concat,
+  type EthersError,
+  formatEther,
+  getCreate2Address,
+  isError,
+  type Provider,
+  type Signer,
+  type TransactionReceipt,
+  toQuantity,
+} from "ethers";
 import type { Artifact } from "./artifact";
 
 export const CREATE2_DEPLOYER = "0x4e59b44847b379578588920cA78FbF26c0B4956C";
@@ -27,10 +37,15 @@ const CANCUN_PROBE = "0x5f5f5d5f5f5f5e60015ff3";
 
 /** @throws when the chain lacks the opcodes of Cancun, which the contracts are compiled for */
 export async function requireCancun(provider: Provider): Promise<void> {
-  const answer = await provider.call({ data: CANCUN_PROBE }).catch(() => undefined);
+  const answer = await provider
+    .call({ data: CANCUN_PROBE })
+    .catch((error: Partial<EthersError>) => error.shortMessage ?? error.message);
   if (answer === "0x00") return;
   const { chainId } = await provider.getNetwork();
-  throw new Error(`Chain ${chainId} does not run Cancun's opcodes, which these contracts need: choose another chain.`);
+  throw new Error(
+    `Chain ${chainId} does not run Cancun's opcodes, which these contracts need: choose another chain, or ask another ` +
+      `node of it. This one answered: ${answer}`,
+  );
 }
 
 /** Creates the deployer on a devnet that lacks it. @throws on a live chain without it */
@@ -49,7 +64,10 @@ export function addressOf(artifact: Artifact): string {
   return getCreate2Address(CREATE2_DEPLOYER, SALT, artifact.initCodeHash);
 }
 
-/** @returns the receipt, or undefined when the right code was already deployed */
+/**
+ * @returns the receipt, or undefined when another transaction deployed the right code
+ * @throws when the sender lacks the gas, the transaction reverts, or the address has other code
+ */
 export async function create2(
   signer: Signer & { provider: Provider },
   artifact: Artifact,
@@ -58,13 +76,43 @@ export async function create2(
   const before = await signer.provider.getCode(address);
   let receipt: TransactionReceipt | undefined;
   if (before === "0x") {
-    const data = concat([SALT, artifact.initCode]);
-    const sent = await signer.sendTransaction({ to: CREATE2_DEPLOYER, data, gasLimit: CREATION_GAS });
-    receipt = (await sent.wait()) ?? undefined;
+    receipt = await sendCreation(signer, artifact);
   }
   const code = before === "0x" ? await signer.provider.getCode(address) : before;
+  if (code === "0x") {
+    throw new Error(`The transaction that creates ${artifact.name} at ${address} reverted: run the script again.`);
+  }
   if (!artifact.isRuntimeCode(code)) throw new Error(`The code at ${address} is not ${artifact.name}'s.`);
   return receipt;
+}
+
+/** @returns undefined when the transaction reverts, for instance because that of an interrupted run was first */
+async function sendCreation(
+  signer: Signer & { provider: Provider },
+  { initCode }: Artifact,
+): Promise<TransactionReceipt | undefined> {
+  await requireGasMoney(signer);
+  const data = concat([SALT, initCode]);
+  const sent = await signer.sendTransaction({ to: CREATE2_DEPLOYER, data, gasLimit: CREATION_GAS });
+  try {
+    return (await sent.wait()) ?? undefined;
+  } catch (error) {
+    if (isError(error, "CALL_EXCEPTION")) return undefined;
+    throw error;
+  }
+}
+
+async function requireGasMoney(signer: Signer & { provider: Provider }): Promise<void> {
+  const { provider } = signer;
+  const address = await signer.getAddress();
+  const [balance, fees] = await Promise.all([provider.getBalance(address), provider.getFeeData()]);
+  const needed = CREATION_GAS * (fees.maxFeePerGas ?? fees.gasPrice ?? 0n);
+  if (balance >= needed) return;
+  const { chainId } = await provider.getNetwork();
+  throw new Error(
+    `The account ${address} of TURNPIKE_DEPLOYER_KEY has ${formatEther(balance)} ether on chain ${chainId}, and a ` +
+      `transaction may need ${formatEther(needed)}: send it ether for gas, then run the script again.`,
+  );
 }
 
 /** Finds the block that created `address`, by bisection. @returns undefined when the node keeps no old states */

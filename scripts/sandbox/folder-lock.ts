@@ -3,9 +3,19 @@
  * whose holder was killed is therefore recognized, also when another process has its pid.
  */
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import path from "node:path";
+import { WrongOption } from "./options";
 
 /** Where a running sandbox publishes its addresses. */
 export const stateFile = (folder: string): string => path.join(folder, "state.json");
@@ -40,9 +50,14 @@ const RETRY_MS = 50;
 /** A sandbox that loads its modules does not answer for a moment. */
 const ANSWER_MS = 3_000;
 
-/** Acquires the folder and removes what a killed sandbox left in it. @throws AlreadyRunning */
+/** Acquires the folder and removes what a killed sandbox left in it. @throws AlreadyRunning, WrongOption */
 export async function lockFolder(folder: string): Promise<FolderLock> {
-  mkdirSync(folder, { recursive: true });
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw new WrongOption(`The folder ${folder} cannot be used (${codeOf(error)}). Name another one with --folder.`);
+  }
   const file = path.join(folder, LOCK);
   const id = randomUUID();
   const server = createServer((socket) => socket.on("error", () => undefined).end(id));
@@ -69,10 +84,12 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
   };
 }
 
+const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code;
+
 /** A folder that the user named may contain another program's file of the same name. */
 function refuseForeign(file: string): void {
   if (!existsSync(file) || readFileSync(file, "utf8").includes('"facilitatorUrl"')) return;
-  throw new Error(`${file} was not written by a sandbox. Name another folder with --folder.`);
+  throw new WrongOption(`${file} was not written by a sandbox. Name another folder with --folder.`);
 }
 
 async function acquire(folder: string, file: string, holder: Holder): Promise<void> {
@@ -81,7 +98,7 @@ async function acquire(folder: string, file: string, holder: Holder): Promise<vo
       writeFileSync(file, `${JSON.stringify(holder)}\n`, { flag: "wx" });
       return;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (codeOf(error) !== "EEXIST") throw error;
     }
     const other = read(file);
     if (other && (await isRunning(other))) throw alreadyRunning(folder, other);

@@ -1,6 +1,6 @@
 /**
- * Notices that the sandbox must stop: Ctrl-C, SIGTERM, or the end of the parent npm process, which forwards no signal
- * when it is killed.
+ * Notices that the sandbox must stop: Ctrl-C, SIGTERM, an output that nobody reads any more (`npm start | head`), or the
+ * end of the parent npm process, which forwards no signal when it is killed.
  */
 export interface Interruption {
   readonly signal: AbortSignal;
@@ -30,6 +30,10 @@ export function watchInterruption(onForced: () => void): Interruption {
       resolve();
     };
     for (const signal of SIGNALS) process.on(signal, interrupt);
+    // Each further line fails, too, while the sandbox stops.
+    process.stdout.on("error", () => {
+      if (!stopping.signal.aborted) interrupt();
+    });
     if (["start", "sandbox"].includes(process.env.npm_lifecycle_event ?? "")) {
       const parent = process.ppid;
       const timer = setInterval(() => {

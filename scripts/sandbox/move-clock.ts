@@ -35,7 +35,8 @@ export async function moveClock(
   let reportedSec = 0;
   const targetSec = clock.target ?? clock.now;
   for (;;) {
-    if (clock.now - reportedSec >= STEP_SEC || clock.target === undefined) {
+    // The last step is reported when all that became due is done, once.
+    if (clock.target === undefined || (clock.now - reportedSec >= STEP_SEC && clock.now < targetSec)) {
       onStep({ nowSec: clock.now, targetSec });
       reportedSec = clock.now;
     }

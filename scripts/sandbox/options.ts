@@ -138,7 +138,12 @@ function parsed(args: readonly string[]): Readonly<Record<string, string | boole
       options: { ...text, exit: flag, prepare: flag, help: { ...flag, short: "h" } },
     }).values as Record<string, string | boolean>;
   } catch (error) {
-    const [sentence = ""] = (error as Error).message.split(/(?<=\.) To specify|\n/);
-    throw new WrongOption(`${sentence.replace(/\.$/, "")}. Run npm start -- --help to see the options.`);
+    throw new WrongOption(`${firstSentence(error as Error)}. Run npm start -- --help to see the options.`);
   }
+}
+
+/** Returns the first sentence of an error of `parseArgs`, without its full stop. */
+export function firstSentence({ message }: Error): string {
+  const [sentence = ""] = message.split(/(?<=\.) To specify|\n/);
+  return sentence.replace(/\.$/, "");
 }

@@ -11,7 +11,8 @@ export async function choosePorts(
   for (const [server, { number, isRequired }] of Object.entries(ports) as [Server, SandboxOptions["ports"][Server]][]) {
     const free = await freePort(number);
     if (number !== 0 && free !== number) {
-      if (isRequired) throw new WrongOption(`Port ${number} for the ${server} is in use. Name another one.`);
+      if (isRequired)
+        throw new WrongOption(`Port ${number} for the ${server} is in use. Name another one with --${server}-port.`);
       say(`Port ${number} is in use: the ${server} takes ${free}. Name ports with --port.`);
     }
     chosen.push([server, free]);

@@ -39,6 +39,7 @@ describe("sandbox clock", function () {
     await moveClock(running(), 2 * INTERVAL_SEC + DAY_SEC, ({ nowSec }) => steps.push(nowSec));
     expect((await recordOf(world, idHash)).paidThroughSec).to.equal(paidThroughSec + 2 * INTERVAL_SEC);
     expect((steps.at(-1) ?? 0) - (steps[0] ?? 0)).to.be.at.least(2 * INTERVAL_SEC + DAY_SEC);
+    expect(steps, "a step is reported twice").to.have.length(new Set(steps).size);
     let renewals: Delivered[] = [];
     await until("both renewals in the inbox", async () => {
       const inbox = (await (await fetch(`${world.inbox?.url}/`)).json()) as Delivered[];

@@ -146,7 +146,7 @@ describe("end to end > the sandbox", function () {
       const [code] = await once(second.child, "exit");
       expect([code, second.output()]).to.deep.equal([
         1,
-        `Port ${port} for the facilitator is in use. Name another one.\n`,
+        `Port ${port} for the facilitator is in use. Name another one with --facilitator-port.\n`,
       ]);
       expect(readdirSync(other)).to.deep.equal([]);
       rmSync(other, { recursive: true });
@@ -178,6 +178,16 @@ describe("end to end > the sandbox", function () {
         await until(`the end of ${url}`, async () => !(await isAnswering(url)), 60_000);
     });
   }
+
+  it("HB2 stops without a stack trace when nobody reads its output any more", async () => {
+    const { child } = start("--port", "0");
+    let errors = "";
+    child.stderr?.on("data", (chunk) => (errors += chunk));
+    child.stdout?.once("data", () => child.stdout?.destroy());
+    const [code] = await once(child, "close");
+    expect([code, errors]).to.deep.equal([130, ""]);
+    expect(readdirSync(folder)).to.deep.equal([]);
+  });
 
   it("HB2 leaves no chain behind when the sandbox itself is killed, and the next one starts in its folder", async () => {
     const { child } = start("--port", "0");

@@ -16,9 +16,10 @@ import {
 import type { Address } from "turnpike/protocol";
 import { deploy, isDevnet } from "../../scripts/deploy";
 import { readArtifact } from "../../scripts/deploy/artifact";
-import { addressOf, CREATE2_DEPLOYER } from "../../scripts/deploy/create2";
+import { addressOf, CREATE2_DEPLOYER, create2 } from "../../scripts/deploy/create2";
 import { findAnvil, startAnvil } from "../support/anvil";
 import { type Chain, testKey } from "../support/chain";
+import { until } from "../support/sandbox";
 
 const CONTRACTS = [
   ["turnpike", "contracts/Turnpike.sol", "Turnpike"],
@@ -59,6 +60,39 @@ describe("scripts on a fresh anvil", function () {
     const nonce = await chain.provider.getTransactionCount(await deployer());
     expect(await deployHere()).to.deep.equal(record);
     expect(await chain.provider.getTransactionCount(await deployer())).to.equal(nonce);
+  });
+
+  it("go on where another transaction created a contract first, as an interrupted run's does", async () => {
+    const { provider } = chain;
+    const batchSettler = readArtifact("contracts/BatchSettler.sol", "BatchSettler");
+    const state = await provider.send("evm_snapshot", []);
+    await provider.send("anvil_setCode", [addressOf(batchSettler), "0x"]);
+    await provider.send("anvil_setNonce", [addressOf(batchSettler), "0x0"]);
+    await provider.send("evm_setAutomine", [false]);
+    try {
+      const signers = await Promise.all([deployer(), chain.wallet("another deployer")]);
+      const both = signers.map((signer) => create2(signer, batchSettler));
+      await until("both in the pool", async () => (await provider.send("txpool_status", [])).pending === "0x2");
+      await provider.send("evm_mine", []);
+      const receipts = await Promise.all(both);
+      expect(receipts.filter((receipt) => receipt?.status === 1)).to.have.length(1);
+      expect(receipts.filter((receipt) => receipt === undefined)).to.have.length(1);
+    } finally {
+      await provider.send("evm_setAutomine", [true]);
+      await provider.send("evm_revert", [state]);
+    }
+  });
+
+  it("name the account that lacks gas money, and send nothing", async () => {
+    const poor = new Wallet(testKey("poor deployer"), chain.provider);
+    await chain.provider.send("anvil_setBalance", [poor.address, "0x1"]);
+    const failure = await create2(poor as never, readArtifact("contracts/test/TestToken.sol", "TestToken")).catch(
+      (error: Error) => error.message,
+    );
+    expect(failure)
+      .to.contain(`The account ${poor.address} of TURNPIKE_DEPLOYER_KEY has 0.000000000000000001 ether on chain 31340`)
+      .and.contain("send it ether for gas");
+    expect(await chain.provider.getTransactionCount(poor.address)).to.equal(0);
   });
 
   it("refuse other code at a contract's address", async () => {

@@ -65,6 +65,17 @@ describe("a sandbox's folder", () => {
     await lock();
   });
 
+  it("HB2 refuses a folder that cannot be used, and says which option names another one", async () => {
+    const file = path.join(folder, "file");
+    writeFileSync(file, "the user's");
+    for (const unusable of [file, path.join(file, "below"), path.join(folder, "long".repeat(100))]) {
+      const refused = await lockFolder(unusable).then(() => "acquired", String);
+      expect(refused).to.match(/^WrongOption: The folder \S+ cannot be used \(E[A-Z]+\)\. .* --folder\.$/);
+      expect(refused).to.contain(unusable);
+    }
+    expect(readdirSync(folder)).to.deep.equal(["file"]);
+  });
+
   it("HB2 refuses a folder whose state.json is another program's", async () => {
     writeFileSync(path.join(folder, "state.json"), '{"mine":true}');
     expect(String(await codeOf(lock()))).to.contain("was not written by a sandbox");

@@ -3,7 +3,7 @@
  * are read at the start, so that an unreadable key stops the start and not the first payment.
  */
 import { readFileSync } from "node:fs";
-import type { Hex } from "turnpike/protocol";
+import { type Hex, isPrivateKey } from "turnpike/protocol";
 import { z } from "zod";
 import { Secret } from "./setting";
 
@@ -11,14 +11,12 @@ export type KeySource =
   | { readonly kind: "local"; readonly key: Secret<Hex> /** when it came from a file */; readonly path?: string }
   | { readonly kind: "aws-kms" /** key id, alias or ARN */; readonly keyId: string };
 
-const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
-
 const FILE = "file:";
 
 const AWS_KMS = "aws-kms:";
 
 export const keySource = z.string().transform((text, context): KeySource => {
-  if (PRIVATE_KEY.test(text)) return { kind: "local", key: secretOf(text) };
+  if (isPrivateKey(text)) return { kind: "local", key: secretOf(text) };
   if (text.startsWith(FILE)) {
     const path = text.slice(FILE.length);
     const found = readKeyFile(path);
@@ -33,7 +31,7 @@ export const keySource = z.string().transform((text, context): KeySource => {
   }
   context.addIssue({
     code: "custom",
-    message: "must be a private key (0x and 64 hex digits), file:PATH or aws-kms:ID",
+    message: "must be a private key (0x and 64 hex digits, not all zeros), file:PATH or aws-kms:ID",
   });
   return z.NEVER;
 });
@@ -43,7 +41,7 @@ const secretOf = (text: string): Secret<Hex> => new Secret(text.toLowerCase() as
 function readKeyFile(path: string): { readonly key: string } | { readonly fault: string } {
   try {
     const text = readFileSync(path, "utf8").trim();
-    return PRIVATE_KEY.test(text) ? { key: text } : { fault: "holds no private key (0x and 64 hex digits)" };
+    return isPrivateKey(text) ? { key: text } : { fault: "holds no private key (0x and 64 hex digits, not all zeros)" };
   } catch (error) {
     const { code } = error as { code?: string };
     return { fault: code === "ENOENT" ? "does not exist" : `cannot be read (${code})` };

@@ -45,7 +45,7 @@ export interface SecretForm {
   readonly variable: VariableName;
   /** "private key" */
   readonly what: string;
-  readonly pattern: RegExp;
+  readonly pattern: Pick<RegExp, "test">;
   /** "0x and 64 hex digits" */
   readonly form: string;
 }

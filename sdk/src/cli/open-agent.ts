@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { type Agent, type AgentOptions, type AgentPolicy, createAgent, memoryLedger, walletFromKey } from "../agent";
 import { fileLedger, fileReceipts } from "../agent/file-ledger";
-import { type Hex, randomBytes, requireNetwork, toHex, UINT256_MAX } from "../protocol";
+import { type Hex, isPrivateKey, randomBytes, requireNetwork, toHex, UINT256_MAX } from "../protocol";
 import type { CommandContext, FlagSpec } from "./command";
 import { UsageError } from "./command-errors";
 import { homeFolder, listVariable, secretVariable, variable } from "./environment";
@@ -67,8 +67,8 @@ export function ledgerFile(io: CliIo): string {
 const WALLET_KEY = {
   variable: "TURNPIKE_WALLET_KEY",
   what: "private key",
-  pattern: /^0x[0-9a-fA-F]{64}$/,
-  form: "0x and 64 hex digits",
+  pattern: { test: isPrivateKey },
+  form: "0x and 64 hex digits, not all zeros",
 } as const;
 
 /**

@@ -191,6 +191,13 @@ export function signDigest(digest: Hex, privateKey: Hex): Hex {
   return `0x${signature.toCompactHex()}${(27 + signature.recovery).toString(16)}`;
 }
 
+/** Returns whether `text` is a private key: 0x and 64 hex digits, of a number that the curve has. Zero is none. */
+export function isPrivateKey(text: unknown): text is Hex {
+  return (
+    typeof text === "string" && /^0x[0-9a-fA-F]{64}$/.test(text) && secp256k1.utils.isValidPrivateKey(text.slice(2))
+  );
+}
+
 /**
  * The checksummed address of a private key.
  * @throws RangeError for a key out of range

@@ -79,6 +79,10 @@ describe("Facilitator: settings", () => {
     expect(problem({ TURNPIKE: "0x12" })).to.match(/^TURNPIKE must be an address/);
   });
 
+  it("name a key that the curve does not have", () => {
+    expect(problem({ PROOF_KEY: `0x${"00".repeat(32)}` })).to.match(/^PROOF_KEY must be a private key .*not all zeros/);
+  });
+
   it("name the key file that is missing or holds no key, and no key", () => {
     expect(problem({ PROOF_KEY: "file:/nowhere/proof_key" })).to.match(
       /^PROOF_KEY names the file \/nowhere\/proof_key, which does not exist/,

@@ -1,4 +1,5 @@
 import { expect } from "chai";
+import type { SignedPayment } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { authorizeAndDrain } from "../support/payments";
@@ -33,6 +34,9 @@ describe("payments over faulty nodes", function () {
   after(() => world.stop());
 
   const transfersOf = async (payer: string) => (await world.transfers()).filter(({ from }) => from === payer);
+  /** On a slow machine the answer may come before the payment is stored. */
+  const accepted = (signed: SignedPayment) =>
+    until(async () => (await core.payments.status(world.idOf(signed))).status === "pending", "the payment is stored");
 
   it("B7 a broadcast whose answer is lost is one transfer, and is proved", async () => {
     let lost = 0;
@@ -54,6 +58,7 @@ describe("payments over faulty nodes", function () {
     const signed = await world.signPayment();
     const outcome = await core.payments.authorize(signed, { waitMs: 1_000 });
     expect(outcome).to.deep.equal({ kind: "pending", paymentId: world.idOf(signed), retryAfterSec: 1 });
+    await accepted(signed);
     expect(await core.payments.status(world.idOf(signed))).to.deep.equal({ status: "pending" });
     fault = () => undefined;
     expect((await core.payments.authorize(signed)).kind).to.equal("settled");
@@ -84,6 +89,7 @@ describe("payments over faulty nodes", function () {
     await until(async () => core.relayer.health().lanes[0]?.inFlight === 1, "the lane is full");
     const queued = await world.signPayment({ validForSec: 60 });
     expect((await core.payments.authorize(queued, { waitMs: 300 })).kind).to.equal("pending");
+    await accepted(queued);
     await world.chain.advance(120);
     await until(
       async () => (await core.payments.status(world.idOf(queued))).status === "failed",
@@ -110,6 +116,7 @@ describe("payments over faulty nodes", function () {
       method === "eth_sendRawTransaction" ? Promise.reject(new Error("connection reset")) : undefined;
     const old = await world.signPayment({ payer, ref, validForSec: 30 });
     await core.payments.authorize(old, { waitMs: 200 });
+    await accepted(old);
     await world.chain.advance(60);
     await until(
       async () => (await core.payments.status(world.idOf(old))).status === "failed",
@@ -133,7 +140,7 @@ describe("payments over faulty nodes", function () {
     for (const answer of answers) {
       const signed = await world.signPayment();
       fault = (method) => (method === "eth_call" ? Promise.resolve(answer()) : undefined);
-      const outcome = await core.payments.authorize(signed, { waitMs: 200 });
+      const outcome = await core.payments.authorize(signed);
       fault = () => undefined;
       if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
       expect(outcome.error).to.include({ code: "Unavailable", status: 503, retryable: true });

@@ -140,6 +140,8 @@ describe("refunds of payments", function () {
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     const late = await core.payments.refund(await refundOf(payment, { validForSec: 30 }), { waitMs: 0 });
     expect(codeOf(late)).to.equal("pending");
+    const stored = core.store.db.selectFrom("payments").select("payment_id").where("pay_to", "=", payment.payer);
+    await until(async () => (await stored.execute()).length > 0, "the refund is stored");
     await world.chain.advance(60);
     await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
     const isOver = async (): Promise<boolean> => {

@@ -66,7 +66,7 @@ describe("Facilitator: tokens with faults", function () {
       { address: sound, name, version },
       { address, name: "Wilful", version: "1" },
     ];
-    const limits = { MAX_LOSSES_PER_PAYER: "1000", MAX_LOSSES_PER_PAYEE: "1000", AUTHORIZE_WAIT_MS: "5000" };
+    const limits = { MAX_LOSSES_PER_PAYER: "1000", MAX_LOSSES_PER_PAYEE: "1000", AUTHORIZE_WAIT_MS: "30000" };
     core = await world.core({ TOKENS: JSON.stringify(tokens), ...limits });
   });
   after(() => world.stop());

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
 import { createFacilitatorClient, type FacilitatorClient } from "turnpike/facilitator";
 import { freePort } from "../../support/chain";
+import { until } from "../../support/until";
 
 const ROOT = path.resolve(__dirname, "../../..");
 const START_TIMEOUT_MS = 90_000;
@@ -64,9 +65,11 @@ export function buildProgram(): Program {
     const ended = once(child, "close").then(([status]) => status as number | null);
     const output = (): string => stdout() + stderr();
     const url = `http://127.0.0.1:${port}`;
-    const end = (signal: NodeJS.Signals): Promise<number | null> => {
+    const end = async (signal: NodeJS.Signals): Promise<number | null> => {
       child.kill(signal);
-      return ended;
+      // One attempt, which lasts as long as the process: a test that waits in vain for its end says so.
+      const { status } = await until(async () => ({ status: await ended }), `${args.join(" ")} ends on ${signal}`);
+      return status;
     };
     return {
       url,

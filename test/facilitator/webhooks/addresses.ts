@@ -126,7 +126,7 @@ describe("Facilitator: addresses of webhooks", () => {
     expect(receiver.received).to.have.length(1);
   });
 
-  it("distinguishes a name that does not resolve from a receiver that is down", async () => {
+  it("distinguishes a name that does not resolve, a receiver that is down, and one without TLS", async () => {
     const nowhere: Lookup = (_host, _options, callback) =>
       callback(Object.assign(new Error("no such name"), { code: "ENOTFOUND" }), []);
     expect(await send(named("nowhere.example"), nowhere)).to.deep.equal({ kind: "failed", error: "dns" });
@@ -134,6 +134,11 @@ describe("Facilitator: addresses of webhooks", () => {
     expect(await sender.send({ url: "http://127.0.0.1:1/", headers: {}, body: "{}" })).to.deep.equal({
       kind: "failed",
       error: "connection",
+    });
+    const withoutTls = receiver.url.replace("http:", "https:");
+    expect(await sender.send({ url: withoutTls, headers: {}, body: "{}" })).to.deep.equal({
+      kind: "failed",
+      error: "tls",
     });
     await sender.close();
   });

@@ -1,21 +1,20 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "chai";
 import type { Ledger, LedgerRecord } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
 import { RUN_TYPESCRIPT } from "../../support/typescript";
+import { startLedgerWorld, stopLedgerWorld } from "./support/ledger-world";
 import { rejection } from "./support/rejection";
-import { type Answer, closeAll, serve } from "./support/servers";
+import { type Answer, serve } from "./support/servers";
 import {
   addressOf,
   agentFor,
-  Chain,
+  type Chain,
   type FacilitatorStandIn,
   type ProviderStandIn,
-  startFacilitator,
   startProvider,
   TOKEN,
   testKey,
@@ -31,16 +30,9 @@ describe("the file ledger", () => {
   const quick = { staleMs: 2_000 };
 
   beforeEach(async () => {
-    chain = new Chain();
-    facilitator = await startFacilitator(chain);
-    provider = await startProvider(chain, facilitator.url);
-    folder = await mkdtemp(join(tmpdir(), "turnpike-ledger-"));
-    file = join(folder, "agent.jsonl");
+    ({ chain, facilitator, provider, folder, file } = await startLedgerWorld());
   });
-  afterEach(async () => {
-    await closeAll();
-    await rm(folder, { recursive: true, force: true });
-  });
+  afterEach(() => stopLedgerWorld({ folder }));
 
   it("holds a payment whose outcome is unknown across restarts, and pays it once", async () => {
     facilitator.steps.push(...Array.from({ length: 40 }, () => "settle_then_drop" as const));

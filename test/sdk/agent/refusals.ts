@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { expect } from "chai";
 import { type AgentPolicy, memoryLedger, type SpendIntent, walletFromKey } from "turnpike/agent";
-import { type Hex, isTurnpikeError } from "turnpike/protocol";
+import { ConfigError, type Hex, isTurnpikeError } from "turnpike/protocol";
 import { rejection } from "./support/rejection";
 import { closeAll, type Seen, serve } from "./support/servers";
 import {
@@ -400,6 +400,7 @@ describe("what the agent refuses", () => {
     expect(make({ facilitators: ["ftp://x"] })).to.throw(/ftp/);
     expect(make({ facilitators: ["http://pay.example"] })).to.throw(/https/);
     expect(make({ wallet: {} })).to.throw(/wallet/);
-    expect(() => walletFromKey("0x12" as Hex)).to.throw(/private key/i);
+    for (const key of ["0x12", `0x${"00".repeat(32)}`, `0x${"ff".repeat(32)}`] as Hex[])
+      expect(() => walletFromKey(key)).to.throw(ConfigError, /^walletFromKey takes a private key/);
   });
 });

@@ -1,19 +1,16 @@
 /** An agent whose ledger cannot be written, or not whole: what it cannot record it does not send. */
-import { type FileHandle, mkdtemp, open, rm, utimes } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { type FileHandle, open, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { expect } from "chai";
 import { type Ledger, type LedgerRecord, walletFromKey } from "turnpike/agent";
 import { fileLedger } from "turnpike/agent/file-ledger";
+import { startLedgerWorld, stopLedgerWorld } from "./support/ledger-world";
 import { rejection } from "./support/rejection";
-import { closeAll } from "./support/servers";
 import {
   agentFor,
-  Chain,
+  type Chain,
   type FacilitatorStandIn,
   type ProviderStandIn,
-  startFacilitator,
-  startProvider,
   testKey,
   transfersSigned,
 } from "./support/world";
@@ -27,16 +24,9 @@ describe("an agent whose ledger cannot be written", () => {
   const quick = { staleMs: 2_000 };
 
   beforeEach(async () => {
-    chain = new Chain();
-    facilitator = await startFacilitator(chain);
-    provider = await startProvider(chain, facilitator.url);
-    folder = await mkdtemp(join(tmpdir(), "turnpike-ledger-"));
-    file = join(folder, "agent.jsonl");
+    ({ chain, facilitator, provider, folder, file } = await startLedgerWorld());
   });
-  afterEach(async () => {
-    await closeAll();
-    await rm(folder, { recursive: true, force: true });
-  });
+  afterEach(() => stopLedgerWorld({ folder }));
 
   it("signs nothing that it could not write down first", async () => {
     const first = agentFor(facilitator.url, {

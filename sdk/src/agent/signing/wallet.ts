@@ -13,6 +13,7 @@ import {
   hexToBytes,
   hmacSha256,
   isAddress,
+  isPrivateKey,
   keccak256,
   mutableTypes,
   PolicyRefused,
@@ -86,9 +87,9 @@ export interface Signer {
 
 /** A wallet of one private key, in memory. The key is reachable through no property. */
 export function walletFromKey(privateKey: Hex): EthersLikeWallet {
-  if (!/^0x[0-9a-fA-F]{64}$/.test(privateKey)) {
+  if (!isPrivateKey(privateKey)) {
     const given = typeof privateKey === "string" ? "something else" : String(typeof privateKey);
-    throw new ConfigError(`walletFromKey takes a private key, 0x and 64 hex digits, and got ${given}.`);
+    throw new ConfigError(`walletFromKey takes a private key, 0x and 64 hex digits, not all zeros, and got ${given}.`);
   }
   const address = addressOfKey(privateKey);
   return {

@@ -10,6 +10,7 @@ import {
   caip2Of,
   configuredAddress,
   type Hex,
+  isPrivateKey,
   type OfferPayload,
   offerTypedData,
   type ReceiptPayload,
@@ -105,8 +106,6 @@ export function createOfferReceiptIssuer(
   };
 }
 
-const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
-
 function signerOf({ key, signer }: OfferReceiptOptions): OfferReceiptSigner {
   if (key !== undefined && signer !== undefined) {
     throw new ConfigError("offerReceipt has a key and a signer: name one of them");
@@ -121,8 +120,10 @@ function signerOf({ key, signer }: OfferReceiptOptions): OfferReceiptSigner {
       signTypedData: (data) => signer.signTypedData(data),
     };
   }
-  if (key === undefined || !PRIVATE_KEY.test(key)) {
-    throw new ConfigError("offerReceipt.key (TURNPIKE_OFFER_RECEIPT_KEY) is no private key: 0x and 64 hex digits");
+  if (!isPrivateKey(key)) {
+    throw new ConfigError(
+      "offerReceipt.key (TURNPIKE_OFFER_RECEIPT_KEY) is no private key: 0x and 64 hex digits, not all zeros",
+    );
   }
   return { address: addressOfKey(key), signTypedData: async (data) => signDigest(typedDataDigest(data), key) };
 }

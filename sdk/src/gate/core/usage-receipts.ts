@@ -10,6 +10,7 @@ import {
   ConfigError,
   encodeUsageReceipt,
   type Hex,
+  isPrivateKey,
   isTurnpikeError,
   MAX_USAGE_RECEIPTS,
   randomBytes,
@@ -49,8 +50,6 @@ export interface UsageReceiptOptions {
   readonly warn: (message: string) => void;
 }
 
-const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
-
 export class UsageReceiptIssuer {
   readonly address: Address;
   readonly #options: UsageReceiptOptions;
@@ -59,8 +58,8 @@ export class UsageReceiptIssuer {
 
   /** @throws ConfigError for a text that is no key */
   constructor(options: UsageReceiptOptions) {
-    if (!PRIVATE_KEY.test(options.key)) {
-      throw new ConfigError("receiptKey (TURNPIKE_RECEIPT_KEY) is no private key: 0x and 64 hex digits");
+    if (!isPrivateKey(options.key)) {
+      throw new ConfigError("receiptKey (TURNPIKE_RECEIPT_KEY) is no private key: 0x and 64 hex digits, not all zeros");
     }
     this.#options = options;
     this.address = addressOfKey(options.key);

@@ -94,6 +94,8 @@ export type ChargeParts = Omit<ChargeHold, "usage"> & HeldFor;
 
 export interface MeterOptions {
   readonly store: MeterStore;
+  /** the contract whose charges these are, with its chain; a store that others share is of one */
+  readonly place?: string;
   readonly sender: DebitSender;
   readonly states: MeterStates;
   /** chain time */
@@ -182,7 +184,7 @@ export function createMeter(options: MeterOptions): Meter {
 
   return {
     async start() {
-      await store.open();
+      await store.open(options.place);
       loop.start();
     },
     requireHealthy: () => store.requireHealthy?.(),

@@ -5,7 +5,7 @@
  */
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
+import { type AtomicStore, type CellChange, guardCells, type SharedCells } from "../stores/atomic-store";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
 import { chargeHold, GONE, type HeldCharge, type HoldCharge, holdAhead, releaseExpired } from "./holds";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
@@ -65,9 +65,12 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
 
   return {
     isShared: true,
-    async open() {
+    async open(place) {
       view.clear();
-      await shared.checked(() => sender.refresh());
+      await shared.checked(async () => {
+        if (place !== undefined) await requirePlace(shared, place);
+        await sender.refresh();
+      });
       isOpen = true;
       schedule();
     },
@@ -127,6 +130,25 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
       await sender.release();
     },
   };
+}
+
+/** Names the contract whose charges the store has. The first gate writes it. */
+const PLACE_KEY = "place";
+
+/**
+ * Refuses the charges of another contract: the one gate that sends could not debit them.
+ * @throws ConfigError, Unavailable
+ */
+async function requirePlace(shared: SharedCells, place: string): Promise<void> {
+  let [known] = await shared.read([PLACE_KEY]);
+  if (known === undefined) {
+    await shared.compareAndSwap([{ key: PLACE_KEY, expected: undefined, next: place }]);
+    [known] = await shared.read([PLACE_KEY]);
+  }
+  if (known === place) return;
+  throw new ConfigError(
+    `meterStore has the charges of ${known}, and this gate meters on ${place}: give each a store with a prefix (Redis) or a space (PostgreSQL) of its own`,
+  );
 }
 
 /**

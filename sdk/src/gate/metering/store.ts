@@ -108,8 +108,12 @@ export function localBooks(books: () => Books): LocalBooks {
 export interface MeterStore {
   /** Returns whether other processes reserve in these books, and one of them may send instead of this one. */
   readonly isShared: boolean;
-  /** Takes the lock, or joins the shared store, and reads the books. @throws ConfigError, LedgerLocked */
-  open(): Promise<void>;
+  /**
+   * Takes the lock, or joins the shared store, and reads the books.
+   * @param place the contract whose charges they are, with its chain: a store that others share refuses another one
+   * @throws ConfigError, LedgerLocked
+   */
+  open(place?: string): Promise<void>;
   /** Throws when nothing can be written. Without it each call fails on its own. */
   requireHealthy?(): void;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */

@@ -14,6 +14,7 @@ import {
   type ErrorCode,
   type Hex,
   isErrorCode,
+  isPrivateKey,
   randomBytes,
   toAmount,
   toHex,
@@ -25,8 +26,6 @@ import { Collection, type CollectionCheck } from "../metering/collection";
 import { facilitatorRight, operatorRight } from "../metering/debit-rights";
 import { createFileMeterStore } from "../metering/file-store";
 import { createMeter, type MeterPort } from "../metering/meter";
-
-const PRIVATE_KEY = /^0x[0-9a-fA-F]{64}$/;
 
 /** Refusals that mean that no debit of the plan, or none by this key, can be collected. */
 const CONTRADICTS_RIGHT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -47,8 +46,8 @@ export function meterOf(
   const { operatorKey, apiKey, meterFolder = ".turnpike", settle = "merged", maxUnsettled, onMeterEvent } = options;
   if (operatorKey === undefined && apiKey === undefined) return undefined;
   if (!rpc || !deployment) throw new ConfigError("metering needs rpcUrl (TURNPIKE_RPC_URL) and turnpike");
-  if (operatorKey !== undefined && !PRIVATE_KEY.test(operatorKey)) {
-    throw new ConfigError("operatorKey (TURNPIKE_OPERATOR_KEY) is no private key: 0x and 64 hex digits");
+  if (operatorKey !== undefined && !isPrivateKey(operatorKey)) {
+    throw new ConfigError("operatorKey (TURNPIKE_OPERATOR_KEY) is no private key: 0x and 64 hex digits, not all zeros");
   }
   const { turnpike, chainId } = deployment;
   // Where the Facilitator sends, the operator only reads states, and its key holds nothing.
@@ -69,6 +68,7 @@ export function meterOf(
   const report = onMeterEvent ?? (() => undefined);
   const meter = createMeter({
     store,
+    place: `eip155:${chainId}:${turnpike.toLowerCase()}`,
     sender,
     states: operator.states,
     clock,

@@ -206,6 +206,7 @@ describe("gate > offers and receipts", () => {
     const faults: [OfferReceiptOptions, RegExp][] = [
       [{}, /offerReceipt\.key/],
       [{ key: "0x12" }, /offerReceipt\.key .*64 hex digits/],
+      [{ key: `0x${"00".repeat(32)}` }, /offerReceipt\.key .*not all zeros/],
       [{ ...KEY, signer: { address: SIGNER, signTypedData: good } }, /name one/],
       [{ signer: { address: "0x12", signTypedData: good } }, /offerReceipt\.signer\.address/],
       [{ signer: { address: SIGNER } as never }, /signTypedData/],

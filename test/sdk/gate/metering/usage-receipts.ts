@@ -404,7 +404,8 @@ describe("A gate's right to sign usage receipts", function () {
 
   it("UR4 is required before the first charge, and named with its remedy", async () => {
     await world.chain.wallet("provider");
-    expect(() => open("0x12")).to.throw("receiptKey (TURNPIKE_RECEIPT_KEY) is no private key");
+    for (const key of ["0x12", `0x${"00".repeat(32)}`] as const)
+      expect(() => open(key)).to.throw("receiptKey (TURNPIKE_RECEIPT_KEY) is no private key");
     open(testKey(keyName) as Hex);
     const refusal = await provider.ready().catch((error) => error);
     expect(refusal.code).to.equal("ConfigError");

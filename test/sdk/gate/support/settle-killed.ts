@@ -28,6 +28,7 @@ import { type Accepted, requiredIn, v1Headers } from "./standard";
 
 const ROOT = path.join(__dirname, "../../../..");
 const SHIFTED_CLOCK = path.join(ROOT, "test/facilitator/support/shifted-clock.cjs");
+
 async function exactHeaders(url: string): Promise<Record<string, string>> {
   return v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire);
 }

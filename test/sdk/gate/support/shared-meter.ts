@@ -35,6 +35,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
   async function gate(cells: AtomicStore = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
     const meter = createMeter({
       store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, ...options }),
+      place: "eip155:1:0xown",
       sender: chain.sender,
       states: chain.states,
       clock: { nowSec: () => 1_000 },
@@ -89,6 +90,29 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await store.reload();
     expect(store.totals()).to.deep.equal({ charged: 30n, settled: 30n, lost: 0n });
     await store.close();
+  });
+
+  it("HA37 are of one contract: a gate of another chain is refused, and sends none of its debits", async () => {
+    const idHash = chain.subscribe(1, { cap: CAP });
+    const one = await gate();
+    await one.reserve(idHash, 30n, chain.facts(idHash));
+    await one.stop();
+    const foreign = new MeteredChain();
+    const meter = createMeter({
+      store: sharedMeterStore(make(space)),
+      place: "eip155:2:0xother",
+      sender: foreign.sender,
+      states: foreign.states,
+      clock: { nowSec: () => 1_000 },
+    });
+    const fault = await meter.start().catch((error: Error) => error);
+    expect(fault).to.include({ code: "ConfigError" });
+    expect(String((fault as Error).message)).to.equal(
+      "meterStore has the charges of eip155:1:0xown, and this gate meters on eip155:2:0xother: give each a store with a prefix (Redis) or a space (PostgreSQL) of its own",
+    );
+    const next = await gate();
+    await next.flush();
+    expect(chain.sumDebited()).to.equal(30n);
   });
 
   it("report what is unsettled at every gate, whichever charged it", async () => {
