@@ -4,7 +4,7 @@
  */
 import { extendEnvironment, task, types } from "hardhat/config";
 import { HardhatPluginError } from "hardhat/plugins";
-import type { HardhatRuntimeEnvironment } from "hardhat/types";
+import type { ActionType, HardhatRuntimeEnvironment, TaskArguments } from "hardhat/types";
 import type { Address, Hex } from "turnpike/protocol";
 import { missingFor } from "./networks";
 
@@ -26,37 +26,43 @@ task("plan:create", "Creates a plan; the sending account is its provider")
   .addOptionalParam("metadata", "JSON text instead of a name", undefined, types.string)
   .addOptionalParam("salt", "32 bytes; distinguishes two plans of equal terms")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
-  .setAction(async (given, hre) => {
-    const { defaultGraceSec, NOMINAL_MONTH_SEC } = require("turnpike/protocol") as typeof import("turnpike/protocol");
-    const { createPlan } = require("turnpike/chain") as typeof import("turnpike/chain");
-    requireChecksum({ token: given.token, payTo: given.payTo });
-    const length = given.months ? { months: Number(given.months) } : { intervalSec: Number(given.interval) };
-    const shortestSec = given.months ? given.months * NOMINAL_MONTH_SEC : given.interval;
-    const graceSec: number = given.grace ?? defaultGraceSec(shortestSec);
-    if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
-    const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
-      token: given.token,
-      amount: BigInt(given.amount),
-      ...length,
-      graceSec,
-      payTo: given.payTo,
-      salt: given.salt,
-      metadata: given.metadata ?? (given.name ? JSON.stringify({ name: given.name }) : "{}"),
-    });
-    print(receipt ? `Created in ${receipt.hash}` : "The same plan exists already.");
-    process.stdout.write(`${planId}\n`);
-  });
+  .setAction(
+    clearly(async (given, hre) => {
+      const { defaultGraceSec, NOMINAL_MONTH_SEC } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+      const { createPlan } = require("turnpike/chain") as typeof import("turnpike/chain");
+      requireChecksum({ token: given.token, payTo: given.payTo });
+      const { months, interval } = given;
+      const length = months === undefined ? { intervalSec: Number(interval) } : { months: Number(months) };
+      const shortestSec = months === undefined ? interval : months * NOMINAL_MONTH_SEC;
+      const graceSec: number = given.grace ?? defaultGraceSec(shortestSec);
+      if (graceSec === 0) print("Warning: with a grace of 0 a subscriber is cut off until its renewal is mined.");
+      const { planId, receipt } = await createPlan(await account(hre), await turnpikeOf(hre, given.turnpike), {
+        token: given.token,
+        amount: wholeUnits(given.amount),
+        ...length,
+        graceSec,
+        payTo: given.payTo,
+        salt: given.salt,
+        metadata: given.metadata ?? (given.name ? JSON.stringify({ name: given.name }) : "{}"),
+      });
+      print(receipt ? `Created in ${receipt.hash}` : "The same plan exists already.");
+      process.stdout.write(`${planId}\n`);
+    }),
+  );
 
 task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on")
   .addParam("plan", "the plan's id")
   .addOptionalParam("successor", "the plan to take instead")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
-  .setAction(async ({ plan, successor, turnpike }, hre) => {
-    const { deprecatePlan } = require("turnpike/chain") as typeof import("turnpike/chain");
-    const terms = successor ? { planId: plan as Hex, successor: successor as Hex } : { planId: plan as Hex };
-    const receipt = await deprecatePlan(await account(hre), await turnpikeOf(hre, turnpike), terms);
-    process.stdout.write(`${receipt.hash}\n`);
-  });
+  .setAction(
+    clearly(async ({ plan, successor, turnpike }, hre) => {
+      requireId({ plan, successor });
+      const { deprecatePlan } = require("turnpike/chain") as typeof import("turnpike/chain");
+      const terms = successor ? { planId: plan as Hex, successor: successor as Hex } : { planId: plan as Hex };
+      const receipt = await deprecatePlan(await account(hre), await turnpikeOf(hre, turnpike), terms);
+      process.stdout.write(`${receipt.hash}\n`);
+    }),
+  );
 
 task(
   "plan:operator",
@@ -67,18 +73,21 @@ task(
   .addOptionalParam("rights", "debit, voucher, receipt, separated by commas", "debit")
   .addFlag("revoke", "takes all rights away")
   .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
-  .setAction(async ({ plan, operator, rights, revoke, turnpike }, hre) => {
-    const { RIGHTS, setOperator } = require("turnpike/chain") as typeof import("turnpike/chain");
-    requireChecksum({ operator });
-    const bitOf = (name: string): number => {
-      if (Object.hasOwn(RIGHTS, name)) return RIGHTS[name as keyof typeof RIGHTS];
-      throw new HardhatPluginError(PLUGIN, `rights: "${name}" is none of ${Object.keys(RIGHTS).join(", ")}.`);
-    };
-    const bits = [...new Set(String(rights).split(","))].reduce((sum, name) => sum + bitOf(name.trim()), 0);
-    const wanted = { planId: plan as Hex, account: operator as Address, rights: revoke ? 0 : bits };
-    const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), wanted);
-    process.stdout.write(`${receipt.hash}\n`);
-  });
+  .setAction(
+    clearly(async ({ plan, operator, rights, revoke, turnpike }, hre) => {
+      requireId({ plan });
+      const { RIGHTS, setOperator } = require("turnpike/chain") as typeof import("turnpike/chain");
+      requireChecksum({ operator });
+      const bitOf = (name: string): number => {
+        if (Object.hasOwn(RIGHTS, name)) return RIGHTS[name as keyof typeof RIGHTS];
+        throw new HardhatPluginError(PLUGIN, `rights: "${name}" is none of ${Object.keys(RIGHTS).join(", ")}.`);
+      };
+      const bits = [...new Set(String(rights).split(","))].reduce((sum, name) => sum + bitOf(name.trim()), 0);
+      const wanted = { planId: plan as Hex, account: operator as Address, rights: revoke ? 0 : bits };
+      const receipt = await setOperator(await account(hre), await turnpikeOf(hre, turnpike), wanted);
+      process.stdout.write(`${receipt.hash}\n`);
+    }),
+  );
 
 async function account(hre: HardhatRuntimeEnvironment) {
   const [signer] = await hre.ethers.getSigners();
@@ -94,6 +103,33 @@ async function turnpikeOf(hre: HardhatRuntimeEnvironment, given: string | undefi
   const record = readRecord(chainId, process.env.TURNPIKE_DEPLOYMENTS || undefined);
   if (record) return record.turnpike.address as Address;
   throw new HardhatPluginError(PLUGIN, `No deployment on chain ${chainId} is recorded: deploy, or give --turnpike.`);
+}
+
+/** Runs a task's action. An error of the project is printed as one message, without a stack trace. */
+function clearly(action: ActionType<TaskArguments>): ActionType<TaskArguments> {
+  return async (given, hre, runSuper) => {
+    try {
+      await action(given, hre, runSuper);
+    } catch (error) {
+      const { isTurnpikeError } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+      if (isTurnpikeError(error))
+        throw new HardhatPluginError(PLUGIN, `${error.message.replace(/\.$/, "")}. ${error.remedy}`);
+      throw error;
+    }
+  };
+}
+
+function wholeUnits(text: string): bigint {
+  if (/^\d+$/.test(text)) return BigInt(text);
+  throw new HardhatPluginError(PLUGIN, `--amount is "${text}": write whole base units, 10000000 for 10 of 6 decimals.`);
+}
+
+function requireId(given: Readonly<Record<string, string | undefined>>): void {
+  const { isHash32 } = require("turnpike/protocol") as typeof import("turnpike/protocol");
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined || isHash32(value)) continue;
+    throw new HardhatPluginError(PLUGIN, `--${name} is "${value}": a plan's id is 0x and 64 hex digits.`);
+  }
 }
 
 /** Refuses an address that was mistyped: what it names is written to the chain for good. */

@@ -103,6 +103,22 @@ describe("scripts on a fresh node", function () {
     expect(stderr).to.contain("Warning: with a grace of 0");
   });
 
+  it("names the argument of a plan that is wrong, without a stack trace", async () => {
+    const token = record().batchSettler.address;
+    for (const [words, ...args] of [
+      ['--amount is "10.5": write whole base units', "plan:create", "--token", token, "--amount", "10.5"],
+      ["field token", "plan:create", "--token", account, "--amount", "1"],
+      ["months", "plan:create", "--token", token, "--amount", "1", "--months", "0"],
+      ['--plan is "0x12": a plan\'s id is', "plan:deprecate", "--plan", "0x12"],
+      ["UnknownPlan", "plan:operator", "--plan", `0x${"ab".repeat(32)}`, "--operator", account],
+    ] as const) {
+      const [task = "", ...rest] = args;
+      const { code, stderr } = await hardhat(task, "--network", "localhost", ...rest);
+      expect(code, stderr).to.equal(1);
+      expect(stderr).to.contain("Error in plugin turnpike").and.contain(words).and.not.contain("unexpected error");
+    }
+  });
+
   it("states in one sentence what a network lacks, and only when that network is used", async () => {
     const { code, stderr } = await hardhatWith({ TURNPIKE_DEPLOYER_KEY: "" }, ...DEPLOY, "base");
     expect(code).to.not.equal(0);

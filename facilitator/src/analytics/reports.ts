@@ -15,7 +15,7 @@ export interface Reports {
   take(provider: Address, report: Report): Promise<ReportReceipt>;
 }
 
-/** Maximum age in hours of what a report is about; ids are kept longer, so that no report counts twice. */
+/** Maximum age of the hours that a report is about. Ids are kept longer, so that no report counts twice. */
 export const MAX_AGE_SEC = DAY_SEC;
 
 export interface ReportsDeps {

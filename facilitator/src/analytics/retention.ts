@@ -30,7 +30,7 @@ const LOOK_EVERY_MS = 60_000;
 /** Deletes hourly rollups and report ids past their retention. @returns the number of rows deleted */
 export async function deleteOld(db: Db, chainId: number, nowSec: number): Promise<number> {
   let gone = 0;
-  // Earlier releases kept hours of the other two as well.
+  // Earlier releases kept hours of the last two as well: none is needed.
   for (const [table, sinceSec] of [
     ["rollup_volume", hoursKeptSince(nowSec)],
     ["pruned_sums", hoursKeptSince(nowSec)],
@@ -75,7 +75,7 @@ export function startRetention({ store, feed, config, clock, log }: RetentionCon
       if (gone > 0) log.info({ gone }, "deleted old hourly rollups");
     } catch (error) {
       // Nothing waits for it; the timer retries.
-      log.warn({ error }, "old rollups could not be deleted; trying again in a minute");
+      log.warn({ error }, "old rollups could not be deleted or compacted; trying again in a minute");
     }
   }
 

@@ -53,7 +53,8 @@ async function callWithin(origin: string, send: Send, url: string | URL, init: R
     if (!next) break;
     target = next;
   }
-  throw new PolicyRefused("The server redirects the call to another origin; the agent sends no call there.", {
+  const where = target.origin === origin ? "in a way that would change it, or too often" : "to another origin";
+  throw new PolicyRefused(`The server redirects the call ${where}; the agent sends no call there.`, {
     reason: "redirect",
   });
 }

@@ -100,6 +100,19 @@ describe("an agent's MCP client and redirects", () => {
       expect([server.metas, transfersSigned(subject)]).to.deep.equal([[], 0]);
     });
 
+    it(`says of a redirect that drops the call what is wrong with it, over a transport ${name}`, async () => {
+      const { origin } = await shop();
+      const front = await redirecting(origin, () => false);
+      const changing: typeof fetch = async (url, init) =>
+        String(init?.body).includes('"tools/call"')
+          ? new Response(null, { status: 303, headers: { location: `${String(url)}/` } })
+          : fetch(url, init);
+      const { paying } = await payingAt(transportTo(new URL(front.url), { fetch: changing }), front.url);
+      const { reason, message } = await rejection(paying.callTool(weather));
+      expect(reason).to.equal("redirect");
+      expect(message).to.contain("would change it").and.not.contain("another origin");
+    });
+
     it(`follows a redirect within the origin, over a transport ${name}`, async () => {
       const { server, origin, chain } = await shop();
       const front = await redirecting(origin, () => false);
