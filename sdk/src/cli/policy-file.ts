@@ -31,7 +31,7 @@ export async function readPolicyFile(io: CliIo, named: string | undefined): Prom
     if (isMissing && named === undefined) return undefined;
     throw new UsageError(
       `The policy file ${file} ${isMissing ? "does not exist" : "cannot be read"}.`,
-      "Name a file with at least perPayment and perDay; docs/reference/cli.md has an example.",
+      'Name a file with at least perPayment and perDay, in base units: { "perPayment": "100000", "perDay": "1000000" }.',
     );
   }
   const json = parseStrictJson(text);

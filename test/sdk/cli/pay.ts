@@ -74,6 +74,13 @@ describe("command line > pay, quote, list", () => {
     expect(market.chain.transfers).to.have.length(1);
   });
 
+  it("CL6 shows what to write where the policy file is missing", async () => {
+    const ran = await pay("--policy", "nowhere.json");
+    expectCode(ran, 2);
+    expect(ran.err).to.contain("nowhere.json does not exist");
+    expect(ran.err).to.contain('{ "perPayment": "100000", "perDay": "1000000" }');
+  });
+
   it("CL6 refuses a policy file with a misspelled limit", async () => {
     const policy = join(shell.folder, "budget.json");
     writeFileSync(policy, JSON.stringify({ perPayment: 500_000, perDay: 900_000, perPayeee: 1 }));
