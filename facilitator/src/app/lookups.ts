@@ -53,13 +53,22 @@ export function createLookups(db: Db, chains: readonly Serving[]): Lookups {
       return (await query.where("payment_id", "=", paymentId).executeTakeFirst()) !== undefined;
     },
     async keeping({ kind, id }) {
+      const others = await db
+        .selectFrom("chain_contracts")
+        .select("chain_id")
+        .where("chain_id", "not in", served)
+        .execute();
+      const taken = idsOf(others);
+      if (taken.length === 0) return [];
       if (kind === "subscription") {
-        const acts = db.selectFrom("signed_acts").select("chain_id").where("object_id", "=", id);
-        const rows = db.selectFrom("subscriptions").select("chain_id").where("id_hash", "=", id);
-        return idsOf([...(await acts.execute()), ...(await rows.execute())]);
+        const acts = db.selectFrom("signed_acts").select("chain_id").where("chain_id", "in", taken);
+        const rows = db.selectFrom("subscriptions").select("chain_id").where("chain_id", "in", taken);
+        const found = [acts.where("object_id", "=", id).execute(), rows.where("id_hash", "=", id).execute()];
+        return idsOf((await Promise.all(found)).flat());
       }
       if (kind !== "payment") return [];
-      return idsOf(await db.selectFrom("payments").select("chain_id").where("payment_id", "=", id).execute());
+      const payments = db.selectFrom("payments").select("chain_id").where("chain_id", "in", taken);
+      return idsOf(await payments.where("payment_id", "=", id).execute());
     },
     token: async (address) =>
       chains.flatMap(({ chainId, tokens }) => (tokens.some((t) => t.address === address) ? [chainId] : [])),

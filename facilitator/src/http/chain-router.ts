@@ -30,7 +30,7 @@ export interface ChainApi extends Api {
 export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<readonly number[]> } & {
   /** whether a payment was accepted here for this chain, which need not be served */
   isStored(chainId: number, paymentId: Hex): Promise<boolean>;
-  /** the chains that payments, subscriptions and their acts of this id were accepted or read on, served or not */
+  /** the chains not served here that a payment, or a subscription or act, of this id was accepted or read on */
   keeping(lookup: Lookup): Promise<readonly number[]>;
 };
 

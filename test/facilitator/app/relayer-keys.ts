@@ -69,9 +69,9 @@ describe("Facilitator: relayer keys are replaced", function () {
 
   const settled = (signed: SignedPayment): Promise<unknown> =>
     until(
-      async () => {
-        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(() => undefined);
-        return outcome?.kind === "settled" && outcome.proof;
+      async (saw) => {
+        const outcome = await running?.client.authorize(paymentToWire(signed)).catch(saw);
+        return outcome?.kind === "settled" ? outcome.proof : saw(outcome);
       },
       "the payment is settled",
       PATIENCE_MS,

@@ -7,6 +7,7 @@ import { copyPayments, keepOriginals } from "../../../bench/storage/copies";
 import { createCosts } from "../../../facilitator/src/analytics/costs";
 import { listPayments } from "../../../facilitator/src/analytics/lists";
 import type { Core } from "../../../facilitator/src/app/core";
+import { createLookups } from "../../../facilitator/src/app/lookups";
 import { startAppUpkeep } from "../../../facilitator/src/app/upkeep";
 import { compareSettled } from "../../../facilitator/src/cli/maintenance/since/settled";
 import { openStore } from "../../../facilitator/src/db/open";
@@ -127,6 +128,12 @@ describe("Facilitator: statements at scale", function () {
     for (const filter of [{}, { payer }, { status: "settled" as const }])
       expect(await listPayments(db, { chainId, payTo: world.payee, ...filter }, page)).not.to.deep.equal([]);
     await listEvents(db, { owner: { provider: world.payee, chainIds: [chainId] }, after: "0", limit: 20 });
+    const paymentId = world.idOf(signed);
+    const taken = { kind: "payment", id: paymentId } as const;
+    expect(await createLookups(db, [world.config()]).keeping(taken), "its chain is served").to.deep.equal([]);
+    const elsewhere = createLookups(db, [{ chainId: 1, tokens: [] }]);
+    expect(await elsewhere.keeping(taken)).to.deep.equal([chainId]);
+    expect(await elsewhere.keeping({ kind: "subscription", id: paymentId })).to.deep.equal([]);
     const costs = createCosts(db, chainId, undefined);
     expect((await costs.of(last?.transaction as Hex))?.payments).to.be.greaterThan(0);
     await costs.ofLastDay();

@@ -36,6 +36,7 @@ import { paymentsByBlock } from "./560-payments-by-block";
 import { eventRetention } from "./561-event-retention";
 import { traceparents } from "./562-traceparents";
 import { refundsByPlan } from "./570-refunds-by-plan";
+import { actsByObject } from "./580-acts-by-object";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -76,4 +77,5 @@ export const MIGRATIONS: readonly Migration[] = [
   eventRetention,
   traceparents,
   refundsByPlan,
+  actsByObject,
 ];
