@@ -8,10 +8,11 @@ import type { ChainReader } from "../chain/chain-reader";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { KnownForm, OpenTransaction } from "../db/tables/relayer";
+import { repeat, type Worker } from "../lib/loop";
 import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
-import { type Broadcasts, resendAfterMs } from "./broadcasts";
+import { type Broadcasts, type BroadcastsOptions, createBroadcasts, resendAfterMs } from "./broadcasts";
 import { type Lapsed, lapsedLanes, stopLane } from "./lease";
-import type { Receipts } from "./receipts";
+import { createReceipts, type Receipts, type ReceiptsOptions } from "./receipts";
 import { openTransactions } from "./transactions";
 
 export interface FormerKeysOptions {
@@ -30,6 +31,8 @@ export interface FormerKeysOptions {
 
 /** A process that is replaced, or freezes for a moment, has its keys again sooner. */
 const FORMER_AFTER_MS = 10_000;
+
+const LOOK_EVERY_MS = 2_000;
 
 interface Followed {
   readonly key: Address;
@@ -131,4 +134,22 @@ export class FormerKeys {
     for (const key of this.#named) if (!keys.has(key)) log.info({ key }, "a former relayer key has nothing unmined");
     this.#named = keys;
   }
+}
+
+export type FollowOptions = Omit<FormerKeysOptions, "receipts" | "broadcasts"> &
+  Omit<ReceiptsOptions, "blockTimeMs"> &
+  BroadcastsOptions;
+
+/** Follows them until stopped. */
+export function followFormerKeys(options: FollowOptions): Worker {
+  const { config, store } = options;
+  const formerKeys = new FormerKeys({
+    ...options,
+    receipts: createReceipts({ ...options, blockTimeMs: config.blockTimeMs }),
+    broadcasts: createBroadcasts(options),
+  });
+  return repeat(
+    () => formerKeys.round(),
+    () => store.notifier.wait("lanes", LOOK_EVERY_MS),
+  );
 }

@@ -17,13 +17,12 @@ import { repeat } from "../lib/loop";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog } from "../telemetry/fault-log";
 import { acceptedSigners } from "./accepted-signers";
-import { createBroadcasts, type FirstBroadcastListener } from "./broadcasts";
-import { FormerKeys } from "./former-keys";
+import type { FirstBroadcastListener } from "./broadcasts";
+import { followFormerKeys } from "./former-keys";
 import { openRefundSigners, openSigner } from "./keys";
 import { createLane, type RelayerMetrics } from "./lane";
 import { coins, type LaneHealth } from "./lane-state";
 import { watchLanes, withReport } from "./lane-watch";
-import { createReceipts } from "./receipts";
 import type { DigestSigner } from "./signer";
 import { enqueueTransaction, findTransaction } from "./transactions";
 
@@ -135,9 +134,6 @@ export interface RelayerOptions {
 /** How often a process reads the lanes of other processes. */
 const WATCH_MS = 500;
 
-/** How often transactions of former keys are looked at. */
-const FORMER_KEYS_MS = 2_000;
-
 /** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log, metrics, onStep, onFirstBroadcast } = options;
@@ -153,9 +149,8 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const proofSigner = config.proofKey && (await openSigner(config.proofKey, config));
   const refundSigners = await openRefundSigners(config, [...signers, ...(proofSigner ? [proofSigner] : [])]);
   const trustedSigners = proofSigner && acceptedSigners(proofSigner.address, config.proofSigners);
-  const lanes = signers.map((signer) =>
-    createLane({ config, store, chain, nodes, signer, owner, log, metrics, monotonicMs, onStep, onFirstBroadcast }),
-  );
+  const parts = { config, store, chain, owner, log, metrics, monotonicMs, onStep };
+  const lanes = signers.map((signer) => createLane({ ...parts, nodes, signer, onFirstBroadcast }));
   const watch = watchLanes(store, config.chainId);
   await Promise.all([...lanes.map((lane) => lane.tick()), ...(sends ? [] : [watch.refresh()])]).catch(async (error) => {
     await Promise.allSettled(lanes.map((lane) => lane.release()));
@@ -172,25 +167,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     loops.push(repeat(lane.watchNodes, () => store.notifier.wait("lanes", WATCH_MS)));
     loops.push(renewEvery(config.laneLeaseMs, lane.renewLease));
   }
-  if (sends) {
-    const formerKeys = new FormerKeys({
-      config,
-      store,
-      chain,
-      own: signers.map(({ address }) => address),
-      owner,
-      log,
-      monotonicMs,
-      receipts: createReceipts({ store, chain, log, onStep, metrics, monotonicMs, blockTimeMs: config.blockTimeMs }),
-      broadcasts: createBroadcasts({ store, chain, log, onStep, monotonicMs }),
-    });
-    loops.push(
-      repeat(
-        () => formerKeys.round(),
-        () => store.notifier.wait("lanes", FORMER_KEYS_MS),
-      ),
-    );
-  }
+  if (sends) loops.push(followFormerKeys({ ...parts, own: signers.map(({ address }) => address) }));
   loops.push(repeat(refreshLanes, () => store.notifier.wait("lanes", WATCH_MS)));
   const addressesOf = (): readonly Address[] => (sends ? signers.map(({ address }) => address) : watch.addresses());
 
