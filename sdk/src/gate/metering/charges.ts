@@ -99,7 +99,7 @@ export class Charges {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
     const account = store.account(idHash);
     if (account === undefined) return;
-    const timing = settler.timing(account.idHash);
+    const timing = settler.retries.timing(account.idHash);
     if (isFirst) timing.sinceMs = monotonicMs();
     timing.cycleEndSec = Math.max(timing.cycleEndSec, paidThroughSec);
     if (account.blocked) this.#retryBlocked(account.idHash);
@@ -110,7 +110,7 @@ export class Charges {
   /** Has the debits of a subscription tried again that the chain has again, whichever gate sends. */
   #retryBlocked(idHash: Hex): void {
     const { store, settler } = this.#options;
-    settler.retryBlocked(idHash);
+    settler.retries.retryBlocked(idHash);
     // A store that fails has refused the charge already, or refuses the next one.
     void store.requestSettlement(idHash).catch(() => undefined);
   }
@@ -182,8 +182,8 @@ export class Charges {
   #requestSettlement(idHash: Hex): void {
     const { store, settler, loop } = this.#options;
     const account = store.account(idHash);
-    if (account !== undefined && account.pending > 0n && settler.timing(account.idHash).attempts === 0) {
-      settler.forced.add(account.idHash);
+    if (account !== undefined && account.pending > 0n && settler.retries.timing(account.idHash).attempts === 0) {
+      settler.retries.forced.add(account.idHash);
     }
     if (store.batches().length === 0) loop.wake();
   }
@@ -207,7 +207,7 @@ export class Charges {
 
   async #flushOwn(): Promise<void> {
     const { store, settler, loop, limits } = this.#options;
-    for (const account of store.accounts()) if (account.pending > 0n) settler.forced.add(account.idHash);
+    for (const account of store.accounts()) if (account.pending > 0n) settler.retries.forced.add(account.idHash);
     // The loop's own timers let the process exit; a process that waits for a flush should not.
     const stayAlive = setInterval(() => undefined, 60_000);
     try {
@@ -228,7 +228,7 @@ export class Charges {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
     const startMs = monotonicMs();
     const untilMs = startMs + limits.waitMs;
-    const isTried = (idHash: Hex): boolean => settler.timing(idHash).inactiveAtMs >= startMs;
+    const isTried = (idHash: Hex): boolean => settler.retries.timing(idHash).inactiveAtMs >= startMs;
     for (;;) {
       // What another gate has reserved is owed too, and shows here only after a reload.
       await store.reload();
@@ -238,7 +238,7 @@ export class Charges {
       if (owing.length === 0) return;
       if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
-        settler.forced.add(idHash);
+        settler.retries.forced.add(idHash);
         await store.requestSettlement(idHash);
       }
       await atMost(TICK_MS, loop.nextRound(), nothing);

@@ -211,11 +211,11 @@ export function createMeter(options: MeterOptions): Meter {
     isHeld: (idHash) => isHeldByOthers(store.account(idHash)),
     isBlocked: (idHash) => isFundsReason(store.account(idHash)?.blocked),
     retryBlocked(idHash) {
-      settler.retryBlocked(idHash);
+      settler.retries.retryBlocked(idHash);
       loop.wake(TICK_MS);
     },
     onBlocks(topics) {
-      if (settler.retryRemoved(topics)) loop.wake(TICK_MS);
+      if (settler.retries.retryRemoved(topics)) loop.wake(TICK_MS);
     },
     isSaturated(idHash) {
       const account = store.account(idHash);
@@ -226,7 +226,7 @@ export function createMeter(options: MeterOptions): Meter {
     setCollecting(canCollect) {
       store.setSending(canCollect);
       if (!canCollect) return;
-      settler.retrySoon();
+      settler.retries.retrySoon();
       loop.retryNow();
     },
     async stop() {

@@ -5,9 +5,10 @@
 import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } from "../../chain/debit-sender";
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type Batch, type BatchItem, type BlockReason, isFundsReason, type MeteredAccount } from "./books";
+import type { Batch, BatchItem, MeteredAccount } from "./books";
 import type { MeterReport } from "./reports";
-import { freshTiming, isDue, judgeDebit, type MeterLimits, type Now, retryDelayMs, type Timing } from "./schedule";
+import { Retries } from "./retries";
+import { isDue, judgeDebit, type MeterLimits, type Now } from "./schedule";
 import type { MeterStore } from "./store";
 
 /** A call that waits for its own debit. */
@@ -40,8 +41,6 @@ type Wanted = { readonly account: Readonly<MeteredAccount>; readonly call?: Call
 
 const RESUBMIT_MS = 10_000;
 
-const BLOCKED_RETRY_MS = 2_000;
-
 /** Reasons to judge again at once: index, cap or status changed, a rekey, or a transaction that was too large. */
 const REJUDGED: ReadonlySet<ErrorCode> = new Set([
   "StaleDebit",
@@ -53,59 +52,15 @@ const REJUDGED: ReadonlySet<ErrorCode> = new Set([
 export class Settler {
   /** calls with a debit of their own, oldest first */
   readonly calls = new Set<Call>();
-  /** accounts that a flush, or a call over the limit, wants debited now */
-  readonly forced = new Set<Hex>();
-  private readonly timings = new Map<Hex, Timing>();
+  readonly retries: Retries;
   /** of the batch under way, in the order of its items; empty after a restart */
   private waiting: (Call | undefined)[] = [];
   private sent: { batch: number; submittedAtMs: number; payloadAtMs: number } | undefined;
   private maxItems: number;
 
   constructor(private readonly options: SettlerOptions) {
+    this.retries = new Retries(options);
     this.maxItems = options.limits.maxItems;
-  }
-
-  timing(idHash: Hex): Timing {
-    let timing = this.timings.get(idHash);
-    if (timing === undefined) {
-      timing = freshTiming(this.options.now().ms);
-      this.timings.set(idHash, timing);
-    }
-    return timing;
-  }
-
-  /** Retries every failed debit at once. */
-  retrySoon(): void {
-    for (const timing of this.timings.values()) timing.retryAtMs = 0;
-  }
-
-  /** Retries a failed debit soon, since the wallet may have been funded. Bounded, however many callers ask. */
-  retryBlocked(idHash: Hex): void {
-    const account = this.options.store.account(idHash);
-    if (account?.blocked === undefined) return;
-    this.retryWithinBound(account.idHash);
-  }
-
-  /** Retries removed subscriptions that new blocks may have. @returns whether there is any */
-  retryRemoved(topics: ReadonlySet<string> | undefined): boolean {
-    let isAny = false;
-    for (const { idHash, blocked } of this.options.store.accounts()) {
-      if (blocked !== "UnknownSubscription" || topics?.has(idHash) === false) continue;
-      this.retryWithinBound(idHash);
-      isAny = true;
-    }
-    return isAny;
-  }
-
-  private retryWithinBound(idHash: Hex): void {
-    const timing = this.timing(idHash);
-    timing.retryAtMs = Math.min(timing.retryAtMs, timing.failedAtMs + BLOCKED_RETRY_MS);
-  }
-
-  /** Sends a debit that another gate waits for: at once, or soon after it failed. */
-  private sendRequested(idHash: Hex): void {
-    if (this.timing(idHash).attempts === 0) this.forced.add(idHash);
-    else this.retryWithinBound(idHash);
   }
 
   /** One step. @returns whether the books changed */
@@ -115,7 +70,7 @@ export class Settler {
   }
 
   get isIdle(): boolean {
-    return this.calls.size === 0 && this.forced.size === 0 && this.options.store.batches().length === 0;
+    return this.calls.size === 0 && this.retries.forced.size === 0 && this.options.store.batches().length === 0;
   }
 
   // ---------------------------------------------------------------- follow
@@ -136,7 +91,7 @@ export class Settler {
     for (const [i, item] of batch.items.entries()) {
       const result = outcome.results[i] ?? { kind: "void" };
       if (result.kind === "settled") {
-        this.timing(store.account(item.idHash)?.idHash ?? item.idHash).attempts = 0;
+        this.retries.timing(store.account(item.idHash)?.idHash ?? item.idHash).attempts = 0;
         if (wereBlocked.has(item.idHash)) report({ kind: "unblocked", idHash: item.idHash });
         report({ kind: "settled", idHash: item.idHash, amount: item.amount, transaction: outcome.transaction });
       }
@@ -191,8 +146,8 @@ export class Settler {
   private async restore(idHash: Hex, result: Exclude<DebitResult, { kind: "settled" }>): Promise<void> {
     const account = this.options.store.account(idHash);
     if (account === undefined) return;
-    if (result.kind === "void" || REJUDGED.has(result.reason)) this.forced.add(account.idHash);
-    else await this.postpone(idHash, result.reason);
+    if (result.kind === "void" || REJUDGED.has(result.reason)) this.retries.forced.add(account.idHash);
+    else await this.retries.postpone(idHash, result.reason);
   }
 
   // ---------------------------------------------------------------- seal
@@ -228,8 +183,8 @@ export class Settler {
 
   private take(item: BatchItem, call: Call | undefined): void {
     // What was charged while this was being sealed is still wanted.
-    if ((this.options.store.account(item.idHash)?.pending ?? 0n) === 0n) this.forced.delete(item.idHash);
-    const timing = this.timing(item.idHash);
+    if ((this.options.store.account(item.idHash)?.pending ?? 0n) === 0n) this.retries.forced.delete(item.idHash);
+    const timing = this.retries.timing(item.idHash);
     timing.sinceMs = this.options.now().ms;
     timing.closedCycleSec = timing.cycleEndSec;
     if (call === undefined) return;
@@ -246,15 +201,15 @@ export class Settler {
       if (account !== undefined && wanted.length < this.maxItems) wanted.push({ account, call });
     }
     const at = now();
-    for (const idHash of store.urgent()) this.sendRequested(idHash);
+    for (const idHash of store.urgent()) this.retries.sendRequested(idHash);
     for (const account of store.accounts()) {
       if (wanted.length >= this.maxItems) break;
-      const isForced = this.forced.has(account.idHash);
-      if (isForced && account.pending === 0n) this.forced.delete(account.idHash);
+      const isForced = this.retries.forced.has(account.idHash);
+      if (isForced && account.pending === 0n) this.retries.forced.delete(account.idHash);
       if (account.pending === 0n) continue;
-      if (isForced || isDue(account, this.timing(account.idHash), limits, at)) wanted.push({ account });
+      if (isForced || isDue(account, this.retries.timing(account.idHash), limits, at)) wanted.push({ account });
     }
-    if (wanted.length === 0) this.forced.clear();
+    if (wanted.length === 0) this.retries.forced.clear();
     return wanted;
   }
 
@@ -267,7 +222,7 @@ export class Settler {
       const state = read.get(idHash);
       if (state === undefined) continue;
       const judged = judgeDebit(account, state);
-      this.timing(idHash).cycleEndSec = state.paidThroughSec;
+      this.retries.timing(idHash).cycleEndSec = state.paidThroughSec;
       if (judged.kind === "reverted") await this.reopen(idHash, judged.index);
       else if (judged.kind === "ended") await this.end({ account, call });
       else if (judged.kind === "later") await this.setAside({ account, call, state });
@@ -278,7 +233,7 @@ export class Settler {
       const isShort = owed > available;
       // An endpoint behind the block that the charge was judged by may not know of a cap that was raised since.
       if (isShort && state.blockNumber < (call?.block ?? account.seenBlock)) {
-        if (call === undefined) await this.postpone(idHash, "Unavailable");
+        if (call === undefined) await this.retries.postpone(idHash, "Unavailable");
         continue;
       }
       const amount = isShort ? available : owed;
@@ -301,14 +256,8 @@ export class Settler {
     if (call !== undefined) {
       if (!isLagging) this.fail(call, "SubscriptionNotActive");
     } else if (state.status === "NONE" && (await this.options.states.isRemoved(account.idHash, account.seenBlock))) {
-      await this.suspend(account.idHash);
-    } else await this.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
-  }
-
-  /** Ends the retries of a subscription that a reorganisation has removed, until a block or a request has it again. */
-  private async suspend(idHash: Hex): Promise<void> {
-    await this.delay(idHash, Number.POSITIVE_INFINITY);
-    await this.block(idHash, "UnknownSubscription");
+      await this.retries.suspend(account.idHash);
+    } else await this.retries.postpone(account.idHash, isLagging ? "Unavailable" : "SubscriptionNotActive");
   }
 
   private async end({ account, call }: Wanted): Promise<void> {
@@ -317,8 +266,8 @@ export class Settler {
     const to = await states.rekeyedTo(idHash, account.seenBlock);
     if (to !== undefined) {
       await store.record({ kind: "rekeyed", idHash, to, block: account.seenBlock });
-      this.forced.delete(idHash);
-      this.forced.add(to);
+      this.retries.forced.delete(idHash);
+      this.retries.forced.add(to);
       report({ kind: "rekeyed", idHash, to });
     } else if (call !== undefined) this.fail(call, "SubscriptionNotActive");
     else await this.writeOff(idHash, account.pending, "cancelled");
@@ -334,7 +283,7 @@ export class Settler {
       this.sent = undefined;
       report({ kind: "reorganised", batch: batch.id });
     }
-    await this.postpone(idHash, "Unavailable");
+    await this.retries.postpone(idHash, "Unavailable");
   }
 
   private async writeOff(idHash: Hex, amount: bigint, reason: "clipped" | "cancelled"): Promise<void> {
@@ -344,7 +293,7 @@ export class Settler {
 
   private async refuse({ item, call }: Draft, reason: ErrorCode): Promise<void> {
     this.options.onRefused(reason);
-    if (call === undefined) return this.postpone(item.idHash, reason);
+    if (call === undefined) return this.retries.postpone(item.idHash, reason);
     // A stale index is the sender's own view, not the caller's fault: the call stays queued.
     if (reason !== "StaleDebit") this.fail(call, reason);
   }
@@ -353,35 +302,6 @@ export class Settler {
     this.calls.delete(call);
     this.options.store.release(call.idHash, call.amount);
     call.settle({ kind: "failed", reason });
-  }
-
-  /** Retries an owed debit later; for lack of money the subscription is blocked until then. */
-  private async postpone(idHash: Hex, reason: ErrorCode): Promise<void> {
-    const { store, report } = this.options;
-    const account = store.account(idHash);
-    if (account === undefined) return;
-    await this.delay(account.idHash, retryDelayMs(this.timing(account.idHash).attempts + 1));
-    if (reason === "SubscriptionNotActive") this.timing(account.idHash).inactiveAtMs = this.options.now().ms;
-    if (isFundsReason(reason)) await this.block(account.idHash, reason);
-    else report({ kind: "postponed", idHash: account.idHash, reason });
-  }
-
-  /** Notes a failure, after which the debit is not tried for `delayMs`. */
-  private async delay(idHash: Hex, delayMs: number): Promise<void> {
-    const { store, now } = this.options;
-    this.forced.delete(idHash);
-    const timing = this.timing(idHash);
-    timing.attempts += 1;
-    timing.failedAtMs = now().ms;
-    timing.retryAtMs = timing.failedAtMs + delayMs;
-    await store.endRequest(idHash);
-  }
-
-  private async block(idHash: Hex, reason: BlockReason): Promise<void> {
-    const { store, report } = this.options;
-    if (store.account(idHash)?.blocked === reason) return;
-    await store.record({ kind: "blocked", idHash, reason });
-    report({ kind: "blocked", idHash, reason });
   }
 }
 
