@@ -14,11 +14,13 @@ export type RedisClient =
   | {
       /** Sends one command to the node of a key, as a cluster of redis does. */
       sendCommand(firstKey: string | undefined, isReadonly: boolean | undefined, args: string[]): Promise<unknown>;
+      /** the nodes that hold keys, as the client knows them now */
       readonly masters: readonly object[];
     }
   | {
       /** Sends one command to the master, as a sentinel of redis does. */
       sendCommand(isReadonly: boolean | undefined, args: string[]): Promise<unknown>;
+      /** Returns the master that commands go to; undefined where there is none. */
       getMasterNode(): unknown;
     };
 
