@@ -1,10 +1,11 @@
 import { expect } from "chai";
+import { Transaction } from "ethers";
 import { addressOfKey, type Hex, type SignedPayment } from "turnpike/protocol";
 import { testKey } from "../../support/chain";
 import { fund, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { GROUPS } from "../chaos/support/faults";
-import { type ChaosRpc, startChaosRpc } from "../chaos/support/rpc";
+import { type ChaosRpc, type RpcCall, startChaosRpc } from "../chaos/support/rpc";
 import { copyDatabase } from "../support/backup";
 import { paymentToWire } from "../support/payments";
 import { buildProgram, type Program, type ServiceProcess } from "../support/processes";
@@ -57,10 +58,15 @@ describe("Facilitator: relayer keys are replaced", function () {
   const pooled = async (): Promise<number> =>
     (await world.chain.provider.send("eth_getBlockByNumber", ["pending", false])).transactions.length;
 
+  async function signPayments(): Promise<[SignedPayment, ...SignedPayment[]]> {
+    const signed: [SignedPayment, ...SignedPayment[]] = [await world.signPayment({ validForSec: 3_600 })];
+    while (signed.length < PAYMENTS) signed.push(await world.signPayment({ validForSec: 3_600 }));
+    return signed;
+  }
+
   /** Has payments sent to a chain that mines none of them. */
   async function inFlight(): Promise<SignedPayment[]> {
-    const signed: SignedPayment[] = [];
-    for (let i = 0; i < PAYMENTS; i++) signed.push(await world.signPayment({ validForSec: 3_600 }));
+    const signed = await signPayments();
     await mining(0);
     for (const payment of signed) void running?.client.authorize(paymentToWire(payment)).catch(() => undefined);
     await until(async () => (await pooled()) > 0, "something is sent", PATIENCE_MS);
@@ -118,24 +124,28 @@ describe("Facilitator: relayer keys are replaced", function () {
   });
 
   it("HD13 S5 a key that is lost while its payments are in flight: what it has signed settles once, and others go on", async () => {
-    running = await program.start({ ...env([former]), RPC_URLS: node.url });
-    const unsent = await world.signPayment({ validForSec: 3_600 });
-    const sent = await inFlight();
-    node.set({ name: "lost", strikes: GROUPS.broadcast, act: { kind: "drop", when: "before" } });
-    const before = await unmined(former);
-    void running.client.authorize(paymentToWire(unsent)).catch(() => undefined);
+    running = await program.start({ ...env([former]), RPC_URLS: node.url, AUTHORIZE_WAIT_MS: "1000" });
+    const [first, ...later] = await signPayments();
+    const post = (signed: SignedPayment) => running?.client.authorize(paymentToWire(signed)).catch(() => undefined);
+    const strikes = (call: RpcCall) => GROUPS.broadcast(call) && Transaction.from(String(call.params[0])).nonce > 0;
+    node.set({ name: "lost", strikes, act: { kind: "drop", when: "before" } });
+    await mining(0);
+    await until(async () => (await post(first)) && (await pooled()) > 0, "the first one is sent", PATIENCE_MS);
     await until(
-      async () => (await unmined(former)) > before,
-      "another one is stored, and no node gets it",
+      async () => {
+        await Promise.all(later.map(post));
+        return (node.struck()[0] ?? 0) > 0;
+      },
+      "the next transaction is stored, and no node gets it",
       PATIENCE_MS,
     );
     await running.kill();
     running = await program.start(env([next]));
     await mining(BLOCK_MS);
-    for (const payment of [...sent, unsent]) await settled(payment);
+    for (const payment of [first, ...later]) await settled(payment);
     const last = await world.signPayment();
     await settled(last);
-    expect(await senders([...sent, unsent, last])).to.deep.equal(new Set(keys.map(addressOfKey)));
+    expect(await senders([first, ...later, last])).to.deep.equal(new Set(keys.map(addressOfKey)));
   });
 
   it("HD14 S5 an old backup is restored onto new keys: nothing is sent twice, and it goes on without the former key", async () => {
