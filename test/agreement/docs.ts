@@ -35,7 +35,7 @@ describe("agreement > docs", () => {
   });
 
   it("the programs of the guide from stock x402 are the ones that the interop suite runs", () => {
-    const page = readFileSync("docs/guides/from-stock-x402.md", "utf8");
+    const page = readFileSync("docs/guides/stock-x402.md", "utf8");
     const shown = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code);
     const names = ["provider-before", "provider-after", "agent-before", "agent-after"];
     const run = names.map((name) => readFileSync(`test/interop/migration/${name}.mts`, "utf8"));
