@@ -20,7 +20,7 @@ const COVERED = [
 ];
 /** Folders whose mentions of `docs/...` must name a page that exists. */
 const MENTIONING = ["contracts", "sdk/src", "facilitator/src", "facilitator/dashboard/src", "scripts", "test", "tools"];
-/** Folders that are not read. `docs/api` is what `npm run docs:api` writes. */
+/** Folders that are not read. */
 const GENERATED = new Set(["node_modules", "generated", "dist", ".next"]);
 const SOURCES = new Set([".ts", ".tsx", ".mjs", ".cjs", ".sol"]);
 const MAX_WORDS = 40;
@@ -74,10 +74,7 @@ function filesIn(path, extensions) {
   if (!existsSync(path)) return [];
   if (statSync(path).isFile()) return [path];
   return readdirSync(path, { withFileTypes: true }).flatMap((entry) => {
-    if (entry.isDirectory())
-      return GENERATED.has(entry.name) || join(path, entry.name) === join(ROOT, "docs", "api")
-        ? []
-        : filesIn(join(path, entry.name), extensions);
+    if (entry.isDirectory()) return GENERATED.has(entry.name) ? [] : filesIn(join(path, entry.name), extensions);
     return extensions.has(extname(entry.name)) ? [join(path, entry.name)] : [];
   });
 }

@@ -1,7 +1,6 @@
 /**
  * Removes each safeguard of settlement in a copy and checks that a named test fails. With all of them in place the same
  * tests pass. `node tools/safeguards.cjs [words]` tries those whose name contains one of the words.
- * docs/engineering/settlement-safety.md explains each one.
  */
 const { spawn } = require("node:child_process");
 const { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } = require("node:fs");

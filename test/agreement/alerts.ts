@@ -9,7 +9,7 @@ const read = (file: string): string => readFileSync(file, "utf8");
 const rules = read("facilitator/monitoring/alerts.yaml");
 const tests = read("facilitator/monitoring/alerts.test.yaml");
 const runbook = read("docs/operators/runbook.md");
-const objectives = read("docs/operators/slo.md");
+const objectives = read("docs/operators/watch.md");
 const dashboard = read("facilitator/monitoring/dashboard.json");
 
 const namesIn = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, name = ""]) => name);

@@ -1,5 +1,3 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { expect } from "chai";
 import { WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { createApp, endpointsOf } from "../../facilitator/src/http/app";
@@ -13,9 +11,8 @@ const services = unusedServices();
 interface Pages {
   openApiDocument(): Promise<object>;
   pagesOf(document: object): Map<string, string>;
-  readonly FOLDER: string;
 }
-const { openApiDocument, pagesOf, FOLDER }: Pages = require("../../tools/openapi.cjs");
+const { openApiDocument, pagesOf }: Pages = require("../../tools/openapi.cjs");
 
 interface Media {
   readonly schema: object;
@@ -129,9 +126,12 @@ describe("openapi.json", () => {
     expect(others.filter((name) => !name.includes(" /sandbox/"))).to.deep.equal([]);
   });
 
-  it("is what docs/reference/api shows: else run node tools/openapi.cjs --pages", async () => {
+  it("has a page for each tag, with every operation", async () => {
     const pages = pagesOf(await openApiDocument());
-    expect(readdirSync(FOLDER).sort()).to.deep.equal([...pages.keys()].sort());
-    for (const [name, text] of pages) expect(readFileSync(join(FOLDER, name), "utf8"), name).to.equal(text);
+    const shown = [...pages.values()].join("\n");
+    for (const [name] of operations()) {
+      const [method = "", path = ""] = name.split(" ");
+      expect(shown).to.include(`## ${method.toUpperCase()} ${path}\n`);
+    }
   });
 });

@@ -9,12 +9,12 @@ const byName = (a: { readonly name: string }, b: { readonly name: string }): num
 const read = (file: string): string => readFileSync(file, "utf8");
 
 describe("agreement > operations", () => {
-  it("HD6 docs/operators/metrics.md lists every metric with its labels and its own help, and no other", () => {
+  it("HD6 docs/operators/watch.md lists every metric with its labels and its own help, and no other", () => {
     const metrics = createMetrics();
     metrics.watch(UNUSED_GAUGES);
     const measured = metrics.list().filter(({ name }) => name.startsWith("turnpike_"));
     metrics.close();
-    const rows = [...read("docs/operators/metrics.md").matchAll(/^\| `(turnpike_\w+)` \|([^|]*)\| ([^|]+) \|/gm)];
+    const rows = [...read("docs/operators/watch.md").matchAll(/^\| `(turnpike_\w+)` \|([^|]*)\| ([^|]+) \|/gm)];
     const listed = rows.map(([, name, labels = "", what = ""]) => ({
       name: name ?? "",
       help: what.replaceAll("`", ""),

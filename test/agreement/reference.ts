@@ -1,11 +1,6 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { expect } from "chai";
 
-const {
-  sdkPages,
-  FOLDER,
-}: { sdkPages(): Map<string, string>; FOLDER: string } = require("../../tools/sdk-reference.cjs");
 const {
   contractsPage,
   PAGE,
@@ -14,12 +9,6 @@ const { firstSentence }: { firstSentence(text: string): string } = require("../.
 
 describe("agreement > reference", function () {
   this.timeout(180_000);
-
-  it("docs/reference/sdk is what the types of the SDK give: else run node tools/sdk-reference.cjs", () => {
-    const pages = sdkPages();
-    expect(readdirSync(FOLDER).sort()).to.deep.equal([...pages.keys()].sort());
-    for (const [name, text] of pages) expect(readFileSync(join(FOLDER, name), "utf8"), name).to.equal(text);
-  });
 
   it("docs/reference/contracts.md is what the compiled contracts give: else run node tools/contracts-reference.cjs", () => {
     expect(readFileSync(PAGE, "utf8")).to.equal(contractsPage());

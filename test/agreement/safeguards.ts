@@ -15,18 +15,6 @@ interface Safeguard extends Patch {
 const { SAFEGUARDS }: { SAFEGUARDS: readonly Safeguard[] } = require("../../tools/safeguards.cjs");
 
 describe("agreement > safeguards", () => {
-  it("docs/engineering/settlement-safety.md lists exactly those that are taken away in turn", () => {
-    const listed = readFileSync("docs/engineering/settlement-safety.md", "utf8")
-      .split("\n## ")[0]
-      ?.split("\n")
-      .filter((line) => line.startsWith("| ") && line.includes("`"))
-      .map((line) => line.split(" | "))
-      .map(([name, file, , test]) => [name?.slice(2), file, test?.slice(0, -2)]);
-    expect(listed).to.deep.equal(
-      SAFEGUARDS.map(({ name, file, test, title }) => [name, `\`${file}\``, `\`${test}\` "${title}"`]),
-    );
-  });
-
   for (const { name, test, title, also, ...patch } of SAFEGUARDS) {
     it(`${name}: the code to remove occurs once, and its test exists`, () => {
       for (const { file, keep } of [patch, ...(also ? [also] : [])]) {

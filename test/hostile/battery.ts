@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { addressOfKey, encodeJsonHeader, keccakText } from "turnpike/protocol";
 import { CASES, CONTROL, trialsOf, tryCase } from "./support/battery";
@@ -45,15 +44,6 @@ describe("the hostile battery itself", () => {
     }
     expect(missed).to.deep.equal(HARMLESS_TO_THE_GULLIBLE);
   }).timeout(120_000);
-});
-
-describe("agreement > docs/engineering/hostile.md", () => {
-  it("lists every case with what it does and what is safe, and no other", () => {
-    const rows = readFileSync("docs/engineering/hostile.md", "utf8").match(/^\| `(?:D|HA)\d+-.*$/gm) ?? [];
-    const documented = rows.map((row) => row.split(" | ").slice(0, 3).join(" | "));
-    const existing = CASES.map(({ id, does, safeResult }) => `| \`${id}\` | ${does} | ${safeResult}`);
-    expect(documented).to.deep.equal(existing);
-  });
 });
 
 describe("hostile servers and Facilitators, against this project's agent", () => {

@@ -78,7 +78,7 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
     },
   },
   {
-    page: "docs/guides/offers-and-receipts.md",
+    page: "docs/guides/receipts.md",
     text: "policy: {",
     names: {
       limits: `${typeOf("agent", "AgentOptions")}["policy"]`,
@@ -86,14 +86,14 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
     },
   },
   {
-    page: "docs/guides/offers-and-receipts.md",
+    page: "docs/guides/receipts.md",
     text: "kmsAccount",
     names: {
       kmsAccount: `NonNullable<${typeOf("gate", "ProviderOptions")}["offerReceipt"]> extends infer O ? O extends { signer: infer S } ? S : never : never`,
     },
   },
   {
-    page: "docs/guides/prices-by-body.md",
+    page: "docs/guides/prices.md",
     text: "priceOf",
     names: { app: 'import("hono").Hono', handler: 'import("hono").Handler', priceOf: "(body: unknown) => bigint" },
   },
@@ -108,16 +108,16 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
     },
   },
   {
-    page: "docs/guides/usage-receipts.md",
+    page: "docs/guides/receipts.md",
     text: "agent.audit()",
     names: { options: typeOf("agent", "AgentOptions"), rpc: "Record<number, string>" },
   },
   {
-    page: "docs/guides/usage-receipts.md",
+    page: "docs/guides/receipts.md",
     text: "req.payment",
     names: { req: `{ payment: ${typeOf("gate", "Payment")} }` },
   },
-  { page: "docs/guides/usage-receipts.md", text: "takeReceipts", names: { meter: typeOf("gate", "UsageMeter") } },
+  { page: "docs/guides/receipts.md", text: "takeReceipts", names: { meter: typeOf("gate", "UsageMeter") } },
   {
     page: "docs/guides/webhooks.md",
     text: "isNew",

@@ -9,7 +9,7 @@ const ROOT = path.resolve(__dirname, "../../..");
 const FOLDERS = ["docs/guides", "docs/quickstart", "docs/concepts", "docs/operators"];
 
 /** Shows programs that the interop suite runs, with packages that only that suite installs. */
-const ELSEWHERE = "docs/guides/from-stock-x402.md";
+const ELSEWHERE = "docs/guides/stock-x402.md";
 
 export interface Snippet {
   readonly page: string;

@@ -1,5 +1,5 @@
 /** The page that lists each kind of answer with the stock schema that accepted it. */
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
 export interface Answer {
@@ -10,19 +10,20 @@ export interface Answer {
   readonly result: string;
 }
 
-const PAGE = path.resolve(__dirname, "../../../docs/engineering/x402-conformance.md");
+const PAGE = path.resolve(__dirname, "../../../out/interop/conformance.md");
 
 /** The page is a function of the results alone, so that an unchanged run changes nothing. */
 export function writeConformance(answers: readonly Answer[]): void {
   const rows = answers.map(({ sender, answer, reader, result }) => {
     return `| ${sender} | ${answer} | ${reader} | ${result === "accepted" ? result : `**${result}**`} |`;
   });
+  mkdirSync(path.dirname(PAGE), { recursive: true });
   writeFileSync(PAGE, `${HEAD}${rows.join("\n")}\n`);
 }
 
 const HEAD = `# Which stock schema validates each answer
 
-Written by \`npm run test:interop\`; do not edit. Every answer was recorded from real HTTP and read by the schema of the
+Written by \`npm run test:interop\`. Every answer was recorded from real HTTP and read by the schema of the
 installed package. Amounts and optional fields are tested beside them, in \`test/interop/conformance.ts\`:
 
 - An amount has one notation, the decimal integer without leading zeros. The reference reads others, such as \`01000\`;

@@ -1,5 +1,5 @@
 /** The page of the conformance matrix: rows of every suite that contributes, one column for each dimension. */
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
 export type Result = "paid" | "not paid";
@@ -39,7 +39,7 @@ export function recordRow(suite: Suite, row: MatrixRow): void {
   recorded.set(suite, [...(recorded.get(suite) ?? []), row]);
 }
 
-const PAGE = path.resolve(__dirname, "../../../docs/engineering/interop-matrix.md");
+const PAGE = path.resolve(__dirname, "../../../out/interop/matrix.md");
 
 /** Writes the page and prints its overview. It is a function of the rows alone: an unchanged run changes nothing. */
 export function writePage(): void {
@@ -47,6 +47,7 @@ export function writePage(): void {
   const rows = SUITES.flatMap((suite) => recorded.get(suite) ?? []);
   const overview = overviewOf(rows);
   const sections = [...grouped(rows, "server")].map(([server, own]) => `## ${server}\n\n${tableOf(own)}`);
+  mkdirSync(path.dirname(PAGE), { recursive: true });
   writeFileSync(PAGE, `${HEAD}\n## Overview\n\n${LEGEND}\n\n${overview}\n\n${sections.join("\n\n")}\n`);
   process.stdout.write(`\n${overview}\n\n`);
 }
@@ -94,7 +95,7 @@ const LEGEND = "Paid cells / cells that are refused as they should be, each with
 
 const HEAD = `# Which client pays which server through which Facilitator
 
-Written by \`npm run test:interop\`; do not edit. Every cell was tried with real HTTP, a real chain (Base Sepolia's id) and
+Written by \`npm run test:interop\`. Every cell was tried with real HTTP, a real chain (Base Sepolia's id) and
 the stock packages in \`test/interop/package-lock.json\`. The results are listed beforehand in
 \`test/interop/expected-cells.json\`; any other result fails the run.
 
