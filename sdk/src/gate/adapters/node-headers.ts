@@ -3,6 +3,7 @@ import { type ServerResponse, validateHeaderName, validateHeaderValue } from "no
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import { CORS_HEADERS, privateCacheControl, varyWith } from "../core/answer";
 import { pairsOf } from "../replay/recorder";
+import { isHttp2, nodeError } from "./shown-answer";
 
 /** A method of a response, bound to it. */
 export type Write = (...args: unknown[]) => ServerResponse;
@@ -15,10 +16,10 @@ export function writePrivateHead(
   response: ServerResponse,
   cors: boolean,
   writeHead: Write,
-  [status, ...rest]: unknown[],
+  args: unknown[],
 ): ServerResponse {
-  const reason = typeof rest[0] === "string" ? [rest.shift()] : [];
-  const [headers] = rest;
+  const { status, reason: given, headers } = headArgsOf(args);
+  const reason = given === undefined ? [] : [given];
   if (!Array.isArray(headers) && response.getHeaderNames().length === 0) {
     // Nothing is set yet: one plain object is written out several times as fast as headers that are set one by one.
     return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
@@ -89,43 +90,58 @@ function headerOf(response: ServerResponse, name: string): string | undefined {
   return value === undefined ? undefined : Array.isArray(value) ? value.join(", ") : String(value);
 }
 
-/**
- * Throws what node:http would throw when it writes this head, while the handler can still answer otherwise.
- * @param args what it gave to `writeHead`; absent: it has set status and headers on the response
- */
-export function requireWritable(response: ServerResponse, args?: readonly unknown[]): void {
-  const [status, ...rest] = args ?? [response.statusCode];
+/** What a handler gives to `writeHead`, by its parts. */
+export function headArgsOf([status, ...rest]: readonly unknown[]): {
+  readonly status: unknown;
+  readonly reason: string | undefined;
+  readonly headers: unknown;
+} {
+  const reason = typeof rest[0] === "string" ? rest[0] : undefined;
+  return { status, reason, headers: reason === undefined ? (rest[1] ?? rest[0]) : rest[1] };
+}
+
+/** Throws what node:http would throw for this status line, while the handler can still answer otherwise. */
+export function requireStatusLine(response: ServerResponse, status: unknown, given?: string): number {
   const code = Math.trunc(Number(status));
-  if (!(code >= 100 && code <= 999)) throw new RangeError(`Invalid status code: ${String(status)}`);
-  const isHttp1 = response.req.httpVersionMajor < 2;
-  const reason = typeof rest[0] === "string" ? (rest.shift() as string) : isHttp1 ? response.statusMessage : undefined;
-  if (reason !== undefined) validateHeaderValue("statusMessage", reason);
-  for (const [name, value] of pairsOf(rest[0])) {
-    validateHeaderName(name);
-    validateHeaderValue(name, value);
+  if (!(code >= 100 && code <= 999)) {
+    throw Object.assign(new RangeError(`Invalid status code: ${String(status)}`), {
+      code: "ERR_HTTP_INVALID_STATUS_CODE",
+    });
   }
+  const reason = given ?? (isHttp2(response) ? undefined : response.statusMessage);
+  if (reason !== undefined) validateHeaderValue("statusMessage", reason);
+  return code;
 }
 
 /**
- * Keeps the head of a response that has ended and waits to leave.
- * @returns sets it again: what is set after the end has no effect, as it has none on a response that was sent
+ * Sets what a handler gives to `writeHead`, without writing it.
+ * @throws what node:http would throw when it writes this head
  */
-export function keepHead(response: ServerResponse): () => void {
-  const { statusCode } = response;
-  // HTTP/2 has none, and warns.
-  const statusMessage = response.req.httpVersionMajor < 2 ? response.statusMessage : undefined;
-  const headers = { ...response.getHeaders() };
-  return () => {
-    for (const name of response.getHeaderNames()) {
-      if (!Object.hasOwn(headers, name)) response.removeHeader(name);
-    }
-    for (const [name, value] of Object.entries(headers)) {
-      if (value !== undefined && response.getHeader(name) !== value) response.setHeader(name, value);
-    }
-    response.statusCode = statusCode;
-    if (statusMessage !== undefined) response.statusMessage = statusMessage;
-  };
+export function applyHead(
+  response: ServerResponse,
+  args: readonly unknown[],
+): { readonly status: number; readonly reason: string | undefined } {
+  const { status: given, reason, headers } = headArgsOf(args);
+  const status = requireStatusLine(response, given, reason);
+  for (const [name, value] of pairsOf(headers)) {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+  }
+  applyHeaders(response, headers);
+  if (!isHttp2(response) && response.hasHeader("trailer") && !isChunked(response, status)) {
+    throw nodeError("ERR_HTTP_TRAILER_INVALID", "Trailers are invalid with this transfer encoding");
+  }
+  response.statusCode = status;
+  if (reason !== undefined && !isHttp2(response)) response.statusMessage = reason;
+  return { status, reason };
 }
+
+const isChunked = (response: ServerResponse, status: number): boolean =>
+  response.useChunkedEncodingByDefault &&
+  !response.hasHeader("content-length") &&
+  response.req.method !== "HEAD" &&
+  status !== 204 &&
+  status !== 304;
 
 /** The application's own CORS headers stay as they are. */
 export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {

@@ -8,7 +8,8 @@ import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
-import { keepHead, requireWritable, setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
+import { type AnswerPolicy, AnswerWriter, type Waiting } from "./answer-writer";
+import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -56,122 +57,115 @@ export function watchResponse(options: WatchOptions): void {
   new WatchedResponse(options, writeHeadOf(options.response)).watch();
 }
 
-/** Takes the place of a response's own `writeHead`, `write` and `end`. */
-class WatchedResponse {
+/** Watches what passes, and holds the end until the payment is recorded. */
+class WatchedResponse implements AnswerPolicy {
   readonly #response: ServerResponse;
   readonly #scope: RequestScope;
   readonly #onRefusedCharge: WatchOptions["onRefusedCharge"];
   readonly #headersOfFailure: WatchOptions["headersOfFailure"];
-  readonly #writeHead: Write;
-  readonly #write: (...args: unknown[]) => boolean;
-  readonly #end: Write;
+  readonly #writer: AnswerWriter;
   #settling: Promise<unknown> | undefined;
-  #isReplaced = false;
-  /** the answer is complete, and leaves once its payment is recorded */
-  #isWaiting = false;
   #hasBegun = false;
-  /** the head of a response that may still be replaced */
-  #heldHead: unknown[] | undefined;
+  /** a refused charge, whose answer may still be replaced */
+  #isRefused = false;
   /** what of the answer is kept; undefined where nothing is, or nothing any more */
   #recording: NodeRecording | undefined;
+  /** whether what is kept is whole by its end */
+  #isKept = false;
+  #isReleasing = false;
   #streamTimer: NodeJS.Timeout | undefined;
 
-  constructor({ response, scope, headersOfFailure, onRefusedCharge }: WatchOptions, writeHead: Write) {
+  constructor({ response, scope, onRefusedCharge, headersOfFailure }: WatchOptions, writeHead: Write) {
     this.#response = response;
     this.#scope = scope;
     this.#onRefusedCharge = onRefusedCharge;
     this.#headersOfFailure = headersOfFailure;
-    this.#writeHead = writeHead;
-    this.#write = response.write.bind(response) as (...args: unknown[]) => boolean;
-    this.#end = response.end.bind(response) as Write;
+    this.#writer = new AnswerWriter({ response, writeHead, policy: this });
     this.#recording = scope.keeper && recordNode(response, scope.keeper.maxBytes);
   }
 
   watch(): void {
-    const response = this.#response;
     const scope = this.#scope;
-    // Bound: V8 puts a function literal that is assigned to a property into old space. A scavenge then keeps all that it
-    // refers to, which is the whole request.
-    response.writeHead = this.#onWriteHead.bind(this) as typeof response.writeHead;
-    response.write = this.#onWrite.bind(this) as typeof response.write;
-    response.end = this.#onEnd.bind(this) as typeof response.end;
+    this.#writer.install();
     if (scope.claims.length > 0 || scope.onEnd) this.#settleWhenCut();
     else scope.onClaim = this.#settleWhenCut.bind(this);
   }
 
-  /** Before the headers are recorded or written. */
-  #markFailure(status: number): void {
-    if (this.#headersOfFailure && status >= 400 && !this.#response.headersSent) {
-      setAbsent(this.#response, this.#headersOfFailure);
-    }
+  onHead(args: readonly unknown[]): void {
+    const status = args[0] as number;
+    this.#markFailure(status);
+    this.#recording?.head(args);
+    this.#setHeaders(status);
+    if (this.#hasBegun || !this.#onRefusedCharge || !isRefusedCharge(this.#scope, status)) return;
+    this.#isRefused = true;
+    this.#writer.hold();
   }
 
-  #onWriteHead(...args: unknown[]): ServerResponse {
-    if (this.#isWaiting) return this.#response;
-    this.#markFailure(args[0] as number);
-    this.#recording?.head(args);
-    const status = args[0] as number;
+  /** Those of the payment that depend on what became of it. */
+  #setHeaders(status: number): void {
     const { refund } = this.#scope;
     if (refund && hasFailed(this.#scope, status)) setAbsent(this.#response, refund.headers);
-    if (!this.#response.headersSent) setAbsent(this.#response, usageReceiptHeader(this.#scope));
-    const mayReplace = this.#onRefusedCharge && !this.#isReplaced && !this.#hasBegun;
-    if (!mayReplace || !isRefusedCharge(this.#scope, status)) return this.#writeHead(...args);
-    this.#heldHead = args;
-    this.#response.statusCode = status;
-    return this.#response;
+    setAbsent(this.#response, usageReceiptHeader(this.#scope));
   }
 
-  #onWrite(...args: unknown[]): boolean {
-    if (this.#isReplaced) return true;
-    if (!this.#response.headersSent) requireWritable(this.#response);
-    this.#markFailure(this.#response.statusCode);
+  /** Before the headers are recorded or written. */
+  #markFailure(status: number): void {
+    if (this.#headersOfFailure && status >= 400) setAbsent(this.#response, this.#headersOfFailure);
+  }
+
+  holdsPart(args: readonly unknown[]): boolean {
+    if (!this.#response.headersSent) this.#markFailure(this.#response.statusCode);
     this.#hasBegun = true;
-    if (this.#heldHead) this.#writeHead(...this.#heldHead);
-    this.#heldHead = undefined;
     const recorded = this.#record(args);
-    if (recorded === "last") {
-      void this.#settle("use", this.#recording)
-        ?.then(() => this.#write(...args))
-        .catch(() => this.#response.destroy());
-      return true;
-    }
+    if (recorded === "last") return true;
     if (recorded === "open") this.#boundRecording();
     // The rejection is handled at the end, or ends the response here.
     else this.#settleByStatus()?.catch(() => this.#response.destroy());
-    return this.#write(...args);
+    return false;
   }
 
-  #onEnd(...args: unknown[]): ServerResponse {
-    const response = this.#response;
-    if (this.#isReplaced) return response;
-    if (!response.headersSent) requireWritable(response);
-    const onRefusedCharge = this.#onRefusedCharge;
-    if (onRefusedCharge && !response.headersSent && isRefusedCharge(this.#scope, response.statusCode)) {
-      this.#isReplaced = true;
-      void this.#replaceWith(onRefusedCharge);
-      return response;
+  holdsEnd(args: readonly unknown[]): boolean {
+    const { statusCode, headersSent } = this.#response;
+    if (this.#onRefusedCharge && !headersSent && isRefusedCharge(this.#scope, statusCode)) return true;
+    if (!headersSent) this.#markFailure(statusCode);
+    this.#isKept = this.#record(args) !== "void";
+    if (this.#settling || this.#scope.claims.length > 0) return true;
+    void this.#settleByStatus();
+    return false;
+  }
+
+  onWaiting(what: Waiting): void {
+    if (what === "head") return;
+    if (this.#isRefused && what === "end") void this.#replaceRefused();
+    else if (this.#isRefused) this.#passRefused();
+    else if (what === "part") this.#releaseAfter(this.#settle("use", this.#recording));
+    // After the last part of a declared length it waits already.
+    else if (what === "end" && !this.#isReleasing) {
+      this.#releaseAfter(this.#isKept ? this.#settle("use", this.#recording) : this.#settleByStatus());
     }
-    this.#markFailure(response.statusCode);
-    const waits = this.#record(args) === "void" ? this.#settleByStatus() : this.#settle("use", this.#recording);
-    if (!waits) return this.#end(...args);
-    this.#isReplaced = true;
-    this.#isWaiting = true;
-    const restoreHead = response.headersSent ? undefined : keepHead(response);
-    waits
+  }
+
+  /** A refused charge whose handler has an answer of its own, part by part. */
+  #passRefused(): void {
+    this.#isRefused = false;
+    this.#hasBegun = true;
+    this.#settleByStatus()?.catch(() => this.#response.destroy());
+    this.#writer.release();
+  }
+
+  #releaseAfter(settling: Promise<unknown> | undefined): void {
+    if (this.#isReleasing) return;
+    this.#isReleasing = true;
+    Promise.resolve(settling)
       .then(
         () => {
-          this.#isWaiting = false;
-          restoreHead?.();
-          this.#finish(...args);
+          this.#isReleasing = false;
+          this.#writer.release();
         },
-        (error) => {
-          this.#isWaiting = false;
-          this.#fail(error);
-        },
+        (error) => this.#fail(error),
       )
       // A fault of one answer never ends the process.
-      .catch(() => response.destroy());
-    return response;
+      .catch(() => this.#response.destroy());
   }
 
   #settle(how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined {
@@ -194,13 +188,13 @@ class WatchedResponse {
     const response = this.#response;
     response.once("close", () => {
       if (this.#settling) return;
-      const hasBegun = this.#hasBegun || response.headersSent;
+      const hasBegun = this.#hasBegun || this.#writer.isHeadOut;
       if (hasClientLeft(response) && (this.#recording || !hasBegun)) this.#boundRecording();
       else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
     });
   }
 
-  #record(args: unknown[]): "open" | "last" | "void" {
+  #record(args: readonly unknown[]): "open" | "last" | "void" {
     return this.#settling || hasFailed(this.#scope, this.#response.statusCode)
       ? "void"
       : (this.#recording?.take(args) ?? "void");
@@ -214,37 +208,31 @@ class WatchedResponse {
     ).unref();
   }
 
-  /** HTTP/2 writes the last part by the response's own `write`; what a handler still writes stays swallowed. */
-  #finish(...args: unknown[]): void {
-    const response = this.#response;
-    const swallowing = response.write;
-    response.write = this.#write as typeof response.write;
-    this.#end(...args);
-    response.write = swallowing;
-  }
-
-  async #replaceWith(make: () => Promise<Answer>): Promise<void> {
+  async #replaceRefused(): Promise<void> {
     try {
-      const answer = await make();
+      const answer = await (this.#onRefusedCharge as () => Promise<Answer>)();
       await this.#settle(answer.status >= 500 ? "release" : "use");
-      this.#rewrite(answer);
+      this.#replaceWith(answer);
     } catch (error) {
       this.#fail(error);
     }
   }
 
   #fail(error: unknown): void {
-    if (this.#response.headersSent) this.#response.destroy();
-    else this.#rewrite(errorAnswer(error));
+    if (!this.#writer.isHeadOut) {
+      this.#replaceWith(errorAnswer(error));
+      return;
+    }
+    this.#writer.discard();
+    this.#response.destroy();
   }
 
-  #rewrite(answer: Answer): void {
-    const response = this.#response;
-    for (const name of response.getHeaderNames()) {
-      if (!name.startsWith("access-control-")) response.removeHeader(name);
-    }
-    response.statusCode = answer.status;
-    setAbsent(response, answer.headers);
-    this.#finish(answer.body);
+  #replaceWith(answer: Answer): void {
+    const headers = Object.entries(this.#response.getHeaders());
+    const kept = Object.fromEntries(headers.filter(([name]) => name.startsWith("access-control-")));
+    this.#writer.replace(answer, kept, () => {
+      this.#markFailure(answer.status);
+      this.#setHeaders(answer.status);
+    });
   }
 }

@@ -68,7 +68,7 @@ export function headOf(response: ServerResponse, args?: readonly unknown[]): Res
   const headers = headersOf(response.getHeaders());
   if (!args) return { status: response.statusCode, headers };
   const [status, ...rest] = args;
-  const given = typeof rest[0] === "string" ? rest[1] : rest[0];
+  const given = typeof rest[0] === "string" ? rest[1] : (rest[1] ?? rest[0]);
   for (const [name, value] of pairsOf(given)) headers.set(name.toLowerCase(), value);
   return { status: Number(status), headers };
 }
@@ -129,7 +129,7 @@ export function pairsOf(headers: unknown): Pair[] {
 }
 
 /** Returns a copy of what a handler gives to `write` or `end`. */
-export function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
+function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
   if (typeof chunk === "string") {
     return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
   }

@@ -1,0 +1,129 @@
+/**
+ * Shows the handler of a Node response what node:http would: that its head is sent and its answer has ended, while both
+ * still wait here. Node's own methods then throw what they would throw.
+ */
+import type { ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+
+/** What node:http keeps on a response of HTTP/1, under names that middleware reads too. */
+interface OwnState {
+  _header: string | null;
+  finished: boolean;
+  outputSize: number;
+}
+
+/** Taken for a head by Node. If it ever left, it would be an empty line, which clients skip. */
+const SHOWN_HEAD = "\r\n";
+
+export const isHttp2 = (response: ServerResponse): boolean => response.req.httpVersionMajor >= 2;
+
+export const streamOf = (response: ServerResponse): Record<string, unknown> | undefined =>
+  isHttp2(response) ? (response as unknown as { stream?: Record<string, unknown> }).stream : undefined;
+
+const ENDED = { value: true, configurable: true };
+
+export class ShownAnswer {
+  readonly #response: ServerResponse;
+  #isHeadShown = false;
+  #isEndShown = false;
+  #shownBytes = 0;
+  /** what the end of the answer makes wait */
+  #ended: { readonly socket: Duplex | null; readonly destroys: readonly Destroy[] } | undefined;
+  #isCut: { readonly error: Error | undefined } | undefined;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+  }
+
+  showHead(): void {
+    this.#isHeadShown = true;
+    const stream = streamOf(this.#response);
+    if (stream) Object.defineProperty(stream, "headersSent", ENDED);
+    else (this.#response as unknown as OwnState)._header = SHOWN_HEAD;
+  }
+
+  /** @param bytes that wait */
+  showEnd(bytes: number): void {
+    const response = this.#response;
+    this.#isEndShown = true;
+    if (isHttp2(response)) {
+      Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
+      return;
+    }
+    const own = response as unknown as OwnState;
+    own.finished = true;
+    this.#shownBytes = Math.max(1, bytes);
+    own.outputSize += this.#shownBytes;
+    this.#delayDestroy();
+  }
+
+  showPressure(): void {
+    Object.defineProperty(this.#response, "writableNeedDrain", ENDED);
+  }
+
+  /** @returns cuts the response, where its handler has asked for that after the end */
+  hide(): () => void {
+    const response = this.#response;
+    if (Object.hasOwn(response, "writableNeedDrain")) Reflect.deleteProperty(response, "writableNeedDrain");
+    if (this.#isHeadShown) this.#hideHead();
+    if (this.#isEndShown) this.#hideEnd();
+    return this.#restoreDestroy();
+  }
+
+  #hideHead(): void {
+    this.#isHeadShown = false;
+    const stream = streamOf(this.#response);
+    if (stream) Reflect.deleteProperty(stream, "headersSent");
+    else (this.#response as unknown as OwnState)._header = null;
+  }
+
+  #hideEnd(): void {
+    this.#isEndShown = false;
+    const response = this.#response;
+    if (isHttp2(response)) {
+      for (const name of ["writableEnded", "finished"]) Reflect.deleteProperty(response, name);
+      return;
+    }
+    const own = response as unknown as OwnState;
+    own.finished = false;
+    own.outputSize = Math.max(0, own.outputSize - this.#shownBytes);
+    this.#shownBytes = 0;
+  }
+
+  /** What node:http has taken at the end leaves whatever is destroyed then: so does what still waits. */
+  #delayDestroy(): void {
+    const response = this.#response;
+    const { socket } = response;
+    this.#ended = { socket, destroys: [response.destroy as Destroy, socket?.destroy as Destroy] };
+    const delay = this.#onDestroy.bind(this) as never;
+    response.destroy = delay;
+    if (socket) socket.destroy = delay;
+  }
+
+  #onDestroy(error?: Error): ServerResponse {
+    this.#isCut ??= { error };
+    return this.#response;
+  }
+
+  #restoreDestroy(): () => void {
+    if (!this.#ended) return nothing;
+    const { socket, destroys } = this.#ended;
+    const [ofResponse, ofSocket] = destroys;
+    this.#ended = undefined;
+    // Assigned, not deleted: a socket serves many requests, and V8 makes an object slow that loses a property.
+    const response = this.#response;
+    response.destroy = ofResponse as ServerResponse["destroy"];
+    if (socket) socket.destroy = ofSocket as Duplex["destroy"];
+    const cut = this.#isCut;
+    return cut ? () => void response.destroy(cut.error) : nothing;
+  }
+}
+
+type Destroy = (error?: Error) => unknown;
+
+const nothing = (): void => undefined;
+
+/** An error as node:http throws it: code and message. */
+export function nodeError(code: string, message: string, Kind: ErrorConstructor = Error): Error {
+  return Object.assign(new Kind(message), { code });
+}
