@@ -13,7 +13,7 @@ const newest = () => Math.max(-1, ...list(folder).map((file) => Number(/^claims-
 
 async function main(): Promise<void> {
   const before = newest();
-  const counted = stopBefore(Number(at));
+  const counted = await stopBefore(Number(at), folder);
   const store = openShop(folder);
   await sellOne(store, `first of ${name}`, name);
   // Also after a lock that a stopped process has, for as long as that counts.

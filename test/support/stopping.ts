@@ -1,14 +1,19 @@
 /** Stops this process before its n-th call of the file system, as a machine does that is paused there. */
-import fs from "node:fs";
+import fs, { type PathLike } from "node:fs";
 
-type Call = (...args: unknown[]) => unknown;
+type Calls = Record<string, (...args: unknown[]) => unknown>;
 
-/** Calls of the modules under test; `import` binds no copies of them. */
-const CALLS = [
-  ..."openSync closeSync readSync writeSync writeFileSync readFileSync fsyncSync".split(" "),
-  ..."renameSync linkSync rmSync readdirSync statSync".split(" "),
-  ..."mkdir utimes futimes rmdir".split(" "),
-];
+/** `import` binds no copies of a module's functions: those of the modules under test are replaced too. */
+const CALLS = new Set([
+  ..."openSync closeSync readSync writeSync writeFileSync readFileSync renameSync linkSync rmSync readdirSync".split(
+    " ",
+  ),
+  ..."statSync fstatSync futimesSync mkdir open rmdir rmdirSync".split(" "),
+]);
+
+const OF_PROMISES = new Set("open readFile readdir rename rm mkdir".split(" "));
+
+const OF_HANDLES = new Set("write writeFile appendFile sync datasync truncate stat".split(" "));
 
 export interface Stopping {
   /** how many calls there were */
@@ -16,21 +21,28 @@ export interface Stopping {
 }
 
 /** @param at the call before which it stops, from 1; 0 for never. Prints "stopped" there. */
-export function stopBefore(at: number, calls: readonly string[] = CALLS, module: object = fs): Stopping {
+export async function stopBefore(at: number, path: PathLike): Promise<Stopping> {
   const counted = { calls: 0 };
-  const api = module as Record<string, Call>;
   const write = fs.writeSync;
-  for (const name of calls) {
-    const call = api[name];
-    if (!call) continue;
-    api[name] = (...args) => {
-      counted.calls += 1;
-      if (counted.calls === at) {
-        write(1, `stopped ${name}\n`);
-        process.kill(process.pid, "SIGSTOP");
-      }
-      return call.apply(module, args);
-    };
-  }
+  const probe = await fs.promises.open(path, "r");
+  const handles = Object.getPrototypeOf(probe) as Calls;
+  await probe.close();
+  const replace = (api: Calls, names: ReadonlySet<string>): void => {
+    for (const name of names) {
+      const call = api[name];
+      if (!call) throw new TypeError(`there is no ${name}`);
+      api[name] = function (this: unknown, ...args) {
+        counted.calls += 1;
+        if (counted.calls === at) {
+          write(1, `stopped ${name}\n`);
+          process.kill(process.pid, "SIGSTOP");
+        }
+        return call.apply(this, args);
+      };
+    }
+  };
+  replace(fs as unknown as Calls, CALLS);
+  replace(fs.promises as unknown as Calls, OF_PROMISES);
+  replace(handles, OF_HANDLES);
   return counted;
 }
