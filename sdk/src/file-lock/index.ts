@@ -8,6 +8,8 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { lock } from "proper-lockfile";
 
+export { removeUnfinished, replaceFile, syncFolder } from "./replace";
+
 export interface FileLockOptions {
   /** how long a lock that nobody refreshes is honoured, ms; at least 2,000 */
   readonly staleMs: number;
@@ -22,6 +24,8 @@ export interface FileLockOptions {
 export interface FileLock {
   /** Returns whether the lock is as this process left it; otherwise another process may have it. */
   isOwn(): boolean;
+  /** Returns whether another process has the lock now; neither own nor taken is one that was removed. */
+  isTaken(): boolean;
   /** Leaves another process's lock alone. */
   release(): Promise<void>;
 }
@@ -74,18 +78,20 @@ interface TakeOptions {
 /** This process's lock. */
 class OwnLock implements FileLock {
   readonly #path: string;
+  readonly #staleMs: number;
+  /** The folder itself, held open: after a pause another process may have made one of the same name, and the same number. */
+  #folder: number | undefined;
   /** what this process set last; undefined while it makes the lock */
   #timeMs: number | undefined;
-  #isRefreshing = false;
-  #isEnded = false;
   #unlock = async (): Promise<void> => undefined;
 
-  private constructor(path: string) {
+  private constructor(path: string, staleMs: number) {
     this.#path = path;
+    this.#staleMs = staleMs;
   }
 
   static async take(path: string, { lockPath, staleMs, onLost }: TakeOptions): Promise<OwnLock> {
-    const own = new OwnLock(lockPath);
+    const own = new OwnLock(lockPath, staleMs);
     own.#unlock = await lock(path, {
       lockfilePath: lockPath,
       stale: staleMs,
@@ -93,7 +99,7 @@ class OwnLock implements FileLock {
       realpath: false,
       fs: own.#calls(),
       onCompromised(cause) {
-        own.#isEnded = true;
+        own.#end();
         if (!onLost) throw cause;
         onLost(cause);
       },
@@ -102,39 +108,67 @@ class OwnLock implements FileLock {
   }
 
   isOwn(): boolean {
-    return !this.#isEnded && (this.#isRefreshing || timeOf(this.#path) === this.#timeMs);
+    if (this.#folder === undefined) return false;
+    const found = fs.statSync(this.#path, { throwIfNoEntry: false });
+    if (found?.ino !== fs.fstatSync(this.#folder).ino) return false;
+    return this.#timeMs === undefined || found.mtimeMs === this.#timeMs;
+  }
+
+  isTaken(): boolean {
+    return !this.isOwn() && timeOf(this.#path) !== undefined;
   }
 
   async release(): Promise<void> {
-    if (this.#isEnded) return;
+    if (this.#folder === undefined) return;
     await this.#unlock();
-    this.#isEnded = true;
+    this.#end();
+  }
+
+  #end(): void {
+    if (this.#folder !== undefined) fs.closeSync(this.#folder);
+    this.#folder = undefined;
   }
 
   /** Returns what the package calls to make the lock, to refresh it, and to remove it, also as the process ends. */
   #calls() {
-    const isRemovable = (): boolean => this.#timeMs === undefined || this.isOwn();
     return {
       stat: fs.stat,
-      // The package would compare the time of a lock that is there with this machine's clock.
-      mkdir: (path: string, done: Done) =>
-        fs.mkdir(path, (error) => done(error?.code === "EEXIST" ? Object.assign(error, { code: IN_USE }) : error)),
-      utimes: (path: string, accessed: Date, modified: Date, done: Done) => {
-        this.#isRefreshing = true;
-        fs.utimes(path, accessed, modified, (error) =>
-          // The file system may keep whole seconds.
-          fs.stat(path, (_fault, stat) => {
-            this.#isRefreshing = false;
-            if (!error && stat) this.#timeMs = stat.mtimeMs;
-            done(error);
-          }),
-        );
-      },
-      rmdir: (path: string, done: Done) => (isRemovable() ? fs.rmdir(path, done) : done(null)),
+      mkdir: (path: string, done: Done) => this.#make(path, done),
+      utimes: (_path: string, accessed: Date, modified: Date, done: Done) => done(this.#refresh(accessed, modified)),
+      rmdir: (path: string, done: Done) => (this.isOwn() ? fs.rmdir(path, done) : done(null)),
       rmdirSync: (path: string) => {
-        if (isRemovable()) fs.rmdirSync(path);
+        if (this.isOwn()) fs.rmdirSync(path);
       },
     };
+  }
+
+  /** Sets its time. Not by its path, where another process's lock may be by now. */
+  #refresh(accessed: Date, modified: Date): NodeJS.ErrnoException | null {
+    if (this.#folder === undefined) return null;
+    try {
+      fs.futimesSync(this.#folder, accessed, modified);
+      // The file system may keep whole seconds.
+      this.#timeMs = fs.fstatSync(this.#folder).mtimeMs;
+      return null;
+    } catch (error) {
+      return error as NodeJS.ErrnoException;
+    }
+  }
+
+  #make(path: string, done: Done): void {
+    const begunMs = performance.now();
+    fs.mkdir(path, (error) => {
+      // The package would take it over by this machine's clock.
+      if (error) return done(error.code === "EEXIST" ? Object.assign(error, { code: IN_USE }) : error);
+      fs.open(path, "r", (fault, folder) => {
+        if (fault) return done(fault.code === "ENOENT" ? Object.assign(fault, { code: IN_USE }) : fault);
+        this.#folder = folder;
+        if (performance.now() - begunMs < this.#staleMs / 2) return done(null);
+        // After a pause it may be another process's, which has taken it over: it is asked for like any other.
+        this.#end();
+        this.#make(path, done);
+      });
+    });
   }
 }
 

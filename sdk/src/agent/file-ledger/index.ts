@@ -3,9 +3,9 @@
  * A record is on disk before `append` resolves. A torn last line is left by a crash and is dropped; damage anywhere
  * else is an error, since a lost authorization could be paid twice. The file holds secrets: mode 0600.
  */
-import { type FileHandle, open, readFile, rename } from "node:fs/promises";
+import { type FileHandle, open, readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { type FileLock, lockFile } from "../../file-lock";
+import { type FileLock, lockFile, removeUnfinished, replaceFile } from "../../file-lock";
 import { ConfigError, TurnpikeError } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
@@ -58,10 +58,17 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     throw locked(`Another process holds the agent's ledger ${file}.`);
   }
 
+  const lost = () => locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
+
+  function requireLock(): void {
+    if (!lock?.isOwn()) throw lost();
+  }
+
   /** @throws LedgerLocked */
   function requireOwn(): FileHandle {
-    if (handle && lock?.isOwn()) return handle;
-    throw locked(`The lock of the ledger ${file} was lost; nothing more is written to it.`);
+    requireLock();
+    if (handle) return handle;
+    throw lost();
   }
 
   async function write(line: string): Promise<void> {
@@ -87,16 +94,19 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
       }
       lock = await lockedWithin();
       try {
+        await removeUnfinished(file);
         const text = await readFile(file, "utf8");
         const records = compact(parse(text, file), keepSec * 1_000);
-        await replace(file, records);
-        handle = await open(file, "a", 0o600);
+        // A former holder that was paused goes on in the file that this one replaces.
+        handle = await replaceFile(file, records.map((record) => `${JSON.stringify(record)}\n`).join(""), requireLock);
         wholeBytes = (await handle.stat()).size;
         isTorn = false;
         return records;
       } catch (error) {
+        // A process that took it over has removed what was to be renamed.
+        const cause = lock.isOwn() ? error : lost();
         await lock.release();
-        throw error;
+        throw cause;
       }
     },
 
@@ -171,23 +181,4 @@ function compact(records: readonly LedgerRecord[], keepMs: number): LedgerRecord
     if (record.type !== "payment" || record.key !== undefined) return true;
     return (record.state !== "served" && record.state !== "released") || record.atSec > oldestSec;
   });
-}
-
-/** Replaces the file atomically: writes a new one, syncs, and renames it. */
-async function replace(file: string, records: readonly LedgerRecord[]): Promise<void> {
-  const temporary = `${file}.new`;
-  const handle = await open(temporary, "w", 0o600);
-  try {
-    await handle.writeFile(records.map((record) => `${JSON.stringify(record)}\n`).join(""));
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, file);
-  const folder = await open(dirname(file), "r");
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }

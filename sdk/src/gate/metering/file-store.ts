@@ -54,11 +54,12 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     await left?.abandon(reason);
   }
 
-  async function readBooks(): Promise<void> {
+  async function readBooks(held: JournalLock): Promise<void> {
     const before = books;
     const read = new Books();
     const snapshot = () => snapshotOf(books);
-    journal = await Journal.open({ path, snapshot, compactAtBytes, onFailure }, (line) => apply(read, line));
+    const opening = { path, snapshot, compactAtBytes, onFailure, lock: held };
+    journal = await Journal.open(opening, (line) => apply(read, line));
     // What is set aside for calls and meters of this process is in no file.
     for (const { idHash, held, holds } of before.accounts.values()) {
       if (held > 0n || holds.length > 0) Object.assign(read.account(idHash), { held, holds });
@@ -77,7 +78,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       const taken = new JournalLock({ path, staleMs: lockStaleMs, onDoubt: onFailure, leave, rejoin: readBooks });
       await taken.take();
       try {
-        await readBooks();
+        await readBooks(taken);
       } catch (error) {
         await taken.release();
         throw error;
@@ -172,7 +173,7 @@ export interface JournalLockOptions {
   /** The lock is lost: closes the journal. */
   readonly leave: (reason: TurnpikeError) => Promise<void>;
   /** The lock is taken again: opens the journal and reads it. */
-  readonly rejoin: () => Promise<void>;
+  readonly rejoin: (held: JournalLock) => Promise<void>;
 }
 
 /** Of the time after which a lock is stale: a standstill of this much is noticed before another process takes over. */
@@ -232,17 +233,24 @@ class JournalLock {
     return performance.now() - this.aliveAtMs > this.options.staleMs * STANDSTILL_SHARE;
   }
 
-  private lose(cause: unknown): void {
-    this.isLost = true;
-    this.suspect(cause);
+  isTaken(): boolean {
+    return this.lock?.isTaken() ?? false;
   }
 
-  private suspect(cause: unknown): void {
-    if (this.doubt || this.isReleased) return;
+  lose(cause: unknown): TurnpikeError {
+    this.isLost = true;
+    return this.suspect(cause);
+  }
+
+  private suspect(cause: unknown): TurnpikeError {
+    if (this.doubt) return this.doubt;
     const message = "The lock of the meter's journal may be another process's; it is being checked or taken again.";
-    this.doubt = new Unavailable(message, { cause, retryAfterSec: 5 });
-    this.options.onDoubt(this.doubt);
-    this.recovering = this.recover(this.doubt);
+    const doubt = new Unavailable(message, { cause, retryAfterSec: 5 });
+    if (this.isReleased) return doubt;
+    this.doubt = doubt;
+    this.options.onDoubt(doubt);
+    this.recovering = this.recover(doubt);
+    return doubt;
   }
 
   /** Ends with the lock held and the journal open, or with `release`. */
@@ -252,9 +260,11 @@ class JournalLock {
     while ((await this.rest(lookMs)) > 1.5 * lookMs);
     while (this.isLost && !this.isReleased) {
       await this.options.leave(doubt);
+      // Its end is noticed late, and must not count as the next one's.
+      await this.releaseLock();
       try {
         await this.take();
-        await this.options.rejoin();
+        await this.options.rejoin(this);
       } catch {
         await this.releaseLock();
         await this.rest(TAKE_AGAIN_MS);

@@ -3,8 +3,9 @@
  * the next write and fsync (group commit). Compacts itself into one snapshot. Of the entries' meaning it knows only
  * that reservations of one subscription in one group add up.
  */
-import { type FileHandle, open, readFile, rename, rm } from "node:fs/promises";
-import { dirname } from "node:path";
+import { statSync } from "node:fs";
+import { type FileHandle, readFile, rm } from "node:fs/promises";
+import { removeUnfinished, replaceFile, syncFolder } from "../../file-lock";
 import { ConfigError, type TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { type Deferred, deferred } from "../../protocol/waiting";
@@ -15,70 +16,21 @@ const NOTE = /^([0-9]{1,15})\n$/;
 
 const noteOf = (path: string): string => `${path}.repair`;
 
-/** Cuts off refused entries. @returns whether the file has only acknowledged entries, or the next start will cut it */
-export async function cutBack(file: FileHandle, path: string, wholeBytes: number): Promise<boolean> {
-  try {
-    await file.truncate(wholeBytes);
-    await file.datasync();
-    return true;
-  } catch {
-    // What the disk holds is unknown: the note decides, if it can be written.
-    return leaveNote(path, wholeBytes);
-  }
-}
-
-async function leaveNote(path: string, wholeBytes: number): Promise<boolean> {
-  try {
-    const note = await open(noteOf(path), "w", 0o600);
-    try {
-      await note.writeFile(`${wholeBytes}\n`);
-      await note.sync();
-    } finally {
-      await note.close();
-    }
-    await syncFolder(path);
-    return true;
-  } catch {
-    // The caller reports it to the operator.
-    return false;
-  }
-}
-
-/** Cuts off what a note says. @throws Unavailable while that fails; ConfigError for a note that cannot be read */
-export async function repair(file: FileHandle, path: string): Promise<void> {
-  const note = await readFile(noteOf(path), "utf8").catch((error: NodeJS.ErrnoException) => {
+const textOrNothing = (path: string): Promise<Buffer | undefined> =>
+  readFile(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return undefined;
     throw error;
   });
-  if (note === undefined) return;
-  const wholeBytes = NOTE.exec(note)?.[1];
-  if (wholeBytes === undefined) {
-    throw new ConfigError(
-      `${noteOf(path)} is damaged: the end of the meter's journal may hold calls that were refused. Remove the note to charge them nevertheless.`,
-    );
-  }
-  try {
-    const { size } = await file.stat();
-    if (size > Number(wholeBytes)) await file.truncate(Number(wholeBytes));
-    await file.datasync();
-    await rm(noteOf(path));
-    await syncFolder(path);
-  } catch (cause) {
-    throw new Unavailable("The meter's journal must be repaired before it is used, and the repair failed.", {
-      cause,
-      retryAfterSec: 30,
-    });
-  }
-}
 
-/** A new name in a folder is durable only once the folder is. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(dirname(path), "r");
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+/** Reads how much of the file was acknowledged, where a note says so. @throws ConfigError for one that cannot be read */
+async function notedBytes(path: string): Promise<number | undefined> {
+  const note = await textOrNothing(noteOf(path));
+  if (note === undefined) return undefined;
+  const wholeBytes = NOTE.exec(note.toString("latin1"))?.[1];
+  if (wholeBytes !== undefined) return Number(wholeBytes);
+  throw new ConfigError(
+    `${noteOf(path)} is damaged: the end of the meter's journal may hold calls that were refused. Remove the note to charge them nevertheless.`,
+  );
 }
 
 export interface JournalOptions {
@@ -88,6 +40,12 @@ export interface JournalOptions {
   /** bytes after which the file is replaced by a snapshot */
   readonly compactAtBytes: number;
   readonly onFailure: (error: TurnpikeError) => void;
+  readonly lock: {
+    /** whether another process has it now */
+    isTaken(): boolean;
+    /** Takes note that the file is another process's. @returns what calls are refused with from now on */
+    lose(cause: unknown): TurnpikeError;
+  };
 }
 
 type Reservation = {
@@ -105,33 +63,43 @@ export class Journal {
   private group: Group | undefined;
   private writing: Promise<void> | undefined;
   private failure: TurnpikeError | undefined;
+  private lost: TurnpikeError | undefined;
   private compactAtBytes: number;
 
   private constructor(
     private readonly options: JournalOptions,
     private file: FileHandle,
+    private inode: number,
     private sizeBytes: number,
   ) {
     this.compactAtBytes = options.compactAtBytes;
   }
 
-  /** Opens the file, passes each entry to `onLine`, and cuts off a half-written end. */
+  /**
+   * Reads the file, passes each entry to `onLine`, and replaces it by what was acknowledged of it: a former owner that was
+   * paused goes on in the file that this one replaces.
+   * @throws ConfigError for damage; Unavailable while the disk takes nothing
+   */
   static async open(options: JournalOptions, onLine: (line: Line) => void): Promise<Journal> {
-    const file = await open(options.path, "a+", 0o600);
+    const { path, lock } = options;
+    await removeUnfinished(path);
+    const noted = await notedBytes(path);
+    const bytes = (await textOrNothing(path)) ?? Buffer.alloc(0);
+    const { lines, wholeBytes } = decodeLines(bytes.subarray(0, noted));
+    for (const line of lines) onLine(line);
+    let file: FileHandle | undefined;
     try {
-      await repair(file, options.path);
-      const bytes = await readFile(options.path);
-      const { lines, wholeBytes } = decodeLines(bytes);
-      if (wholeBytes < bytes.length) {
-        await file.truncate(wholeBytes);
-        await file.datasync();
+      file = await replaceFile(path, bytes.subarray(0, wholeBytes), () => requireFree(lock));
+      // What every call will ask of the disk.
+      await file.datasync();
+      if (noted !== undefined) {
+        await rm(noteOf(path), { force: true });
+        await syncFolder(path);
       }
-      if (bytes.length === 0) await syncFolder(options.path);
-      for (const line of lines) onLine(line);
-      return new Journal(options, file, wholeBytes);
-    } catch (error) {
-      await file.close();
-      throw error;
+      return new Journal(options, file, (await file.stat()).ino, wholeBytes);
+    } catch (cause) {
+      await file?.close();
+      throw new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
     }
   }
 
@@ -196,7 +164,10 @@ export class Journal {
       // Same turn of the event loop as the group: the snapshot contains the group's entries, and no later ones.
       const snapshot = this.sizeBytes >= this.compactAtBytes ? encodeLine(this.options.snapshot()) : undefined;
       try {
+        this.requireOwn();
         await this.appendLines(group.lines);
+        // After a pause in there it may be in a file that another process has read before, and replaced.
+        this.requireOwn();
       } catch (cause) {
         await this.fail(cause, group);
         break;
@@ -205,6 +176,15 @@ export class Journal {
       if (snapshot !== undefined && !(await this.compact(Buffer.from(snapshot)))) break;
     }
     this.writing = undefined;
+  }
+
+  /** The lock first: another process replaces the file before it releases it. */
+  private requireOwn(): void {
+    const { lock, path } = this.options;
+    if (lock.isTaken() || inodeOf(path) !== this.inode) {
+      this.lost = lock.lose("another process has it");
+      throw this.lost;
+    }
   }
 
   private async appendLines(lines: readonly Line[]): Promise<void> {
@@ -221,23 +201,19 @@ export class Journal {
    * files, and nothing may be added to either.
    */
   private async compact(bytes: Buffer): Promise<boolean> {
-    const { path } = this.options;
+    const { path, lock } = this.options;
+    const before = this.file;
     try {
-      await writeWhole(`${path}.new`, bytes);
-    } catch {
+      this.file = await replaceFile(path, bytes, () => requireFree(lock));
+      this.inode = (await this.file.stat()).ino;
+    } catch (cause) {
       // Retried when the file has doubled.
       this.compactAtBytes = 2 * this.sizeBytes;
-      return true;
-    }
-    try {
-      await rename(`${path}.new`, path);
-      await syncFolder(path);
-      await this.file.close();
-      this.file = await open(path, "a+", 0o600);
-    } catch (cause) {
+      if (inodeOf(path) === this.inode) return true;
       this.refuseAll(new Unavailable("The meter's journal cannot be replaced.", { cause, retryAfterSec: 30 }));
       return false;
     }
+    await before.close();
     this.sizeBytes = bytes.length;
     // Large books are not written again for every group.
     this.compactAtBytes = Math.max(this.options.compactAtBytes, 2 * bytes.length);
@@ -247,28 +223,50 @@ export class Journal {
   /** Rejects a group whose write failed, and removes its entries, so that no later start replays them. */
   private async fail(cause: unknown, group: Group): Promise<void> {
     const { path } = this.options;
-    const failure = new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
+    const failure =
+      this.lost ?? new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
     this.failure = failure;
-    const isSafe = await cutBack(this.file, path, this.sizeBytes);
+    const isSafe = this.lost !== undefined || (await this.cutBack());
     group.durable.reject(failure);
     const remedy = `Cut ${path} to ${this.sizeBytes} bytes before the next start: what follows was refused, and would be charged.`;
     this.refuseAll(failure, isSafe ? failure : new ConfigError(remedy, { cause }));
+  }
+
+  /** Cuts off refused entries. @returns whether the file has only acknowledged ones, or the next start will cut it */
+  private async cutBack(): Promise<boolean> {
+    try {
+      await this.file.truncate(this.sizeBytes);
+      await this.file.datasync();
+      return true;
+    } catch {
+      // What the disk holds is unknown: the note decides, if it can be written.
+      return this.leaveNote();
+    }
+  }
+
+  private async leaveNote(): Promise<boolean> {
+    const { path, lock } = this.options;
+    try {
+      const note = await replaceFile(noteOf(path), `${this.sizeBytes}\n`, () => requireFree(lock));
+      await note.close();
+      return true;
+    } catch {
+      // The caller reports it to the operator.
+      return false;
+    }
   }
 
   private refuseAll(failure: TurnpikeError, reported = failure): void {
     this.failure = failure;
     this.group?.durable.reject(failure);
     this.group = undefined;
-    this.options.onFailure(reported);
+    // The lock itself reports its loss.
+    if (!this.lost) this.options.onFailure(reported);
   }
 }
 
-async function writeWhole(path: string, bytes: Buffer): Promise<void> {
-  const file = await open(path, "w", 0o600);
-  try {
-    await file.writeFile(bytes);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+const inodeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.ino ?? 0;
+
+function requireFree(lock: JournalOptions["lock"]): void {
+  if (lock.isTaken()) throw lock.lose("another process has it");
 }

@@ -137,6 +137,15 @@ describe("claims", () => {
     expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["claims-0.log", "claims-1.log"]);
   });
 
+  it("are moved to the next file once, however many requests wait for it", async () => {
+    const store = file();
+    // Its writer died in the rotation.
+    appendFileSync(path.join(folder, "claims-0.log"), "\nR;");
+    const waiting = await Promise.all(Array.from({ length: 15 }, (_, i) => attempt(store, idOf(i))));
+    expect(waiting.map(({ kind }) => kind)).to.deep.equal(Array(15).fill("acquired"));
+    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["claims-0.log", "claims-1.log"]);
+  });
+
   it("C1 are granted once among processes that share the folder, also when one is killed", async function () {
     this.timeout(120_000);
     const script = path.join(__dirname, "../../../support/claim-process.ts");
