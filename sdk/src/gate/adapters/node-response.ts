@@ -101,7 +101,8 @@ class WatchedResponse {
 
   /** Before the headers are recorded or written. */
   #markFailure(status: number): void {
-    if (this.#headersOfFailure && status >= 400 && !this.#response.headersSent) {
+    const isError = status >= 400 || hasFailed(this.#scope, status);
+    if (this.#headersOfFailure && isError && !this.#response.headersSent) {
       setAbsent(this.#response, this.#headersOfFailure);
     }
   }

@@ -5,9 +5,9 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { type Answer, errorAnswer } from "../core/answer";
-import { isFailure, MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
-import { cancelDeferred, type RequestScope, type SettledScope } from "../core/request-scope";
+import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { bytesOf, hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { keepHead, requireWritable, setAbsent, type Write } from "./node-headers";
@@ -181,7 +181,7 @@ class WithheldResponse {
 
   #isFailure(): boolean {
     this.#forgetStaleHead();
-    return isFailure(this.#response.statusCode);
+    return hasFailed(this.#scope, this.#response.statusCode);
   }
 
   #answer(): KeptAnswer | undefined {

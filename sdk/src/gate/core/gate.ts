@@ -3,6 +3,7 @@ import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
 import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
 import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
+import { mustBeWhole } from "./conditions";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
 import type { GateOptions } from "./gate-options";
@@ -130,17 +131,23 @@ function decideTraced(context: GateContext, route: Route, request: GateRequest):
   const { tracing } = context;
   if (!tracing) {
     const decided = decide(context, route, request);
-    return "then" in decided ? decided.then(requireOneGate) : decided;
+    return "then" in decided ? decided.then((decision) => checked(request, decision)) : decided;
   }
   return tracing.run({ name: "decide on request", parent: traceHeadersOf(request) }, (span) => {
     const note = (decision: Decision): Decision => {
       span.setAttribute("turnpike.decision", decision.kind);
       if (decision.kind === "allow") notePayment(span, decision.payment);
-      return requireOneGate(decision);
+      return checked(request, decision);
     };
     const decided = decide(context, route, request);
     return "then" in decided ? decided.then(note) : note(decided);
   });
+}
+
+/** A payment is never decided on synchronously. @throws ConfigError as requireOneGate does */
+function checked(request: GateRequest, decision: Decision): Decision {
+  if (mustBeWhole(decision, request.method)) request.dropConditions();
+  return requireOneGate(decision);
 }
 
 /**

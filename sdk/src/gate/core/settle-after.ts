@@ -7,9 +7,10 @@ import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
 import type { HeldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
-import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
+import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
 import { findCharge, storeCharge } from "./charge-record";
+import { ChargeRule } from "./charge-rule";
 import {
   ALREADY_USED,
   grantRefundable,
@@ -176,14 +177,6 @@ async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdic
 const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
   transaction === undefined ? payment : { ...payment, transaction };
 
-function withReceipts(answer: KeptAnswer, receipts: Readonly<Record<string, string>>): KeptAnswer {
-  const named = Object.entries(receipts).map(([name, value]) => [name.toLowerCase(), value]);
-  return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(named) } };
-}
-
-const sealedWithin = (keeper: AnswerKeeper | undefined, answer: KeptAnswer | undefined) =>
-  answer && keeper && answer.body.byteLength <= keeper.maxBytes ? keeper.seal(answer) : undefined;
-
 /** A handler's answer waits no longer for the Facilitator to end a reservation, which ends by itself. */
 const RELEASE_WAIT_MS = 1_000;
 
@@ -192,6 +185,7 @@ class ReservedPayment implements DeferredSettlement {
   readonly #grantId: Hex;
   /** of an `upto` payment */
   readonly #charge: UptoCharge | undefined;
+  readonly #rule: ChargeRule;
   #settling: Promise<DeferredOutcome> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -199,6 +193,11 @@ class ReservedPayment implements DeferredSettlement {
     this.#run = run;
     this.#grantId = grantId;
     this.#charge = charge;
+    this.#rule = new ChargeRule(run.at.route.chargeFor);
+  }
+
+  chargesFor(status: number): boolean {
+    return this.#rule.chargesFor(status);
   }
 
   settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
@@ -217,7 +216,7 @@ class ReservedPayment implements DeferredSettlement {
 
   async shelve(answer: KeptAnswer | undefined): Promise<void> {
     if (this.#settling || this.#ending) return;
-    const amount = answer && this.#amount(true);
+    const amount = answer && (this.#rule.fault ?? this.#amount(true));
     if (!answer || typeof amount === "object") return this.cancel();
     this.#ending = (async () => {
       await this.#record(amount);
@@ -247,7 +246,7 @@ class ReservedPayment implements DeferredSettlement {
 
   async #settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
     const { claim } = this.#run;
-    const amount = this.#amount(answer !== undefined);
+    const amount = this.#rule.fault ?? this.#amount(answer !== undefined);
     if (typeof amount === "object") {
       await this.#release("release");
       return { kind: "failed", cause: amount };

@@ -133,6 +133,18 @@ export function keeperOf({ purchased, limits, gateKey, nowMs }: KeeperOptions): 
   };
 }
 
+export function withReceipts(answer: KeptAnswer, receipts: Readonly<Record<string, string>>): KeptAnswer {
+  const named = Object.entries(receipts).map(([name, value]) => [name.toLowerCase(), value]);
+  return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(named) } };
+}
+
+/** @returns undefined for what is too large to keep once its payment has settled */
+export const sealedWithin = (
+  keeper: AnswerKeeper | undefined,
+  answer: KeptAnswer | undefined,
+): StoredAnswer | undefined =>
+  answer && keeper && answer.body.byteLength <= keeper.maxBytes ? keeper.seal(answer) : undefined;
+
 export type ServedAnswer =
   | { readonly kind: "answer"; readonly answer: KeptAnswer }
   /** it has bought its request, and no answer can be given again */
