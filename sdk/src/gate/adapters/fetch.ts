@@ -110,7 +110,9 @@ const SWITCHED = 101;
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export function responseOf({ status, headers, body }: Answer): Response {
-  return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
+  // Of an empty one servers write the length, which a HEAD's answer has already.
+  const isEmpty = body.length === 0 || WITHOUT_BODY.has(status);
+  return new Response(isEmpty ? null : (body as BodyInit), { status, headers });
 }
 
 export interface ServedResponse {

@@ -31,11 +31,20 @@ export function requireChargeRecords(store: ClaimStore): void {
 }
 
 /** @throws Unavailable when the store does not answer */
-export async function findCharge(store: ClaimStore, grantId: Hex): Promise<RecordedCharge> {
+async function findCharge(store: ClaimStore, grantId: Hex): Promise<RecordedCharge> {
   const found = await store.served?.(keyOf(grantId), Date.now());
   if (!found) return { kind: "none" };
   const amount = parseAmount(found.answer);
   return amount === undefined ? { kind: "lost" } : { kind: "charged", amount };
+}
+
+/** Returns what the first of these purchases that was charged is charged, base units. @throws Unavailable */
+export async function findAnyCharge(store: ClaimStore, grantIds: readonly Hex[]): Promise<bigint | "lost" | undefined> {
+  for (const grantId of grantIds) {
+    const found = await findCharge(store, grantId);
+    if (found.kind !== "none") return found.kind === "lost" ? "lost" : found.amount;
+  }
+  return undefined;
 }
 
 /** Stores the amount, and reads it back. @throws Unavailable when it is not there, or another amount is */

@@ -7,12 +7,14 @@ import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
 import type { HeldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
+import { fitAnswer } from "../replay/fit";
 import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
-import { findCharge, storeCharge } from "./charge-record";
+import { findAnyCharge, storeCharge } from "./charge-record";
 import { ChargeRule } from "./charge-rule";
 import {
   ALREADY_USED,
+  barredAs,
   grantRefundable,
   grantSettled,
   keeperFor,
@@ -90,12 +92,7 @@ function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoChar
  */
 async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | undefined> {
   if (purchase.transfer !== "upto") return undefined;
-  for (const grantId of await grantIdsOf(at, purchase)) {
-    const found = await findCharge(at.context.claims, grantId);
-    if (found.kind === "lost") return "lost";
-    if (found.kind === "charged") return found.amount;
-  }
-  return undefined;
+  return findAnyCharge(at.context.claims, await grantIdsOf(at, purchase));
 }
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
@@ -166,12 +163,17 @@ async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
 /** Settles the payment of an earlier run, whose answer is stored. Runs nothing, so that it counts as no run. */
 async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdict> {
   const { at, purchase, claim } = run;
+  const found = await fitAnswer(answer, at.request);
+  if (found.kind === "unfit") {
+    await claim.settle("withdraw");
+    return barredAs(found);
+  }
   const settled = await settleStandard(at, purchase);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
-  const complete = withReceipts(answer, await receiptHeaders(at, paid));
-  await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
-  return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
+  const receipts = await receiptHeaders(at, paid);
+  await claim.settle("use", sealedWithin(keeperFor(at, purchase), withReceipts(answer, receipts)));
+  return { kind: "replay", answer: withReceipts(found.answer, receipts), cors: at.route.cors, settled: paid };
 }
 
 const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
