@@ -38,7 +38,11 @@ async function findCharge(store: ClaimStore, grantId: Hex): Promise<RecordedChar
   return amount === undefined ? { kind: "lost" } : { kind: "charged", amount };
 }
 
-/** Returns what the first of these purchases that was charged is charged, base units. @throws Unavailable */
+/**
+ * Finds what an earlier run has charged, as one of these purchases, base units.
+ * @returns undefined where none came to charge; "lost" where its amount is not known any more
+ * @throws Unavailable when the store does not answer
+ */
 export async function findAnyCharge(store: ClaimStore, grantIds: readonly Hex[]): Promise<bigint | "lost" | undefined> {
   for (const grantId of grantIds) {
     const found = await findCharge(store, grantId);

@@ -3,15 +3,8 @@
  * what was bought. Those of a write stay: without them it could overwrite what its client has not seen.
  */
 import type { IncomingMessage } from "node:http";
-import type { Decision } from "./answer";
 
 const CONDITIONS = ["if-none-match", "if-modified-since"] as const;
-
-/** Returns whether a decision sends what a single request pays for, to a request that could be answered 304. */
-export function mustBeWhole(decision: Decision, method: string): boolean {
-  if (method !== "GET" && method !== "HEAD") return false;
-  return decision.kind === "replay" || (decision.kind === "allow" && decision.payment.kind === "one-time");
-}
 
 /** The message's three forms of its headers are each made when they are first asked for. */
 export function dropFromMessage(message: IncomingMessage): void {

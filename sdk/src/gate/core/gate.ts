@@ -3,7 +3,6 @@ import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
 import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
 import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
-import { mustBeWhole } from "./conditions";
 import type { GateContext, GateReports } from "./context";
 import { decide } from "./decide";
 import type { GateOptions } from "./gate-options";
@@ -142,6 +141,12 @@ function decideTraced(context: GateContext, route: Route, request: GateRequest):
     const decided = decide(context, route, request);
     return "then" in decided ? decided.then(note) : note(decided);
   });
+}
+
+/** Returns whether a decision sends what a single request pays for, to a request that could be answered 304. */
+function mustBeWhole(decision: Decision, method: string): boolean {
+  if (method !== "GET" && method !== "HEAD") return false;
+  return decision.kind === "replay" || (decision.kind === "allow" && decision.payment.kind === "one-time");
 }
 
 /** A payment is never decided on synchronously. @throws ConfigError as requireOneGate does */

@@ -55,7 +55,8 @@ interface DeferRequest extends Run {
  */
 export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
   const run = { at, purchase, claim };
-  const recorded = claim.releases === 0 ? undefined : await recordedCharge(run);
+  const hasRun = claim.releases !== 0 && purchase.transfer === "upto";
+  const recorded = hasRun ? await findAnyCharge(at.context.claims, await grantIdsOf(at, purchase)) : undefined;
   if (recorded === "lost") return settleUnderWay(run);
   if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
@@ -84,15 +85,6 @@ function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoChar
   const { settings, support } = at.context;
   const min = BigInt(support.known()?.minAmount ?? 0);
   return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
-}
-
-/**
- * Returns what an earlier run has charged of an `upto` payment, base units.
- * @returns undefined where none came to charge; "lost" where its amount is not known any more
- */
-async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | undefined> {
-  if (purchase.transfer !== "upto") return undefined;
-  return findAnyCharge(at.context.claims, await grantIdsOf(at, purchase));
 }
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
@@ -148,8 +140,11 @@ async function unsettledPurchases({ at, purchase }: Run): Promise<readonly Unset
   const { payment, secret, signature, keepUntilSec, nowSec } = purchase;
   const bare = secretOfSignature(signature);
   const common = { paymentId: payment.paymentId, keepUntilSec, nowSec };
-  const grantIds = await grantIdsOf(at, purchase);
-  return grantIds.map((grantId, place) => ({ ...common, grantId, secret: (place === 0 && secret) || bare }));
+  return (await grantIdsOf(at, purchase)).map((grantId, place) => ({
+    ...common,
+    grantId,
+    secret: (place === 0 && secret) || bare,
+  }));
 }
 
 async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {

@@ -49,6 +49,6 @@ export async function decoded(answer: KeptAnswer): Promise<KeptAnswer | undefine
   const { "content-encoding": _coding, "content-md5": _md5, "content-digest": _digest, ...kept } = answer.headers;
   const { digest: _former, "repr-digest": _repr, etag, ...headers } = kept;
   // The same content in other bytes.
-  const weak = etag === undefined ? {} : { etag: etag.startsWith("W/") ? etag : `W/${etag}` };
-  return { ...answer, headers: { ...headers, ...weak }, body };
+  const weak = etag === undefined || etag.startsWith("W/") ? etag : `W/${etag}`;
+  return { ...answer, headers: weak === undefined ? headers : { ...headers, etag: weak }, body };
 }
