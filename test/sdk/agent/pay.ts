@@ -48,6 +48,47 @@ describe("agent.pay", () => {
     expect(signed).to.deep.equal([]);
   });
 
+  it("follows the redirect that it has paid for, and returns the redirect itself where nothing is served behind it", async () => {
+    const away = `${market.provider.url}/away`;
+    const behind: Readonly<Record<string, () => Response>> = {
+      "the content": () => new Response("the content"),
+      "404": () => new Response("not here", { status: 404 }),
+      "another price": () => new Response("{}", { status: 402 }),
+      "a server that fails": () => new Response("", { status: 503 }),
+      "no server": () => {
+        throw new TypeError("fetch failed");
+      },
+    };
+    for (const method of ["pay", "fetch"] as const) {
+      for (const [what, answer] of Object.entries(behind)) {
+        market.provider.steps.push({ redirect: away });
+        const { agent } = agentFor(market.facilitator.url, {
+          fetch: async (input, init) => (String(input) === away ? answer() : fetch(input, init)),
+        });
+        const response = await agent[method](`${market.provider.url}/${method}/${Object.keys(behind).indexOf(what)}`);
+        const isContent = what === "the content";
+        expect([response.status, receiptOf(response)?.amount], what).to.deep.equal([isContent ? 200 : 302, 500_000n]);
+        if (isContent) expect(await response.text()).to.equal("the content");
+        else expect(response.headers.get("location"), what).to.equal(away);
+      }
+    }
+    expect(market.chain.transfers).to.have.length(10);
+  });
+
+  it("presents a payment again that a 304 has left unused", async () => {
+    const subject = agentFor(market.facilitator.url, {
+      fetch: async (input, init) => {
+        const isPaid = new Headers(init?.headers).has("x-payment");
+        return isPaid && isFirst ? new Response(null, { status: 304 }) : fetch(input, init);
+      },
+    });
+    let isFirst = true;
+    expect((await subject.agent.pay(market.provider.url)).status).to.equal(304);
+    isFirst = false;
+    expect((await subject.agent.pay(market.provider.url)).status).to.equal(200);
+    expect([transfersSigned(subject), market.chain.transfers.length]).to.deep.equal([1, 1]);
+  });
+
   it("waits while the Facilitator says pending, with the same authorization", async () => {
     market.facilitator.steps.push("pending", "pending", "pending");
     const subject = agentFor(market.facilitator.url);

@@ -159,8 +159,9 @@ function redirected(template: RequestTemplate, status: number, target: URL): Req
 }
 
 /**
- * Follows the redirect of a paid answer, only within the origin and without the credential. A redirect that leaves the
- * origin is the caller's to follow.
+ * Follows the redirect of a paid answer, only within the origin and without the credential.
+ * @returns the redirect itself where it leaves the origin or nothing is served behind it: it is what was paid for, and
+ * the caller's to follow
  */
 export async function followWithoutCredential(
   effects: Effects,
@@ -169,8 +170,16 @@ export async function followWithoutCredential(
 ): Promise<Response> {
   const target = template.redirect === "follow" ? redirectTarget(response, template.url) : undefined;
   if (!target || target.origin !== new URL(template.url).origin) return response;
-  await response.body?.cancel();
-  return (await sendWithinOrigin(effects, redirected(template, response.status, target), {})).response;
+  let followed: Response;
+  try {
+    followed = (await sendWithinOrigin(effects, redirected(template, response.status, target), {})).response;
+  } catch {
+    // Whatever is wrong behind it, the redirect has arrived.
+    template.signal?.throwIfAborted();
+    return response;
+  }
+  await (followed.ok ? response : followed).body?.cancel();
+  return followed.ok ? followed : response;
 }
 
 const LOOPBACK = /^(localhost|.+\.localhost|127(\.\d{1,3}){3}|\[::1\])$/;

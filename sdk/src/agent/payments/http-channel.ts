@@ -70,7 +70,8 @@ function answerOf(
       const final = isFollowed ? await followWithoutCredential(effects, template, response) : response;
       return withReceipt(final, receipt);
     },
-    isSuccess: ({ ok }) => ok,
+    // Of what was paid for, whatever a redirect led to.
+    isSuccess: () => response.status < 400,
   };
 }
 
@@ -109,6 +110,9 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   // header says nothing that the agent can know.
   if (entry.proof && response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
+  // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
+  const isReported = response.headers.has(HEADER.paymentResponse) || response.headers.has(HEADER.paymentResponseV2);
+  if (status === 304 && (entry.dialect === "turnpike" || !isReported)) return { kind: "unserved" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.
   if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };

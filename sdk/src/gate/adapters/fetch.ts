@@ -13,7 +13,6 @@ import {
   privateCacheControl,
   varyWith,
 } from "../core/answer";
-import { isFailure } from "../core/deferred-settlement";
 import type { DecisionHandlers, Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type GateRequest, gateRequestOfFetch } from "../core/request";
@@ -111,7 +110,9 @@ const SWITCHED = 101;
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export function responseOf({ status, headers, body }: Answer): Response {
-  return new Response(WITHOUT_BODY.has(status) ? null : (body as BodyInit), { status, headers });
+  // Of an empty one servers write the length, which a HEAD's answer has already.
+  const isEmpty = body.length === 0 || WITHOUT_BODY.has(status);
+  return new Response(isEmpty ? null : (body as BodyInit), { status, headers });
 }
 
 export interface ServedResponse {
@@ -137,10 +138,10 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     return responseOf({ ...answer, headers: { ...answer.headers, ...usageReceiptHeader(scope) } });
   }
   const { keeper } = scope;
-  const isError = threw || response.status >= 400;
+  const isFailure = threw || hasFailed(scope, response.status);
+  const isError = isFailure || response.status >= 400;
   const headers = (isError && decision.headersOfFailure) || decision.headers;
   try {
-    const isFailure = threw || hasFailed(scope, response.status);
     const how = isFailure ? "release" : "use";
     if (how === "use" && keeper) {
       const { maxBytes } = keeper;
@@ -164,7 +165,7 @@ async function settleSwitched(gate: Gate, scope: RequestScope, response: Respons
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */
 async function settleWithheld({ gate, scope, response, threw, signal }: ServedResponse): Promise<Response> {
-  if (threw || isFailure(response.status)) {
+  if (threw || hasFailed(scope, response.status)) {
     await cancelDeferred(scope);
     return withPaidHeaders(response, {}, gate.cors);
   }
@@ -205,7 +206,7 @@ export function faultOfResponse(response: Response | undefined, scope: RequestSc
 
 /** @returns what to send instead of a thrown answer whose payment could not be settled */
 async function settleThrown(gate: Gate, scope: RequestScope, status: number): Promise<Response | undefined> {
-  if (isFailure(status)) {
+  if (hasFailed(scope, status)) {
     await cancelDeferred(scope);
     return undefined;
   }

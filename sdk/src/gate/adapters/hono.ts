@@ -1,4 +1,5 @@
 /** Adapts a gate to Hono middleware. */
+import { randomUUID } from "node:crypto";
 import type { Context, MiddlewareHandler, Next } from "hono";
 import type { TurnpikeError } from "../../protocol";
 import {
@@ -44,10 +45,12 @@ export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
     const body = honoBody(c as Context);
     const facts = gateRequestOfFetch(c.req.raw, body);
+    const condition = facts.header(IF_NONE_MATCH);
     const act = (decision: Decision) => {
-      if (decision.kind !== "allow") return responseOf(answerOf(decision));
+      const dropped = facts.header(IF_NONE_MATCH) === undefined ? condition : undefined;
+      if (decision.kind !== "allow") return unmatched(responseOf(answerOf(decision)), dropped);
       body.restore();
-      return serve(c, next, facts, decision);
+      return serve(c, next, facts, decision, dropped);
     };
     const fail = (error: unknown): never => {
       // The application's error handler answers; what it makes carries these.
@@ -62,6 +65,7 @@ export function honoGate(gate: Gate): HonoGate {
     next: Next,
     facts: GateRequest,
     decision: Allowed,
+    dropped: string | undefined,
   ): Promise<undefined> {
     const scope = openRequestScope(facts, decision);
     scope.onRefused = suppressLog;
@@ -84,7 +88,7 @@ export function honoGate(gate: Gate): HonoGate {
     const fault = faultOf(c as Context, scope);
     const response = fault ? responseOf(errorAnswer(fault)) : c.res;
     const threw = fault !== undefined || c.error !== undefined;
-    const settled = await settleResponse({ gate, scope, decision, response, threw, signal });
+    const settled = unmatched(await settleResponse({ gate, scope, decision, response, threw, signal }), dropped);
     if (fault || settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;
@@ -95,6 +99,21 @@ export function honoGate(gate: Gate): HonoGate {
     return undefined;
   }
   return Object.assign(middleware, { ready: () => gate.ready() });
+}
+
+const IF_NONE_MATCH = "if-none-match";
+
+/**
+ * Keeps `hono/etag` around the gate, which has read the condition before it was dropped, from making a 304 of a paid
+ * answer.
+ */
+function unmatched(response: Response, dropped: string | undefined): Response {
+  if (dropped === undefined || !response.ok) return response;
+  const tag = response.headers.get("ETag")?.replace(/^W\//, "");
+  // It looks at answers that are ok alone, and "*" matches every tag of theirs.
+  if (dropped.trim() === "*") Object.defineProperty(response, "ok", { value: false });
+  else if (tag === undefined || dropped.includes(tag)) response.headers.set("ETag", `W/"${randomUUID()}"`);
+  return response;
 }
 
 /** @returns why what the handler has made cannot be sent */

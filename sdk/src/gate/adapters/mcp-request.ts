@@ -45,6 +45,10 @@ class ToolRequest implements GateRequest {
     return this.#headers.get(name);
   }
 
+  dropConditions(): void {
+    // A call has none.
+  }
+
   async body(maxBytes: number): Promise<Uint8Array> {
     this.#body ??= utf8ToBytes(this.#callText());
     if (this.#body.byteLength > maxBytes) throw tooLarge("arguments", maxBytes, "maxArgumentBytes");

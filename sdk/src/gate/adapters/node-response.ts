@@ -110,7 +110,8 @@ class WatchedResponse implements AnswerPolicy {
 
   /** Before the headers are recorded or written. */
   #markFailure(status: number): void {
-    if (this.#headersOfFailure && status >= 400) setAbsent(this.#response, this.#headersOfFailure);
+    const isError = status >= 400 || hasFailed(this.#scope, status);
+    if (this.#headersOfFailure && isError) setAbsent(this.#response, this.#headersOfFailure);
   }
 
   holdsPart(args: readonly unknown[]): boolean {

@@ -5,9 +5,9 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { errorAnswer } from "../core/answer";
-import { isFailure, MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
 import type { Gate } from "../core/gate";
-import { cancelDeferred, type RequestScope, type SettledScope } from "../core/request-scope";
+import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, AnswerWriter, type Waiting } from "./answer-writer";
@@ -82,7 +82,7 @@ class WithheldResponse implements AnswerPolicy {
   }
 
   #isFailure(): boolean {
-    return isFailure(this.#response.statusCode);
+    return hasFailed(this.#scope, this.#response.statusCode);
   }
 
   /** The client has left, or the application has cut the response. */

@@ -31,11 +31,24 @@ export function requireChargeRecords(store: ClaimStore): void {
 }
 
 /** @throws Unavailable when the store does not answer */
-export async function findCharge(store: ClaimStore, grantId: Hex): Promise<RecordedCharge> {
+async function findCharge(store: ClaimStore, grantId: Hex): Promise<RecordedCharge> {
   const found = await store.served?.(keyOf(grantId), Date.now());
   if (!found) return { kind: "none" };
   const amount = parseAmount(found.answer);
   return amount === undefined ? { kind: "lost" } : { kind: "charged", amount };
+}
+
+/**
+ * Finds what an earlier run has charged, as one of these purchases, base units.
+ * @returns undefined where none came to charge; "lost" where its amount is not known any more
+ * @throws Unavailable when the store does not answer
+ */
+export async function findAnyCharge(store: ClaimStore, grantIds: readonly Hex[]): Promise<bigint | "lost" | undefined> {
+  for (const grantId of grantIds) {
+    const found = await findCharge(store, grantId);
+    if (found.kind !== "none") return found.kind === "lost" ? "lost" : found.amount;
+  }
+  return undefined;
 }
 
 /** Stores the amount, and reads it back. @throws Unavailable when it is not there, or another amount is */

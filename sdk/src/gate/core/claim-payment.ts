@@ -1,7 +1,16 @@
 /** Claims a payment that was judged sound for one request, then has it settled, or withdraws the claim. */
-import { caip2Of, encodeJsonHeader, HEADER, type Hex, type SignedReceipt, TurnpikeError } from "../../protocol";
+import {
+  caip2Of,
+  encodeJsonHeader,
+  HEADER,
+  type Hex,
+  InvalidRequest,
+  type SignedReceipt,
+  TurnpikeError,
+} from "../../protocol";
 import { claimAct, type HeldClaim, heldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
+import { type Fitted, fitAnswer } from "../replay/fit";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
@@ -151,8 +160,15 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
   if (served?.kind === "refund") return verdictOfRefund(context, paymentId);
   if (served?.kind !== "answer") return served && ALREADY_USED;
-  return { kind: "replay", answer: served.answer, cors: route.cors };
+  const found = await fitAnswer(served.answer, at.request);
+  return found.kind === "unfit" ? barredAs(found) : { kind: "replay", answer: found.answer, cors: route.cors };
 }
+
+/** No 402: the payment is good for the request as it was, and no other would help. */
+export const barredAs = ({ message }: Extract<Fitted, { kind: "unfit" }>): PaymentVerdict => ({
+  kind: "barred",
+  error: new InvalidRequest(message),
+});
 
 /** A payment whose purchase is closed: asks for its refund again, so that nothing is lost with a process. */
 async function verdictOfRefund({ refunds }: GateContext, paymentId: Hex): Promise<PaymentVerdict> {
@@ -182,7 +198,13 @@ export function keeperFor(at: PaymentCase, candidate: Purchase): AnswerKeeper | 
   const { settings, claims } = at.context;
   const purchased = purchasedBy(at, candidate);
   if (!purchased || !settings.replay || !claims.served) return undefined;
-  return keeperOf({ purchased, limits: settings.replay, gateKey: settings.memoKeys[0], nowMs: Date.now });
+  return keeperOf({
+    purchased,
+    request: at.request,
+    limits: settings.replay,
+    gateKey: settings.memoKeys[0],
+    nowMs: Date.now,
+  });
 }
 
 function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {

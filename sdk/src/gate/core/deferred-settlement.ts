@@ -9,9 +9,6 @@ export const MAX_WITHHELD_BYTES = 1_024 * 1_024;
 /** How long a body may take after its first part, milliseconds; one that takes longer is a stream, and settles first. */
 export const MAX_WITHHELD_MS = 5_000;
 
-/** Whether an answer of this status is a failure, which costs nothing. */
-export const isFailure = (status: number): boolean => status >= 400;
-
 /** What became of a settlement that followed its handler. */
 export type DeferredOutcome =
   /** headers: receipts, which the answer carries */
@@ -25,6 +22,8 @@ export type DeferredOutcome =
 
 /** One payment that is claimed and reserved, while its handler runs. The first call of any method decides. */
 export interface DeferredSettlement {
+  /** Returns whether the route charges for an answer of this status, which is no failure. */
+  chargesFor(status: number): boolean;
   /**
    * Stores the answer, settles, then uses the payment up.
    * @param answer whole; undefined for a stream, which settles before its first byte leaves

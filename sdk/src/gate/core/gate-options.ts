@@ -26,6 +26,11 @@ export interface GateOptions<Req = unknown> {
    */
   readonly settle?: "before" | "after";
   /**
+   * which answers below 400 are charged for, where the payment settles after the handler: false for a status makes it
+   * cost nothing, as 400 and more do; default all but 304. A throw is a 500, and costs nothing
+   */
+  readonly chargeFor?: (status: number) => boolean;
+  /**
    * answer a browser that opens the route by GET with a page on which a person pays by a wallet and then sees the
    * content; every other client gets JSON as before. Needs a one-time price and the token's decimals; default false
    */
@@ -59,6 +64,7 @@ const FIELDS: Readonly<Record<keyof GateOptions, true>> = {
   replay: true,
   maxBodyBytes: true,
   settle: true,
+  chargeFor: true,
   page: true,
   refundOnFailure: true,
   description: true,
@@ -70,6 +76,14 @@ const FIELDS: Readonly<Record<keyof GateOptions, true>> = {
 };
 
 export const GATE_FIELDS: readonly string[] = Object.keys(FIELDS);
+
+/** @throws ConfigError where it is no function, or payments settle before their handler's status is known */
+export function chargeForOf({ chargeFor, settle }: GateOptions<never>): GateOptions["chargeFor"] {
+  if (chargeFor === undefined) return undefined;
+  if (typeof chargeFor !== "function") throw new ConfigError("chargeFor is no function: use (status) => boolean");
+  if (settle !== "before") return chargeFor;
+  throw new ConfigError('chargeFor is set, but settle is "before": a payment that has settled is charged. Use "after"');
+}
 
 /** @throws ConfigError where failures could not be refunded, or nothing is sold that could be */
 export function mayRefund(

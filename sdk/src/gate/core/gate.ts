@@ -130,17 +130,29 @@ function decideTraced(context: GateContext, route: Route, request: GateRequest):
   const { tracing } = context;
   if (!tracing) {
     const decided = decide(context, route, request);
-    return "then" in decided ? decided.then(requireOneGate) : decided;
+    return "then" in decided ? decided.then((decision) => checked(request, decision)) : decided;
   }
   return tracing.run({ name: "decide on request", parent: traceHeadersOf(request) }, (span) => {
     const note = (decision: Decision): Decision => {
       span.setAttribute("turnpike.decision", decision.kind);
       if (decision.kind === "allow") notePayment(span, decision.payment);
-      return requireOneGate(decision);
+      return checked(request, decision);
     };
     const decided = decide(context, route, request);
     return "then" in decided ? decided.then(note) : note(decided);
   });
+}
+
+/** Returns whether a decision sends what a single request pays for, to a request that could be answered 304. */
+function mustBeWhole(decision: Decision, method: string): boolean {
+  if (method !== "GET" && method !== "HEAD") return false;
+  return decision.kind === "replay" || (decision.kind === "allow" && decision.payment.kind === "one-time");
+}
+
+/** A payment is never decided on synchronously. @throws ConfigError as requireOneGate does */
+function checked(request: GateRequest, decision: Decision): Decision {
+  if (mustBeWhole(decision, request.method)) request.dropConditions();
+  return requireOneGate(decision);
 }
 
 /**

@@ -129,8 +129,17 @@ export function settleScope(
   return refund ? settling.then(() => refund.begin()) : settling;
 }
 
-/** Returns whether an answer gives its payment back: to be presented again, or as a refund. */
-export const hasFailed = ({ refund }: RequestScope, status: number): boolean => status >= (refund ? 400 : 500);
+const NOT_MODIFIED = 304;
+
+/**
+ * Returns whether an answer of this status gives its payment back: unused, to be presented again, or as a refund. A 304
+ * lacks what a single request has paid for.
+ */
+export function hasFailed({ payment, deferred, refund }: RequestScope, status: number): boolean {
+  if (status >= (deferred || refund ? 400 : 500)) return true;
+  if (status === NOT_MODIFIED && payment?.kind === "one-time") return true;
+  return deferred !== undefined && !deferred.chargesFor(status);
+}
 
 /** What becomes of an answer whose payment settles after the handler. */
 export type SettledScope =

@@ -16,6 +16,7 @@ import {
   unreadView,
   viewOf,
 } from "./body";
+import { dropFromMessage, dropFromRequest } from "./conditions";
 
 export interface GateRequest {
   /** upper case */
@@ -38,6 +39,8 @@ export interface GateRequest {
   body(maxBytes: number): Promise<Uint8Array>;
   /** the framework's own request, for the provider's callbacks; once `body` has read, with an unread body each time */
   readonly raw: unknown;
+  /** Takes off what would be answered 304, before the handler sees it. */
+  dropConditions(): void;
   /** whether something has read the body since it came */
   readonly isBodyRead: boolean;
   /** whether something has read it and kept nothing for the handler */
@@ -140,6 +143,10 @@ export class NodeGateRequest implements GateRequest {
     return Array.isArray(value) ? value.join(", ") : value;
   }
 
+  dropConditions(): void {
+    dropFromMessage(this.message);
+  }
+
   async body(maxBytes: number): Promise<Uint8Array> {
     const { message, known } = this;
     const kept = bytesReadOf(message) === undefined ? keptBytes(known.parsed ?? message) : undefined;
@@ -209,6 +216,10 @@ class FetchGateRequest implements GateRequest {
 
   header(name: string): string | undefined {
     return this.request.headers.get(name) ?? undefined;
+  }
+
+  dropConditions(): void {
+    dropFromRequest(this.request);
   }
 
   get raw(): unknown {

@@ -4,7 +4,7 @@ import { bodyUnbound } from "./body";
 import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery } from "./extensions-v2";
-import { type BodyBinding, bindingOf, GATE_FIELDS, type GateOptions, mayRefund } from "./gate-options";
+import { type BodyBinding, bindingOf, chargeForOf, GATE_FIELDS, type GateOptions, mayRefund } from "./gate-options";
 import type { Presentation } from "./offers";
 import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
@@ -28,6 +28,8 @@ export interface Route extends MeteredRoute, BodyBinding {
   readonly replays: boolean;
   /** when standard payments settle */
   readonly settle: SettleOrder;
+  /** which answers below 400 are charged for by a payment that settles after them */
+  readonly chargeFor: GateOptions["chargeFor"];
   /** whether a settled payment whose handler fails is refunded */
   readonly refundOnFailure: boolean;
   /** whether it sells single requests, whose payments must be claimed */
@@ -58,6 +60,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     hasPage: hasPage(options, prices),
     replays: options.replay ?? true,
     settle: settleOrderOf(options.settle),
+    chargeFor: chargeForOf(options as GateOptions<never>),
     refundOnFailure: mayRefund(options as GateOptions<never>, contexts, prices.length > 0),
     ...bindingOf(options as GateOptions<never>),
     sellsSingles: prices.length > 0 || options.sellSingleAtPlanPrice === true,

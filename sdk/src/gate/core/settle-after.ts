@@ -7,11 +7,14 @@ import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
 import type { HeldClaim } from "../claims/held-claim";
 import { MAX_RELEASES } from "../claims/rules";
-import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
+import { fitAnswer } from "../replay/fit";
+import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
-import { findCharge, storeCharge } from "./charge-record";
+import { findAnyCharge, storeCharge } from "./charge-record";
+import { ChargeRule } from "./charge-rule";
 import {
   ALREADY_USED,
+  barredAs,
   grantRefundable,
   grantSettled,
   keeperFor,
@@ -52,7 +55,8 @@ interface DeferRequest extends Run {
  */
 export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
   const run = { at, purchase, claim };
-  const recorded = claim.releases === 0 ? undefined : await recordedCharge(run);
+  const hasRun = claim.releases !== 0 && purchase.transfer === "upto";
+  const recorded = hasRun ? await findAnyCharge(at.context.claims, await grantIdsOf(at, purchase)) : undefined;
   if (recorded === "lost") return settleUnderWay(run);
   if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
@@ -81,20 +85,6 @@ function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoChar
   const { settings, support } = at.context;
   const min = BigInt(support.known()?.minAmount ?? 0);
   return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
-}
-
-/**
- * Returns what an earlier run has charged of an `upto` payment, base units.
- * @returns undefined where none came to charge; "lost" where its amount is not known any more
- */
-async function recordedCharge({ at, purchase }: Run): Promise<bigint | "lost" | undefined> {
-  if (purchase.transfer !== "upto") return undefined;
-  for (const grantId of await grantIdsOf(at, purchase)) {
-    const found = await findCharge(at.context.claims, grantId);
-    if (found.kind === "lost") return "lost";
-    if (found.kind === "charged") return found.amount;
-  }
-  return undefined;
 }
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
@@ -150,8 +140,11 @@ async function unsettledPurchases({ at, purchase }: Run): Promise<readonly Unset
   const { payment, secret, signature, keepUntilSec, nowSec } = purchase;
   const bare = secretOfSignature(signature);
   const common = { paymentId: payment.paymentId, keepUntilSec, nowSec };
-  const grantIds = await grantIdsOf(at, purchase);
-  return grantIds.map((grantId, place) => ({ ...common, grantId, secret: (place === 0 && secret) || bare }));
+  return (await grantIdsOf(at, purchase)).map((grantId, place) => ({
+    ...common,
+    grantId,
+    secret: (place === 0 && secret) || bare,
+  }));
 }
 
 async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
@@ -165,24 +158,21 @@ async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
 /** Settles the payment of an earlier run, whose answer is stored. Runs nothing, so that it counts as no run. */
 async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdict> {
   const { at, purchase, claim } = run;
+  const found = await fitAnswer(answer, at.request);
+  if (found.kind === "unfit") {
+    await claim.settle("withdraw");
+    return barredAs(found);
+  }
   const settled = await settleStandard(at, purchase);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
-  const complete = withReceipts(answer, await receiptHeaders(at, paid));
-  await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
-  return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
+  const receipts = await receiptHeaders(at, paid);
+  await claim.settle("use", sealedWithin(keeperFor(at, purchase), withReceipts(answer, receipts)));
+  return { kind: "replay", answer: withReceipts(found.answer, receipts), cors: at.route.cors, settled: paid };
 }
 
 const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
   transaction === undefined ? payment : { ...payment, transaction };
-
-function withReceipts(answer: KeptAnswer, receipts: Readonly<Record<string, string>>): KeptAnswer {
-  const named = Object.entries(receipts).map(([name, value]) => [name.toLowerCase(), value]);
-  return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(named) } };
-}
-
-const sealedWithin = (keeper: AnswerKeeper | undefined, answer: KeptAnswer | undefined) =>
-  answer && keeper && answer.body.byteLength <= keeper.maxBytes ? keeper.seal(answer) : undefined;
 
 /** A handler's answer waits no longer for the Facilitator to end a reservation, which ends by itself. */
 const RELEASE_WAIT_MS = 1_000;
@@ -192,6 +182,7 @@ class ReservedPayment implements DeferredSettlement {
   readonly #grantId: Hex;
   /** of an `upto` payment */
   readonly #charge: UptoCharge | undefined;
+  readonly #rule: ChargeRule;
   #settling: Promise<DeferredOutcome> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -199,6 +190,11 @@ class ReservedPayment implements DeferredSettlement {
     this.#run = run;
     this.#grantId = grantId;
     this.#charge = charge;
+    this.#rule = new ChargeRule(run.at.route.chargeFor);
+  }
+
+  chargesFor(status: number): boolean {
+    return this.#rule.chargesFor(status);
   }
 
   settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
@@ -217,7 +213,7 @@ class ReservedPayment implements DeferredSettlement {
 
   async shelve(answer: KeptAnswer | undefined): Promise<void> {
     if (this.#settling || this.#ending) return;
-    const amount = answer && this.#amount(true);
+    const amount = answer && (this.#rule.fault ?? this.#amount(true));
     if (!answer || typeof amount === "object") return this.cancel();
     this.#ending = (async () => {
       await this.#record(amount);
@@ -247,7 +243,7 @@ class ReservedPayment implements DeferredSettlement {
 
   async #settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {
     const { claim } = this.#run;
-    const amount = this.#amount(answer !== undefined);
+    const amount = this.#rule.fault ?? this.#amount(answer !== undefined);
     if (typeof amount === "object") {
       await this.#release("release");
       return { kind: "failed", cause: amount };

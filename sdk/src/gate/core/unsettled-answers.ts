@@ -42,6 +42,7 @@ export async function storeUnsettled(at: PaymentCase, bought: UnsettledPurchase,
   const limits = { maxBytes: MAX_WITHHELD_BYTES, keepSec: settings.replay.keepSec };
   const keeper = keeperOf({
     purchased: purchasedIn(at, bought),
+    request: at.request,
     limits,
     gateKey: settings.memoKeys[0],
     nowMs: Date.now,

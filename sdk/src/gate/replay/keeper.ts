@@ -6,6 +6,7 @@ import { ConfigError, type MemoKey } from "../../protocol";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import { DAY_SEC } from "../../protocol/time";
 import type { ClaimStore, StoredAnswer } from "../claims/rules";
+import { type Asked, type Asking, askedBy } from "./asked";
 import { type Purchased, seal, unseal } from "./seal";
 
 /** What a provider keeps of the answers to paid requests. */
@@ -42,6 +43,8 @@ export interface KeptAnswer {
   /** names in lower case */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
+  /** by the request that bought it; undefined before it is sealed, and in what earlier versions have sealed */
+  readonly asked?: Asked | undefined;
 }
 
 const MAX_HEADER_BYTES = 16 * 1_024;
@@ -62,7 +65,6 @@ const UNSAFE: ReadonlySet<string> = new Set([
   "trailer",
   "transfer-encoding",
   "upgrade",
-  "content-length",
   "date",
   "age",
   "alt-svc",
@@ -92,18 +94,22 @@ export function mayBeKept(status: number, contentType: string | undefined): bool
   return status >= 200 && status < 500 && !isStream(contentType);
 }
 
-function encodeKept({ status, headers, body }: KeptAnswer): Uint8Array {
-  const head = Buffer.from(JSON.stringify({ status, headers }));
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(head.length);
-  return Buffer.concat([length, head, body]);
+/** A HEAD's answer has a length, and nothing of that length; every other length is its body's. */
+function encodeKept({ status, headers: all, body: given, asked }: KeptAnswer, isHead: boolean): Uint8Array {
+  const { "content-length": length, ...rest } = all;
+  const headers = isHead && length !== undefined ? { ...rest, "content-length": length } : rest;
+  const body = isHead ? new Uint8Array() : given;
+  const head = Buffer.from(JSON.stringify({ status, headers, asked }));
+  const headBytes = Buffer.alloc(4);
+  headBytes.writeUInt32BE(head.length);
+  return Buffer.concat([headBytes, head, body]);
 }
 
 function decodeKept(bytes: Uint8Array): KeptAnswer {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const bodyAt = 4 + buffer.readUInt32BE();
-  const { status, headers } = JSON.parse(buffer.toString("utf8", 4, bodyAt)) as Omit<KeptAnswer, "body">;
-  return { status, headers, body: buffer.subarray(bodyAt) };
+  const { status, headers, asked } = JSON.parse(buffer.toString("utf8", 4, bodyAt)) as Omit<KeptAnswer, "body">;
+  return { status, headers, body: buffer.subarray(bodyAt), asked };
 }
 
 export interface AnswerKeeper {
@@ -115,23 +121,37 @@ export interface AnswerKeeper {
 
 export interface KeeperOptions {
   readonly purchased: Purchased;
+  readonly request: Asking;
   readonly limits: ReplayLimits;
   readonly gateKey: MemoKey;
   /** the machine's clock */
   readonly nowMs: () => number;
 }
 
-export function keeperOf({ purchased, limits, gateKey, nowMs }: KeeperOptions): AnswerKeeper {
+export function keeperOf({ purchased, request, limits, gateKey, nowMs }: KeeperOptions): AnswerKeeper {
   return {
     paymentId: purchased.paymentId,
     maxBytes: limits.maxBytes,
-    seal: (answer) => ({
-      text: seal(encodeKept(answer), purchased, gateKey),
+    // What is sealed again was asked for by the first request.
+    seal: ({ asked = askedBy(request), ...answer }) => ({
+      text: seal(encodeKept({ ...answer, asked }, request.method === "HEAD"), purchased, gateKey),
       nowMs: nowMs(),
       keepSec: limits.keepSec,
     }),
   };
 }
+
+export function withReceipts(answer: KeptAnswer, receipts: Readonly<Record<string, string>>): KeptAnswer {
+  const named = Object.entries(receipts).map(([name, value]) => [name.toLowerCase(), value]);
+  return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(named) } };
+}
+
+/** @returns undefined for what is too large to keep once its payment has settled */
+export const sealedWithin = (
+  keeper: AnswerKeeper | undefined,
+  answer: KeptAnswer | undefined,
+): StoredAnswer | undefined =>
+  answer && keeper && answer.body.byteLength <= keeper.maxBytes ? keeper.seal(answer) : undefined;
 
 export type ServedAnswer =
   | { readonly kind: "answer"; readonly answer: KeptAnswer }

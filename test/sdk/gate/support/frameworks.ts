@@ -24,6 +24,8 @@ export interface Handled {
 
 export interface Asked {
   readonly payment: Payment;
+  /** of the request as its handler sees it; `name` in lower case */
+  header(name: string): string | undefined;
   body(): Promise<Uint8Array>;
 }
 
@@ -65,7 +67,7 @@ async function startExpress(make: typeof express, provider: Provider, routes: re
   for (const { path, gate, handle } of routes) {
     const run = async (request: ExpressRequest, response: ExpressResponse) => {
       const payment = request.payment as Payment;
-      await writeTo(response, await handle({ payment, body: () => bytesOf(request) }));
+      await writeTo(response, await handle({ ...nodeAsked(request), payment }));
     };
     // Express 4 knows nothing of promises: as its users do, errors are handed to `next`.
     api.all(
@@ -83,7 +85,8 @@ async function startHono(provider: Provider, routes: readonly RouteSpec[]): Prom
   for (const { path, gate, handle } of routes) {
     api.all(path, honoGate(provider.gate(gate)), async (c) => {
       const payment: Payment = c.get("payment");
-      return responseOf(await handle({ payment, body: async () => new Uint8Array(await c.req.arrayBuffer()) }));
+      const header = (named: string) => c.req.header(named);
+      return responseOf(await handle({ payment, header, body: async () => new Uint8Array(await c.req.arrayBuffer()) }));
     });
   }
   const app = new Hono({ strict: false }).route(PREFIX, api as never);
@@ -104,7 +107,8 @@ async function startFastify(provider: Provider, routes: readonly RouteSpec[]): P
           handler: async (request, reply) => {
             const payment = request.payment as Payment;
             const { body: bytes } = request;
-            const made = await handle({ payment, body: async () => (bytes ?? new Uint8Array()) as Uint8Array });
+            const asked = { ...nodeAsked(request), body: async () => (bytes ?? new Uint8Array()) as Uint8Array };
+            const made = await handle({ ...asked, payment });
             const { status = 200, headers = {}, body = grantOf(payment) } = made;
             const isWhole = typeof body === "string" || body instanceof Uint8Array;
             return reply
@@ -133,7 +137,7 @@ async function startNode(provider: Provider, routes: readonly RouteSpec[]): Prom
     path,
     listener: gated(provider.paymentGate(gate), async (request, response) => {
       const payment = request.payment as Payment;
-      await writeTo(response, await handle({ payment, body: () => bytesOf(request) }));
+      await writeTo(response, await handle({ ...nodeAsked(request), payment }));
     }),
   }));
   return serving(
@@ -153,7 +157,8 @@ async function startFetch(
     path,
     handler: gateOf(gate)(async (request, _context: { params: Promise<object> }) => {
       const { payment } = request;
-      const made = await handle({ payment, body: async () => new Uint8Array(await request.arrayBuffer()) });
+      const header = (named: string) => request.headers.get(named) ?? undefined;
+      const made = await handle({ payment, header, body: async () => new Uint8Array(await request.arrayBuffer()) });
       return responseOf({ ...made, body: made.body ?? grantOf(payment) });
     }),
   }));
@@ -183,6 +188,11 @@ function lenient(target: string): string {
 export const grantOf = (payment: Payment): string =>
   JSON.stringify({ kind: payment.kind, ...(payment.kind === "one-time" ? { payer: payment.payer } : {}) });
 
+const nodeAsked = (request: Pick<IncomingMessage, "headers">) => ({
+  header: (name: string) => request.headers[name] as string | undefined,
+  body: () => bytesOf(request as IncomingMessage),
+});
+
 async function writeTo(response: ServerResponse, made: Handled): Promise<void> {
   const { status = 200, headers = {}, body } = made;
   const paid = (response as ServerResponse & { req: { payment: Payment } }).req.payment;
@@ -203,7 +213,7 @@ async function drained(response: ServerResponse): Promise<void> {
 }
 
 function responseOf({ status = 200, headers = {}, body = "" }: Handled): Response {
-  if (status === 204) return new Response(null, { status, headers });
+  if ([204, 304].includes(status)) return new Response(null, { status, headers });
   if (typeof body === "string" || body instanceof Uint8Array)
     return new Response(body as BodyInit, { status, headers });
   return new Response(Readable.toWeb(Readable.from(encoded(body))) as ReadableStream, { status, headers });
