@@ -21,7 +21,6 @@ import {
   isEip3009,
   isMemoGenuine,
   isPermit2,
-  type JsonObject,
   type Permit2Authorization,
   type Permit2Method,
   parseMemo,
@@ -39,6 +38,7 @@ import {
 } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
 import type { PaymentCase, PaymentVerdict } from "./claim-payment";
+import type { StandardCredential } from "./credentials";
 import {
   type Authorization,
   type Fault,
@@ -51,11 +51,11 @@ import { MAX_TIMEOUT_SEC } from "./quote";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
-function parsed<T>(schema: z.ZodType<T>, payload: JsonObject): T {
+function parsed<T>(schema: z.ZodType<T>, { payload, header }: StandardCredential): T {
   const read = schema.safeParse(payload);
   if (read.success) return read.data;
   const field = read.error.issues[0]?.path.join(".") || "payload";
-  throw new InvalidPaymentProof(`The x402 payload is malformed: field ${field} is missing or wrong`, {
+  throw new InvalidPaymentProof(`${header} holds a malformed x402 payload: field ${field} is missing or wrong`, {
     reason: "malformed",
   });
 }
@@ -91,8 +91,8 @@ function permit2Facts(signed: Permit2Authorization, { context }: PaymentCase): S
 }
 
 /** Judges a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const { network, payload: signed } = parsed(x402V1PayloadSchema, payload);
+export async function judgeV1(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+  const { network, payload: signed } = parsed(x402V1PayloadSchema, credential);
   const { settings } = at.context;
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
     return verdictOfFault("network");
@@ -108,7 +108,7 @@ export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<Pay
     return verdictOfFault("terms");
   }
   const { token, payTo, amount } = offer;
-  const paymentPayload = payload as unknown as Extract<
+  const paymentPayload = credential.payload as unknown as Extract<
     X402RequestWire,
     { paymentRequirements: { maxAmountRequired: string } }
   >["paymentPayload"];
@@ -131,8 +131,8 @@ export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<Pay
 /**
  * Judges a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const option = optionIn(payload);
+export async function judgeV2(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+  const option = optionIn(credential);
   if (typeof option === "string") return verdictOfFault(option);
   const { accepted, resource, signature, payTo, max, permit2 } = option;
   const { settings, terms, time } = at.context;
@@ -158,6 +158,7 @@ export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<Pay
     void terms.load([], true).catch(() => undefined);
     throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
   }
+  const { payload } = credential;
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
@@ -182,9 +183,10 @@ type Option = {
 );
 
 /** Goes by what was signed, as the Facilitator does; the option has to name the same way of moving money. */
-function optionIn(payload: JsonObject): Option | Fault {
+function optionIn(credential: StandardCredential): Option | Fault {
+  const { payload } = credential;
   if (!isOverPermit2(payload.payload)) {
-    const { accepted, resource, payload: signed } = parsed(payloadV2Schema, payload);
+    const { accepted, resource, payload: signed } = parsed(payloadV2Schema, credential);
     if (!isEip3009(accepted.extra)) return "transfer_method";
     const { authorization, signature } = signed;
     const { to: payTo, value: max } = authorization;
@@ -195,7 +197,7 @@ function optionIn(payload: JsonObject): Option | Fault {
     accepted,
     resource,
     payload: signed,
-  } = isUpto ? parsed(payloadUptoSchema, payload) : parsed(payloadPermit2Schema, payload);
+  } = isUpto ? parsed(payloadUptoSchema, credential) : parsed(payloadPermit2Schema, credential);
   if (!isPermit2(accepted.extra)) return "transfer_method";
   const permit2 = permit2AuthorizationOf(signed);
   const { spender, token, to: payTo, amount: max } = permit2;
