@@ -146,9 +146,6 @@ export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 /** Half the order of the curve: a larger s is another form of the same signature. */
 const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
 
-/** By v in hex. */
-const RECOVERIES: Readonly<Record<string, number>> = { "1b": 0, "1c": 1, "00": 0, "01": 1 };
-
 /** Recovers public keys; the npm package `secp256k1` has this form. */
 export interface RecoveryCurve {
   /**
@@ -160,8 +157,8 @@ export interface RecoveryCurve {
 }
 
 /**
- * Recovers the signer of a digest: undefined when the signature is malformed, has a high s or a v other than 27 and 28
- * (some wallets write 0 and 1), or recovers nothing.
+ * Recovers the signer of a digest: undefined when the signature is malformed, has a high s or a v other than 27/28, or
+ * recovers nothing.
  */
 export type RecoverSigner = (digest: Hex, signature: string) => Address | undefined;
 
@@ -169,12 +166,12 @@ export type RecoverSigner = (digest: Hex, signature: string) => Address | undefi
 export function signerRecovery(curve: RecoveryCurve): RecoverSigner {
   return (digest, signature) => {
     if (!SIGNATURE_65.test(signature)) return undefined;
-    const recovery = RECOVERIES[signature.slice(130).toLowerCase()];
-    if (recovery === undefined) return undefined;
+    const v = Number.parseInt(signature.slice(130), 16);
+    if (v !== 27 && v !== 28) return undefined;
     if (signature.slice(66, 130).toLowerCase() > HALF_ORDER) return undefined;
     const compact = hexToBytes(signature.slice(0, 130) as Hex);
     try {
-      return addressOfPublicKey(curve.ecdsaRecover(compact, recovery, hexToBytes(digest), false));
+      return addressOfPublicKey(curve.ecdsaRecover(compact, v - 27, hexToBytes(digest), false));
     } catch {
       // The curve library throws for r or s out of range and for points off the curve: no signer.
       return undefined;
@@ -188,29 +185,24 @@ export const recoverSigner: RecoverSigner = signerRecovery({
     secp256k1.Signature.fromCompact(signature).addRecoveryBit(recovery).recoverPublicKey(digest).toRawBytes(false),
 });
 
-/** Returns a signature with 27 or 28 as its v where a wallet wrote 0 or 1. Those of other lengths stay as they are. */
+/**
+ * Returns a signature with 27 or 28 as its v where a wallet wrote 0 or 1, as tokens and contracts read it. Every other
+ * one stays as it is.
+ */
 export function signatureWithV(signature: Hex): Hex {
-  const recovery = SIGNATURE_65.test(signature) ? RECOVERIES[signature.slice(130).toLowerCase()] : undefined;
-  return recovery === undefined ? signature : `0x${signature.slice(2, 130)}${(27 + recovery).toString(16)}`;
-}
-
-/** A signature, the account that it is said to be of, and the 32 bytes that it signs. */
-export interface AccountSignature {
-  readonly account: Address;
-  readonly digest: Hex;
-  readonly signature: Hex;
+  if (!SIGNATURE_65.test(signature)) return signature;
+  const v = Number.parseInt(signature.slice(130), 16);
+  return v > 1 ? signature : `0x${signature.slice(2, 130)}${(27 + v).toString(16)}`;
 }
 
 /**
- * Returns a signature as tokens and contracts read it: with 27 or 28 as its v. Only the account's own key is read so; to
- * a contract wallet every byte may mean something else, and its signature stays as it is.
+ * Returns {@link signatureWithV} of an account's own key. To a contract wallet every byte may mean something else, and
+ * its signature stays as it is.
+ * @param isOwn whether the key of the account made this signature
  */
-export function keySignature(
-  { account, digest, signature }: AccountSignature,
-  recover: RecoverSigner = recoverSigner,
-): Hex {
+export function keySignature(signature: Hex, isOwn: (withV: Hex) => boolean): Hex {
   const withV = signatureWithV(signature);
-  return withV.toLowerCase() === signature.toLowerCase() || recover(digest, withV) !== account ? signature : withV;
+  return withV === signature || !isOwn(withV) ? signature : withV;
 }
 
 /** Deterministic (RFC 6979), low s, 65 bytes r || s || v. */

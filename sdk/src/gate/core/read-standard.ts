@@ -21,6 +21,8 @@ import {
   isEip3009,
   isMemoGenuine,
   isPermit2,
+  type JsonObject,
+  keySignature,
   type Permit2Authorization,
   type Permit2Method,
   parseMemo,
@@ -48,6 +50,7 @@ import {
 } from "./judge-standard";
 import { soldByEip3009 } from "./offers";
 import { MAX_TIMEOUT_SEC } from "./quote";
+import { recoverSigner } from "./recover-signer";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
@@ -60,34 +63,49 @@ function parsed<T>(schema: z.ZodType<T>, { payload, header }: StandardCredential
   });
 }
 
-type SignedFacts = Pick<PresentedPayment, "authorization" | "paymentId" | "digest" | "settler" | "transfer">;
+type SignedFacts = Omit<PresentedPayment, "token" | "settlement">;
+
+/** What was signed, and its signature as tokens read it. */
+function signedFacts(facts: SignedFacts): SignedFacts {
+  const { authorization, digest } = facts;
+  const isOwn = (signature: Hex): boolean => recoverSigner(digest, signature) === authorization.from;
+  return { ...facts, signature: keySignature(facts.signature, isOwn) };
+}
 
 function eip3009Facts(
-  authorization: Authorization,
+  { authorization, signature }: { readonly authorization: Authorization; readonly signature: Hex },
   { address: token, name, version }: TokenTerms,
   { context }: PaymentCase,
 ): SignedFacts {
   const { chainId } = context.settings.network;
   const { from: payer, nonce } = authorization;
-  return {
+  return signedFacts({
     authorization,
+    signature,
     paymentId: paymentIdOf({ chainId, token, payer, nonce }),
     digest: typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization)),
-  };
+  });
 }
 
-function permit2Facts(signed: Permit2Authorization, { context }: PaymentCase): SignedFacts {
+function permit2Facts(signed: Permit2Authorization, signature: Hex, { context }: PaymentCase): SignedFacts {
   const { chainId } = context.settings.network;
   const { from, to, token, amount: value, deadline, validAfter, facilitator } = signed;
   const nonce = permit2NonceOf(signed.nonce);
-  return {
+  return signedFacts({
+    signature,
     // Permit2 includes its deadline.
     authorization: { from, to, value, validAfter, validBefore: deadline + 1n, nonce },
     paymentId: permit2PaymentIdOf({ chainId, token, payer: from, nonce }),
     digest: typedDataDigest(permit2TypedData(chainId, signed)),
     settler: facilitator,
     transfer: transferOf(signed),
-  };
+  });
+}
+
+/** The payload as it is sent on: the Facilitator may hand its signature to the token unread. */
+function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
+  const signed = payload.payload as JsonObject;
+  return signed.signature === signature ? payload : { ...payload, payload: { ...signed, signature } };
 }
 
 /** Judges a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
@@ -96,7 +114,7 @@ export async function judgeV1(credential: StandardCredential, at: PaymentCase): 
   const { settings } = at.context;
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
     return verdictOfFault("network");
-  const { authorization, signature } = signed;
+  const { authorization } = signed;
   const now = await at.route.offers.now(at.request);
   if (now.outage) throw now.outage;
   const offers = soldByEip3009(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
@@ -108,7 +126,8 @@ export async function judgeV1(credential: StandardCredential, at: PaymentCase): 
     return verdictOfFault("terms");
   }
   const { token, payTo, amount } = offer;
-  const paymentPayload = credential.payload as unknown as Extract<
+  const facts = eip3009Facts(signed, token, at);
+  const paymentPayload = payloadSigned(credential.payload, facts.signature) as unknown as Extract<
     X402RequestWire,
     { paymentRequirements: { maxAmountRequired: string } }
   >["paymentPayload"];
@@ -125,7 +144,7 @@ export async function judgeV1(credential: StandardCredential, at: PaymentCase): 
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return judgePresented({ ...eip3009Facts(authorization, token, at), signature, token, settlement }, at);
+  return judgePresented({ ...facts, token, settlement }, at);
 }
 
 /**
@@ -158,15 +177,15 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
     void terms.load([], true).catch(() => undefined);
     throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
   }
-  const { payload } = credential;
+  const signed = permit2 ? permit2Facts(permit2, signature, at) : eip3009Facts(option, token, at);
+  const payload = payloadSigned(credential.payload, signed.signature);
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.nowSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
-  const signed = permit2 ? permit2Facts(permit2, at) : eip3009Facts(option.authorization, token, at);
-  return judgePresented({ ...signed, signature, token, settlement, isLate, isQuotedAfter, ...named }, at);
+  return judgePresented({ ...signed, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }
 
 type Option = {

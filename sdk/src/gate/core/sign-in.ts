@@ -13,8 +13,8 @@ import {
   isTurnpikeError,
   keccakText,
   personalDigest,
-  SIGNATURE_65,
   type SignIn,
+  signatureWithV,
   signInMessage,
   signInSchema,
 } from "../../protocol";
@@ -161,7 +161,7 @@ function isTimely({ issuedAt, expirationTime, notBefore }: SignIn, nowSec: numbe
 async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<boolean> {
   const { address, signature } = signIn;
   const digest = personalDigest(signInMessage(signIn));
-  if (SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === address) return true;
+  if (recoverSigner(digest, signatureWithV(signature)) === address) return true;
   if (!rpc || !(await hasCode(rpc, address))) return false;
   return isContractSignature(rpc, { wallet: address, digest, signature });
 }
