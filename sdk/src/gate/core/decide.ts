@@ -254,7 +254,7 @@ function quoteOf(
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked });
+  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...asked });
   if (!route.hasPage) return { kind: "pay", quote };
   return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
 }

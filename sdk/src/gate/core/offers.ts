@@ -68,8 +68,8 @@ export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPre
 
 type SinglesPresentation = Pick<Presentation, "sellSingleAtPlanPrice">;
 
-/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain. */
-export const expiryOf = ({ context: { settings, time } }: Offer): number => time.nowSec() + settings.quoteLifeSec;
+/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain, or the machine's where that is later. */
+export const expiryOf = ({ context: { settings, time } }: Offer): number => time.latestSec() + settings.quoteLifeSec;
 
 /**
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they

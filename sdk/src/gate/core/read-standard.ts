@@ -183,7 +183,7 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
-  const isLate = time.nowSec() >= memo.expiresAtSec;
+  const isLate = time.latestSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
   return judgePresented({ ...signed, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }
