@@ -135,10 +135,18 @@ async function judgeDeployment(
 
 const wrongSigner = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
 
+const unsignable = (): TurnpikeError =>
+  refusal(
+    "PaymentNotAllowed",
+    "method",
+    "payers cannot sign for this token's domain: it is settled over Permit2 alone",
+  );
+
 /** Judges one request. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
   const { config, relayer } = context;
   const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
+  if (request.transfer.method === "eip3009" && relayer.permit2Only.has(request.token.address)) return bad(unsignable());
   const late = judgeWindow(config, request, context.clock.nowSec());
   // An expired authorization may have moved the money before. If so, the chain proves it, and the request is not refused.
   if (late && late.reason !== "expired") return bad(late);

@@ -1,6 +1,7 @@
 /** Ways to pay for one request: the price, payee and token of each, and which of them one transfer buys. */
 import type { Plan } from "../../chain/plans";
-import type { Address, Clock, Permit2Method } from "../../protocol";
+import type { Address, Permit2Method } from "../../protocol";
+import type { GateTime } from "./chain-follower";
 import type { Discovery } from "./extensions-v2";
 import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
@@ -8,7 +9,7 @@ import type { TokenTerms } from "./terms";
 /** Where an offer is paid: its network, Facilitator and chain time. */
 export interface OfferContext {
   readonly settings: Settings;
-  readonly time: Clock;
+  readonly time: Pick<GateTime, "latestSec">;
 }
 
 interface OfferTerms {
