@@ -2,8 +2,8 @@
  * Checks that the configured contracts are those of this release: code by its hash, tokens by their signing domain. The
  * findings can stop the start, and the doctor prints them.
  */
-import { AbiCoder, keccak256, TypedDataEncoder } from "ethers";
-import { lensAddressOf, lensInterface } from "turnpike/chain";
+import { keccak256, type Result } from "ethers";
+import { judgeTokenDomain, lensAddressOf, lensInterface, statedTokenDomain, tokenInterface } from "turnpike/chain";
 import { type Address, EXACT_PERMIT2_PROXY, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { TokenConfig } from "../config/chain";
@@ -17,6 +17,8 @@ export interface Finding {
   readonly detail: string;
   /** how to fix it; absent with "ok" */
   readonly remedy?: string;
+  /** a token whose payments are settled over Permit2 alone */
+  readonly permit2Only?: Address;
 }
 
 interface KnownCode {
@@ -24,10 +26,6 @@ interface KnownCode {
   /** ranges of the code that differ from chain to chain: start and length, in bytes */
   readonly immutables: readonly (readonly number[])[];
 }
-
-const DOMAIN_SEPARATOR = "0x3644e515";
-
-const DECIMALS = "0x313ce567";
 
 /** @throws Unavailable when no node answers */
 export async function checkContracts(chain: ChainReader, config: FacilitatorConfig): Promise<Finding[]> {
@@ -139,32 +137,55 @@ async function checkToken(chain: ChainReader, config: FacilitatorConfig, token: 
   const { address, name, version, decimals } = token;
   const subject = `TOKENS ${name}`;
   if ((await chain.code(address)) === "0x") return absent("TOKENS", address, config);
-  const [separator, digits] = await Promise.all([
-    chain.call({ to: address, data: DOMAIN_SEPARATOR }),
-    chain.call({ to: address, data: DECIMALS }),
-  ]);
-  if (separator.kind !== "ok" || separator.data.length !== 66) {
+  const view = viewOf(chain, address);
+  const [stated, digits] = await Promise.all([statedTokenDomain(view), view("decimals")]);
+  const verdict = judgeTokenDomain({ chainId: config.chainId, token: address, name, version }, stated);
+  if (verdict.kind === "unknown") {
     const remedy = "see that name and version are those of its EIP-712 domain";
     return { level: "warn", subject, detail: `${address} does not return its signing domain`, remedy };
   }
-  const domain = { name, version, chainId: config.chainId, verifyingContract: address };
-  if (TypedDataEncoder.hashDomain(domain) !== separator.data) {
-    return {
-      level: "fail",
-      subject,
-      detail: `${address} signs for another domain than "${name}" version "${version}": every signature would be refused`,
-      remedy: "set name and version in TOKENS to those of the token's EIP-712 domain",
-    };
-  }
-  if (digits.kind === "ok" && digits.data.length === 66) {
-    const [actual] = AbiCoder.defaultAbiCoder().decode(["uint256"], digits.data);
-    if (Number(actual) !== decimals) {
-      const detail = `${address} has ${actual} decimals, not ${decimals}: amounts would be shown wrong`;
-      return { level: "warn", subject, detail, remedy: "set decimals in TOKENS" };
-    }
+  if (verdict.kind === "other") return { subject, ...otherDomain(config, token, verdict.signable) };
+  if (digits && Number(digits[0]) !== decimals) {
+    const detail = `${address} has ${digits[0]} decimals, not ${decimals}: amounts would be shown wrong`;
+    return { level: "warn", subject, detail, remedy: "set decimals in TOKENS" };
   }
   return { level: "ok", subject, detail: `${address}, domain "${name}" version "${version}"` };
 }
+
+function otherDomain(
+  { permit2 }: FacilitatorConfig,
+  { address, name, version }: TokenConfig,
+  signable: { readonly name: string; readonly version: string } | undefined,
+): Omit<Finding, "subject"> {
+  if (signable) {
+    return {
+      level: "fail",
+      detail: `${address} signs for another domain than "${name}" version "${version}": every signature would be refused`,
+      remedy: `set name and version in TOKENS to "${signable.name}" and "${signable.version}"`,
+    };
+  }
+  const detail = `${address} has a signing domain of its own, such as one with a salt, and x402 clients cannot sign for it`;
+  if (!permit2) {
+    const remedy = "set PERMIT2=true, so that its payments are settled over Permit2 alone, or remove it from TOKENS";
+    return { level: "fail", detail, remedy };
+  }
+  const remedy = 'set token.transferMethod to "permit2" at the gates that sell in it';
+  return { level: "warn", detail: `${detail}: only payments over Permit2 are settled`, remedy, permit2Only: address };
+}
+
+/** Reads a token's views; undefined for what it does not answer. */
+const viewOf =
+  (chain: ChainReader, to: Address) =>
+  async (method: string): Promise<Result | undefined> => {
+    const answer = await chain.call({ to, data: tokenInterface.encodeFunctionData(method) as Hex });
+    if (answer.kind !== "ok") return undefined;
+    try {
+      return tokenInterface.decodeFunctionResult(method, answer.data);
+    } catch {
+      // Another contract's answer, or none: the token has no such function.
+      return undefined;
+    }
+  };
 
 const absent = (setting: string, address: Address, config: FacilitatorConfig): Finding => ({
   level: "fail",

@@ -1,6 +1,6 @@
 /** Checks whether a wallet signed a digest: by its key, or as a contract by ERC-1271. */
 import { type ContractSignature, isSignatureAccepted, signatureCheck } from "turnpike/chain";
-import type { Address, Hex } from "turnpike/protocol";
+import { type Address, type Hex, signatureWithV } from "turnpike/protocol";
 import type { ChainReader } from "./chain-reader";
 import { signerOf } from "./signer-of";
 
@@ -28,7 +28,8 @@ export async function signerByWallet(
   chain: Pick<ChainReader, "code" | "call">,
   { wallet, digests, signature }: WalletSignature,
 ): Promise<"key" | "contract" | undefined> {
-  if (digests.some((digest) => signerOf(digest, signature) === wallet)) return "key";
+  const withV = signatureWithV(signature);
+  if (digests.some((digest) => signerOf(digest, withV) === wallet)) return "key";
   if ((await chain.code(wallet)) === "0x") return undefined;
   for (const digest of digests) {
     if (await isSignedByContract(chain, { wallet, digest, signature })) return "contract";
@@ -43,4 +44,21 @@ export async function isSignedByContract(
 ): Promise<boolean> {
   const answer = await chain.call(signatureCheck(signed));
   return answer.kind === "ok" && isSignatureAccepted(answer.data);
+}
+
+/** Code that delegates an account to a contract (EIP-7702): such an account still signs with its own key. */
+const DELEGATED = /^0xef0100/i;
+
+/**
+ * Returns a signature as contracts read it: of an account with a key with 27 or 28 as its v, of a contract wallet as it
+ * is. @throws Unavailable when the chain cannot be read
+ */
+export async function signatureForChain(
+  chain: Pick<ChainReader, "code">,
+  { wallet, signature }: Pick<WalletSignature, "wallet" | "signature">,
+): Promise<Hex> {
+  const withV = signatureWithV(signature);
+  if (withV === signature) return signature;
+  const code = await chain.code(wallet);
+  return code === "0x" || DELEGATED.test(code) ? withV : signature;
 }

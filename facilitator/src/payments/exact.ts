@@ -108,6 +108,7 @@ export type GrantedOutcome =
 
 const REASONS: Readonly<Record<string, X402Reason>> = {
   network: "invalid_network",
+  method: "unsupported_payload_type",
   token: "invalid_payment_requirements",
   payee: "invalid_exact_evm_payload_recipient_mismatch",
   amount: "invalid_exact_evm_payload_authorization_value",
@@ -130,7 +131,6 @@ const REASONS: Readonly<Record<string, X402Reason>> = {
 
 /** What the reference says of a payment over Permit2, where it differs. */
 const PERMIT2_REASONS: Readonly<Record<string, X402Reason>> = {
-  method: "unsupported_payload_type",
   payee: "invalid_permit2_recipient_mismatch",
   amount: "permit2_amount_mismatch",
   spender: "invalid_permit2_spender",

@@ -3,27 +3,17 @@
  * throws when the chain cannot be read, so that an outage is never mistaken for a refusal. Writes nothing.
  */
 import { tokenInterface } from "turnpike/chain";
-import {
-  type Address,
-  type Clock,
-  type Hex,
-  PERMIT2,
-  permit2TypedData,
-  TurnpikeError,
-  transferTypedData,
-  typedDataDigest,
-  Unavailable,
-} from "turnpike/protocol";
+import { type Address, type Clock, type Hex, PERMIT2, TurnpikeError, Unavailable } from "turnpike/protocol";
 import { isUsed, type NonceQuery, nonceCallOf } from "../chain/account-reads";
 import { intrinsicGas } from "../chain/gas";
-import { signerOf } from "../chain/signer-of";
 import { type TrialResult, tryDeployment, type WalletDeployment } from "../chain/undeployed-wallet";
 import { isSignedByContract } from "../chain/wallet-signature";
 import type { FacilitatorConfig } from "../config";
 import type { Relayer } from "../relayer";
 import { transferCalldata } from "./calldata";
+import { digestOf, isSignedByKey, permit2PaymentOf } from "./payer-key";
 import { type PaymentRequest, refusal } from "./payment-request";
-import { type Permit2Payment, permit2AuthorizationOf, proxyCallOf } from "./transfer";
+import { type Permit2Payment, proxyCallOf } from "./transfer";
 
 export type Judgement =
   | {
@@ -71,21 +61,6 @@ export function judgeWindow(
     return refusal("InvalidRequest", "window_too_long", "validBefore is after the memo's expiry");
   }
   return undefined;
-}
-
-export function isSignedByKey(config: FacilitatorConfig, request: PaymentRequest): boolean {
-  return signerOf(digestOf(config, request), request.signature) === request.authorization.from;
-}
-
-function digestOf({ chainId }: FacilitatorConfig, request: PaymentRequest): Hex {
-  const { address: token, name, version } = request.token;
-  const over = permit2PaymentOf(request);
-  if (over) return typedDataDigest(permit2TypedData(chainId, permit2AuthorizationOf(over)));
-  return typedDataDigest(transferTypedData({ chainId, token, name, version }, request.authorization));
-}
-
-function permit2PaymentOf({ token, authorization, signature, transfer }: PaymentRequest): Permit2Payment | undefined {
-  return transfer.method === "eip3009" ? undefined : { token: token.address, authorization, signature, transfer };
 }
 
 /** @throws Unavailable when the chain cannot be read */
@@ -160,10 +135,18 @@ async function judgeDeployment(
 
 const wrongSigner = (): TurnpikeError => refusal("InvalidSignature", "signature", "the signature is not the payer's");
 
+const unsignable = (): TurnpikeError =>
+  refusal(
+    "PaymentNotAllowed",
+    "method",
+    "payers cannot sign for this token's domain: it is settled over Permit2 alone",
+  );
+
 /** Judges one request. @throws Unavailable when the chain cannot be read */
 export async function judge(context: JudgeContext, request: PaymentRequest): Promise<Judgement> {
   const { config, relayer } = context;
   const bad = (error: TurnpikeError): Judgement => ({ kind: "bad", error });
+  if (request.transfer.method === "eip3009" && relayer.permit2Only.has(request.token.address)) return bad(unsignable());
   const late = judgeWindow(config, request, context.clock.nowSec());
   // An expired authorization may have moved the money before. If so, the chain proves it, and the request is not refused.
   if (late && late.reason !== "expired") return bad(late);

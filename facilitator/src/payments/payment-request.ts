@@ -5,6 +5,7 @@ import {
   findNetwork,
   type Hex,
   keccakText,
+  keySignature,
   parseMemo,
   paymentNonce,
   resourceWithoutQuery,
@@ -16,6 +17,7 @@ import { unwrapSignature, type WalletDeployment } from "../chain/undeployed-wall
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { PaymentChannel } from "../db/tables/payments";
+import { isSignedByKey } from "./payer-key";
 import type { RefundOf } from "./refunds";
 import { type Authorization, EIP3009, idOfPayment, type Transfer } from "./transfer";
 
@@ -156,6 +158,7 @@ export function requestOf(
   if (!signed) {
     return refusal("InvalidSignature", "signature", "the signature's ERC-6492 wrapper is malformed");
   }
+  const isOwn = (signature: Hex): boolean => isSignedByKey(config, { token, authorization, transfer, signature });
   return {
     channel,
     purchase: facts.purchase,
@@ -164,6 +167,7 @@ export function requestOf(
     authorization,
     transfer,
     ...signed,
+    signature: keySignature(signed.signature, isOwn),
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
     memoExpiresAtSec,

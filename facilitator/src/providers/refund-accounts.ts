@@ -6,7 +6,7 @@ import type { NameRefundAccount, RefundAccount, RefundAccountList } from "turnpi
 import { refundAccountDigest } from "turnpike/facilitator";
 import { type Address, InvalidRequest, TurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
-import { isSignedByWallet } from "../chain/wallet-signature";
+import { isSignedByWallet, signatureForChain } from "../chain/wallet-signature";
 import { type FacilitatorConfig, findToken } from "../config";
 import { recordAct } from "../db/audit";
 import type { Store, Tx } from "../db/open";
@@ -69,7 +69,8 @@ export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
     async name(statement, origin) {
       requireUsable(deps, statement);
       const facilitator = await namedFacilitator(deps, statement);
-      const { provider, token, account, version, expiresAt: expires_at, signature } = statement;
+      const { provider, token, account, version, expiresAt: expires_at } = statement;
+      const signature = await signatureForChain(deps.chain, { wallet: provider, signature: statement.signature });
       const daily_cap = statement.dailyCap.toString();
       const named = { account, daily_cap, version, expires_at, facilitator, signature };
       const stored = await store.transaction(async (tx) => {

@@ -84,6 +84,8 @@ export interface Relayer {
   readonly chain: ChainReader;
   /** health of each node of RPC_URLS */
   readonly nodes: Nodes;
+  /** tokens that no payer can sign for: their payments come over Permit2 alone */
+  readonly permit2Only: ReadonlySet<Address>;
   readonly accounts: AccountReads;
   /**
    * Queues a transaction, within `tx` when given, so that it commits or rolls back with the caller's rows.
@@ -137,7 +139,7 @@ const WATCH_MS = 500;
 /** Starts the relayer. @throws ConfigError when the chain is not the configured one or a contract is missing */
 export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
   const { config, store, log, metrics, onStep, onFirstBroadcast } = options;
-  const { chain, nodes } = await openNodes(options);
+  const { chain, nodes, permit2Only } = await openNodes(options);
 
   const owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   const monotonicMs = options.monotonicMs ?? (() => performance.now());
@@ -196,6 +198,7 @@ export async function startRelayer(options: RelayerOptions): Promise<Relayer> {
     refundSigner: (provider) => refundSigners.get(provider),
     chain,
     nodes,
+    permit2Only,
     accounts: createAccountReads(chain),
     async submit(request, tx) {
       const id = await enqueueTransaction(tx ?? store.db, { id: randomUUID(), ...request, chainId: config.chainId });

@@ -37,7 +37,7 @@ const encode = (name: string, args: readonly unknown[]): Hex =>
 
 export function subscribeCall(request: SubscribeRequest): ActCall {
   const { subscriber, planId, secretHash, maxOverage, until = 0, voucher, deadline, signature } = request;
-  const permit = request.permit ? { ...request.permit, signature: withV(request.permit.signature) } : NO_PERMIT;
+  const permit = request.permit ?? NO_PERMIT;
   if (until === 0 && !voucher) {
     const args = [subscriber, planId, secretHash, maxOverage, deadline, signature, permit];
     return { data: encode("subscribeBySig", args), gasLimit: SUBSCRIBE_GAS };
@@ -101,17 +101,10 @@ export function resultingIdHash(
   return idHashOf(record.subscriber as `0x${string}`, (request as ChangeRequest<"rekey">).newSecretHash);
 }
 
-/** A signature of 65 bytes with a `v` of 27 or 28; any other length, as contract wallets sign, is unchanged. */
-export function withV(signature: Hex): Hex {
-  if (!isKeySignature(signature)) return signature;
-  const v = Number.parseInt(signature.slice(130), 16);
-  return v < 27 ? `0x${signature.slice(2, 130)}${(v + 27).toString(16)}` : signature;
-}
-
 /** Whether a permit has the form of a key's signature; tokens take any other as bytes. */
 export const isKeySignature = (signature: Hex): boolean => signature.length === 132;
 
 export function splitSignature({ signature }: Pick<PermitFields, "signature">): { v: number; r: Hex; s: Hex } {
-  const full = withV(signature);
-  return { v: Number.parseInt(full.slice(130), 16), r: `0x${full.slice(2, 66)}`, s: `0x${full.slice(66, 130)}` };
+  const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)];
+  return { v: Number.parseInt(v, 16), r: `0x${r}`, s: `0x${s}` };
 }

@@ -32,6 +32,7 @@ import {
 } from "./acts";
 import { createPermits, type Permits } from "./permits";
 import { policyAgainst } from "./policy";
+import { asContractsRead } from "./read-signatures";
 import { SubscriptionReader } from "./reader";
 import { type PlanPage, type SubscriptionRecord, statusOf } from "./records";
 
@@ -79,12 +80,14 @@ class SubscriptionService implements Subscriptions {
   readonly #monotonicMs: () => number;
   readonly #reader: SubscriptionReader;
   readonly #sender: ActSender;
+  readonly #chain: Relayer["chain"];
 
   constructor(deps: SubscriptionsDeps) {
     const { config, store, relayer, indexer, clock } = deps;
     const { chainId, actsPerHour } = config;
     const monotonicMs = deps.monotonicMs ?? (() => performance.now());
     this.#config = config;
+    this.#chain = relayer.chain;
     this.#clock = clock;
     this.#monotonicMs = monotonicMs;
     this.#reader = new SubscriptionReader({ config, store, indexer, clock });
@@ -92,9 +95,10 @@ class SubscriptionService implements Subscriptions {
     this.permits = createPermits({ config, relayer, clock, sender: this.#sender });
   }
 
-  async subscribe(request: SubscribeRequest, { waitMs }: Waiting): Promise<ActOutcome> {
+  async subscribe(given: SubscribeRequest, { waitMs }: Waiting): Promise<ActOutcome> {
     const { turnpike } = this.#config;
     const untilMs = this.#monotonicMs() + waitMs;
+    const request = await asContractsRead(this.#chain, given, given.subscriber);
     const idHash = idHashOf(request.subscriber, request.secretHash);
     const existing = await this.#reader.find(idHash);
     // Also answers after this service lost its database, and when someone else submitted the signature first.
@@ -121,9 +125,10 @@ class SubscriptionService implements Subscriptions {
     return { kind: "done", change: await this.#resultOf(idHash, outcome.transaction) };
   }
 
-  async void(request: VoidRequest, { waitMs }: Waiting): Promise<ActOutcome> {
+  async void(given: VoidRequest, { waitMs }: Waiting): Promise<ActOutcome> {
     const { turnpike } = this.#config;
     const untilMs = this.#monotonicMs() + waitMs;
+    const request = await asContractsRead(this.#chain, given, given.subscriber);
     const idHash = idHashOf(request.subscriber, request.secretHash);
     const voided = await this.#reader.findVoided(idHash);
     if (voided) return { kind: "done", change: voidedChange(idHash, voided.transaction as Hex) };
@@ -150,11 +155,12 @@ class SubscriptionService implements Subscriptions {
   async change<A extends ChangeAct>(
     act: A,
     idHash: Hex,
-    request: ChangeRequest<A>,
+    given: ChangeRequest<A>,
     { waitMs }: Waiting,
   ): Promise<ActOutcome> {
     const untilMs = this.#monotonicMs() + waitMs;
     const { row, plan } = await this.#reader.require(idHash);
+    const request = await asContractsRead(this.#chain, given, row.subscriber as Address);
     // A subscriber can always cancel, also when this Facilitator no longer serves the plan.
     const against = act === "cancel" ? undefined : policyAgainst(plan, this.#config);
     if (against) throw against;

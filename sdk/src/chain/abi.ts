@@ -20,6 +20,7 @@ export const tokenInterface = new Interface([
   "function allowance(address owner, address spender) view returns (uint256)",
   "function nonces(address owner) view returns (uint256)",
   "function authorizationState(address authorizer, bytes32 nonce) view returns (bool)",
+  "function DOMAIN_SEPARATOR() view returns (bytes32)",
   "function eip712Domain() view returns (bytes1 fields, string name, string version, uint256 chainId, address verifyingContract, bytes32 salt, uint256[] extensions)",
   "function permit(address owner, address spender, uint256 value, uint256 deadline, uint8 v, bytes32 r, bytes32 s)",
   "function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, uint8 v, bytes32 r, bytes32 s)",

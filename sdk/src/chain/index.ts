@@ -25,3 +25,10 @@ export * from "./plans";
 export * from "./rpc";
 export { type ExpectedSettlement, findSettlement } from "./settlement";
 export * from "./states";
+export {
+  type DomainVerdict,
+  type Eip712Domain,
+  judgeTokenDomain,
+  type StatedDomain,
+  statedTokenDomain,
+} from "./token-domain";

@@ -185,6 +185,26 @@ export const recoverSigner: RecoverSigner = signerRecovery({
     secp256k1.Signature.fromCompact(signature).addRecoveryBit(recovery).recoverPublicKey(digest).toRawBytes(false),
 });
 
+/**
+ * Returns a signature with 27 or 28 as its v where a wallet wrote 0 or 1, as tokens and contracts read it. Every other
+ * one stays as it is.
+ */
+export function signatureWithV(signature: Hex): Hex {
+  if (!SIGNATURE_65.test(signature)) return signature;
+  const v = Number.parseInt(signature.slice(130), 16);
+  return v > 1 ? signature : `0x${signature.slice(2, 130)}${(27 + v).toString(16)}`;
+}
+
+/**
+ * Returns {@link signatureWithV} of an account's own key. To a contract wallet every byte may mean something else, and
+ * its signature stays as it is.
+ * @param isOwn whether the key of the account made this signature
+ */
+export function keySignature(signature: Hex, isOwn: (withV: Hex) => boolean): Hex {
+  const withV = signatureWithV(signature);
+  return withV === signature || !isOwn(withV) ? signature : withV;
+}
+
 /** Deterministic (RFC 6979), low s, 65 bytes r || s || v. */
 export function signDigest(digest: Hex, privateKey: Hex): Hex {
   const signature = secp256k1.sign(digest.slice(2), privateKey.slice(2), { lowS: true });

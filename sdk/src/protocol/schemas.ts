@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
+import { signatureWithV } from "./eip712";
 import type { Hex } from "./hex";
 import { MAX_RESOURCE_BYTES } from "./resource";
 
@@ -24,11 +25,11 @@ export const signatureSchema = z
   .regex(/^0x(?:[0-9a-fA-F]{2}){1,2048}$/, "must be 0x and hex digits, at most 2,048 bytes")
   .transform((value) => value as Hex);
 
-/** r, s, v in 65 bytes: what a key signs, and nothing that a contract would have to judge. */
+/** r, s, v in 65 bytes: what a key signs, and nothing that a contract would have to judge. v of 0 or 1 is read. */
 export const signature65Schema = z
   .string()
   .regex(/^0x[0-9a-fA-F]{130}$/, "must be 0x and 130 hex digits")
-  .transform((value) => value as Hex);
+  .transform((value) => signatureWithV(value as Hex));
 
 /** A base-unit amount: decimal integer string on the wire, `bigint` inside. */
 export const amountSchema = z

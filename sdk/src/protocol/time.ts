@@ -4,6 +4,9 @@ export const HOUR_SEC = 3_600;
 
 export const DAY_SEC = 24 * HOUR_SEC;
 
+/** How much two clocks may differ. */
+export const CLOCK_SLACK_SEC = 60;
+
 /** Defines the injected clock: unix seconds of the chain. */
 export interface Clock {
   /** unix seconds, whole */

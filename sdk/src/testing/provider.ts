@@ -184,6 +184,7 @@ function supportFrom(uptoSigner: Address): GateContext["support"] {
     exactOverPermit2: true,
     uptoSigner,
     minAmount: undefined,
+    token: undefined,
     sponsorsGas: false,
     senders: [uptoSigner],
   };

@@ -162,6 +162,7 @@ export class TestBooks {
         for (const planId of planIds) if (!this.#plans.has(planId)) this.addPlan({ planId });
       },
       checkChain: async () => undefined,
+      checkDomain: async () => undefined,
       onAdvance: () => undefined,
       onReset: () => undefined,
     };

@@ -168,10 +168,19 @@ const MAX_SKEW_SEC = 15 * 60;
  * moved on purpose.
  */
 export function plausibleTimeSec(reportedSec: number, chainId: number, networks: readonly Network[]): number {
-  const isLocal = networkOfChain(chainId, networks).name.startsWith("local-");
   const wallSec = systemClock.nowSec();
-  return isLocal || Math.abs(reportedSec - wallSec) <= MAX_SKEW_SEC ? reportedSec : wallSec;
+  return isLocal(chainId, networks) || Math.abs(reportedSec - wallSec) <= MAX_SKEW_SEC ? reportedSec : wallSec;
 }
+
+const isLocal = (chainId: number, networks: readonly Network[]): boolean =>
+  networkOfChain(chainId, networks).name.startsWith("local-");
+
+/**
+ * Returns the time that a window is signed from: the chain's. A local chain that makes blocks on demand is behind when it
+ * was quiet, and its next block is not: there the later of both counts.
+ */
+export const signingTimeSec = (chainSec: number, chainId: number, networks: readonly Network[]): number =>
+  isLocal(chainId, networks) ? Math.max(chainSec, systemClock.nowSec()) : chainSec;
 
 const MAX_TURNS = 60;
 

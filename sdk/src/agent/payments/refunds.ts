@@ -4,7 +4,7 @@
  */
 import { type RefundNaming, refundAccountDigest } from "../../facilitator/refund-accounts";
 import type { RefundList } from "../../facilitator/refunds";
-import { type Address, type Hex, isTurnpikeError, recoverSigner, refundNonce } from "../../protocol";
+import { type Address, type Hex, isTurnpikeError, recoverSigner, refundNonce, signatureWithV } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
@@ -122,5 +122,6 @@ async function provenRefunds(
 function isNamedByPayee({ payTo, token, chainId }: PaymentEntry, account: Address, naming: RefundNaming): boolean {
   const { signature, ...terms } = naming;
   if (terms.account !== account || terms.token !== token) return false;
-  return recoverSigner(refundAccountDigest({ ...terms, provider: payTo, chainId }), signature) === payTo;
+  const digest = refundAccountDigest({ ...terms, provider: payTo, chainId });
+  return recoverSigner(digest, signatureWithV(signature)) === payTo;
 }

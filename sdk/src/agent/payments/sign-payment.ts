@@ -23,7 +23,7 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
-import { plausibleTimeSec } from "../core/facilitators";
+import { plausibleTimeSec, signingTimeSec } from "../core/facilitators";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
 import type { PayJob } from "./channel";
@@ -158,12 +158,13 @@ async function factsBefore(
   if (chosen.kind === "standard" && chosen.option.method !== "eip3009") {
     const [timeSec, balance] = (await (chain && Promise.all([chain.timeSec(), chain.balance(token, payer)]))) ?? [];
     const permit = await neededPermit(context, chosen.option, payer);
-    return { nowSec: chainClock?.nowSec() ?? timeSec ?? effects.clock.nowSec(), balance, domain: undefined, permit };
+    const chainSec = timeSec === undefined ? effects.clock.nowSec() : signingTimeSec(timeSec, chainId, networks);
+    return { nowSec: chainClock?.nowSec() ?? chainSec, balance, domain: undefined, permit };
   }
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
     const domain = await tokenDomain(context, { chainId, token, reported });
-    return { nowSec: chainClock?.nowSec() ?? timeSec, balance, domain };
+    return { nowSec: chainClock?.nowSec() ?? signingTimeSec(timeSec, chainId, networks), balance, domain };
   }
   if (chosen.kind === "standard") {
     const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
@@ -172,7 +173,8 @@ async function factsBefore(
   const account = await chosen.facilitator.account({ address: payer, token, chainId }, signal);
   const ofToken = { name: account.tokenName, version: account.tokenVersion };
   const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
-  const nowSec = chainClock?.nowSec() ?? plausibleTimeSec(account.chainTimeSec, chainId, networks);
+  const reportedSec = plausibleTimeSec(account.chainTimeSec, chainId, networks);
+  const nowSec = chainClock?.nowSec() ?? signingTimeSec(reportedSec, chainId, networks);
   return { nowSec, balance: account.balance, domain };
 }
 

@@ -20,6 +20,7 @@ import {
   parseUsageReceipt,
   recoverSigner,
   signature65Schema,
+  signatureWithV,
   type TurnpikeDeployment,
   typedDataDigest,
   Unavailable,
@@ -143,7 +144,8 @@ async function heldReceipts(
 ): Promise<readonly HeldReceipt[]> {
   const held: HeldReceipt[] = [];
   for (const { receipt, signature } of signed) {
-    const signer = recoverSigner(typedDataDigest(usageReceiptTypedData(deployment, receipt)), signature);
+    const digest = typedDataDigest(usageReceiptTypedData(deployment, receipt));
+    const signer = recoverSigner(digest, signatureWithV(signature));
     held.push({ receipt, signature, signer });
     if (held.length % RECOVERED_AT_ONCE === 0) await new Promise((resolve) => setTimeout(resolve));
   }

@@ -7,6 +7,7 @@ import {
   PolicyRefused,
   recoverSigner,
   sameAddress,
+  signatureWithV,
   typedDataDigest,
   voucherTypedData,
 } from "../../protocol";
@@ -67,7 +68,7 @@ async function requireSigned(
   { signer, signature, ...terms }: Voucher,
 ): Promise<void> {
   const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, ...terms }));
-  const recovered = recoverSigner(digest, signature);
+  const recovered = recoverSigner(digest, signatureWithV(signature));
   if (recovered && sameAddress(recovered, signer)) return;
   const chain = context.chainOf(chainId);
   if (!chain)

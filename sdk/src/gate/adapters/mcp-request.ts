@@ -63,19 +63,18 @@ const tooLarge = (field: string, maxBytes: number, name: string): TurnpikeError 
 
 /**
  * The call's credentials as a gate reads them over HTTP. Wallets sign in to a host, and a tool call names none.
- * @throws AmbiguousCredentials, InvalidRequest, PayloadTooLarge
+ * @throws InvalidRequest, PayloadTooLarge
  */
 function headersOf(meta: Meta | undefined): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
   const [payment, second] = paymentsIn(meta);
-  if (second) {
-    const places = `_meta["${MCP_META.payment}"] and _meta["${MCP_META.paymentV1}"]`;
-    throw new TurnpikeError("AmbiguousCredentials", `The call pays twice: send one of ${places}, not both.`);
-  }
   if (payment) {
-    const name = payment.version === 1 ? HEADER.payment : HEADER.paymentSignatureV2;
+    const isFirst = second !== undefined || payment.version === 2;
+    const name = isFirst ? HEADER.paymentSignatureV2 : HEADER.payment;
     headers.set(name.toLowerCase(), credential("the payment in _meta", payment.text));
   }
+  // Read as two headers are, of which both may hold one payment.
+  if (second) headers.set(HEADER.payment.toLowerCase(), credential("the payment in _meta", second.text));
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;
   const field = `_meta["${MCP_META.subscription}"]`;

@@ -3,7 +3,8 @@ import { type ChainClock, createChainClock } from "../../chain/clock";
 import { type HeadWatcher, watchHeads } from "../../chain/heads";
 import { connectRpc, type Rpc } from "../../chain/rpc";
 import { createStateReader, type StateReader } from "../../chain/states";
-import { type Address, type Clock, type Network, systemClock } from "../../protocol";
+import { type Address, type Clock, type Network, systemClock, Unavailable } from "../../protocol";
+import { CLOCK_SLACK_SEC } from "../../protocol/time";
 import { atMost } from "../../protocol/waiting";
 import type { ProviderOptions } from "./options";
 import type { Settings } from "./settings";
@@ -67,7 +68,7 @@ function followHeads({
   const clock = createChainClock();
   const silence = LOCAL.test(network.name) ? {} : { maxSilenceMs: MAX_SILENCE_MS };
   const heads = watchHeads({ rpc, clock, turnpike, ...(pollMs === undefined ? {} : { pollMs }), ...silence });
-  return { heads, time: chainTime(clock, heads) };
+  return { heads, time: chainTime(clock, heads, network) };
 }
 
 /** Returns the time that a gate judges by: the option's clock, else the followed chain's, else the machine's. */
@@ -75,8 +76,15 @@ export function timeOf({ clock }: ProviderOptions, followed: FollowedHeads | und
   return clock ? fixedTime(clock) : (followed?.time ?? fixedTime(systemClock));
 }
 
-/** The time that quotes and proofs are judged by: the chain's where it was ever read, the machine's otherwise. */
+/** The time that a gate judges by: the chain's where it was ever read, the machine's otherwise. */
 export interface GateTime extends Clock {
+  /**
+   * The later of the chain's and the machine's time, for what ends: windows, quotes, challenges. A chain without a new
+   * block is behind the clocks of its payers, and the next block is not.
+   */
+  latestSec(): number;
+  /** Returns why no window can be judged now: this gate reads a public chain far behind the machine's clock. */
+  outage(): Unavailable | undefined;
   /** Brings `nowSec` up to date; undefined when it is. Waits a bounded time. */
   refresh(): Promise<void> | undefined;
 }
@@ -84,12 +92,31 @@ export interface GateTime extends Clock {
 const MAX_WAIT_MS = 1_000;
 
 export function fixedTime(clock: Clock): GateTime {
-  return { nowSec: () => clock.nowSec(), refresh: () => undefined };
+  const nowSec = () => clock.nowSec();
+  return { nowSec, latestSec: nowSec, outage: () => undefined, refresh: () => undefined };
 }
 
-function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
+/** How far a public chain's time may be behind: a machine's clock may be off besides. */
+const MAX_LATE_SEC = MAX_SILENCE_MS / 1_000 + CLOCK_SLACK_SEC;
+
+function chainTime(clock: ChainClock, heads: HeadWatcher, network: Network): GateTime {
+  const isPublic = !LOCAL.test(network.name);
+  let isWarned = false;
+  const nowSec = () => (clock.head ? clock.nowSec() : systemClock.nowSec());
   return {
-    nowSec: () => (clock.head ? clock.nowSec() : systemClock.nowSec()),
+    nowSec,
+    latestSec: () => Math.max(nowSec(), systemClock.nowSec()),
+    outage() {
+      const lateSec = systemClock.nowSec() - nowSec();
+      if (!isPublic || lateSec <= MAX_LATE_SEC) {
+        isWarned = false;
+        return undefined;
+      }
+      const message = `The newest block that rpcUrl gives of ${network.name} is ${lateSec} s behind this machine's clock: check whether the node is synchronised, and the clock.`;
+      if (!isWarned) process.emitWarning(`${message} Payments by x402 payload answer 503 meanwhile.`);
+      isWarned = true;
+      return new Unavailable(message, { reason: "chain_late", retryAfterSec: 10 });
+    },
     refresh() {
       if (heads.fresh()) return undefined;
       // In an outage the last known head and the time since it still serve: quotes need a time even then.

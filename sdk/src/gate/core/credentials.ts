@@ -1,12 +1,30 @@
 /** Reads a request's credentials. Refuses ambiguous ones; judges none. */
-import { decodeJsonHeader, HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
+import {
+  decodeJsonHeader,
+  exactPayloadSchema,
+  HEADER,
+  type JsonObject,
+  MAX_CREDENTIAL_BYTES,
+  signatureWithV,
+  TurnpikeError,
+} from "../../protocol";
+import { isObject, parseStrictJson } from "../../protocol/strict-json";
 import type { GateRequest } from "./request";
 
+type PaymentHeader = typeof HEADER.payment | typeof HEADER.paymentSignatureV2;
+
+/** header: where it was sent */
+export interface StandardCredential {
+  readonly kind: "x402-v1" | "x402-v2";
+  readonly payload: JsonObject;
+  readonly header: PaymentHeader;
+}
+
 export type PaymentCredential =
+  | StandardCredential
   | { readonly kind: "proof"; readonly payload: JsonObject }
-  | { readonly kind: "x402-v1"; readonly payload: JsonObject }
-  | { readonly kind: "x402-v2"; readonly payload: JsonObject }
-  | { readonly kind: "malformed"; readonly header: string };
+  /** why: completes "<header> holds no payment: " */
+  | { readonly kind: "malformed"; readonly header: PaymentHeader; readonly why: string };
 
 export interface Credentials {
   readonly subscription: string | undefined;
@@ -28,45 +46,93 @@ const NONE: Credentials = { subscription: undefined, payment: undefined };
 /** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
 export function readCredentials(request: GateRequest): Credentials {
   const subscription = single(request, SUBSCRIPTION);
-  const v1 = single(request, PAYMENT_V1);
-  const v2 = single(request, PAYMENT_V2);
+  const payment = paymentIn(request);
   const signIn = single(request, SIGN_IN);
-  if (subscription === undefined && v1 === undefined && v2 === undefined && signIn === undefined) return NONE;
-  if (v1 !== undefined && v2 !== undefined) throw ambiguous("send one of X-PAYMENT and PAYMENT-SIGNATURE, not both");
-  return {
-    subscription,
-    signIn,
-    payment:
-      v1 !== undefined
-        ? readPayment(v1, HEADER.payment)
-        : v2 !== undefined
-          ? readPayment(v2, HEADER.paymentSignatureV2)
-          : undefined,
-  };
+  if (subscription === undefined && payment === undefined && signIn === undefined) return NONE;
+  return { subscription, signIn, payment };
 }
 
 function single(request: GateRequest, name: string): string | undefined {
   const value = request.header(name);
   if (value === undefined) return undefined;
-  // No credential contains a comma: one that is there joins two headers.
-  if (value.includes(",")) throw ambiguous(`${name} was sent more than once`);
   if (value.length > MAX_CREDENTIAL_BYTES) throw ambiguous(`${name} is larger than ${MAX_CREDENTIAL_BYTES} bytes`);
+  // No credential contains a comma: one that is there joins two headers, unless it is JSON that was not encoded.
+  if (value.includes(",") && !isRawJson(value)) throw ambiguous(`${name} was sent more than once`);
   return value;
 }
 
-function readPayment(
-  value: string,
-  header: typeof HEADER.payment | typeof HEADER.paymentSignatureV2,
-): PaymentCredential {
+const isRawJson = (value: string): boolean => parseStrictJson(value) !== undefined;
+
+/** Both headers may hold one payment: the same bytes, or one signed authorization in the forms of both versions. */
+function paymentIn(request: GateRequest): PaymentCredential | undefined {
+  const v1 = single(request, PAYMENT_V1);
+  const v2 = single(request, PAYMENT_V2);
+  if (v1 === undefined) return v2 === undefined ? misplacedIn(request) : readPayment(v2, HEADER.paymentSignatureV2);
+  const first = readPayment(v1, HEADER.payment);
+  if (v2 === undefined || v2 === v1) return first;
+  const one = sameOf(first, readPayment(v2, HEADER.paymentSignatureV2));
+  if (!one) throw ambiguous("X-PAYMENT and PAYMENT-SIGNATURE hold two payments: send one");
+  return one;
+}
+
+/** @returns the one to judge: of two versions the second, which names the quote. undefined for two payments */
+function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCredential | undefined {
+  if (first.kind === "malformed" || second.kind === "malformed") return undefined;
+  if (JSON.stringify(first.payload) === JSON.stringify(second.payload)) return first;
+  const kinds = [first.kind, second.kind];
+  if (!kinds.includes("x402-v1") || !kinds.includes("x402-v2")) return undefined;
+  const signed = signedText(first.payload);
+  if (signed === undefined || signed !== signedText(second.payload)) return undefined;
+  return first.kind === "x402-v2" ? first : second;
+}
+
+/** One text for every way to write one authorization and its signature. */
+function signedText({ payload }: JsonObject): string | undefined {
+  const { data } = exactPayloadSchema.safeParse(payload);
+  if (!data) return undefined;
+  const { from, to, value, validAfter, validBefore, nonce } = data.authorization;
+  return [from, to, value, validAfter, validBefore, nonce, signatureWithV(data.signature).toLowerCase()].join();
+}
+
+function readPayment(value: string, header: PaymentHeader): PaymentCredential {
   const payload = decodeJsonHeader(value);
-  if (!payload) return { kind: "malformed", header };
+  if (!payload) return { kind: "malformed", header, why: whyUnreadable(value) };
   const isNative = "version" in payload;
   const isStandard = "x402Version" in payload;
   if (isNative && isStandard) throw ambiguous("the payment has both `version` and `x402Version`");
-  if (header === HEADER.payment && isNative) return { kind: "proof", payload };
-  if (header === HEADER.payment && payload.x402Version === 1) return { kind: "x402-v1", payload };
-  if (header === HEADER.paymentSignatureV2 && payload.x402Version === 2) return { kind: "x402-v2", payload };
-  return { kind: "malformed", header };
+  if (payload.x402Version === 1) return { kind: "x402-v1", payload, header };
+  if (payload.x402Version === 2) return { kind: "x402-v2", payload, header };
+  if (isNative && header === HEADER.payment) return { kind: "proof", payload };
+  const why = isNative ? `it is a payment proof, which is sent in ${HEADER.payment}.` : whyVersion(payload.x402Version);
+  return { kind: "malformed", header, why };
+}
+
+function whyUnreadable(value: string): string {
+  if (value === "") return "it is empty.";
+  if (isRawJson(value)) return "it is JSON as it is, and has to be base64 of it.";
+  return "it is not base64 of one JSON object, a proof or an x402 payload.";
+}
+
+function whyVersion(version: unknown): string {
+  const known = `it is 1 in ${HEADER.payment} and 2 in ${HEADER.paymentSignatureV2}.`;
+  if (version === undefined) return `its x402Version is missing; ${known}`;
+  if (typeof version === "number") return `x402Version ${version} is not read; ${known}`;
+  return `its x402Version is ${typeof version === "string" ? "text" : "no number"}; as a number, ${known}`;
+}
+
+/** Where clients send payloads that no gate judges. */
+const MISPLACED = ["Authorization", "X-PAYMENT-SIGNATURE"];
+
+/** Names the right header for a payload. Whatever else these headers hold is the application's own. */
+function misplacedIn(request: GateRequest): PaymentCredential | undefined {
+  for (const name of MISPLACED) {
+    const value = request.header(name.toLowerCase());
+    const payload = value && decodeJsonHeader(value.slice(value.lastIndexOf(" ") + 1));
+    if (!payload || !("x402Version" in payload) || !isObject(payload.payload)) continue;
+    const header = payload.x402Version === 1 ? HEADER.payment : HEADER.paymentSignatureV2;
+    return { kind: "malformed", header, why: `the payload is in ${name}, where none is read; send it in ${header}.` };
+  }
+  return undefined;
 }
 
 const ambiguous = (what: string): TurnpikeError =>

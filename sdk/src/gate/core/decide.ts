@@ -178,13 +178,13 @@ async function judgePayment(credential: PaymentCredential, given: PaymentCase): 
     const at = given.route.contexts.length > 1 ? await entryCase(credential, given) : given;
     switch (credential.kind) {
       case "malformed":
-        return invalid("malformed", `${credential.header} holds no payment: base64 of a JSON proof or payload.`);
+        return invalid("malformed", `${credential.header} holds no payment: ${credential.why}`);
       case "proof":
         return await judgeNative(credential.payload, at);
       case "x402-v1":
-        return await judgeV1(credential.payload, at);
+        return await judgeV1(credential, at);
       case "x402-v2":
-        return await judgeV2(credential.payload, at);
+        return await judgeV2(credential, at);
     }
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
@@ -254,7 +254,7 @@ function quoteOf(
   const resource = resourceOfRequest(request, settings);
   const { presentation, quotes } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.nowSec(), ...asked });
+  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...asked });
   if (!route.hasPage) return { kind: "pay", quote };
   return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
 }

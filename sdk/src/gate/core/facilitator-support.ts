@@ -4,6 +4,7 @@
  */
 import { tokenInterface } from "../../chain/abi";
 import { callView, NO_ANSWER, type Rpc } from "../../chain/rpc";
+import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
 import type { Supported } from "../../facilitator/service";
 import {
   type Address,
@@ -26,6 +27,8 @@ export interface FacilitatorSupport {
   readonly sponsorsGas: boolean;
   /** the least that it settles of this token, base units, but for 0; undefined: not stated */
   readonly minAmount: string | undefined;
+  /** as it lists the gate's token: the domain that it takes signatures for; "unlisted": it settles other tokens alone */
+  readonly token: { readonly name: string; readonly version: string } | "unlisted" | undefined;
   /** its keys, former ones that can still send among them */
   readonly senders: readonly Address[];
 }
@@ -57,6 +60,7 @@ const UNSTATED: FacilitatorSupport = {
   uptoSigner: undefined,
   sponsorsGas: false,
   minAmount: undefined,
+  token: undefined,
   senders: [],
 };
 
@@ -71,7 +75,7 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
     const answer = await supported();
     const isAdvertised = answer.extensions.includes(EIP2612_GAS_SPONSORING);
     if (isAdvertised && hasPermits === undefined && settings.token) {
-      hasPermits = rpc !== undefined && (await readPermits(rpc, settings.token.address));
+      hasPermits = rpc !== undefined && (await readPermits(rpc, settings.token.address, settings.network.chainId));
     }
     const next = supportIn(answer, settings, isAdvertised && hasPermits === true);
     if (JSON.stringify(next) !== JSON.stringify(current)) current = next;
@@ -117,20 +121,29 @@ function supportIn(
   const upto = kinds.find(({ scheme, network }) => scheme === "upto" && network === caip2Of(chainId));
   const named = upto?.extra?.facilitatorAddress;
   const uptoSigner = typeof named === "string" && isAddress(named) ? checksum(named) : undefined;
+  const listed = tokens.find(({ address }) => address === token?.address);
+  const isUnlisted = !listed && token !== undefined && tokens.length > 0;
   return {
     exactOverPermit2: transferMethods?.includes("permit2") === true,
     uptoSigner,
     sponsorsGas,
-    minAmount: tokens.find(({ address }) => address === token?.address)?.minAmount,
+    minAmount: listed?.minAmount,
+    token: listed ? { name: listed.name, version: listed.version } : isUnlisted ? "unlisted" : undefined,
     senders: [...new Set([...(uptoSigner ? [uptoSigner] : []), ...relayers])],
   };
 }
 
-/** Returns whether a token answers `nonces`, which EIP-2612 permits need. @throws Unavailable */
-async function readPermits(rpc: Rpc, token: Address): Promise<boolean> {
+/**
+ * Returns whether a token answers `nonces`, which EIP-2612 permits need, and has a domain that payers can sign for.
+ * @throws Unavailable
+ */
+async function readPermits(rpc: Rpc, token: Address, chainId: number): Promise<boolean> {
   try {
     await callView(rpc, { to: token, iface: tokenInterface, method: "nonces", args: [token] });
-    return true;
+    const stated = await readTokenDomain(rpc, token);
+    const { name = "", version = "1" } = stated.domain ?? stated;
+    const verdict = judgeTokenDomain({ chainId, token, name, version }, stated);
+    return verdict.kind !== "other" || verdict.signable !== undefined;
   } catch (error) {
     if (isTurnpikeError(error) && error.reason === NO_ANSWER) return false;
     throw error;

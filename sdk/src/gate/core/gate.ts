@@ -70,6 +70,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
       if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
       await Promise.all(route.contexts.map((each) => requireSettleable(each, route)));
+      if (route.sellsSingles) await Promise.all(route.contexts.map(requireTimely));
       await proveMetering();
       await requireBookkeeping(context, route);
     },
@@ -115,6 +116,13 @@ async function requireSettleable(context: GateContext, route: Route): Promise<vo
       `a price of ${amount} base units can never be paid: the Facilitator at ${facilitator.url} settles ${minAmount} of ${token.address} at least. Raise the price, or sell small amounts by a plan with an allowance`,
     );
   }
+}
+
+/** @throws Unavailable where payments could not be judged: the chain is read too late */
+async function requireTimely({ time }: GateContext): Promise<void> {
+  await time.refresh();
+  const outage = time.outage();
+  if (outage) throw outage;
 }
 
 /** What to do with a decision: synchronously where the gate decides so, otherwise once it has decided. */

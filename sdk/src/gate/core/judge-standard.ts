@@ -11,7 +11,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { ClaimStore } from "../claims/rules";
 import type { ReplaySecret } from "../replay/seal";
@@ -80,9 +80,6 @@ const FAULTS: Readonly<Record<Fault, string>> = {
   signature: "The authorization's signature is not its payer's.",
 };
 
-/** How much clocks may differ. */
-const SLACK_SEC = 60;
-
 /** An authorization that ends sooner cannot settle in time. */
 const MARGIN_SEC = 6;
 
@@ -112,10 +109,12 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
   // Of a request with neither the answer is not replayed.
   const secret: ReplaySecret | undefined =
     identifier !== undefined ? ["identifier", identifier] : key !== undefined ? ["key", key] : undefined;
-  const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, nowSec);
+  const late = found.isLate ? "memo_expired" : faultOfWindow(authorization, time.latestSec());
   // Too late to pay with, but it may have paid already: then a fresh quote would be paid in addition.
   const used = late && (await verdictOfLate(at, { payment, secret }));
   if (used) return used;
+  const outage = time.outage();
+  if (late && outage) throw outage;
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   // The claim store may have forgotten what it bought, while its Facilitator grants it to its purchase for ever.
   if (late && nowSec >= keepUntilSec) return verdictOfFault(late);
@@ -130,6 +129,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
     keepUntilSec,
     nowSec,
     async whenHeld(claim) {
+      if (outage) throw outage;
       const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
       const run = { at, purchase, claim };
@@ -153,8 +153,8 @@ async function flowOfPayment(context: GateContext, settle: SettleOrder): Promise
 
 function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {
   const now = BigInt(nowSec);
-  const isOpen = validAfter < now + BigInt(SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
-  return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + SLACK_SEC) ? undefined : "window";
+  const isOpen = validAfter < now + BigInt(CLOCK_SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
+  return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + CLOCK_SLACK_SEC) ? undefined : "window";
 }
 
 /** @throws Unavailable */

@@ -17,6 +17,7 @@ import {
   receiptTypedData,
   type SignedOffer,
   type SignedReceipt,
+  signatureWithV,
   signDigest,
   type TypedData,
   typedDataDigest,
@@ -131,8 +132,8 @@ function signerOf({ key, signer }: OfferReceiptOptions): OfferReceiptSigner {
 /** @returns a signing function that checks each signature, since a reader could not use a wrong one */
 function signatureOf({ address, signTypedData }: OfferReceiptSigner): (data: TypedData) => Promise<Hex> {
   return async (data) => {
-    const signature = await signTypedData(data);
-    if (recoverSigner(typedDataDigest(data), signature) === (address as Address)) return signature as Hex;
+    const signature = signatureWithV((await signTypedData(data)) as Hex);
+    if (recoverSigner(typedDataDigest(data), signature) === (address as Address)) return signature;
     throw new TypeError(`offerReceipt.signer returned a signature that is not by ${address}`);
   };
 }

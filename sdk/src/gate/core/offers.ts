@@ -1,6 +1,7 @@
 /** Ways to pay for one request: the price, payee and token of each, and which of them one transfer buys. */
 import type { Plan } from "../../chain/plans";
-import type { Address, Clock, Permit2Method } from "../../protocol";
+import type { Address, Permit2Method } from "../../protocol";
+import type { GateTime } from "./chain-follower";
 import type { Discovery } from "./extensions-v2";
 import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
@@ -8,7 +9,7 @@ import type { TokenTerms } from "./terms";
 /** Where an offer is paid: its network, Facilitator and chain time. */
 export interface OfferContext {
   readonly settings: Settings;
-  readonly time: Clock;
+  readonly time: Pick<GateTime, "latestSec">;
 }
 
 interface OfferTerms {
@@ -68,8 +69,8 @@ export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPre
 
 type SinglesPresentation = Pick<Presentation, "sellSingleAtPlanPrice">;
 
-/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain. */
-export const expiryOf = ({ context: { settings, time } }: Offer): number => time.nowSec() + settings.quoteLifeSec;
+/** Returns until when an offer's quote holds, unix seconds by the clock of its own chain, or the machine's where that is later. */
+export const expiryOf = ({ context: { settings, time } }: Offer): number => time.latestSec() + settings.quoteLifeSec;
 
 /**
  * Returns the offers that buy one request by one transfer, cheapest first: stock clients take the first entry that they

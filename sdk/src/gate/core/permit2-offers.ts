@@ -2,8 +2,9 @@
 import { ConfigError, isTurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
 import type { GateContext } from "./context";
+import type { FacilitatorSupport } from "./facilitator-support";
 import type { Permit2Terms } from "./offers";
-import type { Price } from "./pricing";
+import { isOverPermit2, type Price } from "./pricing";
 
 /** How long a quote waits for Facilitators that have not answered yet. */
 const WAIT_MS = 1_000;
@@ -27,22 +28,42 @@ export async function supportOutage(contexts: readonly GateContext[]): Promise<U
 }
 
 /**
- * Checks at start-up that a price over Permit2 can be sold. An outage of the Facilitator does not stop the provider.
+ * Checks at start-up that a price can be paid: that its Facilitator settles the token, as it is signed for. An outage of
+ * the Facilitator does not stop the provider.
  * @throws ConfigError
  */
 export async function requireSupport(price: Price): Promise<void> {
   const { context, scheme } = price;
+  const { facilitator, token } = context.settings;
+  if (!facilitator) return;
+  let support: FacilitatorSupport;
   try {
-    await context.support.read();
+    support = await context.support.read();
   } catch (error) {
     if (isTurnpikeError(error) && error.code === "Unavailable") return;
     throw error;
   }
+  const at = `The Facilitator at ${facilitator.url}`;
+  if (support.token === "unlisted") {
+    throw new ConfigError(
+      `${at} does not settle the token ${token?.address}: add it to the Facilitator's setting TOKENS, or sell in a token that GET /supported lists`,
+    );
+  }
+  if (!isOverPermit2(price)) return requireSameDomain(context, support, at);
   if (permit2TermsOf(price) !== "unsupported") return;
-  const { facilitator } = context.settings;
   const what =
     scheme === "upto"
       ? 'payments of type "upto" (its setting UPTO_SIGNER)'
       : "payments over Permit2 (its setting PERMIT2)";
-  throw new ConfigError(`The Facilitator at ${facilitator?.url} does not settle ${what}: use one that does`);
+  throw new ConfigError(`${at} does not settle ${what}: use one that does`);
+}
+
+/** @throws ConfigError where payers would sign for another domain than the Facilitator judges by */
+function requireSameDomain({ settings, terms }: GateContext, { token: listed }: FacilitatorSupport, at: string): void {
+  const quoted = settings.token && terms.token(settings.token.address);
+  if (!quoted || !listed || listed === "unlisted") return;
+  if (quoted.name === listed.name && quoted.version === listed.version) return;
+  throw new ConfigError(
+    `${at} settles ${quoted.address} under the name "${listed.name}" and the version "${listed.version}", and this gate quotes "${quoted.name}" and "${quoted.version}": correct token.name and token.version here, or TOKENS there, whichever is not the token's own`,
+  );
 }

@@ -22,6 +22,7 @@ import {
   isMemoGenuine,
   isPermit2,
   type JsonObject,
+  keySignature,
   type Permit2Authorization,
   type Permit2Method,
   parseMemo,
@@ -39,6 +40,7 @@ import {
 } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
 import type { PaymentCase, PaymentVerdict } from "./claim-payment";
+import type { StandardCredential } from "./credentials";
 import {
   type Authorization,
   type Fault,
@@ -48,55 +50,71 @@ import {
 } from "./judge-standard";
 import { soldByEip3009 } from "./offers";
 import { MAX_TIMEOUT_SEC } from "./quote";
+import { recoverSigner } from "./recover-signer";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
-function parsed<T>(schema: z.ZodType<T>, payload: JsonObject): T {
+function parsed<T>(schema: z.ZodType<T>, { payload, header }: StandardCredential): T {
   const read = schema.safeParse(payload);
   if (read.success) return read.data;
   const field = read.error.issues[0]?.path.join(".") || "payload";
-  throw new InvalidPaymentProof(`The x402 payload is malformed: field ${field} is missing or wrong`, {
+  throw new InvalidPaymentProof(`${header} holds a malformed x402 payload: field ${field} is missing or wrong`, {
     reason: "malformed",
   });
 }
 
-type SignedFacts = Pick<PresentedPayment, "authorization" | "paymentId" | "digest" | "settler" | "transfer">;
+type SignedFacts = Omit<PresentedPayment, "token" | "settlement">;
+
+/** What was signed, and its signature as tokens read it. */
+function signedFacts(facts: SignedFacts): SignedFacts {
+  const { authorization, digest } = facts;
+  const isOwn = (signature: Hex): boolean => recoverSigner(digest, signature) === authorization.from;
+  return { ...facts, signature: keySignature(facts.signature, isOwn) };
+}
 
 function eip3009Facts(
-  authorization: Authorization,
+  { authorization, signature }: { readonly authorization: Authorization; readonly signature: Hex },
   { address: token, name, version }: TokenTerms,
   { context }: PaymentCase,
 ): SignedFacts {
   const { chainId } = context.settings.network;
   const { from: payer, nonce } = authorization;
-  return {
+  return signedFacts({
     authorization,
+    signature,
     paymentId: paymentIdOf({ chainId, token, payer, nonce }),
     digest: typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization)),
-  };
+  });
 }
 
-function permit2Facts(signed: Permit2Authorization, { context }: PaymentCase): SignedFacts {
+function permit2Facts(signed: Permit2Authorization, signature: Hex, { context }: PaymentCase): SignedFacts {
   const { chainId } = context.settings.network;
   const { from, to, token, amount: value, deadline, validAfter, facilitator } = signed;
   const nonce = permit2NonceOf(signed.nonce);
-  return {
+  return signedFacts({
+    signature,
     // Permit2 includes its deadline.
     authorization: { from, to, value, validAfter, validBefore: deadline + 1n, nonce },
     paymentId: permit2PaymentIdOf({ chainId, token, payer: from, nonce }),
     digest: typedDataDigest(permit2TypedData(chainId, signed)),
     settler: facilitator,
     transfer: transferOf(signed),
-  };
+  });
+}
+
+/** The payload as it is sent on: the Facilitator may hand its signature to the token unread. */
+function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
+  const signed = payload.payload as JsonObject;
+  return signed.signature === signature ? payload : { ...payload, payload: { ...signed, signature } };
 }
 
 /** Judges a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const { network, payload: signed } = parsed(x402V1PayloadSchema, payload);
+export async function judgeV1(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+  const { network, payload: signed } = parsed(x402V1PayloadSchema, credential);
   const { settings } = at.context;
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
     return verdictOfFault("network");
-  const { authorization, signature } = signed;
+  const { authorization } = signed;
   const now = await at.route.offers.now(at.request);
   if (now.outage) throw now.outage;
   const offers = soldByEip3009(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
@@ -108,7 +126,8 @@ export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<Pay
     return verdictOfFault("terms");
   }
   const { token, payTo, amount } = offer;
-  const paymentPayload = payload as unknown as Extract<
+  const facts = eip3009Facts(signed, token, at);
+  const paymentPayload = payloadSigned(credential.payload, facts.signature) as unknown as Extract<
     X402RequestWire,
     { paymentRequirements: { maxAmountRequired: string } }
   >["paymentPayload"];
@@ -125,14 +144,14 @@ export async function judgeV1(payload: JsonObject, at: PaymentCase): Promise<Pay
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return judgePresented({ ...eip3009Facts(authorization, token, at), signature, token, settlement }, at);
+  return judgePresented({ ...facts, token, settlement }, at);
 }
 
 /**
  * Judges a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const option = optionIn(payload);
+export async function judgeV2(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+  const option = optionIn(credential);
   if (typeof option === "string") return verdictOfFault(option);
   const { accepted, resource, signature, payTo, max, permit2 } = option;
   const { settings, terms, time } = at.context;
@@ -158,14 +177,15 @@ export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<Pay
     void terms.load([], true).catch(() => undefined);
     throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
   }
+  const signed = permit2 ? permit2Facts(permit2, signature, at) : eip3009Facts(option, token, at);
+  const payload = payloadSigned(credential.payload, signed.signature);
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
   const identifier = paymentIdentifierOf(payload);
   if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
-  const isLate = time.nowSec() >= memo.expiresAtSec;
+  const isLate = time.latestSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
-  const signed = permit2 ? permit2Facts(permit2, at) : eip3009Facts(option.authorization, token, at);
-  return judgePresented({ ...signed, signature, token, settlement, isLate, isQuotedAfter, ...named }, at);
+  return judgePresented({ ...signed, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }
 
 type Option = {
@@ -182,9 +202,10 @@ type Option = {
 );
 
 /** Goes by what was signed, as the Facilitator does; the option has to name the same way of moving money. */
-function optionIn(payload: JsonObject): Option | Fault {
+function optionIn(credential: StandardCredential): Option | Fault {
+  const { payload } = credential;
   if (!isOverPermit2(payload.payload)) {
-    const { accepted, resource, payload: signed } = parsed(payloadV2Schema, payload);
+    const { accepted, resource, payload: signed } = parsed(payloadV2Schema, credential);
     if (!isEip3009(accepted.extra)) return "transfer_method";
     const { authorization, signature } = signed;
     const { to: payTo, value: max } = authorization;
@@ -195,7 +216,7 @@ function optionIn(payload: JsonObject): Option | Fault {
     accepted,
     resource,
     payload: signed,
-  } = isUpto ? parsed(payloadUptoSchema, payload) : parsed(payloadPermit2Schema, payload);
+  } = isUpto ? parsed(payloadUptoSchema, credential) : parsed(payloadPermit2Schema, credential);
   if (!isPermit2(accepted.extra)) return "transfer_method";
   const permit2 = permit2AuthorizationOf(signed);
   const { spender, token, to: payTo, amount: max } = permit2;

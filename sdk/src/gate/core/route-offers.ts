@@ -44,6 +44,7 @@ export class RouteOffers {
         new TermsLoader(each, {
           planIds: each === context ? planIds : [],
           withToken: prices.some((price) => price.context === each),
+          withDomain: prices.some((price) => price.context === each && !isOverPermit2(price)),
         }),
     );
     this.#overPermit2 = [...new Set(prices.filter(isOverPermit2).map((price) => price.context))];
@@ -53,7 +54,7 @@ export class RouteOffers {
   /** Loads what offers are made from. @throws ConfigError, Unavailable */
   async load(): Promise<void> {
     await readyAny(this.#loaders);
-    await Promise.all(this.#pricing.prices.filter(isOverPermit2).map(requireSupport));
+    await Promise.all(this.#pricing.prices.map(requireSupport));
   }
 
   /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */

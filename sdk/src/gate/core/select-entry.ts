@@ -6,8 +6,8 @@ import {
   type Address,
   findNetwork,
   type JsonObject,
-  SIGNATURE_65,
   sameAddress,
+  signatureWithV,
   transferTypedData,
   typedDataDigest,
   x402V1PayloadSchema,
@@ -66,7 +66,7 @@ async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Paym
   const signed = fitting.find(({ context, token: { address: token, name, version } }) => {
     const { chainId } = context.settings.network;
     const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
-    return SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === authorization.from;
+    return recoverSigner(digest, signatureWithV(signature)) === authorization.from;
   });
   if (signed) return { ...at, context: signed.context };
   // What it pays may be an entry that is left out now: that is no reason to refuse it.

@@ -13,12 +13,13 @@ import {
   isTurnpikeError,
   keccakText,
   personalDigest,
-  SIGNATURE_65,
   type SignIn,
+  signatureWithV,
   signInMessage,
   signInSchema,
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
+import { CLOCK_SLACK_SEC } from "../../protocol/time";
 import { holdClaim } from "../claims/held-claim";
 import type { GateContext } from "./context";
 import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./extensions-v2";
@@ -104,9 +105,6 @@ function walletsOf(context: GateContext): Map<Address, readonly Hex[]> {
   return wallets;
 }
 
-/** How much clocks may differ. */
-const SLACK_SEC = 60;
-
 export type SignInFault = "malformed" | "chain" | "domain" | "uri" | "nonce" | "expired" | "signature" | "replayed";
 
 const MESSAGES: Readonly<Record<SignInFault, string>> = {
@@ -139,7 +137,7 @@ export async function readSignIn(
   if (signIn.domain !== new URL(place.resource).host) return "domain";
   if (signIn.uri !== place.resource) return "uri";
   if (!isOurs(signIn, place, settings)) return "nonce";
-  if (!isTimely(signIn, time.nowSec())) return "expired";
+  if (!isTimely(signIn, time.latestSec())) return "expired";
   return (await isSignedByAccount(context, signIn)) ? signIn : "signature";
 }
 
@@ -153,15 +151,15 @@ function isOurs({ nonce, issuedAt }: SignIn, place: SignInPlace, { memoKeys }: S
 function isTimely({ issuedAt, expirationTime, notBefore }: SignIn, nowSec: number): boolean {
   const at = (text: string) => Date.parse(text) / 1_000;
   const age = nowSec - at(issuedAt);
-  if (age < -SLACK_SEC || age > SIGN_IN_LIFE_SEC) return false;
+  if (age < -CLOCK_SLACK_SEC || age > SIGN_IN_LIFE_SEC) return false;
   if (expirationTime !== undefined && at(expirationTime) <= nowSec) return false;
-  return notBefore === undefined || at(notBefore) <= nowSec + SLACK_SEC;
+  return notBefore === undefined || at(notBefore) <= nowSec + CLOCK_SLACK_SEC;
 }
 
 async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<boolean> {
   const { address, signature } = signIn;
   const digest = personalDigest(signInMessage(signIn));
-  if (SIGNATURE_65.test(signature) && recoverSigner(digest, signature) === address) return true;
+  if (recoverSigner(digest, signatureWithV(signature)) === address) return true;
   if (!rpc || !(await hasCode(rpc, address))) return false;
   return isContractSignature(rpc, { wallet: address, digest, signature });
 }
@@ -169,7 +167,7 @@ async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<
 /** Uses a challenge up: it grants one request, also across processes that share a claim store. */
 export async function useUp({ claims, time }: GateContext, { nonce, issuedAt }: SignIn): Promise<boolean> {
   const key: Hex = keccakText(JSON.stringify(["sign-in", nonce]));
-  const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * SLACK_SEC;
+  const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * CLOCK_SLACK_SEC;
   const nowSec = time.nowSec();
   const attempt = await holdClaim({ store: claims, paymentId: key, keepUntilSec, nowSec, nowMs: Date.now });
   if (attempt.kind !== "held") return false;

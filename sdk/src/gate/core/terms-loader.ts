@@ -8,6 +8,8 @@ const RETRY_AFTER_MS = 2_000;
 export interface LoadedTerms {
   readonly planIds: readonly Hex[];
   readonly withToken: boolean;
+  /** whether payers sign for the token's own domain */
+  readonly withDomain: boolean;
 }
 
 export class TermsLoader {
@@ -75,6 +77,7 @@ export class TermsLoader {
       await terms.load(this.#wanted.planIds, this.#wanted.withToken);
       this.#isLoaded = true;
       await terms.checkChain();
+      if (this.#wanted.withDomain) await terms.checkDomain();
       this.#fault = undefined;
     } catch (error) {
       this.#loading = undefined;

@@ -4,6 +4,7 @@
 import type { HeadListener } from "../../chain/confirmed-head";
 import { loadPlans, loadToken, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, NO_ANSWER, type Rpc } from "../../chain/rpc";
+import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
 import { type Address, ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 
@@ -28,6 +29,11 @@ export interface Terms extends HeadListener {
    * configured decimals. @throws as `load`
    */
   checkChain(): Promise<void>;
+  /**
+   * Makes sure, where there is an rpcUrl, that the one-time token accepts signatures under its name and version: payers
+   * sign for what the 402 says. @throws as `load`
+   */
+  checkDomain(): Promise<void>;
 }
 
 export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
@@ -36,6 +42,7 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   const { token, deployment, network } = settings;
   let checked: Promise<void> | undefined;
   let decimalsChecked: Promise<void> | undefined;
+  let domainChecked: Promise<void> | undefined;
   const faults = createFaultLog(settings);
   if (token?.name !== undefined && token.version !== undefined) {
     tokens.set(token.address, { address: token.address, name: token.name, version: token.version });
@@ -101,6 +108,22 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     );
   }
 
+  async function judgeDomain(chain: Rpc): Promise<void> {
+    const terms = token && tokens.get(token.address);
+    if (!terms) return;
+    const { address, name, version } = terms;
+    const given = { chainId: network.chainId, token: address, name, version };
+    const verdict = judgeTokenDomain(given, await readTokenDomain(chain, address));
+    if (verdict.kind !== "other") return;
+    const problem = `the token ${address} on ${network.name} accepts no signatures under the name "${name}" and the version "${version}"`;
+    const { signable } = verdict;
+    throw new ConfigError(
+      signable
+        ? `${problem}: set token.name to "${signable.name}" and token.version to "${signable.version}"`
+        : `${problem}, nor under others that payers could sign for: sell it over Permit2 alone, by token.transferMethod: "permit2" (TURNPIKE_TOKEN_TRANSFER_METHOD)`,
+    );
+  }
+
   const noToken = (field: string, address: Address): string =>
     `${field} is ${address}, but there is no token on ${network.name} that answers name() and decimals(): correct the address`;
 
@@ -122,6 +145,17 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
           await decimalsChecked;
         } catch (error) {
           decimalsChecked = undefined;
+          throw error;
+        }
+      }),
+    checkDomain: () =>
+      faults.watch(async () => {
+        if (!rpc) return;
+        domainChecked ??= judgeDomain(await checkedRpc());
+        try {
+          await domainChecked;
+        } catch (error) {
+          domainChecked = undefined;
           throw error;
         }
       }),

@@ -148,7 +148,7 @@ export function buildPlanQuote(
     },
     // A plan is subscribed to: nothing is settled for one request.
     flow: "upfront",
-    nowSec: context.time.nowSec(),
+    nowSec: context.time.latestSec(),
     refusal: {
       code: "PaymentRequired",
       message: "Subscribe to the plan, then repeat this request with the subscription id in X-Service-Sub.",

@@ -24,6 +24,7 @@ export const HEADS: readonly HeadTrick[] = [
   ["a forwarded host beside it", (p) => [`X-PAYMENT: ${p}`, "X-Forwarded-Host: evil.example"], "served"],
   ["a forwarded prefix beside it", (p) => [`X-PAYMENT: ${p}`, "X-Forwarded-Prefix: /evil"], "served"],
   ["Forwarded beside it", (p) => [`X-PAYMENT: ${p}`, "Forwarded: host=evil.example;proto=http"], "served"],
+  ["the same bytes in both headers", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${p}`], "served"],
   ["named as hop-by-hop", (p) => [`X-PAYMENT: ${p}`, "Connection: X-PAYMENT"], "served"],
   ["an unknown subscription beside it", (p) => [`X-PAYMENT: ${p}`, `X-Service-Sub: ${NO_SUB}`], "served"],
   ["a malformed subscription beside it", (p) => [`X-PAYMENT: ${p}`, "X-Service-Sub: 0x"], "served"],
@@ -42,7 +43,11 @@ export const HEADS: readonly HeadTrick[] = [
   ["a comma at the end", (p) => [`X-PAYMENT: ${p},`], "ambiguous"],
   ["a comma at the start", (p) => [`X-PAYMENT: ,${p}`], "ambiguous"],
   ["nothing but a comma", () => ["X-PAYMENT: ,"], "ambiguous"],
-  ["in both headers", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${p}`], "ambiguous"],
+  [
+    "two payments, one in each header",
+    (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${json({ version: "1", memo: "another" })}`],
+    "ambiguous",
+  ],
   ["the other header empty", (p) => [`X-PAYMENT: ${p}`, "PAYMENT-SIGNATURE:"], "ambiguous"],
   ["the other header malformed", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${NOT_BASE64}`], "ambiguous"],
   [
@@ -84,9 +89,20 @@ export const HEADS: readonly HeadTrick[] = [
     (p) => [`X-PAYMENT: ${Buffer.from(p, "base64").toString("latin1").replaceAll(",", "\xb8")}`],
     "malformed",
   ],
+  ["JSON without base64, with its commas", () => ['X-PAYMENT: {"x402Version":2,"payload":{}}'], "malformed"],
+  ["JSON without base64 in the header of version 2", () => ['PAYMENT-SIGNATURE: {"a":1,"b":2}'], "malformed"],
+  ["no version at all", () => [`PAYMENT-SIGNATURE: ${json({ payload: {} })}`], "malformed"],
+  ["both headers empty", () => ["X-PAYMENT:", "PAYMENT-SIGNATURE:"], "malformed"],
+  ["a payload in Authorization", () => [`Authorization: Bearer ${json({ x402Version: 2, payload: {} })}`], "malformed"],
+  [
+    "a payload in X-PAYMENT-SIGNATURE",
+    () => [`X-PAYMENT-SIGNATURE: ${json({ x402Version: 2, payload: {} })}`],
+    "malformed",
+  ],
 
   // Not where payments are looked for.
   ["in Authorization", (p) => [`Authorization: X-PAYMENT ${p}`], "asked"],
+  ["another JSON object in Authorization", () => [`Authorization: Bearer ${json({ sub: "a", iat: 1 })}`], "asked"],
   ["in a cookie", (p) => [`Cookie: X-PAYMENT=${p}`], "asked"],
   ["under a name with an underscore", (p) => [`X_PAYMENT: ${p}`], "asked"],
   ["under a name that begins alike", (p) => [`X-PAYMENT-: ${p}`], "asked"],

@@ -266,7 +266,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const ambiguous: Record<string, string | string[]>[] = [
         { "X-PAYMENT": [proof, proof] },
         { "X-PAYMENT": `${proof},${proof}` },
-        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": proof },
+        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": `${proof.slice(0, -4)}AAAA` },
         { "X-Service-Sub": [`0x${"11".repeat(52)}`, `0x${"22".repeat(52)}`] },
         { "X-PAYMENT": both },
         { "X-PAYMENT": "A".repeat(8_193) },

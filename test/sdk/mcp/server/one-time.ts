@@ -208,6 +208,14 @@ describe("mcp > server > one-time", () => {
     expect(runs).to.deep.equal([]);
   });
 
+  it("MC2 serves one payment that a call has under both keys of _meta, once", async () => {
+    const one = await paying(client, ABC);
+    const both = { ...one, "x402.payment": encodeJsonHeader(one["x402/payment"]) };
+    expect(textOf(await call(client, { ...ABC, meta: both }))).to.equal("ABC 1 one-time");
+    await call(client, { ...ABC, meta: both });
+    expect(runs).to.have.length(1);
+  });
+
   for (const kind of ["isError", "throw", "no JSON"] as const) {
     it(`MC3 charges nothing for a tool that fails (${kind}), and its payment buys the next attempt`, async () => {
       const meta = await paying(client, { tool: "fails" });
