@@ -1,4 +1,5 @@
-import "tsconfig-paths/register";
+// Before all other TypeScript: the compiler takes five times as long as esbuild.
+import "./tools/typescript.cjs";
 import path from "node:path";
 import "@nomicfoundation/hardhat-toolbox";
 import {
@@ -83,7 +84,7 @@ const config: HardhatUserConfig = {
     dryRun: isDryRun,
     // tools/test.cjs has the failed tests written down, so that it can say them last.
     ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),
-    // Of parallel files. The tests' TypeScript is compiled by esbuild, which takes a fifth of the compiler's time.
+    // Of parallel files.
     require: [
       "hardhat/register",
       require.resolve("./tools/typescript.cjs"),

@@ -104,16 +104,37 @@ export async function startChain({
   const rpcUrl = `http://127.0.0.1:${port}`;
   await untilListening(child);
   const stopReporting = reportEnd(child);
+  const chain = attachChain(
+    { rpcUrl, chainId, blockMs },
+    {
+      suspend: () => void child.kill("SIGSTOP"),
+      resume: () => void child.kill("SIGCONT"),
+      async stop() {
+        stopReporting();
+        // A suspended process would not see that it is to end.
+        if (process.platform !== "win32") child.kill("SIGCONT");
+        await end(child);
+      },
+    },
+  );
+  // Hardhat prints every call otherwise, which costs more than answering it.
+  await chain.provider.send("hardhat_setLoggingEnabled", [false]);
+  return chain;
+}
+
+/** The chain of a node that listens. @param node the process that it runs in */
+export function attachChain(
+  { rpcUrl, chainId, blockMs }: { rpcUrl: string; chainId: number; blockMs: number | undefined },
+  node: Pick<LocalChain, "suspend" | "resume" | "stop">,
+): LocalChain {
   const provider = new JsonRpcProvider(oneShot(rpcUrl), chainId, {
     staticNetwork: true,
     polling: true,
     cacheTimeout: -1,
   });
   provider.pollingInterval = Math.min(blockMs ?? 100, MAX_POLL_MS);
-  // Hardhat prints every call otherwise, which costs more than answering it.
-  await provider.send("hardhat_setLoggingEnabled", [false]);
-
   return {
+    ...node,
     rpcUrl,
     chainId,
     provider,
@@ -130,14 +151,9 @@ export async function startChain({
       provider.pollingInterval = Math.min(intervalMs, MAX_POLL_MS);
       await provider.send("evm_setIntervalMining", [intervalMs]);
     },
-    suspend: () => void child.kill("SIGSTOP"),
-    resume: () => void child.kill("SIGCONT"),
     async stop() {
-      stopReporting();
       provider.destroy();
-      // A suspended process would not see that it is to end.
-      if (process.platform !== "win32") child.kill("SIGCONT");
-      await end(child);
+      await node.stop();
     },
   };
 }

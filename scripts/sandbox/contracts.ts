@@ -1,11 +1,17 @@
 /** Deploys the contracts and a test token on a local chain, with the same script that serves every other chain. */
-import { Contract, ContractFactory } from "ethers";
+import { Contract, ContractFactory, type Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
 import { deploy } from "../deploy";
 import { readArtifact } from "../deploy/artifact";
 import type { Chain } from "./chain";
 
 export const TEST_TOKEN = { name: "Test USD", symbol: "tUSD", version: "1", decimals: 6 } as const;
+
+const TOKEN_ABI = [
+  "constructor(string,string,string,uint8)",
+  "function mint(address,uint256)",
+  "function balanceOf(address) view returns (uint256)",
+];
 
 export interface LocalContracts {
   readonly chainId: number;
@@ -28,27 +34,33 @@ export async function deployAll(chain: Chain, directory: string): Promise<LocalC
   const record = await deploy({ signer: deployer, isDevnet: true, directory });
   const artifact = readArtifact("contracts/test/TestToken.sol", "TestToken");
   const { name, symbol, version, decimals } = TEST_TOKEN;
-  const abi = [
-    "constructor(string,string,string,uint8)",
-    "function mint(address,uint256)",
-    "function balanceOf(address) view returns (uint256)",
-  ];
-  const created = await new ContractFactory(abi, artifact.initCode, deployer).deploy(name, symbol, version, decimals);
+  const created = await new ContractFactory(TOKEN_ABI, artifact.initCode, deployer).deploy(
+    name,
+    symbol,
+    version,
+    decimals,
+  );
   await created.waitForDeployment();
-  const address = (await created.getAddress()) as Address;
-  const token = new Contract(address, abi, deployer);
   return {
     chainId: record.chainId,
     network: record.network,
     turnpike: record.turnpike.address as Address,
     batchSettler: record.batchSettler.address as Address,
-    token: address,
-    tokenName: name,
-    tokenVersion: version,
     block: record.turnpike.block ?? 0,
-    async mint(to, amount) {
+    ...tokenAt((await created.getAddress()) as Address, deployer),
+  };
+}
+
+/** @param minter pays for the transactions that mint */
+export function tokenAt(address: Address, minter: Wallet) {
+  const token = new Contract(address, TOKEN_ABI, minter);
+  return {
+    token: address,
+    tokenName: TEST_TOKEN.name,
+    tokenVersion: TEST_TOKEN.version,
+    async mint(to: string, amount: bigint): Promise<void> {
       await (await token.getFunction("mint")(to, amount)).wait();
     },
-    balanceOf: (account) => token.getFunction("balanceOf")(account) as Promise<bigint>,
+    balanceOf: (account: string) => token.getFunction("balanceOf")(account) as Promise<bigint>,
   };
 }

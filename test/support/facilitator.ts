@@ -91,13 +91,16 @@ export interface WorldOptions {
   /** undefined: each transaction is mined at once */
   readonly blockMs?: number | undefined;
   readonly chainId?: number;
-  /** its databases are on this server */
+  /** its node has a process of its own, which can be suspended */
+  readonly own?: boolean;
+  /** its databases are on this server; on the embedded one when absent */
   readonly postgres?: TestPostgres;
 }
 
 export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }): Promise<FacilitatorWorld> {
-  const { blockMs, chainId } = options;
+  const { blockMs, chainId, own = false } = options;
   const chain = await startChain({
+    own,
     ...(blockMs !== undefined && { blockMs }),
     ...(chainId !== undefined && { chainId }),
   });

@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import type { Readiness } from "turnpike/facilitator";
 import { type Address, type Hex, randomRef, type SignedPayment } from "turnpike/protocol";
-import { until } from "../../support/facilitator";
+import { BLOCK_MS, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { CHAIN_A, CHAIN_B, NETWORK_A, NETWORK_B, startTwoChains, type TwoChains } from "../support/chains";
 import { paymentToWire } from "../support/payments";
@@ -28,7 +28,7 @@ describe("Facilitator: processes by chain and role", function () {
 
   before(async () => {
     postgres = await startPostgres();
-    chains = await startTwoChains(postgres);
+    chains = await startTwoChains(postgres, BLOCK_MS, { own: true });
     ({ a, b } = chains);
     program = buildProgram();
     api = await start("api");

@@ -45,8 +45,13 @@ export interface SeveralService {
   stop(): Promise<void>;
 }
 
-export async function startTwoChains(postgres?: TestPostgres, blockMs = BLOCK_MS): Promise<TwoChains> {
-  const options = { blockMs, ...(postgres && { postgres }) };
+/** @param own whether each node has a process of its own, which can be suspended */
+export async function startTwoChains(
+  postgres?: TestPostgres,
+  blockMs = BLOCK_MS,
+  { own = false }: { own?: boolean } = {},
+): Promise<TwoChains> {
+  const options = { blockMs, own, ...(postgres && { postgres }) };
   const [a, b] = await Promise.all([
     startServiceWorld({ ...options, chainId: CHAIN_A }),
     startServiceWorld({ ...options, chainId: CHAIN_B }),

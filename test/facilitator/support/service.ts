@@ -38,8 +38,7 @@ import {
 } from "turnpike/protocol";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
-import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld } from "../../support/facilitator";
-import type { TestPostgres } from "../../support/postgres";
+import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld, type WorldOptions } from "../../support/facilitator";
 
 export const PRICE = 10_000_000n;
 export const DAY_SEC = 86_400;
@@ -98,12 +97,7 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-interface StartOptions {
-  readonly blockMs?: number;
-  readonly chainId?: number;
-  /** the embedded database when absent */
-  readonly postgres?: TestPostgres;
-}
+type StartOptions = Omit<WorldOptions, "blockMs"> & { readonly blockMs?: number };
 
 type ChangeFields<A extends ChangeAct> = Omit<ActFields[(typeof ACT_NAMES)[A]], "terms"> & {
   readonly idHash: Hex;

@@ -1,0 +1,71 @@
+/**
+ * Holds several of Hardhat's chains, each at its own port, and starts and stops them for its parent. Hardhat's command
+ * `node` holds one, and loads the compiler and the tasks first.
+ */
+require("../../tools/typescript.cjs");
+const { once } = require("node:events");
+const { createServer } = require("node:http");
+const path = require("node:path");
+const { Artifacts } = require("hardhat/internal/artifacts");
+const { HardhatContext } = require("hardhat/internal/context");
+const { loadConfigAndTasks } = require("hardhat/internal/core/config/config-loading");
+const { createProvider } = require("hardhat/internal/core/providers/construction");
+const { normalizeHardhatNetworkAccountsConfig } = require("hardhat/internal/core/providers/util");
+const { JsonRpcHandler } = require("hardhat/internal/hardhat-network/jsonrpc/handler");
+const { nodeSettings } = require("../../scripts/networks.ts");
+
+const chains = new Map();
+const config = load();
+const artifacts = new Artifacts(config.paths.artifacts);
+
+function load() {
+  HardhatContext.createHardhatContext();
+  const file = path.resolve(__dirname, "../../scripts/sandbox/chain.config.cjs");
+  const { resolvedConfig } = loadConfigAndTasks({ config: file });
+  const { hardhat } = resolvedConfig.networks;
+  // Keys from a mnemonic take a third of a second, for each chain.
+  hardhat.accounts = normalizeHardhatNetworkAccountsConfig(hardhat.accounts);
+  return resolvedConfig;
+}
+
+async function start({ chainId, blockMs, hardfork }) {
+  const given = { TURNPIKE_NODE_CHAIN_ID: chainId, TURNPIKE_NODE_BLOCK_MS: blockMs, TURNPIKE_NODE_HARDFORK: hardfork };
+  const { hardhat } = config.networks;
+  const { mining, ...settings } = nodeSettings(given);
+  const own = { ...hardhat, ...settings, mining: { ...hardhat.mining, ...mining } };
+  const provider = await createProvider(
+    { ...config, networks: { ...config.networks, hardhat: own } },
+    "hardhat",
+    artifacts,
+  );
+  // Created on the first request otherwise, and mines from then on.
+  await provider.request({ method: "eth_blockNumber" });
+  const server = createServer(new JsonRpcHandler(provider).handleHttp);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  chains.set(port, { provider, server });
+  return { port };
+}
+
+async function stop(port) {
+  const chain = chains.get(port);
+  if (chain === undefined) return {};
+  chains.delete(port);
+  const closed = once(chain.server, "close");
+  chain.server.close();
+  chain.server.closeAllConnections();
+  await closed;
+  await chain.provider.request({ method: "evm_setIntervalMining", params: [0] });
+  // The chain's memory is not on the heap of V8, which does not know how much it could free.
+  setImmediate(global.gc);
+  return {};
+}
+
+process.on("message", async ({ id, start: options, stop: port }) => {
+  try {
+    process.send({ id, ...(options ? await start(options) : await stop(port)) });
+  } catch (error) {
+    process.send({ id, error: String(error?.stack ?? error) });
+  }
+});
