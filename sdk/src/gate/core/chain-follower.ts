@@ -81,20 +81,24 @@ export interface GateTime extends Clock {
   refresh(): Promise<void> | undefined;
 }
 
-const MAX_WAIT_MS = 1_000;
-
 export function fixedTime(clock: Clock): GateTime {
   return { nowSec: () => clock.nowSec(), refresh: () => undefined };
 }
 
-function chainTime(clock: ChainClock, heads: HeadWatcher): GateTime {
+/** How long requests wait for the first head that is read, and for a later one; both since it was asked for. */
+const FIRST_WAIT_MS = 1_000;
+
+const WAIT_MS = 250;
+
+/** In an outage the last known head and the time since it still serve: quotes need a time even then. */
+export function chainTime(clock: ChainClock, heads: Pick<HeadWatcher, "fresh" | "current" | "missingForMs">): GateTime {
   return {
     nowSec: () => (clock.head ? clock.nowSec() : systemClock.nowSec()),
     refresh() {
       if (heads.fresh()) return undefined;
-      // In an outage the last known head and the time since it still serve: quotes need a time even then.
+      const leftMs = (clock.head ? WAIT_MS : FIRST_WAIT_MS) - heads.missingForMs();
       const current = heads.current().then(ignored, ignored);
-      return atMost(MAX_WAIT_MS, current, ignored);
+      return leftMs > 0 ? atMost(leftMs, current, ignored) : undefined;
     },
   };
 }
