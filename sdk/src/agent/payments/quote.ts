@@ -18,6 +18,7 @@ import {
   parseMemo,
   planTermsSchema,
   sameAddress,
+  shortResourceOf,
 } from "../../protocol";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/signed-statements";
@@ -88,8 +89,11 @@ export interface Requested {
   readonly aliases: readonly string[];
 }
 
-/** Stock servers leave the query out; their signature does not cover the resource anyway. */
-export const requestedUrl = (url: string): Requested => ({ resource: url, aliases: [originAndPath(url)] });
+/** Stock servers leave the query out, and headers what is too long; a stock payment's signature does not cover the resource anyway. */
+export const requestedUrl = (url: string): Requested => ({
+  resource: url,
+  aliases: [originAndPath(url), shortResourceOf(url)],
+});
 
 /** Returns whether a quote names what was requested. */
 export const isRequested = (named: unknown, { resource, aliases }: Requested): boolean =>
