@@ -50,7 +50,7 @@ export interface HeaderContents {
 export interface QuoteHeader {
   /** undefined where nothing that can be paid fits */
   readonly value: string | undefined;
-  /** what it lacks for want of room */
+  /** what it lacks as it would be too long */
   readonly cuts: readonly string[];
 }
 
@@ -77,14 +77,14 @@ export function headerV2Of(input: HeaderRequest, contents: HeaderContents): Quot
       ...(extensions.length > 0 ? { extensions: Object.fromEntries(extensions) } : {}),
     });
   for (const { count, extensions } of sizes(accepts.length, extensionsFor, contents.sellsSingly)) {
-    const room = MAX_TEXT_BYTES - bytesOf(textOf(count, extensions, ""));
-    if (room < 0) continue;
-    const shown = startOf(description, room);
-    const left = extensionsFor(accepts.length).slice(extensions.length);
+    const left = MAX_TEXT_BYTES - bytesOf(textOf(count, extensions, ""));
+    if (left < 0) continue;
+    const shown = startOf(description, left);
+    const dropped = extensionsFor(accepts.length).slice(extensions.length);
     const cuts = [
       ...(url === resource ? [] : ["the end of the URL"]),
       ...(shown === description ? [] : [`the description after ${[...shown].length} characters`]),
-      ...left.map(([key]) => `the extension ${key}`),
+      ...dropped.map(([key]) => `the extension ${key}`),
       ...(count < accepts.length ? [`${accepts.length - count} of ${accepts.length} prices`] : []),
     ];
     return { value: encodeHeaderText(textOf(count, extensions, shown)), cuts };
@@ -154,12 +154,12 @@ const ELLIPSIS = "…";
 /** Returns as much of a text as fits, in whole characters as people see them: an emoji may be several code points. */
 function startOf(text: string, maxBytes: number): string {
   if (jsonBytesOf(text) <= maxBytes) return text;
-  let room = maxBytes - jsonBytesOf(ELLIPSIS);
+  let left = maxBytes - jsonBytesOf(ELLIPSIS);
   let start = "";
   // No character takes less than a byte, so the rest of a very long text is not looked at.
   for (const { segment } of new Intl.Segmenter().segment(text.slice(0, maxBytes))) {
-    room -= jsonBytesOf(segment);
-    if (room < 0) return start === "" ? "" : `${start.trimEnd()}${ELLIPSIS}`;
+    left -= jsonBytesOf(segment);
+    if (left < 0) return start === "" ? "" : `${start.trimEnd()}${ELLIPSIS}`;
     start += segment;
   }
   return start;

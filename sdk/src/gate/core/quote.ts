@@ -44,7 +44,7 @@ export interface Quote {
   readonly memos: readonly string[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
-  /** what that header lacks for want of room */
+  /** what that header lacks as it would be too long */
   readonly cuts: readonly string[];
 }
 

@@ -35,7 +35,7 @@ export function createQuotes(): Quotes {
       hasWarned = true;
       const named = [...input.presentation.description].slice(0, MAX_NAME_CHARS).join("");
       process.emitWarning(
-        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) has room for ${MAX_PAYMENT_REQUIRED_HEADER_BYTES} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
+        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${MAX_PAYMENT_REQUIRED_HEADER_BYTES} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
         { code: "TurnpikeQuoteCut" },
       );
     }

@@ -68,7 +68,7 @@ describe("long quotes", () => {
         const shown: string = quote.resource.description;
         expect(shown.endsWith("…"), shown.slice(-10)).to.equal(true);
         expect(shown.slice(0, -1)).to.equal(letter.repeat((shown.length - 1) / letter.length));
-        expect(json.accepts[0].description, "the body has room").to.equal(JSON.parse(JSON.stringify(description)));
+        expect(json.accepts[0].description, "the body is not cut").to.equal(JSON.parse(JSON.stringify(description)));
         expect(Object.keys(quote.extensions), "the description goes first").to.include("payment-identifier");
       }
       expect((await send(url, { headers: await v2Headers(url) })).status).to.equal(200);
