@@ -81,8 +81,8 @@ export function createOfferReceiptIssuer(
     const payload = { ...terms, validUntil: atSec + lifeSec };
     const made = atMost(GIVE_UP_MS, sign(offerTypedData(payload)), throwLate)
       .then((signature) => {
-        const offer = { format: "eip712" as const, payload, signature };
         isLate = false;
+        const offer = { format: "eip712" as const, payload, signature };
         signed.set(key, { atSec, offer });
         return offer;
       })
@@ -91,12 +91,9 @@ export function createOfferReceiptIssuer(
     return made;
   }
 
-  const waited = <T>(work: Promise<T>) => {
-    const onLate = () => {
-      isLate = true;
-    };
-    return orWarn("offers", work, onLate);
-  };
+  function onLate(): void {
+    isLate = true;
+  }
 
   /** Returns what was signed before while that holds, and renews it behind the request. */
   function offer(terms: OfferTerms): SignedOffer | Promise<SignedOffer> | undefined {
@@ -106,7 +103,7 @@ export function createOfferReceiptIssuer(
     if (!known || nowSec < known.atSec || nowSec >= known.atSec + lifeSec) return renew(key, terms);
     if (nowSec >= known.atSec + reuseSec) {
       const renewed = renew(key, terms);
-      if (renewed) void waited(renewed);
+      if (renewed) void orWarn("offers", renewed, onLate);
     }
     return known.offer;
   }
@@ -127,7 +124,7 @@ export function createOfferReceiptIssuer(
       const waiting = made.filter((each) => each instanceof Promise);
       const isReady = made.every((each) => each !== undefined);
       // What is awaited in vain is reported, also where this request does not wait.
-      const all = waiting.length > 0 ? waited(Promise.all(waiting)) : undefined;
+      const all = waiting.length > 0 ? orWarn("offers", Promise.all(waiting), onLate) : undefined;
       if (!isReady || (all && (isLate || (await all) === undefined))) return [];
       return Promise.all(made as SignedOffer[]);
     },
