@@ -69,13 +69,13 @@ describe("a 402 whose header and body differ", () => {
     ["header", "20000", "5000", 2],
     ["body", "5000", "20000", 1],
   ] as const) {
-    it(`B14 pays the lower price, of the ${where}`, async () => {
+    it(`pays the lower price, of the ${where}`, async () => {
       const { pay, paid } = await shop([{ amount: body }], [{ amount: header }]);
       expect((await pay()).status).to.equal(200);
       expect(paid).to.deep.equal([{ amount: "5000", payTo: provider, version }]);
     });
 
-    it(`B14 signs nothing where the ${where} names another payee, also for less`, async () => {
+    it(`signs nothing where the ${where} names another payee, also for less`, async () => {
       const [ours, theirs] = [[{}], [{ amount: "1", payTo: attacker }]];
       const { pay, subject } = await (where === "header" ? shop(ours, theirs) : shop(theirs, ours));
       const error = await rejection(pay());
@@ -83,7 +83,7 @@ describe("a 402 whose header and body differ", () => {
       expect(subject.signed).to.deep.equal([]);
     });
 
-    it(`B14 pays what both name where the ${where} adds a cheaper offer of another payee`, async () => {
+    it(`pays what both name where the ${where} adds a cheaper offer of another payee`, async () => {
       const [ours, theirs] = [[{}], [{}, { amount: "1", payTo: attacker }]];
       const { pay, paid } = await (where === "header" ? shop(ours, theirs) : shop(theirs, ours));
       expect((await pay()).status).to.equal(200);
@@ -91,12 +91,12 @@ describe("a 402 whose header and body differ", () => {
     });
   }
 
-  it("B14 lists an offer that both name once", async () => {
+  it("lists an offer that both name once", async () => {
     const { quote } = await shop([{}, { amount: "30000" }], [{}]);
     expect((await quote()).options.map(({ amount }) => amount)).to.deep.equal([10_000n, 30_000n]);
   });
 
-  it("B14 pays by the one that can be paid where the other asks for another token", async () => {
+  it("pays by the one that can be paid where the other asks for another token", async () => {
     const { pay, paid } = await shop([{ asset: `0x${"99".repeat(20)}`, amount: "1" }], [{}]);
     expect((await pay()).status).to.equal(200);
     expect(paid).to.deep.equal([{ amount: "10000", payTo: provider, version: 2 }]);

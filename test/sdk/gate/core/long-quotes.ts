@@ -58,7 +58,7 @@ describe("long quotes", () => {
   const quoteIn = (header: unknown) => JSON.parse(Buffer.from(String(header), "base64").toString("utf8"));
 
   for (const [what, letter] of Object.entries(LETTERS)) {
-    it(`B11 a long description of ${what} is shortened between characters, logged once, and can be paid by version 2`, async () => {
+    it(`a long description of ${what} is shortened between characters, logged once, and can be paid by version 2`, async () => {
       const description = letter.repeat(3_000 / letter.length);
       const { url } = await serve({ pricing: ONE_TIME, description });
       for (let i = 0; i < 3; i++) {
@@ -78,7 +78,7 @@ describe("long quotes", () => {
     });
   }
 
-  it("B11 ready() logs a description that does not fit, and nothing of one that does", async () => {
+  it("ready() logs a description that does not fit, and nothing of one that does", async () => {
     const pricing = ONE_TIME;
     const provider = testProvider(facilitator);
     open.push(provider);
@@ -91,7 +91,7 @@ describe("long quotes", () => {
 
   for (const length of [1_000, 1_100, 1_500, 1_700, 2_048]) {
     for (const where of ["query", "path"] as const) {
-      it(`B11 a URL of ${length} bytes, most of it ${where}, is paid by version 2, over EIP-3009 and as upto`, async () => {
+      it(`a URL of ${length} bytes, most of it ${where}, is paid by version 2, over EIP-3009 and as upto`, async () => {
         const pricing = [...ONE_TIME, { type: "upto", max: 500_000n } as const];
         const { url: base, provider } = await serve({ pricing, description: "d".repeat(500) });
         await provider.gate({ pricing }).ready();
@@ -114,7 +114,7 @@ describe("long quotes", () => {
     }
   }
 
-  it("B11 all headers of a 402 stay below 4 KB, also with a page, signed offers and discovery", async () => {
+  it("all headers of a 402 stay below 4 KB, also with a page, signed offers and discovery", async () => {
     const { url } = await serve(
       {
         pricing: [...ONE_TIME, { type: "upto", max: 500_000n }],

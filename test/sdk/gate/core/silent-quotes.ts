@@ -107,7 +107,7 @@ describe("quotes while a backend is silent", function () {
     ["a one-time price", ONE_TIME],
     ["an upto price", UPTO],
   ] as const) {
-    it(`B15 an RPC that never answered delays the first 402 of ${what} by a second at most, and no other`, async () => {
+    it(`an RPC that never answered delays the first 402 of ${what} by a second at most, and no other`, async () => {
       isSilent = true;
       const url = await serve(pricing, { token: DOMAIN });
       const first = await timed(url);
@@ -116,7 +116,7 @@ describe("quotes while a backend is silent", function () {
       await expectAtOnce(url, 402);
     });
 
-    it(`B15 ${what} in a token whose domain was read stays on sale at once when the RPC falls silent`, async () => {
+    it(`${what} in a token whose domain was read stays on sale at once when the RPC falls silent`, async () => {
       const url = await serve(pricing, { token: { address: TOKEN } });
       await until(async () => (await send(url)).status === 402);
       isSilent = true;
@@ -124,7 +124,7 @@ describe("quotes while a backend is silent", function () {
     });
   }
 
-  it("B15 a token whose domain was never read is 503 within a second, then at once, and on sale once the RPC answers", async () => {
+  it("a token whose domain was never read is 503 within a second, then at once, and on sale once the RPC answers", async () => {
     isSilent = true;
     const url = await serve(ONE_TIME, { token: { address: TOKEN } });
     const first = await timed(url);
@@ -137,7 +137,7 @@ describe("quotes while a backend is silent", function () {
     ).to.have.length(1);
   });
 
-  it("B15 a Facilitator that never answered is waited for once, and what else is sold is offered at once", async () => {
+  it("a Facilitator that never answered is waited for once, and what else is sold is offered at once", async () => {
     const { promise, resolve } = deferred();
     facilitator.held = promise;
     const url = await serve([...UPTO, { type: "one-time", amount: 700_000n }], { facilitatorWaitMs: 20_000 });
@@ -152,7 +152,7 @@ describe("quotes while a backend is silent", function () {
     await expectAtOnce(url, 402);
   });
 
-  it("B15 a signer of offers that falls silent is waited for once; what it signed serves until it expires", async () => {
+  it("a signer of offers that falls silent is waited for once; what it signed serves until it expires", async () => {
     let signs = 0;
     let isHeld = false;
     const signer: OfferReceiptSigner = {
@@ -210,7 +210,7 @@ describe("quotes while a backend is silent", function () {
       };
     }
 
-    it("B15 is the last head and the time since, at once, while the RPC is silent", async () => {
+    it("is the last head and the time since, at once, while the RPC is silent", async () => {
       const { time, fallSilent, pass, calls } = followed();
       await time.refresh();
       expect(time.nowSec()).to.equal(100);

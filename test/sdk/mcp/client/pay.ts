@@ -137,13 +137,13 @@ describe("an agent's MCP client", () => {
       return market;
     };
 
-    it(`B14 pays the lower price, where ${place} names it and ${other} another`, async () => {
+    it(`pays the lower price, where ${place} names it and ${other} another`, async () => {
       const { paying, subject } = await differing({ amount: "20000" }, {});
       expect(receiptOf(await paying.callTool(weather))?.amount).to.equal(10_000n);
       expect(transfersSigned(subject)).to.equal(1);
     });
 
-    it(`B14 signs nothing where ${place} names another payee than ${other}`, async () => {
+    it(`signs nothing where ${place} names another payee than ${other}`, async () => {
       const { paying, subject } = await differing({}, { payTo: addressOf("attacker"), amount: "1" });
       const error = await rejection(paying.callTool(weather));
       expect([error.code, error.reason, subject.signed]).to.deep.equal(["PolicyRefused", "contradictory", []]);

@@ -78,7 +78,7 @@ describe("mcp > server > a payment in another place", () => {
     ["PAYMENT-SIGNATURE", version2],
     ["X-PAYMENT", proof],
   ] as const) {
-    it(`B12 pays one call by ${name} of its HTTP request, once`, async () => {
+    it(`pays one call by ${name} of its HTTP request, once`, async () => {
       const headers = { [name]: await payment() };
       const [result] = await post(callOf(1), headers);
       expect(isServed(result), JSON.stringify(result)).to.equal(true);
@@ -87,7 +87,7 @@ describe("mcp > server > a payment in another place", () => {
       expect(runs).to.equal(1);
     });
 
-    it(`B12 refuses ${name} on a batch, runs nothing and uses no payment`, async () => {
+    it(`refuses ${name} on a batch, runs nothing and uses no payment`, async () => {
       const headers = { [name]: await payment() };
       const results = await post([callOf(1), callOf(2)], headers);
       expect(results).to.have.length(2);
@@ -101,7 +101,7 @@ describe("mcp > server > a payment in another place", () => {
     });
   }
 
-  it("B12 takes a payment in _meta and header as one where it is the same, and refuses two", async () => {
+  it("takes a payment in _meta and header as one where it is the same, and refuses two", async () => {
     const [first, second] = [await payloadFor(await call(client, {})), await payloadFor(await call(client, {}))];
     const reordered = Object.fromEntries(Object.entries(first).reverse());
     const twice = await post(callOf(1, { "x402/payment": first }), { "PAYMENT-SIGNATURE": encodeJsonHeader(second) });
@@ -115,7 +115,7 @@ describe("mcp > server > a payment in another place", () => {
     expect(runs).to.equal(1);
   });
 
-  it("B12 says where a payment belongs that is among the arguments, and uses it there", async () => {
+  it("says where a payment belongs that is among the arguments, and uses it there", async () => {
     const payment = await payloadFor(await call(client, { tool: "loose" }));
     for (const args of [
       { payment },
@@ -135,7 +135,7 @@ describe("mcp > server > a payment in another place", () => {
     expect(askOf(plain).quote.message).to.not.include("argument");
   });
 
-  it("B14 charges nothing for a streamed call that asks for a task, and serves its payment without", async () => {
+  it("charges nothing for a streamed call that asks for a task, and serves its payment without", async () => {
     const meta = { "x402/payment": await payloadFor(await call(client, {})) };
     const seen = [];
     const params = { name: "quote", arguments: {}, _meta: meta };
