@@ -14,6 +14,8 @@ export interface HeadWatcher {
   fresh(): Head | undefined;
   /** Returns the head, read now where needed. @throws Unavailable */
   current(): Promise<Head>;
+  /** Returns for how long the head has been asked for without an answer that counts, milliseconds; 0 where it is not. */
+  missingForMs(): number;
   /** Reads the head now; concurrent callers share one call. @throws Unavailable */
   newest(): Promise<Head>;
   /** @returns how to stop listening */
@@ -55,6 +57,7 @@ export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
   return {
     fresh: () => poller.fresh(),
     current: () => poller.current(),
+    missingForMs: () => poller.missingForMs(),
     newest: () => poller.newest(),
     listen: (listener) => poller.listen(listener),
     close: () => poller.close(),
@@ -72,6 +75,8 @@ class HeadPoller implements HeadWatcher {
   /** when the last poll that has ended began */
   #polledAtMs = Number.NEGATIVE_INFINITY;
   #polling: Promise<void> | undefined;
+  /** when the first poll began since which none has confirmed the head */
+  #missingSinceMs: number | undefined;
   #askedNewestAtMs = Number.NEGATIVE_INFINITY;
   /** the poll that has not begun yet: all who ask for the newest head until then share it */
   #upcoming: Promise<void> | undefined;
@@ -98,6 +103,10 @@ class HeadPoller implements HeadWatcher {
 
   async current(): Promise<Head> {
     return this.fresh() ?? this.newest();
+  }
+
+  missingForMs(): number {
+    return this.#missingSinceMs === undefined ? 0 : this.#monotonicMs() - this.#missingSinceMs;
   }
 
   async newest(): Promise<Head> {
@@ -147,7 +156,10 @@ class HeadPoller implements HeadWatcher {
     if (this.#timer || this.#isClosed) return;
     this.#timer = setTimeout(async () => {
       this.#timer = undefined;
-      if (this.#monotonicMs() - this.#askedAtMs > this.#stopAfterIdleMs) return;
+      if (this.#monotonicMs() - this.#askedAtMs > this.#stopAfterIdleMs) {
+        this.#missingSinceMs = undefined;
+        return;
+      }
       await this.#poll().catch(ignoreUntilAsked);
       this.#schedule();
     }, this.#paceMs());
@@ -165,8 +177,10 @@ class HeadPoller implements HeadWatcher {
   async #pollOnce(): Promise<void> {
     // An answer is as old as its question.
     const nowMs = this.#monotonicMs();
+    this.#missingSinceMs ??= nowMs;
     await this.#head.refresh(nowMs);
     this.#polledAtMs = nowMs;
+    if (this.#head.at(nowMs)) this.#missingSinceMs = undefined;
   }
 }
 

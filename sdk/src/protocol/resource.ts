@@ -6,6 +6,20 @@ import { utf8ToBytes } from "./hex";
 /** The longest URL that can be paid for. */
 export const MAX_RESOURCE_BYTES = 2_048;
 
+/** The longest URL that PAYMENT-REQUIRED names whole: it is not all that the header has to hold. */
+const MAX_WHOLE_CHARS = 1_024;
+
+/**
+ * Returns a resource as PAYMENT-REQUIRED names it: a long one without its query, or as its origin where the path is long
+ * too. The memo covers all of it.
+ */
+export function shortResourceOf(resource: string): string {
+  if (resource.length <= MAX_WHOLE_CHARS) return resource;
+  const { origin, pathname } = new URL(resource);
+  const path = `${origin}${pathname}`;
+  return path.length <= MAX_WHOLE_CHARS ? path : `${origin}/`;
+}
+
 /** Serialised, these are what they were: nothing to escape, nothing to resolve (a dot segment begins with "/."). */
 const PLAIN = /^[A-Za-z0-9/_~.-]*(?:\?[A-Za-z0-9/_~.=&-]*)?$/;
 

@@ -188,7 +188,12 @@ function supportFrom(uptoSigner: Address): GateContext["support"] {
     sponsorsGas: false,
     senders: [uptoSigner],
   };
-  return { known: () => support, read: async () => support, isSender: async (key) => key === uptoSigner };
+  return {
+    known: () => support,
+    read: async () => support,
+    readWithin: async () => undefined,
+    isSender: async (key) => key === uptoSigner,
+  };
 }
 
 function contextOf(

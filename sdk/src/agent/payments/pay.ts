@@ -15,9 +15,10 @@ import {
   templateOf,
 } from "../core/request";
 import type { PayJob } from "./channel";
+import { combined } from "./combined-quote";
 import { objectIn, overHttp } from "./http-channel";
 import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "./purchase";
-import { type ParsedQuote, readQuote, requestedUrl, withPermit2Options } from "./quote";
+import { type ParsedQuote, readQuote, requestedUrl } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedOffersIn } from "./signed-statements";
 import { readQuoteV2 } from "./standard";
@@ -97,7 +98,7 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
   return payOrThrow(context, redirectedJob(context, job, arrival.template), quote);
 }
 
-/** Reads what a 402 offers, from its body or, for version 2 of x402, its header. Consumes the body. */
+/** Reads what a 402 offers, in its body and, for version 2 of x402, in its header. Consumes the body. */
 export async function quoteOf(
   { effects, networks }: AgentContext,
   { response, template }: Arrival,
@@ -107,6 +108,6 @@ export async function quoteOf(
   const body = text === undefined ? undefined : parseStrictJson(text, MAX_ANSWER_DEPTH);
   const header = objectIn(response.headers, HEADER.paymentRequiredV2);
   const own = readQuote(body, requested, networks);
-  const quote = withPermit2Options(own, readQuoteV2(header, requested, networks));
+  const quote = combined(own, readQuoteV2(header, requested, networks));
   return quote && { ...quote, signedOffers: await signedOffersIn(header) };
 }

@@ -18,6 +18,7 @@ import {
   parseMemo,
   planTermsSchema,
   sameAddress,
+  shortResourceOf,
 } from "../../protocol";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/signed-statements";
@@ -70,6 +71,8 @@ export interface ParsedQuote {
   readonly options: readonly PaymentOption[];
   readonly offers: readonly PlanOffer[];
   readonly plans: readonly PlanTerms[];
+  /** what entries of plans cost, which nobody pays by a plain transfer */
+  readonly forPlans?: readonly PaymentOption[];
   /** why entries were left out */
   readonly refusals: readonly string[];
   /** stable code of a refused credential, e.g. "InvalidPaymentProof" */
@@ -88,8 +91,11 @@ export interface Requested {
   readonly aliases: readonly string[];
 }
 
-/** Stock servers leave the query out; their signature does not cover the resource anyway. */
-export const requestedUrl = (url: string): Requested => ({ resource: url, aliases: [originAndPath(url)] });
+/** Stock servers leave the query out, and headers what is too long; a stock payment's signature does not cover the resource anyway. */
+export const requestedUrl = (url: string): Requested => ({
+  resource: url,
+  aliases: [originAndPath(url), shortResourceOf(url)],
+});
 
 /** Returns whether a quote names what was requested. */
 export const isRequested = (named: unknown, { resource, aliases }: Requested): boolean =>
@@ -107,6 +113,7 @@ export function readQuote(
   const plans = readPlans(body.plans);
   const options: PaymentOption[] = [];
   const offers: PlanOffer[] = [];
+  const forPlans: PaymentOption[] = [];
   const refusals: string[] = [];
   for (const raw of body.accepts) {
     const parsed = acceptEntrySchema.safeParse(raw);
@@ -118,15 +125,17 @@ export function readQuote(
     if (entry.hoodlayer?.planId) {
       offers.push({ planId: entry.hoodlayer.planId, facilitator: entry.hoodlayer.facilitator });
     }
-    if (isForPlan(entry, plans)) continue;
     const option = optionOf(entry, requested, networks);
-    if (typeof option === "string") refusals.push(option);
+    if (isForPlan(entry, plans)) {
+      if (typeof option !== "string") forPlans.push(option);
+    } else if (typeof option === "string") refusals.push(option);
     else options.push(option);
   }
   return {
     options: options.sort(compareOptions),
     offers,
     plans,
+    forPlans,
     refusals,
     error: codeIn(body.error),
     reason: codeIn(body.reason),
@@ -213,14 +222,4 @@ export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (byMethod !== 0) return byMethod;
   const byToken = a.token.toLowerCase().localeCompare(b.token.toLowerCase(), "en");
   return byToken !== 0 ? byToken : a.payTo.toLowerCase().localeCompare(b.payTo.toLowerCase(), "en");
-}
-
-/** Adds the payments over Permit2 to a gate's own quote, which names what version 1 can pay. */
-export function withPermit2Options(
-  own: ParsedQuote | undefined,
-  standard: ParsedQuote | undefined,
-): ParsedQuote | undefined {
-  const more = standard?.options.filter(({ method }) => method !== "eip3009") ?? [];
-  if (!own || more.length === 0) return own ?? standard;
-  return { ...own, options: [...own.options, ...more].sort(compareOptions) };
 }

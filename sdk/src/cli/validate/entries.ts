@@ -8,6 +8,7 @@ import {
   type JsonObject,
   parseAmount,
   resourceOfUrl,
+  shortResourceOf,
 } from "../../protocol";
 import { isObject, memberOf } from "../../protocol/strict-json";
 import type { Problems } from "./problem";
@@ -128,5 +129,6 @@ export function checkResource(
     return;
   }
   const { origin, pathname } = new URL(requested);
-  if (url !== requested && url !== `${origin}${pathname}`) problems.add(part, "resource_mismatch", where);
+  const names = [requested, `${origin}${pathname}`, shortResourceOf(requested)];
+  if (!names.includes(url)) problems.add(part, "resource_mismatch", where);
 }

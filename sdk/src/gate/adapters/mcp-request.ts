@@ -1,6 +1,13 @@
 /** Reads a tool call of the Model Context Protocol as the request that a gate judges. */
-import { MCP_META, type Meta, paymentsIn, toolResource } from "../../mcp/wire";
-import { HEADER, InvalidRequest, MAX_CREDENTIAL_BYTES, TurnpikeError, utf8ToBytes } from "../../protocol";
+import { canonicalJson, MCP_META, type Meta, paymentsIn, toolResource } from "../../mcp/wire";
+import {
+  decodeJsonHeader,
+  HEADER,
+  InvalidRequest,
+  MAX_CREDENTIAL_BYTES,
+  TurnpikeError,
+  utf8ToBytes,
+} from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
 
 export interface ToolRequestFacts {
@@ -8,11 +15,15 @@ export interface ToolRequestFacts {
   /** Returns the text that names the call as its client sent it. @throws InvalidRequest */
   readonly callText: () => string;
   readonly meta: Meta | undefined;
+  /** of the HTTP request that brought the call, where one did */
+  readonly headers: Readonly<Record<string, unknown>> | undefined;
+  /** whether that request brought other messages too */
+  readonly isBatch: boolean;
   /** for the provider's callbacks */
   readonly raw: unknown;
 }
 
-/** @throws InvalidRequest for a subscription id that is no text */
+/** @throws AmbiguousCredentials for two payments; InvalidRequest for a subscription id that is no text */
 export function gateRequestOfTool(facts: ToolRequestFacts): GateRequest {
   return new ToolRequest(facts);
 }
@@ -33,12 +44,12 @@ class ToolRequest implements GateRequest {
   #body: Uint8Array | undefined;
   readonly #headers: ReadonlyMap<string, string>;
 
-  constructor({ tool, callText, meta, raw }: ToolRequestFacts) {
+  constructor({ tool, callText, meta, headers, isBatch, raw }: ToolRequestFacts) {
     this.target = `/${tool}`;
     this.resource = toolResource(tool);
     this.raw = raw;
     this.#callText = callText;
-    this.#headers = headersOf(meta);
+    this.#headers = headersOf(meta, paymentHeadersIn(headers, isBatch));
   }
 
   header(name: string): string | undefined {
@@ -65,9 +76,18 @@ const tooLarge = (field: string, maxBytes: number, name: string): TurnpikeError 
  * The call's credentials as a gate reads them over HTTP. Wallets sign in to a host, and a tool call names none.
  * @throws InvalidRequest, PayloadTooLarge
  */
-function headersOf(meta: Meta | undefined): ReadonlyMap<string, string> {
+function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
   const [payment, second] = paymentsIn(meta);
+  for (const [name, value] of paid) {
+    if (!payment) headers.set(name, value);
+    else if (!isSamePayment(value, payment.text) && !(second && isSamePayment(value, second.text))) {
+      throw new TurnpikeError(
+        "AmbiguousCredentials",
+        `The call pays twice: in ${name} and in _meta. Send one of them.`,
+      );
+    }
+  }
   if (payment) {
     const isFirst = second !== undefined || payment.version === 2;
     const name = isFirst ? HEADER.paymentSignatureV2 : HEADER.payment;
@@ -80,6 +100,31 @@ function headersOf(meta: Meta | undefined): ReadonlyMap<string, string> {
   const field = `_meta["${MCP_META.subscription}"]`;
   if (typeof id !== "string") throw new InvalidRequest(`${field}: must be text`);
   return headers.set(HEADER.subscription.toLowerCase(), credential(field, id));
+}
+
+const PAYMENT_HEADERS = [HEADER.payment, HEADER.paymentSignatureV2].map((name) => name.toLowerCase());
+
+/** @throws AmbiguousCredentials where it is unclear which of several calls they pay */
+function paymentHeadersIn(
+  headers: Readonly<Record<string, unknown>> | undefined,
+  isBatch: boolean,
+): ReadonlyMap<string, string> {
+  const paid = new Map<string, string>();
+  for (const name of PAYMENT_HEADERS) {
+    const value = headers?.[name];
+    if (value !== undefined) paid.set(name, Array.isArray(value) ? value.join(", ") : String(value));
+  }
+  if (paid.size === 0 || !isBatch) return paid;
+  throw new TurnpikeError(
+    "AmbiguousCredentials",
+    `A header pays one call, and the request holds several messages: send each call's payment as its _meta["${MCP_META.payment}"].`,
+  );
+}
+
+/** Returns whether both are one payment, however its JSON is written. */
+function isSamePayment(one: string, other: string): boolean {
+  const [a, b] = [decodeJsonHeader(one), decodeJsonHeader(other)];
+  return a && b ? canonicalJson(a) === canonicalJson(b) : one === other;
 }
 
 /** @throws InvalidRequest for what a gate would read as two headers, PayloadTooLarge */

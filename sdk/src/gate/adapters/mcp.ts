@@ -42,6 +42,8 @@ export interface PaidCall {
   readonly hasLeft: () => boolean;
   /** false for a tool with an output schema, whose clients throw for other structured contents */
   readonly isStructured: boolean;
+  /** the argument that holds a payment, where one does: it pays nothing there */
+  readonly misplaced: string | undefined;
   /** Runs the handler. What it throws becomes a failed result, or is thrown on where `passes` says so. */
   readonly run: (payment: Payment) => Promise<ToolResult>;
   /** whether the protocol itself answers what was thrown */
@@ -62,6 +64,7 @@ export async function callPaid(gate: Gate, call: PaidCall): Promise<ToolResult> 
 async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<ToolResult> {
   const { request, isStructured } = call;
   if (decision.kind === "replay") return replayed(decision.answer);
+  if (decision.kind === "pay" && call.misplaced !== undefined) return misplacedResult(decision, call);
   if (decision.kind !== "allow") return resultOf(answerOf(decision), isStructured);
   if (call.hasLeft()) {
     await withdraw(decision);
@@ -188,6 +191,18 @@ function resultOf(answer: Answer, isStructured: boolean): ToolResult {
   const said = saidBy(answer);
   const header = answer.headers[HEADER.paymentRequiredV2] ?? "";
   return askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+}
+
+/** Asks for payment, and says where the one belongs that is among the arguments. Models read `error` of the text. */
+function misplacedResult(
+  decision: Extract<Decision, { kind: "pay" }>,
+  { misplaced, isStructured }: PaidCall,
+): ToolResult {
+  const answer = answerOf(decision);
+  const said = saidBy(answer);
+  const message = `The argument ${JSON.stringify(misplaced)} holds a payment, and pays nothing there: leave it out, and send the payment as _meta["${MCP_META.payment}"] of the call's params, or over HTTP in the header ${HEADER.paymentSignatureV2}.`;
+  const required = askedBy(answer.headers[HEADER.paymentRequiredV2] ?? "") ?? said;
+  return askResult({ required: { ...required, error: message }, quote: { ...said, message } }, isStructured);
 }
 
 /** Returns the result of a call that no payment helps, with the seconds to wait in its body. */

@@ -89,8 +89,6 @@ export interface GateTime extends Clock {
   refresh(): Promise<void> | undefined;
 }
 
-const MAX_WAIT_MS = 1_000;
-
 export function fixedTime(clock: Clock): GateTime {
   const nowSec = () => clock.nowSec();
   return { nowSec, latestSec: nowSec, outage: () => undefined, refresh: () => undefined };
@@ -99,7 +97,17 @@ export function fixedTime(clock: Clock): GateTime {
 /** How far a public chain's time may be behind: a machine's clock may be off besides. */
 const MAX_LATE_SEC = MAX_SILENCE_MS / 1_000 + CLOCK_SLACK_SEC;
 
-function chainTime(clock: ChainClock, heads: HeadWatcher, network: Network): GateTime {
+/** How long requests wait for the first head that is read, and for a later one; both since it was asked for. */
+const FIRST_WAIT_MS = 1_000;
+
+const WAIT_MS = 250;
+
+/** In an outage the last known head and the time since it still serve: quotes need a time even then. */
+export function chainTime(
+  clock: ChainClock,
+  heads: Pick<HeadWatcher, "fresh" | "current" | "missingForMs">,
+  network: Network,
+): GateTime {
   const isPublic = !LOCAL.test(network.name);
   let isWarned = false;
   const nowSec = () => (clock.head ? clock.nowSec() : systemClock.nowSec());
@@ -119,9 +127,9 @@ function chainTime(clock: ChainClock, heads: HeadWatcher, network: Network): Gat
     },
     refresh() {
       if (heads.fresh()) return undefined;
-      // In an outage the last known head and the time since it still serve: quotes need a time even then.
+      const leftMs = (clock.head ? WAIT_MS : FIRST_WAIT_MS) - heads.missingForMs();
       const current = heads.current().then(ignored, ignored);
-      return atMost(MAX_WAIT_MS, current, ignored);
+      return leftMs > 0 ? atMost(leftMs, current, ignored) : undefined;
     },
   };
 }

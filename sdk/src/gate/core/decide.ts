@@ -23,7 +23,8 @@ import { entryCase } from "./select-entry";
 import { judgeSignIn } from "./sign-in";
 import type { SubscriptionVerdict } from "./subscriber-payment";
 
-const UNPAID: Refusal = {
+/** What is said to a request without a credential. */
+export const UNPAID: Refusal = {
   code: "PaymentRequired",
   message: "Pay one of `accepts` or subscribe to a plan, then repeat this request with the proof or subscription id.",
 };

@@ -44,7 +44,8 @@ export interface ExtensionFacts {
   readonly nowSec: number;
 }
 
-type Extension = readonly [key: string, value: object];
+/** Its name, and what the header says by it. */
+export type Extension = readonly [key: string, value: object];
 
 const SCHEMA = "https://json-schema.org/draft/2020-12/schema";
 

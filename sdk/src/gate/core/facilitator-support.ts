@@ -15,6 +15,7 @@ import {
   isTurnpikeError,
   Unavailable,
 } from "../../protocol";
+import { atMost } from "../../protocol/waiting";
 import type { Settings } from "./settings";
 
 /** One answer; a new object where anything changed. */
@@ -38,6 +39,8 @@ export interface SupportSource {
   known(): FacilitatorSupport | undefined;
   /** @throws Unavailable when the Facilitator does not answer, and never did */
   read(): Promise<FacilitatorSupport>;
+  /** Reads the first answer where there is none, and waits for it until it was asked for this long ago. */
+  readWithin(waitMs: number): Promise<void>;
   /** Returns whether a payment that names this key can settle; asks again for a key that is new. @throws Unavailable */
   isSender(address: Address): Promise<boolean>;
 }
@@ -54,6 +57,11 @@ const RENEW_MS = 60_000;
 /** Requests that nobody can answer yet, and payloads that name unknown keys, ask no more often than this. */
 const ASK_AGAIN_MS = 5_000;
 
+/** How long an answer of the Facilitator waits for what the chain says of the token. */
+const PERMITS_WAIT_MS = 500;
+
+const ignored = (): undefined => undefined;
+
 /** Another project's Facilitator states nothing that this gate relies on; it refuses what it does not settle. */
 const UNSTATED: FacilitatorSupport = {
   exactOverPermit2: true,
@@ -69,22 +77,38 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
   let current = isForeign ? UNSTATED : undefined;
   let askedAtMs = isForeign ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
   let asking: Promise<FacilitatorSupport> | undefined;
+  let readingPermits: Promise<void> | undefined;
   let hasPermits: boolean | undefined = settings.token?.permits;
+
+  /** A silent node does not keep back what the Facilitator says: until it answers, no sponsoring is offered. */
+  async function awaitPermits({ address }: NonNullable<Settings["token"]>): Promise<void> {
+    let isLate = false;
+    readingPermits ??= (rpc ? readPermits(rpc, address, settings.network.chainId) : Promise.resolve(false))
+      .then((has) => {
+        hasPermits = has;
+        if (isLate) askedAtMs = Number.NEGATIVE_INFINITY;
+      }, ignored)
+      .finally(() => {
+        readingPermits = undefined;
+      });
+    await atMost(PERMITS_WAIT_MS, readingPermits, () => {
+      isLate = true;
+    });
+  }
 
   async function ask(): Promise<FacilitatorSupport> {
     const answer = await supported();
     const isAdvertised = answer.extensions.includes(EIP2612_GAS_SPONSORING);
-    if (isAdvertised && hasPermits === undefined && settings.token) {
-      hasPermits = rpc !== undefined && (await readPermits(rpc, settings.token.address, settings.network.chainId));
-    }
+    if (isAdvertised && hasPermits === undefined && settings.token) await awaitPermits(settings.token);
     const next = supportIn(answer, settings, isAdvertised && hasPermits === true);
     if (JSON.stringify(next) !== JSON.stringify(current)) current = next;
     return current ?? next;
   }
 
   function renew(): Promise<FacilitatorSupport> {
+    if (asking) return asking;
     askedAtMs = performance.now();
-    asking ??= ask().finally(() => {
+    asking = ask().finally(() => {
       asking = undefined;
     });
     return asking;
@@ -104,6 +128,11 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
         throw new Unavailable("The Facilitator did not state what it supports.", { retryAfterSec: 2 });
       }
       return renew();
+    },
+    async readWithin(waitMs) {
+      const asked = this.read();
+      // Only one question is under way, so its age bounds the wait of all who need its answer.
+      await atMost(waitMs - (performance.now() - askedAtMs), asked.then(ignored, ignored), ignored);
     },
     async isSender(address) {
       const { senders } = await this.read();

@@ -4,10 +4,10 @@ import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
 import type { KeptAnswer } from "../replay/keeper";
 import type { Answer, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
-import { decide } from "./decide";
+import { decide, UNPAID } from "./decide";
 import type { GateOptions } from "./gate-options";
 import type { Payment } from "./payment";
-import { askAhead, requireReservations } from "./payment-flow";
+import { askAhead, quotedFlow, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
 import { requireRefundable } from "./refund-requests";
 import type { GateRequest, Origin } from "./request";
@@ -69,6 +69,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
       await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
       if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
+      warnOfCuts(context, route);
       await Promise.all(route.contexts.map((each) => requireSettleable(each, route)));
       if (route.sellsSingles) await Promise.all(route.contexts.map(requireTimely));
       await proveMetering();
@@ -82,6 +83,22 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     bindsBody: route.bindsBody,
     origin: context.settings,
   };
+}
+
+/** Builds a quote of a short URL at start-up: one that does not fit its header is logged with what it lacks. */
+function warnOfCuts({ settings, time }: GateContext, { contexts, offers, presentation, quotes, settle }: Route): void {
+  const sold = offers.cached() ?? [];
+  if (sold.length === 0) return;
+  quotes.quote({
+    settings,
+    request: { method: "GET", header: () => undefined },
+    resource: new URL(settings.publicUrl ?? "https://localhost").href,
+    presentation,
+    offers: sold,
+    flow: quotedFlow(contexts, settle),
+    nowSec: time.nowSec(),
+    refusal: UNPAID,
+  });
 }
 
 /**

@@ -21,6 +21,7 @@ import {
   signDigest,
   type TypedData,
   typedDataDigest,
+  Unavailable,
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { atMost } from "../../protocol/waiting";
@@ -40,10 +41,19 @@ export interface OfferReceiptIssuer {
 /** How long a request waits for a signature. */
 const SIGN_WAIT_MS = 2_000;
 
+/** A signature that takes longer never comes, and is asked for again. */
+const GIVE_UP_MS = 30_000;
+
+function throwLate(): never {
+  throw new Unavailable("The signer did not answer.", { reason: "timeout" });
+}
+
 /** A signed offer is sent again for this long, so that a 402 stays cheap. */
 const REUSE_SEC = 60;
 
 const MAX_OFFERS = 1_000;
+
+type OfferTerms = Omit<OfferPayload, "validUntil">;
 
 interface IssuerFacts {
   /** seconds for which an offer holds */
@@ -59,22 +69,44 @@ export function createOfferReceiptIssuer(
 ): OfferReceiptIssuer {
   const { transaction: namesTransaction = true } = options;
   const sign = signatureOf(signerOf(options));
-  const signed = new BoundedMap<string, { readonly atSec: number; readonly offer: Promise<SignedOffer> }>(MAX_OFFERS);
+  const signed = new BoundedMap<string, { readonly atSec: number; readonly offer: SignedOffer }>(MAX_OFFERS);
+  const signing = new Map<string, Promise<SignedOffer>>();
   const reuseSec = Math.min(REUSE_SEC, lifeSec / 2);
+  let isLate = false;
 
-  function offer(terms: Omit<OfferPayload, "validUntil">): Promise<SignedOffer> {
+  /** @returns undefined while the signer is late with another offer: it is asked one thing at a time then */
+  function renew(key: string, terms: OfferTerms): Promise<SignedOffer> | undefined {
+    const known = signing.get(key);
+    if (known || (isLate && signing.size > 0)) return known;
+    const atSec = clock.nowSec();
+    const payload = { ...terms, validUntil: atSec + lifeSec };
+    const made = atMost(GIVE_UP_MS, sign(offerTypedData(payload)), throwLate)
+      .then((signature) => {
+        isLate = false;
+        const offer = { format: "eip712" as const, payload, signature };
+        signed.set(key, { atSec, offer });
+        return offer;
+      })
+      .finally(() => signing.delete(key));
+    signing.set(key, made);
+    return made;
+  }
+
+  function onLate(): void {
+    isLate = true;
+  }
+
+  /** Returns what was signed before while that holds, and renews it behind the request. */
+  function offer(terms: OfferTerms): SignedOffer | Promise<SignedOffer> | undefined {
     const key = JSON.stringify(terms);
     const nowSec = clock.nowSec();
     const known = signed.get(key);
-    if (known && nowSec >= known.atSec && nowSec < known.atSec + reuseSec) return known.offer;
-    const payload = { ...terms, validUntil: nowSec + lifeSec };
-    const made = (async () => {
-      const signature = await sign(offerTypedData(payload));
-      return { format: "eip712" as const, payload, signature };
-    })();
-    signed.set(key, { atSec: nowSec, offer: made });
-    made.catch(() => signed.delete(key));
-    return made;
+    if (!known || nowSec < known.atSec || nowSec >= known.atSec + lifeSec) return renew(key, terms);
+    if (nowSec >= known.atSec + reuseSec) {
+      const renewed = renew(key, terms);
+      if (renewed) void orWarn("offers", renewed, onLate);
+    }
+    return known.offer;
   }
 
   return {
@@ -90,7 +122,12 @@ export function createOfferReceiptIssuer(
           amount: sale.amount.toString(),
         }),
       );
-      return (await orWarn("offers", Promise.all(made))) ?? [];
+      const waiting = made.filter((each) => each instanceof Promise);
+      const isReady = made.every((each) => each !== undefined);
+      // What is awaited in vain is reported, also where this request does not wait.
+      const all = waiting.length > 0 ? orWarn("offers", Promise.all(waiting), onLate) : undefined;
+      if (!isReady || (all && (isLate || (await all) === undefined))) return [];
+      return Promise.all(made as SignedOffer[]);
     },
     async receipt(resource, { payer, transaction }, chainId) {
       const payload: ReceiptPayload = {
@@ -139,11 +176,18 @@ function signatureOf({ address, signTypedData }: OfferReceiptSigner): (data: Typ
 }
 
 /** Waits a bounded time; the fault is logged without the message of a signer, which may quote what it was given. */
-async function orWarn<T>(what: "offers" | "receipt", work: Promise<T>): Promise<T | undefined> {
+async function orWarn<T>(
+  what: "offers" | "receipt",
+  work: Promise<T>,
+  onLate: () => void = () => undefined,
+): Promise<T | undefined> {
   const failed = (why: string) => {
     process.emitWarning(`offerReceipt: the ${what} could not be signed (${why}); the answer leaves without.`);
     return undefined;
   };
   const settled = work.catch((cause: unknown) => failed(cause instanceof Error ? cause.name : "not an error"));
-  return atMost(SIGN_WAIT_MS, settled, () => failed(`no signature in ${SIGN_WAIT_MS} ms`));
+  return atMost(SIGN_WAIT_MS, settled, () => {
+    onLate();
+    return failed(`no signature in ${SIGN_WAIT_MS} ms`);
+  });
 }

@@ -3,6 +3,7 @@ import type { Plan } from "../../chain/plans";
 import type { Address, Permit2Method } from "../../protocol";
 import type { GateTime } from "./chain-follower";
 import type { Discovery } from "./extensions-v2";
+import type { PaymentFlow } from "./payment";
 import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
 
@@ -79,4 +80,20 @@ export const expiryOf = ({ context: { settings, time } }: Offer): number => time
 export function soldSingly(offers: readonly Offer[], { sellSingleAtPlanPrice }: SinglesPresentation): readonly Offer[] {
   const oneTime = offers.filter(({ kind }) => kind === "one-time").sort(byPrice);
   return oneTime.length === 0 && sellSingleAtPlanPrice ? [...offers].sort(byPrice) : oneTime;
+}
+
+/** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
+export const MAX_TIMEOUT_SEC = 300;
+
+/**
+ * What an entry says of the way that its money moves. It names its flow where that is not the scheme's default; `upto` has
+ * one flow.
+ */
+export function wayOf(offer: Offer, flow: PaymentFlow): Readonly<Record<string, string>> {
+  const permit2 = permit2Of(offer);
+  return {
+    ...(flow === "upfront" && schemeOf(offer) === "exact" && { paymentFlow: flow }),
+    ...(permit2 && { assetTransferMethod: "permit2" }),
+    ...(permit2?.facilitatorAddress && { facilitatorAddress: permit2.facilitatorAddress }),
+  };
 }

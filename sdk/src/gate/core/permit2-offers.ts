@@ -1,12 +1,11 @@
 /** Decides which prices over Permit2 can be offered, by what their Facilitators support. */
 import { ConfigError, isTurnpikeError, Unavailable } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
 import type { GateContext } from "./context";
 import type { FacilitatorSupport } from "./facilitator-support";
 import type { Permit2Terms } from "./offers";
 import { isOverPermit2, type Price } from "./pricing";
 
-/** How long a quote waits for Facilitators that have not answered yet. */
+/** How long quotes wait for a Facilitator that has not answered yet, since it was asked. */
 const WAIT_MS = 1_000;
 
 /** Returns what an entry says of Permit2; "unsupported" while its Facilitator is not known to settle it. */
@@ -20,7 +19,7 @@ export function permit2TermsOf({ scheme, context }: Price): Permit2Terms | "unsu
 /** Asks the Facilitators that have not answered yet. @returns why prices over Permit2 may be missing */
 export async function supportOutage(contexts: readonly GateContext[]): Promise<Unavailable | undefined> {
   const unknown = contexts.filter(({ support }) => support.known() === undefined);
-  await atMost(WAIT_MS, Promise.allSettled(unknown.map(({ support }) => support.read())), () => undefined);
+  await Promise.all(unknown.map(({ support }) => support.readWithin(WAIT_MS)));
   if (contexts.length === 0) return undefined;
   return new Unavailable("The Facilitator states no support of payments over Permit2 now; nothing was charged.", {
     retryAfterSec: 2,

@@ -1,26 +1,31 @@
-/** Builds a quote: the 402 body, and the header that clients of x402 version 2 read. */
+/** Builds a quote: the 402 body, beside the header that clients of x402 version 2 read. */
 import type { Plan } from "../../chain/plans";
 import {
   type AcceptEntryWire,
-  caip2Of,
   type ErrorCode,
-  encodeJsonHeader,
   HEADER,
   IDEMPOTENCY_KEY_LENGTH,
   issueMemo,
-  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   type PaymentRequiredWire,
   type PlanTermsWire,
   periodOf,
   type QuotedFacts,
   randomRef,
   refOfIdempotencyKey,
-  type SignedOffer,
   SUBSCRIPTION_SCHEME,
 } from "../../protocol";
-import { extensionsOf, offersExtension } from "./extensions-v2";
-import { byPrice, expiryOf, type Offer, type Presentation, permit2Of, schemeOf, soldSingly } from "./offers";
-import type { PaymentFlow } from "./payment";
+import {
+  byPrice,
+  expiryOf,
+  MAX_TIMEOUT_SEC,
+  type Offer,
+  type Presentation,
+  permit2Of,
+  schemeOf,
+  soldSingly,
+  wayOf,
+} from "./offers";
+import { type Entry, type HeaderRequest, headerV2Of } from "./quote-header";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
 
@@ -39,28 +44,18 @@ export interface Quote {
   readonly memos: readonly string[];
   /** value of PAYMENT-REQUIRED; undefined when there is nothing that such a client could buy */
   readonly headerV2: string | undefined;
+  /** what that header lacks as it would be too long */
+  readonly cuts: readonly string[];
 }
 
-export interface QuoteRequest {
-  readonly settings: Settings;
-  readonly request: Pick<GateRequest, "method" | "header">;
-  readonly resource: string;
+export interface QuoteRequest extends HeaderRequest {
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
   /** whether the quote may be built from a template: offers and refusal are the same objects each time */
   readonly isRecurrent?: boolean;
-  readonly presentation: Presentation;
-  /** by which standard payments of its entries settle */
-  readonly flow: PaymentFlow;
-  readonly nowSec: number;
   readonly refusal: Refusal;
-  /** of the entries that sell one request, in their order; absent or empty: none is signed */
-  readonly signedOffers?: readonly SignedOffer[] | undefined;
 }
-
-/** Seconds that a stock client's authorization may live. Less than a quote's life, so that it ends before the quote. */
-export const MAX_TIMEOUT_SEC = 300;
 
 export function buildQuote(input: QuoteRequest): Quote {
   const { settings, presentation, refusal } = input;
@@ -92,18 +87,15 @@ export function buildQuote(input: QuoteRequest): Quote {
     ...(plans.length > 0 ? { plans: plans.map(({ plan }) => planTermsOf(settings, plan, presentation)) } : {}),
   };
   const offered = plans.map(({ plan }) => plan);
+  const header = presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined;
   return {
     body,
     text: JSON.stringify(body),
     sold: entries.map(({ offer }) => offer),
     memos: entries.map(({ memo }) => memo),
-    headerV2: presentation.x402v2 ? headerV2Of(input, { entries, sellsSingly, plans: offered }) : undefined,
+    headerV2: header?.value,
+    cuts: header?.cuts ?? [],
   };
-}
-
-interface Entry {
-  readonly offer: Offer;
-  readonly memo: string;
 }
 
 /**
@@ -146,19 +138,6 @@ export function factsOf({ request, resource, bodyHash }: QuoteRequest, offer: Of
 export function isUsableKey(key: string): boolean {
   const { min, max } = IDEMPOTENCY_KEY_LENGTH;
   return key.length >= min && key.length <= max && /^[\x21-\x7e]+$/.test(key);
-}
-
-/**
- * What an entry says of the way that its money moves. It names its flow where that is not the scheme's default; `upto` has
- * one flow.
- */
-function wayOf(offer: Offer, flow: PaymentFlow): Readonly<Record<string, string>> {
-  const permit2 = permit2Of(offer);
-  return {
-    ...(flow === "upfront" && schemeOf(offer) === "exact" && { paymentFlow: flow }),
-    ...(permit2 && { assetTransferMethod: "permit2" }),
-    ...(permit2?.facilitatorAddress && { facilitatorAddress: permit2.facilitatorAddress }),
-  };
 }
 
 interface EntryFacts {
@@ -222,74 +201,4 @@ function planTermsOf(settings: Settings, plan: Plan, presentation: Presentation)
     payTo: plan.payTo,
     metered: presentation.metered,
   };
-}
-
-/**
- * Encodes as many entries as fit, cheapest first, then as many extensions. Where only plans are offered the extensions
- * come first, since subscribers sign in through them: the entries only let stock clients parse the header.
- */
-function headerV2Of(
-  { settings, request, resource, presentation, flow, refusal, nowSec, signedOffers = [] }: QuoteRequest,
-  {
-    entries,
-    sellsSingly,
-    plans,
-  }: {
-    readonly entries: readonly Entry[];
-    readonly sellsSingly: boolean;
-    readonly plans: readonly Plan[];
-  },
-): string | undefined {
-  const { description, mimeType, metered, discovery } = presentation;
-  const place = { method: request.method, resource };
-  const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
-  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
-  const isSigned = sellsSingly && signedOffers.length > 0;
-  // A payer without gas can pay without the signed offers, and not without the sponsoring: that is dropped last.
-  const before = sponsorsGas ? 1 : 0;
-  const extensionsFor = (count: number) =>
-    isSigned ? others.toSpliced(before, 0, offersExtension(signedOffers.slice(0, count))) : others;
-  const accepts = entries.map(({ offer, memo }) => {
-    const { amount, token, payTo, context } = offer;
-    return {
-      scheme: sellsSingly ? schemeOf(offer) : SUBSCRIPTION_SCHEME,
-      network: caip2Of(context.settings.network.chainId),
-      amount: amount.toString(),
-      asset: token.address,
-      payTo,
-      maxTimeoutSeconds: MAX_TIMEOUT_SEC,
-      extra: sellsSingly ? { name: token.name, version: token.version, ...wayOf(offer, flow), memo } : {},
-    };
-  });
-  for (const [count, kept] of sizes({ accepts: accepts.length, extensions: extensionsFor(0).length, sellsSingly })) {
-    const header = encodeJsonHeader({
-      x402Version: 2,
-      error: refusal.code,
-      resource: { url: resource, description, mimeType },
-      accepts: accepts.slice(0, count),
-      ...(kept > 0 ? { extensions: Object.fromEntries(extensionsFor(count).slice(0, kept)) } : {}),
-    });
-    if (header.length <= MAX_PAYMENT_REQUIRED_HEADER_BYTES) return header;
-  }
-  return undefined;
-}
-
-/**
- * Yields how many entries and extensions to try, the most first. Stock clients need one entry; plans alone, one
- * extension.
- */
-function* sizes({
-  accepts,
-  extensions,
-  sellsSingly,
-}: {
-  readonly accepts: number;
-  readonly extensions: number;
-  readonly sellsSingly: boolean;
-}): Generator<readonly [count: number, kept: number]> {
-  if (sellsSingly) {
-    for (let count = accepts; count > 0; count--) for (let kept = extensions; kept >= 0; kept--) yield [count, kept];
-    return;
-  }
-  for (let kept = extensions; kept > 0; kept--) for (let count = accepts; count > 0; count--) yield [count, kept];
 }

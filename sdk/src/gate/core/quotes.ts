@@ -3,7 +3,14 @@
  * so their text is kept and these are filled in: any client can request a 402 as often as it likes, so it must be
  * cheap.
  */
-import { EXTENSION, encodeHeaderText, HEADER, memoIssuer, type PaymentRequiredWire } from "../../protocol";
+import {
+  EXTENSION,
+  encodeHeaderText,
+  HEADER,
+  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
+  memoIssuer,
+  type PaymentRequiredWire,
+} from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { signInChallenge } from "./extensions-v2";
 import { expiryOf } from "./offers";
@@ -16,16 +23,32 @@ export interface Quotes {
 /** Per route; a client that requests ever new resources only clears the templates. */
 const MAX_TEMPLATES = 200;
 
+/** Of a description, by which the log names a route: its URLs may hold keys. */
+const MAX_NAME_CHARS = 40;
+
 export function createQuotes(): Quotes {
   const templates = new BoundedMap<string, Template>(MAX_TEMPLATES);
+  let hasWarned = false;
+  function built(input: QuoteRequest): Quote {
+    const quote = buildQuote(input);
+    if (quote.cuts.length > 0 && !hasWarned) {
+      hasWarned = true;
+      const named = [...input.presentation.description].slice(0, MAX_NAME_CHARS).join("");
+      process.emitWarning(
+        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${MAX_PAYMENT_REQUIRED_HEADER_BYTES} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
+        { code: "TurnpikeQuoteCut" },
+      );
+    }
+    return quote;
+  }
   return {
     quote(input) {
-      if (!isRegular(input)) return buildQuote(input);
+      if (!isRegular(input)) return built(input);
       const key = `${input.request.method} ${input.resource}`;
       const known = templates.get(key);
       if (known && known.offers === input.offers && known.refusal === input.refusal && known.flow === input.flow)
         return filled(known, input);
-      const quote = buildQuote(input);
+      const quote = built(input);
       const template = templateOf(quote, input);
       if (template) templates.set(key, template);
       return quote;
@@ -114,6 +137,7 @@ function filled(template: Template, input: QuoteRequest): Quote {
     text,
     sold: template.sold,
     memos: values.slice(0, template.memos.length),
+    cuts: [],
     headerV2: template.header && encodeHeaderText(fill(template.header, values)),
     get body() {
       return JSON.parse(text) as PaymentRequiredWire;

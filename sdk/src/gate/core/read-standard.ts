@@ -33,6 +33,7 @@ import {
   permit2PaymentIdOf,
   permit2TypedData,
   proxyOf,
+  shortResourceOf,
   transferTypedData,
   typedDataDigest,
   Unavailable,
@@ -48,8 +49,7 @@ import {
   type PresentedPayment,
   verdictOfFault,
 } from "./judge-standard";
-import { soldByEip3009 } from "./offers";
-import { MAX_TIMEOUT_SEC } from "./quote";
+import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./offers";
 import { recoverSigner } from "./recover-signer";
 import type { TokenTerms } from "./terms";
 
@@ -157,7 +157,9 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
   const { settings, terms, time } = at.context;
   const { amount, extra } = accepted;
   if (accepted.network !== caip2Of(settings.network.chainId)) return verdictOfFault("network");
-  if (resource && resource.url !== at.resource) return verdictOfFault("resource");
+  if (resource && resource.url !== at.resource && resource.url !== shortResourceOf(at.resource)) {
+    return verdictOfFault("resource");
+  }
   if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
   const memo = parseMemo(extra?.memo);
   const facts = {

@@ -83,29 +83,13 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
   };
 }
 
-/** Once waited for in vain, it is not waited for again in this time. */
-const QUIET_MS = 5_000;
-
-/** Brings the time of every context up to date; undefined when all are. */
+/** Brings the time of every context up to date; undefined when nothing is to be waited for. */
 function timeRefresher(contexts: readonly GateContext[]): () => Promise<void> | undefined {
   const [only] = contexts;
   if (only && contexts.length === 1) return () => only.time.refresh();
-  const quietUntilMs = new Map<GateContext, number>();
-  const refresh = async (stale: readonly GateContext[], refreshing: readonly Promise<void>[]): Promise<void> => {
-    await Promise.all(refreshing);
-    for (const each of stale) if (each.time.refresh()) quietUntilMs.set(each, performance.now() + QUIET_MS);
-  };
   return () => {
-    const nowMs = performance.now();
-    const stale: GateContext[] = [];
-    const refreshing: Promise<void>[] = [];
-    for (const each of contexts) {
-      const pending = (quietUntilMs.get(each) ?? 0) > nowMs ? undefined : each.time.refresh();
-      if (!pending) continue;
-      stale.push(each);
-      refreshing.push(pending);
-    }
-    return stale.length === 0 ? undefined : refresh(stale, refreshing);
+    const refreshing = contexts.map((each) => each.time.refresh()).filter((each) => each !== undefined);
+    return refreshing.length === 0 ? undefined : Promise.all(refreshing).then(() => undefined);
   };
 }
 

@@ -18,6 +18,7 @@ export class TermsLoader {
   #loading: Promise<void> | undefined;
   #isLoaded = false;
   #startedAtMs: number | undefined;
+  #readingAtMs = 0;
   #retryAtMs = 0;
   #fault: TurnpikeError | undefined;
 
@@ -46,6 +47,11 @@ export class TermsLoader {
     return performance.now() - (this.#startedAtMs ?? performance.now());
   }
 
+  /** how long the reading that is under way has taken so far */
+  get readingMs(): number {
+    return this.#loading ? performance.now() - this.#readingAtMs : 0;
+  }
+
   /** Loads them now. @throws ConfigError, Unavailable */
   load(): Promise<void> {
     this.#loading ??= this.#read();
@@ -72,7 +78,8 @@ export class TermsLoader {
 
   async #read(): Promise<void> {
     const { terms } = this.context;
-    this.#startedAtMs ??= performance.now();
+    this.#readingAtMs = performance.now();
+    this.#startedAtMs ??= this.#readingAtMs;
     try {
       await terms.load(this.#wanted.planIds, this.#wanted.withToken);
       this.#isLoaded = true;
@@ -101,20 +108,17 @@ export async function readyAny(loaders: readonly TermsLoader[]): Promise<void> {
   if (fault !== undefined) throw fault;
 }
 
-/** How long the others wait for a context that is read for the first time. */
+/** How long requests wait for a reading, since it began. */
 const PATIENCE_MS = 1_000;
 
 /**
- * Reads what is not known yet. Where others can be sold meanwhile, only the first reading of one is waited for, and for
- * a bounded time.
+ * Reads what is not known yet, and waits for a bounded time. Where others can be sold meanwhile, only the first reading
+ * of one is waited for.
  */
 export async function retryAll(loaders: readonly TermsLoader[]): Promise<void> {
   const missing = loaders.filter(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
   if (missing.length === 0) return;
   const retried = Promise.all(missing.map((loader) => loader.retry()));
-  if (missing.length === loaders.length) await retried;
-  else {
-    const waitMs = PATIENCE_MS - Math.max(...missing.map(({ unreadMs }) => unreadMs));
-    await atMost(Math.max(0, waitMs), retried, () => undefined);
-  }
+  const takenMs = missing.map((each) => (missing.length === loaders.length ? each.readingMs : each.unreadMs));
+  await atMost(PATIENCE_MS - Math.max(...takenMs), retried, () => undefined);
 }

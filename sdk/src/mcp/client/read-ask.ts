@@ -1,5 +1,6 @@
 /** Reads what a tool's result asks to be paid, in the forms that servers send. Knows no budget and no key. */
-import { type ParsedQuote, type Requested, readQuote, withPermit2Options } from "../../agent/payments/quote";
+import { agreed, combined } from "../../agent/payments/combined-quote";
+import { type ParsedQuote, type Requested, readQuote } from "../../agent/payments/quote";
 import { signedOffersIn } from "../../agent/payments/signed-statements";
 import { readQuoteV2 } from "../../agent/payments/standard";
 import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network } from "../../protocol";
@@ -33,16 +34,32 @@ export async function quoteOf(
     isKeyed,
   }: { readonly tool: string; readonly networks: readonly Network[]; readonly isKeyed: boolean },
 ): Promise<ParsedQuote | undefined> {
-  const { required, quote } = ask;
-  if (!isBounded(required) || !isBounded(quote)) return undefined;
+  const { required, other, quote } = ask;
+  if (![required, other, quote].every(isBounded)) return undefined;
   const own = quote && readQuote(quote, requestedTool(tool, quote), networks);
+  const standard = combined(
+    standardOf(required, carrierOf(result, ask), { tool, networks }),
+    other && standardOf(other, CARRIER.object, { tool, networks }),
+  );
+  const all = isKeyed && own && standard ? keyed(own, standard) : combined(own, standard);
+  return all && { ...all, signedOffers: await signedOffersIn(required) };
+}
+
+/** Returns what the agent can pay by a nonce of its own, where there is any. */
+function keyed(own: ParsedQuote, standard: ParsedQuote): ParsedQuote {
+  const [ours, theirs] = agreed(own, standard);
+  return theirs.options.length > 0 ? { ...ours, options: theirs.options } : ours;
+}
+
+function standardOf(
+  required: JsonObject,
+  carrier: string,
+  { tool, networks }: { readonly tool: string; readonly networks: readonly Network[] },
+): ParsedQuote | undefined {
   const requested = requestedTool(tool, required);
   const isFirst = required.x402Version === 1;
   const read = isFirst ? readQuote(required, requested, networks) : readQuoteV2(named(required), requested, networks);
-  const standard = read && carriedBy(isFirst ? CARRIER.v1 : carrierOf(result, ask), read);
-  const isStandard = isKeyed && own && standard && standard.options.length > 0;
-  const all = isStandard ? { ...own, options: standard.options } : withPermit2Options(own, standard);
-  return all && { ...all, signedOffers: await signedOffersIn(required) };
+  return read && carriedBy(isFirst ? CARRIER.v1 : carrier, read);
 }
 
 /** Over HTTP the URL says what is bought, and terms without a name count. A tool's terms have to name it. */

@@ -20,7 +20,7 @@ import type { Gate } from "../../gate/core/gate";
 import type { GateOptions } from "../../gate/core/gate-options";
 import type { Payment } from "../../gate/core/payment";
 import { gateOf, type Provider } from "../../gate/provider/provider";
-import { ConfigError, isTurnpikeError } from "../../protocol";
+import { ConfigError, InvalidRequest, isTurnpikeError } from "../../protocol";
 import { toolResource, withoutCredentials } from "../wire";
 import { resultChecker } from "./check-result";
 import { followCalls, sentCallOf } from "./sent-calls";
@@ -110,13 +110,17 @@ export function paidTool<
     try {
       requireConfidential(meta, connectionOf(server, extra), gate.origin);
       const sent = sentCallOf(server, name, extra.requestId);
+      if (sent.isTask) throw noTasks(name);
       const raw = { tool: name, args, extra: bare };
-      const request = gateRequestOfTool({ tool: name, callText: sent.text, meta, raw });
+      const { headers } = extra.requestInfo ?? {};
+      const isBatch = sent.request.isBatch();
+      const request = gateRequestOfTool({ tool: name, callText: sent.text, meta, headers, isBatch, raw });
       return await callPaid(gate, {
         request,
         // With `closeSSEStream`, the client can resume the stream: its event store keeps the result.
-        hasLeft: () => extra.signal.aborted || (extra.closeSSEStream === undefined && sent.isResponseGone()),
+        hasLeft: () => extra.signal.aborted || (extra.closeSSEStream === undefined && sent.request.isGone()),
         isStructured: outputSchema === undefined,
+        misplaced: sent.misplaced,
         run: async (payment) => check(await handler(args as ToolArguments<Input>, { ...bare, payment })),
         passes,
         onFault,
@@ -193,6 +197,12 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   made.set(name, gate);
   return gate;
 }
+
+/** The SDK would throw a result away that is no task, after it was paid for. */
+const noTasks = (tool: string): InvalidRequest =>
+  new InvalidRequest(
+    `The tool ${tool} is called without \`task\`: its result is returned at once. Nothing was charged.`,
+  );
 
 /** Drops fields that are undefined: the SDK and the gate treat them as given. */
 const withoutUndefined = (fields: object) =>

@@ -1,4 +1,4 @@
-/** Watches the response of each HTTP request that a transport handles: whether its client still reads it. */
+/** Watches each HTTP request that a transport handles: how many messages it brings, and whether its client still reads. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { restOf } from "../../gate/replay/recorder";
@@ -15,6 +15,8 @@ type Handle = (request: unknown, ...rest: unknown[]) => Promise<unknown>;
 interface Watched {
   readonly transport: Transport;
   readonly isGone: () => boolean;
+  /** that were delivered so far; a transport delivers those of one request together */
+  messages: number;
 }
 
 const watched = new AsyncLocalStorage<Watched>();
@@ -27,7 +29,7 @@ export function followResponses(transport: Transport): void {
   http.handleRequest = async (request, ...rest) => {
     if (isFetched(request)) return handleFetched(transport, request, () => handle(request, ...rest));
     const isGone = goneFrom(rest[0] as NodeResponse | undefined);
-    return watched.run({ transport, isGone }, () => handle(request, ...rest));
+    return watched.run({ transport, isGone, messages: 0 }, () => handle(request, ...rest));
   };
 }
 
@@ -47,7 +49,7 @@ const isFetched = (request: unknown): request is Request =>
 async function handleFetched(transport: Transport, request: Partial<Request>, handle: () => Promise<unknown>) {
   let isCancelled = false;
   const isGone = () => isCancelled || request.signal?.aborted === true;
-  const response = (await watched.run({ transport, isGone }, handle)) as Response;
+  const response = (await watched.run({ transport, isGone, messages: 0 }, handle)) as Response;
   if (!response.body) return response;
   const reader = response.body.getReader();
   const cancel = (reason: unknown) => {
@@ -57,8 +59,18 @@ async function handleFetched(transport: Transport, request: Partial<Request>, ha
   return new Response(restOf({ read: () => reader.read(), cancel }, []), response);
 }
 
-/** Returns whether the client of the request that is handled now has closed its connection; never over other transports. */
-export function responseOf(transport: Transport): () => boolean {
+/** What is known of the HTTP request that brought a message. */
+export interface SentRequest {
+  /** whether its client has closed the connection; never over other transports */
+  readonly isGone: () => boolean;
+  /** whether it brought other messages too; known once all of them are delivered */
+  readonly isBatch: () => boolean;
+}
+
+/** Counts a message of the request that is handled now. */
+export function requestOf(transport: Transport): SentRequest {
   const current = watched.getStore();
-  return current?.transport === transport ? current.isGone : () => false;
+  if (current?.transport !== transport) return { isGone: () => false, isBatch: () => false };
+  current.messages++;
+  return { isGone: current.isGone, isBatch: () => current.messages > 1 };
 }

@@ -7,8 +7,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { ConfigError } from "../../protocol";
-import { callText } from "../wire";
-import { followResponses, responseOf } from "./responses";
+import { callText, paymentAmong } from "../wire";
+import { followResponses, requestOf, type SentRequest } from "./responses";
 
 /** A call of a paid tool, before the SDK has parsed its arguments. */
 interface SentCall {
@@ -17,7 +17,11 @@ interface SentCall {
   readonly requestId: unknown;
   /** Returns the text that names the call. @throws InvalidRequest */
   readonly text: () => string;
-  readonly isResponseGone: () => boolean;
+  /** the argument that holds a payment, where one does */
+  readonly misplaced: string | undefined;
+  /** whether the client asks for a task instead of a result */
+  readonly isTask: boolean;
+  readonly request: SentRequest;
 }
 
 /** The id of the server under which each of its paid tools is sold. */
@@ -58,8 +62,9 @@ function followMessages(server: McpServer, transport: Transport): void {
 
 function sentCallIn(server: McpServer, transport: Transport, message: object): SentCall | undefined {
   const { id: requestId, method, params } = message as Partial<Record<"id" | "method" | "params", unknown>>;
+  const request = requestOf(transport);
   if (method !== "tools/call") return undefined;
-  const { name, arguments: args } = (params ?? {}) as Partial<Record<"name" | "arguments", unknown>>;
+  const { name, arguments: args, task } = (params ?? {}) as Partial<Record<"name" | "arguments" | "task", unknown>>;
   const serverId = followed.get(server)?.get(String(name));
   if (serverId === undefined) return undefined;
   const tool = String(name);
@@ -68,7 +73,9 @@ function sentCallIn(server: McpServer, transport: Transport, message: object): S
     tool,
     requestId,
     text: read(() => callText({ server: serverId, tool, args })),
-    isResponseGone: responseOf(transport),
+    misplaced: paymentAmong(args),
+    isTask: task !== undefined,
+    request,
   };
 }
 

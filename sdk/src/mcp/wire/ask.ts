@@ -22,6 +22,8 @@ export interface ErrorResult extends Record<string, unknown> {
 export interface Ask {
   /** x402 PaymentRequired of version 2, or of version 1 where a server knows no other */
   readonly required: JsonObject;
+  /** the same from another place of the result, where it differs */
+  readonly other?: JsonObject | undefined;
   /** the body of a 402 as this project's gates send it; undefined from other servers */
   readonly quote: JsonObject | undefined;
 }
@@ -58,16 +60,21 @@ const MAX_TEXT_CHARS = 256 * 1_024;
  */
 export function askIn({ isError, structuredContent, content, _meta }: CallResult): Ask | undefined {
   if (isError !== true) return undefined;
-  const candidates = [structuredContent, _meta?.[MCP_META.error], ...textsIn(content)];
   const quote = objectOf(_meta?.[MCP_META.quote]);
-  for (const candidate of candidates) {
-    const required = requiredOf(typeof candidate === "string" ? parsed(candidate) : candidate);
-    if (required) return { required, quote };
+  const [required, other] = [structuredContent, _meta?.[MCP_META.error]].map(requiredOf).filter((each) => each);
+  if (required) return { required, quote, ...(!isSame(required, other) && { other }) };
+  for (const text of textsIn(content)) {
+    const said = requiredOf(text);
+    if (said) return { required: said, quote };
   }
   return undefined;
 }
 
-function requiredOf(value: unknown): JsonObject | undefined {
+const isSame = (one: JsonObject, other: JsonObject | undefined): boolean =>
+  JSON.stringify(one) === JSON.stringify(other);
+
+function requiredOf(given: unknown): JsonObject | undefined {
+  const value = typeof given === "string" ? parsed(given) : given;
   const object = typeof value === "object" ? objectOf(value) : undefined;
   const isRequired = (object?.x402Version === 2 || object?.x402Version === 1) && Array.isArray(object.accepts);
   return isRequired ? object : undefined;

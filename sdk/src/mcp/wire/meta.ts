@@ -87,6 +87,25 @@ function versionOf(text: string): CallPayment["version"] | undefined {
   return payload.x402Version === 1 ? 1 : payload.x402Version === 2 ? 2 : undefined;
 }
 
+/** Of arguments, those looked at. */
+const MAX_ARGUMENTS = 64;
+
+/** Returns the name of an argument, or of a member of one, that holds a payment; undefined where none does. */
+export function paymentAmong(args: unknown, depth = 2): string | undefined {
+  if (depth === 0 || !isObject(args)) return undefined;
+  for (const [name, value] of Object.entries(args).slice(0, MAX_ARGUMENTS)) {
+    if (isPayment(typeof value === "string" ? decodeJsonHeader(value) : value)) return name;
+    const inside = paymentAmong(value, depth - 1);
+    if (inside !== undefined) return `${name}.${inside}`;
+  }
+  return undefined;
+}
+
+const isPayment = (value: unknown): boolean =>
+  isObject(value) &&
+  (("x402Version" in value && isObject(value.payload)) ||
+    ("payer" in value && "memo" in value && "signature" in value));
+
 /** Returns `_meta` that pays by a payload of version 2, or by a proof: as an object, which the specification asks for. */
 export const paymentMeta = (payload: JsonObject): Meta => ({ [MCP_META.payment]: payload });
 

@@ -115,6 +115,41 @@ describe("an agent's MCP client", () => {
     expect(results).to.deep.equal([{ type: "result", result: free }]);
   });
 
+  for (const place of ["structuredContent", "_meta"] as const) {
+    const other = place === "_meta" ? "structuredContent" : "_meta";
+    const asking = (changes: object) => (plain: Record<string, unknown>) => {
+      const [entry] = plain.accepts as readonly object[];
+      return { ...plain, accepts: [{ ...entry, ...changes }] };
+    };
+    /** Asks otherwise in one place than in the other. */
+    const differing = async (dear: object, cheap: object) => {
+      const wanted = new Map<string, unknown>();
+      const market = await shop({ tamper: (plain) => plain });
+      const send = market.client.request.bind(market.client);
+      market.client.request = (async (...sent: Parameters<typeof send>) => {
+        const result = (await send(...sent)) as Record<string, unknown>;
+        if (result.isError !== true) return result;
+        const plain = result.structuredContent as Record<string, unknown>;
+        wanted.set(place, asking(cheap)(plain)).set(other, asking(dear)(plain));
+        const _meta = { "x402/error": wanted.get("_meta") };
+        return { ...result, structuredContent: wanted.get("structuredContent"), _meta };
+      }) as never;
+      return market;
+    };
+
+    it(`pays the lower price, where ${place} names it and ${other} another`, async () => {
+      const { paying, subject } = await differing({ amount: "20000" }, {});
+      expect(receiptOf(await paying.callTool(weather))?.amount).to.equal(10_000n);
+      expect(transfersSigned(subject)).to.equal(1);
+    });
+
+    it(`signs nothing where ${place} names another payee than ${other}`, async () => {
+      const { paying, subject } = await differing({}, { payTo: addressOf("attacker"), amount: "1" });
+      const error = await rejection(paying.callTool(weather));
+      expect([error.code, error.reason, subject.signed]).to.deep.equal(["PolicyRefused", "contradictory", []]);
+    });
+  }
+
   it("passes on what the protocol itself answers, such as another scheme's challenges, and signs nothing", async () => {
     const answer = () => {
       throw new McpError(ErrorCode.UrlElicitationRequired, "Payment Required", { challenges: [] });

@@ -1,0 +1,166 @@
+/**
+ * Builds PAYMENT-REQUIRED, the quote that clients of x402 version 2 read, within its limit: a header that is too long is
+ * cut by servers and proxies, and nobody could pay.
+ */
+import type { Plan } from "../../chain/plans";
+import {
+  caip2Of,
+  type ErrorCode,
+  EXTENSION,
+  encodeHeaderText,
+  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
+  type SignedOffer,
+  SUBSCRIPTION_SCHEME,
+  shortResourceOf,
+  utf8ToBytes,
+} from "../../protocol";
+import { type Extension, extensionsOf, offersExtension } from "./extensions-v2";
+import { MAX_TIMEOUT_SEC, type Offer, type Presentation, permit2Of, schemeOf, wayOf } from "./offers";
+import type { PaymentFlow } from "./payment";
+import type { GateRequest } from "./request";
+import type { Settings } from "./settings";
+
+/** What one entry sells, and its memo. */
+export interface Entry {
+  readonly offer: Offer;
+  readonly memo: string;
+}
+
+/** What a header is built from. */
+export interface HeaderRequest {
+  readonly settings: Settings;
+  readonly request: Pick<GateRequest, "method" | "header">;
+  readonly resource: string;
+  readonly presentation: Presentation;
+  /** by which standard payments of its entries settle */
+  readonly flow: PaymentFlow;
+  readonly nowSec: number;
+  readonly refusal: { readonly code: ErrorCode };
+  /** of the entries that sell one request, in their order; absent or empty: none is signed */
+  readonly signedOffers?: readonly SignedOffer[] | undefined;
+}
+
+/** What a quote sells by the header. */
+export interface HeaderContents {
+  readonly entries: readonly Entry[];
+  readonly sellsSingly: boolean;
+  readonly plans: readonly Plan[];
+}
+
+export interface QuoteHeader {
+  /** undefined where nothing that can be paid fits */
+  readonly value: string | undefined;
+  /** what it lacks as it would be too long */
+  readonly cuts: readonly string[];
+}
+
+/** Of JSON, whose base64 is a third longer. */
+const MAX_TEXT_BYTES = (MAX_PAYMENT_REQUIRED_HEADER_BYTES / 4) * 3;
+
+/**
+ * Leaves out what does not fit, in this order: the end of the description, extensions from the last on, the dearest
+ * entries. Where only plans are offered extensions outlast entries, since subscribers sign in through them: the entries
+ * only let stock clients parse the header.
+ */
+export function headerV2Of(input: HeaderRequest, contents: HeaderContents): QuoteHeader {
+  const { resource, presentation, refusal } = input;
+  const { description, mimeType } = presentation;
+  const accepts = acceptsOf(input, contents);
+  const extensionsFor = extensionLists(input, contents);
+  const url = shortResourceOf(resource);
+  const textOf = (count: number, extensions: readonly Extension[], shown: string): string =>
+    JSON.stringify({
+      x402Version: 2,
+      error: refusal.code,
+      resource: { url, description: shown, mimeType },
+      accepts: accepts.slice(0, count),
+      ...(extensions.length > 0 ? { extensions: Object.fromEntries(extensions) } : {}),
+    });
+  for (const { count, extensions } of sizes(accepts.length, extensionsFor, contents.sellsSingly)) {
+    const left = MAX_TEXT_BYTES - bytesOf(textOf(count, extensions, ""));
+    if (left < 0) continue;
+    const shown = startOf(description, left);
+    const dropped = extensionsFor(accepts.length).slice(extensions.length);
+    const cuts = [
+      ...(url === resource ? [] : ["the end of the URL"]),
+      ...(shown === description ? [] : [`the description after ${[...shown].length} characters`]),
+      ...dropped.map(([key]) => `the extension ${key}`),
+      ...(count < accepts.length ? [`${accepts.length - count} of ${accepts.length} prices`] : []),
+    ];
+    return { value: encodeHeaderText(textOf(count, extensions, shown)), cuts };
+  }
+  return { value: undefined, cuts: ["everything"] };
+}
+
+function acceptsOf({ flow }: HeaderRequest, { entries, sellsSingly }: HeaderContents): readonly object[] {
+  return entries.map(({ offer, memo }) => {
+    const { amount, token, payTo, context } = offer;
+    return {
+      scheme: sellsSingly ? schemeOf(offer) : SUBSCRIPTION_SCHEME,
+      network: caip2Of(context.settings.network.chainId),
+      amount: amount.toString(),
+      asset: token.address,
+      payTo,
+      maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+      extra: sellsSingly ? { name: token.name, version: token.version, ...wayOf(offer, flow), memo } : {},
+    };
+  });
+}
+
+/** Returns the extensions beside so many entries, the most important first. */
+function extensionLists(
+  { settings, request, resource, presentation, nowSec, signedOffers = [] }: HeaderRequest,
+  { entries, sellsSingly, plans }: HeaderContents,
+): (count: number) => readonly Extension[] {
+  const { metered, discovery } = presentation;
+  const place = { method: request.method, resource };
+  const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
+  const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
+  // The challenge repeats the URL. Who cannot sign in by a long one can still subscribe, and show the id.
+  const fitting = shortResourceOf(resource) === resource ? others : others.filter(([key]) => key !== EXTENSION.signIn);
+  if (!sellsSingly || signedOffers.length === 0) return () => fitting;
+  // A payer without gas can pay without the signed offers, and not without the sponsoring: that is dropped last.
+  const before = sponsorsGas ? 1 : 0;
+  return (count) => fitting.toSpliced(before, 0, offersExtension(signedOffers.slice(0, count)));
+}
+
+interface Size {
+  readonly count: number;
+  readonly extensions: readonly Extension[];
+}
+
+/** Yields what to try, the most first. Stock clients need one entry; plans alone, one extension. */
+function* sizes(
+  accepts: number,
+  extensionsFor: (count: number) => readonly Extension[],
+  sellsSingly: boolean,
+): Generator<Size> {
+  const most = extensionsFor(0).length;
+  const size = (count: number, kept: number): Size => ({ count, extensions: extensionsFor(count).slice(0, kept) });
+  if (sellsSingly) {
+    for (let count = accepts; count > 0; count--) for (let kept = most; kept >= 0; kept--) yield size(count, kept);
+    return;
+  }
+  for (let kept = most; kept > 0; kept--) for (let count = accepts; count > 0; count--) yield size(count, kept);
+}
+
+const bytesOf = (text: string): number => utf8ToBytes(text).byteLength;
+
+/** What a text takes inside JSON. */
+const jsonBytesOf = (text: string): number => bytesOf(JSON.stringify(text)) - 2;
+
+const ELLIPSIS = "…";
+
+/** Returns as much of a text as fits, in whole characters as people see them: an emoji may be several code points. */
+function startOf(text: string, maxBytes: number): string {
+  if (jsonBytesOf(text) <= maxBytes) return text;
+  let left = maxBytes - jsonBytesOf(ELLIPSIS);
+  let start = "";
+  // No character takes less than a byte, so the rest of a very long text is not looked at.
+  for (const { segment } of new Intl.Segmenter().segment(text.slice(0, maxBytes))) {
+    left -= jsonBytesOf(segment);
+    if (left < 0) return start === "" ? "" : `${start.trimEnd()}${ELLIPSIS}`;
+    start += segment;
+  }
+  return start;
+}
