@@ -198,11 +198,16 @@ function openPostgres(database: PostgresConfig, options: StoreOptions): Opened {
 }
 
 async function openPglite({ dir, lockMs }: DatabaseConfig & { kind: "pglite" }): Promise<Opened> {
-  if (dir === IN_MEMORY) return embedded(await PGlite.create(options(dir)), async () => undefined);
+  if (dir === IN_MEMORY) return embedded(await PGlite.create(options(dir)), IN_MEMORY_LOCK);
   const lock = await lockedFolder(dir, lockMs);
   if (!lock) throw new ConfigError(`PGLITE_DIR ${dir} is in use by another process: stop it, or choose another folder`);
-  return embedded(await PGlite.create(options(dir)), () => lock.release());
+  return embedded(await PGlite.create(options(dir)), lock);
 }
+
+type FolderLock = Pick<FileLock, "isOwn" | "release">;
+
+/** No other process can open it. */
+const IN_MEMORY_LOCK: FolderLock = { isOwn: () => true, release: async () => undefined };
 
 /** @returns undefined when a live process has it */
 async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | undefined> {
@@ -220,6 +225,7 @@ async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | un
 
 const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });
 
-function embedded(lite: PGlite, unlock: () => Promise<void>): Opened {
-  return { pool: pglitePool(lite) as unknown as Pool, notifier: createNotifier(), release: unlock };
+function embedded(lite: PGlite, lock: FolderLock): Opened {
+  const pool = pglitePool(lite, () => lock.isOwn()) as unknown as Pool;
+  return { pool, notifier: createNotifier(), release: () => lock.release() };
 }

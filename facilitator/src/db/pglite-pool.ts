@@ -2,13 +2,18 @@
  * Adapts the embedded database to a `pg` pool of one connection, so that one dialect of the query builder serves both.
  */
 import type { PGlite } from "@electric-sql/pglite";
+import { Unavailable } from "turnpike/protocol";
 
 interface PooledClient {
   query(sql: string, parameters: readonly unknown[]): Promise<{ command: string; rowCount: number; rows: unknown[] }>;
   release(): void;
 }
 
-export function pglitePool(lite: PGlite): { connect(): Promise<PooledClient>; end(): Promise<void> } {
+/** @param isOwn whether this process has the database's folder; after a pause another one may have opened it */
+export function pglitePool(
+  lite: PGlite,
+  isOwn: () => boolean,
+): { connect(): Promise<PooledClient>; end(): Promise<void> } {
   let busy: Promise<void> = Promise.resolve();
   return {
     async connect() {
@@ -20,6 +25,7 @@ export function pglitePool(lite: PGlite): { connect(): Promise<PooledClient>; en
       await before;
       return {
         async query(sql, parameters) {
+          if (!isOwn()) throw new Unavailable("Another process has taken the embedded database's folder over.");
           // Without parameters the simple protocol is enough, at a third of the cost; every transaction begins and ends
           // that way.
           const [result] = parameters.length === 0 ? await lite.exec(sql) : [await lite.query(sql, [...parameters])];
@@ -29,7 +35,10 @@ export function pglitePool(lite: PGlite): { connect(): Promise<PooledClient>; en
         release,
       };
     },
-    end: () => lite.close(),
+    // Closing writes to the folder too.
+    end: async () => {
+      if (isOwn()) await lite.close();
+    },
   };
 }
 

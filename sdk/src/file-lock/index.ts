@@ -8,6 +8,7 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { lock } from "proper-lockfile";
 
+export { isDiskFull } from "./full-disk";
 export { removeUnfinished, replaceFile, syncFolder } from "./replace";
 
 export interface FileLockOptions {

@@ -4,6 +4,7 @@
  */
 import { appendFile, open, readFile, rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { isDiskFull } from "../../file-lock";
 import { ConfigError } from "../../protocol";
 import { type KeptReceipt, nameOfReceipts, type ReceiptFault, type ReceiptStore } from "../ledger/receipt-store";
 import { makeFolder } from "./folder";
@@ -33,7 +34,14 @@ export function fileReceipts(folder: string): ReceiptStore {
         texts.set(file, `${texts.get(file) ?? ""}\n${lineOf(receipt)}`);
       }
       // Begun and ended by a line break: what another process was cut off from writing spoils no other line.
-      for (const [file, text] of texts) await appendFile(file, `${text}\n`, { mode: 0o600 });
+      for (const [file, text] of texts) {
+        await appendFile(file, `${text}\n`, { mode: 0o600 }).catch((cause: unknown) => {
+          if (!isDiskFull(cause)) throw cause;
+          throw new ConfigError(`receipts: ${root} cannot be written: its disk is full; free some space on it`, {
+            cause,
+          });
+        });
+      }
     },
     async list({ chainId, turnpike, idHash }) {
       const text = await readFile(fileOf({ chainId, turnpike, idHash }), "utf8").catch(

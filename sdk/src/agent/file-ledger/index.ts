@@ -5,7 +5,7 @@
  */
 import { type FileHandle, open, readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { type FileLock, lockFile, removeUnfinished, replaceFile } from "../../file-lock";
+import { type FileLock, isDiskFull, lockFile, removeUnfinished, replaceFile } from "../../file-lock";
 import { ConfigError, TurnpikeError } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
@@ -75,8 +75,12 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     const own = requireOwn();
     if (isTorn) await own.truncate(wholeBytes);
     isTorn = true;
-    await own.appendFile(line);
-    await own.datasync();
+    try {
+      await own.appendFile(line);
+      await own.datasync();
+    } catch (error) {
+      throw isDiskFull(error) ? unusable(file, error) : error;
+    }
     // After a pause before the write it may be in a file that another process has replaced.
     requireOwn();
     isTorn = false;
@@ -104,7 +108,8 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
         return records;
       } catch (error) {
         // A process that took it over has removed what was to be renamed.
-        const cause = lock.isOwn() ? error : lost();
+        const fault = isDiskFull(error) ? unusable(file, error) : error;
+        const cause = lock.isOwn() ? fault : lost();
         await lock.release();
         throw cause;
       }
@@ -136,6 +141,9 @@ function requireKept(keepSec: number): number {
 }
 
 function unusable(file: string, cause: unknown): ConfigError {
+  if (isDiskFull(cause)) {
+    return new ConfigError(`the ledger ${file} cannot be written: its disk is full; free some space on it`, { cause });
+  }
   const { code = "unknown error" } = cause as { readonly code?: string };
   return new ConfigError(
     `the ledger ${file} cannot be written (${code}): name one in a folder that this user can write to`,

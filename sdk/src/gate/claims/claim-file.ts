@@ -79,10 +79,10 @@ export class ClaimFile {
     return found;
   }
 
-  /** Appends a line in one write. @returns whether the disk took the whole line */
-  write(line: string): boolean {
+  /** Appends a line in one write. @throws Unavailable where the disk took a part of it, which is void */
+  write(line: string): void {
     const text = `\n${line}`;
-    return writeSync(this.#handle(), text, null, "latin1") === text.length;
+    if (writeSync(this.#handle(), text, null, "latin1") < text.length) throw fullDisk({ code: "ENOSPC" });
   }
 
   close(): void {
@@ -106,3 +106,6 @@ export class ClaimFile {
     return this.#fd;
   }
 }
+
+export const fullDisk = (cause: unknown): Unavailable =>
+  new Unavailable("The claim file cannot be written: its disk is full.", { cause });

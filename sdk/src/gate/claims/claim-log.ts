@@ -3,7 +3,7 @@
  * one. A file that has grown is rotated: its live records are written to the next one under a lock.
  */
 import { join } from "node:path";
-import { lockFile } from "../../file-lock";
+import { isDiskFull, lockFile } from "../../file-lock";
 import { type Hex, Unavailable } from "../../protocol";
 import type { ClaimFile } from "./claim-file";
 import { newestIn, openNewest, writeNext } from "./generations";
@@ -25,10 +25,15 @@ export class ClaimLog {
   #rotation: Promise<void> | undefined;
   #moving: Promise<void> | undefined;
   #newestSec = 0;
+  readonly #freeSpace: () => boolean;
 
-  /** @param rotateBytes how much a file may grow beyond its living records */
-  constructor(folder: string, rotateBytes: number) {
+  /**
+   * @param rotateBytes how much a file may grow beyond its living records
+   * @param freeSpace deletes something that claims are worth more than; returns false where nothing is left
+   */
+  constructor(folder: string, rotateBytes: number, freeSpace: () => boolean) {
     this.#folder = folder;
+    this.#freeSpace = freeSpace;
     this.#rotateBytes = rotateBytes;
     this.#file = openNewest(folder);
   }
@@ -51,19 +56,35 @@ export class ClaimLog {
   /** Appends a line, and reads the file up to it. @throws Unavailable */
   async append(line: string): Promise<void> {
     for (let tries = 0; ; tries++) {
-      const isWhole = this.#file.write(line);
+      this.#write(line);
       if (this.#file.catchUp(line)) break;
-      // A line after a rotation is void, and so is a torn one: append it again, to the current file.
+      // A line after a rotation is void: append it again, to the current file.
       if (this.#file.isRotated) await this.#toNextGeneration();
-      else if (!isWhole || tries > MAX_TRIES) throw cannotWrite();
+      else if (tries > MAX_TRIES) throw new Unavailable("The claim file holds another text than was written to it.");
     }
     if (this.#file.grownBytes > this.#rotateBytes) this.#rotateInBackground();
   }
 
   /** @throws Unavailable when the disk takes nothing */
-  requireWritable(): void {
+  async requireWritable(): Promise<void> {
+    await this.catchUp();
     // An empty line is none: it shows that the disk takes another byte.
-    if (!this.#file.write("")) throw cannotWrite();
+    this.#write("");
+  }
+
+  #write(line: string): void {
+    this.#withSpace(() => this.#file.write(line));
+  }
+
+  #withSpace(write: () => void): void {
+    for (;;) {
+      try {
+        write();
+        return;
+      } catch (error) {
+        if (!isDiskFull(error) || !this.#freeSpace()) throw error;
+      }
+    }
   }
 
   async close(): Promise<void> {
@@ -109,7 +130,7 @@ export class ClaimLog {
     if (!lock) throw new Unavailable("Another process is rotating the claim file.");
     try {
       if (this.#openNewer()) return;
-      writeNext(this.#folder, this.#file, this.#newestSec);
+      this.#withSpace(() => writeNext(this.#folder, this.#file, this.#newestSec));
       this.#openNewer();
     } finally {
       await lock.release();
@@ -124,8 +145,4 @@ export class ClaimLog {
     this.#file = newer;
     return true;
   }
-}
-
-function cannotWrite(): Unavailable {
-  return new Unavailable("The claim file cannot be written: is the disk full?");
 }

@@ -4,46 +4,40 @@
  * single append is atomic on a local file system (not on NFS). Survives the death of any process, not a loss of power
  * within the last moments.
  */
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from "node:fs";
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isDiskFull } from "../../file-lock";
 import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
+import { fileAnswers } from "./answers";
+import { fullDisk } from "./claim-file";
 import { lineOfAct } from "./claim-line";
 import { ClaimLog } from "./claim-log";
-import {
-  applyClaim,
-  type ClaimAct,
-  type ClaimStore,
-  isHeldAfter,
-  outcomeFor,
-  type StoredAnswer,
-  servedOf,
-} from "./rules";
+import { applyClaim, type ClaimAct, type ClaimStore, isHeldAfter, outcomeFor, servedOf } from "./rules";
 
 export interface FileClaimsOptions {
   /** created when absent, readable by its owner only */
   readonly folder: string;
   /** how much a file may grow beyond its living records; default 16 MiB */
   readonly rotateBytes?: number;
+  /**
+   * how much space all kept answers may take, bytes; default 700 MiB. The oldest are deleted first, also where the disk
+   * is full: claims need it more
+   */
+  readonly answersBytes?: number;
 }
+
+const MIB = 1_024 * 1_024;
 
 const GRANT_KEY_FILE = "grant.key";
 
 /** @throws ConfigError when the folder cannot be used */
-export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileClaimsOptions): ClaimStore {
-  const answers = fileAnswers(folder);
-  const log = openLog(folder, rotateBytes);
+export function fileClaims(options: FileClaimsOptions): ClaimStore {
+  const { folder, rotateBytes = 16 * MIB, answersBytes = 700 * MIB } = options;
+  if (!Number.isSafeInteger(answersBytes) || answersBytes < 0) {
+    throw new ConfigError(`claims: answersBytes is ${answersBytes}; use a whole number of bytes`);
+  }
+  const answers = fileAnswers(folder, answersBytes);
+  const log = openLog(folder, rotateBytes, answers.removeOldest);
   let grantKey: Hex | undefined;
 
   /** Returns whether an act changes nothing: presenting a used proof again costs no line. */
@@ -90,18 +84,19 @@ export function fileClaims({ folder, rotateBytes = 16 * 1_024 * 1_024 }: FileCla
     },
     closesForRefund: true,
     ready() {
-      return guarded(async () => log.requireWritable());
+      return guarded(() => log.requireWritable());
     },
     close: () => log.close(),
   };
 }
 
-function openLog(folder: string, rotateBytes: number): ClaimLog {
+function openLog(folder: string, rotateBytes: number, freeSpace: () => boolean): ClaimLog {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    return new ClaimLog(folder, rotateBytes);
+    return new ClaimLog(folder, rotateBytes, freeSpace);
   } catch (cause) {
-    throw new ConfigError(`claims: the folder ${folder} cannot be written; name another, or a shared store`, { cause });
+    const remedy = isDiskFull(cause) ? "its disk is full: free some space on it" : "name another, or a shared store";
+    throw new ConfigError(`claims: the folder ${folder} cannot be written; ${remedy}`, { cause });
   }
 }
 
@@ -110,7 +105,7 @@ async function guarded<T>(work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (cause) {
     if (isTurnpikeError(cause)) throw cause;
-    throw new Unavailable("The claim file cannot be used.", { cause });
+    throw isDiskFull(cause) ? fullDisk(cause) : new Unavailable("The claim file cannot be used.", { cause });
   }
 }
 
@@ -131,90 +126,4 @@ function readGrantKey(folder: string): Hex {
   const key = readFileSync(path, "latin1").trim();
   if (isHash32(key)) return key;
   throw new Unavailable(`${path} holds no grant key: restore it, or remove it when no payment is under way.`);
-}
-
-const MINUTE_MS = 60_000;
-
-const MINUTE = /^[0-9]{1,10}$/;
-
-/** 256 slots a minute: with answers of 64 KiB and ten minutes at most about 700 MiB. */
-const SLOT_BYTES = 256 * 1_024;
-
-interface FileAnswers {
-  keep(claim: { readonly paymentId: Hex; readonly owner: string }, answer: StoredAnswer): void;
-  find(claim: { readonly paymentId: Hex; readonly owner: string }, nowMs: number): string | undefined;
-}
-
-/**
- * Keeps answers in files beside the claims, `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is
- * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that
- * uses its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
- */
-function fileAnswers(claimsFolder: string): FileAnswers {
-  const folder = join(claimsFolder, "answers");
-  let cleanedMinute = 0;
-
-  /** Deletes expired answers, at most once a minute. */
-  function removeEnded(nowMs: number): void {
-    const minute = Math.floor(nowMs / MINUTE_MS);
-    if (minute <= cleanedMinute) return;
-    cleanedMinute = minute;
-    for (const name of minutesIn(folder)) {
-      if (name < minute) rmSync(join(folder, String(name)), { recursive: true, force: true });
-    }
-  }
-
-  return {
-    keep({ paymentId, owner }, { text, nowMs, keepSec }) {
-      removeEnded(nowMs);
-      const untilMs = nowMs + keepSec * 1_000;
-      const minute = join(folder, String(Math.ceil(untilMs / MINUTE_MS)));
-      const open = () => openSync(join(minute, slotOf(paymentId)), "a", 0o600);
-      let file = ifThere(open);
-      if (file === undefined) {
-        mkdirSync(minute, { recursive: true, mode: 0o700 });
-        file = open();
-      }
-      try {
-        if (fstatSync(file).size < SLOT_BYTES) writeSync(file, `\n${paymentId} ${owner} ${untilMs} ${text};`);
-      } finally {
-        closeSync(file);
-      }
-    },
-    find({ paymentId, owner }, nowMs) {
-      removeEnded(nowMs);
-      for (const minute of minutesIn(folder)) {
-        const found = lineIn(join(folder, String(minute), slotOf(paymentId)), `\n${paymentId} ${owner} `);
-        const [untilMs, text] = found?.split(" ") ?? [];
-        if (text !== undefined && Number(untilMs) > nowMs) return text;
-      }
-      return undefined;
-    },
-  };
-}
-
-const slotOf = (paymentId: Hex): string => `${paymentId.slice(2, 4)}.log`;
-
-function minutesIn(folder: string): number[] {
-  const names = ifThere(() => readdirSync(folder)) ?? [];
-  return names.filter((name) => MINUTE.test(name)).map(Number);
-}
-
-/** Returns what follows `start` up to the end of its line, where the line is complete. */
-function lineIn(path: string, start: string): string | undefined {
-  const content = ifThere(() => readFileSync(path, "latin1"));
-  if (content === undefined) return undefined;
-  const at = content.lastIndexOf(start);
-  const end = at < 0 ? -1 : content.indexOf(";", at);
-  return end < 0 ? undefined : content.slice(at + start.length, end);
-}
-
-/** @returns undefined where nothing was kept there, or another process has removed it since */
-function ifThere<T>(read: () => T): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
 }

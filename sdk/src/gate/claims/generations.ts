@@ -47,13 +47,13 @@ export function openNewest(folder: string): ClaimFile {
 /**
  * Ends a file, and writes its living records to the next generation, unless another process has.
  * @param nowSec chain time, before which records expired
- * @throws Unavailable when the disk takes not enough
+ * @throws Unavailable, or the system's error, when the disk takes not enough
  */
 export function writeNext(folder: string, file: ClaimFile, nowSec: number): void {
   if (!file.isRotated) file.write(ROTATED);
   file.catchUp();
-  // A torn mark ends nothing: others would go on in this file while a next one is there.
-  if (!file.isRotated) throw new Unavailable("The claim file cannot be written: is the disk full?");
+  // Others would go on in this file while a next one is there.
+  if (!file.isRotated) throw new Unavailable("The end of the claim file could not be read.");
   forget(file.records, nowSec);
   const next = pathOf(folder, file.generation + 1);
   const unnamed = `${next}.${process.pid}.${toHex(randomBytes(8))}.new`;

@@ -5,7 +5,7 @@
 import { mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type FileLock, lockFile } from "../../file-lock";
+import { type FileLock, isDiskFull, lockFile } from "../../file-lock";
 import { ConfigError, TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { Books, emptyAccount, hasBalance } from "./books";
@@ -73,7 +73,7 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     async open() {
       if (journal) throw new ConfigError("The meter's store is open already.");
       await mkdir(dirname(path), { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
-        throw new ConfigError(`meterFolder: ${dirname(path)} cannot be written; name another folder`, { cause });
+        throw unusable(`${dirname(path)} cannot be written`, cause);
       });
       const taken = new JournalLock({ path, staleMs: lockStaleMs, onDoubt: onFailure, leave, rejoin: readBooks });
       await taken.take();
@@ -132,6 +132,11 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       lock = undefined;
     },
   };
+}
+
+function unusable(problem: string, cause: unknown): ConfigError {
+  const remedy = isDiskFull(cause) ? "its disk is full: free some space on it" : "name another folder";
+  return new ConfigError(`meterFolder: ${problem}; ${remedy}`, { cause });
 }
 
 function snapshotOf(books: Books): SnapshotEntry {
@@ -201,7 +206,7 @@ class JournalLock {
   async take(): Promise<void> {
     const { path, staleMs } = this.options;
     const lock = await lockFile(path, { staleMs, onLost: (cause) => this.lose(cause) }).catch((cause: unknown) => {
-      throw new ConfigError(`meterFolder: the journal ${path} cannot be locked; name another folder`, { cause });
+      throw unusable(`the journal ${path} cannot be locked`, cause);
     });
     if (!lock)
       throw new TurnpikeError(

@@ -5,7 +5,7 @@
  */
 import { statSync } from "node:fs";
 import { type FileHandle, readFile, rm } from "node:fs/promises";
-import { removeUnfinished, replaceFile, syncFolder } from "../../file-lock";
+import { isDiskFull, removeUnfinished, replaceFile, syncFolder } from "../../file-lock";
 import { ConfigError, type TurnpikeError, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import { type Deferred, deferred } from "../../protocol/waiting";
@@ -99,7 +99,7 @@ export class Journal {
       return new Journal(options, file, (await file.stat()).ino, wholeBytes);
     } catch (cause) {
       await file?.close();
-      throw new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
+      throw unwritable(cause);
     }
   }
 
@@ -223,8 +223,7 @@ export class Journal {
   /** Rejects a group whose write failed, and removes its entries, so that no later start replays them. */
   private async fail(cause: unknown, group: Group): Promise<void> {
     const { path } = this.options;
-    const failure =
-      this.lost ?? new Unavailable("The meter's journal cannot be written.", { cause, retryAfterSec: 30 });
+    const failure = this.lost ?? unwritable(cause);
     this.failure = failure;
     const isSafe = this.lost !== undefined || (await this.cutBack());
     group.durable.reject(failure);
@@ -263,6 +262,11 @@ export class Journal {
     // The lock itself reports its loss.
     if (!this.lost) this.options.onFailure(reported);
   }
+}
+
+function unwritable(cause: unknown): Unavailable {
+  const why = isDiskFull(cause) ? ": its disk is full" : "";
+  return new Unavailable(`The meter's journal cannot be written${why}.`, { cause, retryAfterSec: 30 });
 }
 
 const inodeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.ino ?? 0;

@@ -75,6 +75,29 @@ describe("claims", () => {
     expect(kept).to.deep.equal([true, true, true, false, false, false]);
   });
 
+  it("HA6 keep no more answers in a file than answersBytes, and delete those that end first", async () => {
+    const store = fileClaims({ folder, answersBytes: 200_000 });
+    open.push(store);
+    const isKept = async (name: string) => (await store.served?.(idOf(name), NOW_MS))?.answer !== undefined;
+    const keep = async (name: string, minute: number) => {
+      const { owner } = await attempt(store, idOf(name));
+      const answer = { text: "A".repeat(60_000), nowMs: NOW_MS + minute * 60_000, keepSec: 600 };
+      expect(await store.apply(idOf(name), { act: "use", owner }, answer)).to.equal(true);
+    };
+    for (const minute of [0, 1, 2, 3]) await keep(`m${minute}`, minute);
+    expect(await Promise.all(["m0", "m1", "m2", "m3"].map(isKept))).to.deep.equal([false, true, true, true]);
+    for (const more of ["a", "b", "c"]) await keep(more, 3);
+    expect(await Promise.all(["m1", "m2", "m3", "a", "b", "c"].map(isKept))).to.deep.equal([
+      false,
+      false,
+      true,
+      true,
+      true,
+      false,
+    ]);
+    expect(() => fileClaims({ folder, answersBytes: -1 })).to.throw(ConfigError, /answersBytes/);
+  });
+
   it("C18 survive a restart, running ones too", async () => {
     const before = file();
     const used = await attempt(before, idOf("used"));

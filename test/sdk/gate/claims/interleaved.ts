@@ -51,7 +51,9 @@ class Processes {
     for (const [name, call] of plain) {
       api[name] = (...args) => {
         this.#beforeCall();
-        return call?.apply(fs, args);
+        // A disk's delay changes no order.
+        const given = name === "writeFileSync" ? [args[0], args[1], { ...(args[2] as object), flush: false }] : args;
+        return call?.apply(fs, given);
       };
     }
     try {
@@ -133,7 +135,7 @@ describe("generations of the claim file", () => {
           for (let process = 0; process < PROCESSES; process++) processes.close(process);
           expect([...processes.sold].sort()).to.deep.equal(last);
         }),
-        { numRuns: 1_500 },
+        { numRuns: 1_000 },
       );
     } finally {
       fs.rmSync(home, { recursive: true, force: true });

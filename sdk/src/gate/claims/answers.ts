@@ -1,0 +1,146 @@
+/** Keeps sealed answers beside the file of claims. */
+import {
+  closeSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import type { Hex } from "../../protocol";
+import type { StoredAnswer } from "./rules";
+
+const MINUTE_MS = 60_000;
+
+const MINUTE = /^[0-9]{1,10}$/;
+
+/** There are 256 slots a minute. */
+const SLOT_BYTES = 256 * 1_024;
+
+/** in which the system counts what a file takes */
+const BLOCK_BYTES = 512;
+
+export interface FileAnswers {
+  keep(claim: { readonly paymentId: Hex; readonly owner: string }, answer: StoredAnswer): void;
+  find(claim: { readonly paymentId: Hex; readonly owner: string }, nowMs: number): string | undefined;
+  /** Deletes the answers that end first, of one minute. @returns whether there were any */
+  removeOldest(): boolean;
+}
+
+/**
+ * Keeps answers in files beside the claims, `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is
+ * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that
+ * uses its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
+ */
+export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers {
+  const folder = join(claimsFolder, "answers");
+  let cleanedMinute = 0;
+  /** of all processes as they were last counted, and of this one since */
+  let keptBytes = 0;
+  /** no other one could be deleted for the answers of this minute */
+  let fullMinute = 0;
+
+  const remove = (minute: number) => rmSync(join(folder, String(minute)), { recursive: true, force: true });
+
+  /** Deletes expired answers, at most once a minute. */
+  function removeEnded(nowMs: number): void {
+    const minute = Math.floor(nowMs / MINUTE_MS);
+    if (minute <= cleanedMinute) return;
+    cleanedMinute = minute;
+    for (const ended of minutesIn(folder)) if (ended < minute) remove(ended);
+    keptBytes = bytesIn(folder);
+  }
+
+  /** @returns whether it fits beside what other minutes keep, of which the oldest are deleted */
+  function fits(bytes: number, minute: number): boolean {
+    if (keptBytes + bytes <= maxBytes) return true;
+    if (minute === fullMinute) return false;
+    keptBytes = bytesIn(folder);
+    for (const older of minutesIn(folder).sort((a, b) => a - b)) {
+      if (keptBytes + bytes <= maxBytes || older >= minute) break;
+      remove(older);
+      keptBytes = bytesIn(folder);
+    }
+    if (keptBytes + bytes > maxBytes) fullMinute = minute;
+    return minute !== fullMinute;
+  }
+
+  return {
+    keep({ paymentId, owner }, { text, nowMs, keepSec }) {
+      removeEnded(nowMs);
+      const untilMs = nowMs + keepSec * 1_000;
+      const minute = Math.ceil(untilMs / MINUTE_MS);
+      const line = `\n${paymentId} ${owner} ${untilMs} ${text};`;
+      if (!fits(line.length, minute)) return;
+      const open = () => openSync(join(folder, String(minute), slotOf(paymentId)), "a", 0o600);
+      let file = ifThere(open);
+      if (file === undefined) {
+        mkdirSync(join(folder, String(minute)), { recursive: true, mode: 0o700 });
+        file = open();
+      }
+      try {
+        if (fstatSync(file).size >= SLOT_BYTES) return;
+        keptBytes += writeSync(file, line);
+      } finally {
+        closeSync(file);
+      }
+    },
+    find({ paymentId, owner }, nowMs) {
+      removeEnded(nowMs);
+      for (const minute of minutesIn(folder)) {
+        const found = lineIn(join(folder, String(minute), slotOf(paymentId)), `\n${paymentId} ${owner} `);
+        const [untilMs, text] = found?.split(" ") ?? [];
+        if (text !== undefined && Number(untilMs) > nowMs) return text;
+      }
+      return undefined;
+    },
+    removeOldest() {
+      const [oldest] = minutesIn(folder).sort((a, b) => a - b);
+      if (oldest !== undefined) remove(oldest);
+      return oldest !== undefined;
+    },
+  };
+}
+
+const slotOf = (paymentId: Hex): string => `${paymentId.slice(2, 4)}.log`;
+
+function minutesIn(folder: string): number[] {
+  const names = ifThere(() => readdirSync(folder)) ?? [];
+  return names.filter((name) => MINUTE.test(name)).map(Number);
+}
+
+/** Counts what the kept answers take on the disk, where a small one takes a block. */
+function bytesIn(folder: string): number {
+  let bytes = 0;
+  for (const minute of minutesIn(folder)) {
+    const path = join(folder, String(minute));
+    for (const slot of ifThere(() => readdirSync(path)) ?? []) {
+      const found = statSync(join(path, slot), { throwIfNoEntry: false });
+      if (found) bytes += Math.max(found.size, BLOCK_BYTES * found.blocks);
+    }
+  }
+  return bytes;
+}
+
+/** Returns what follows `start` up to the end of its line, where the line is complete. */
+function lineIn(path: string, start: string): string | undefined {
+  const content = ifThere(() => readFileSync(path, "latin1"));
+  if (content === undefined) return undefined;
+  const at = content.lastIndexOf(start);
+  const end = at < 0 ? -1 : content.indexOf(";", at);
+  return end < 0 ? undefined : content.slice(at + start.length, end);
+}
+
+/** @returns undefined where nothing was kept there, or another process has removed it since */
+function ifThere<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
