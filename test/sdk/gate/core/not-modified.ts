@@ -20,16 +20,19 @@ import {
   closeServer,
   listen,
   ONE_TIME,
+  OVER_PERMIT2,
   paidHeaders,
   quoteOf,
   RESERVING,
   type SmallFacilitator,
   send,
   startSmallFacilitator,
+  TOKEN,
   testProvider,
 } from "../../../support/gate";
 import { ADAPTERS, type AdapterServer, type Asked, express4, type Handled, PREFIX } from "../support/frameworks";
-import { v1Headers, v2Headers } from "../support/standard";
+import { permit2Headers } from "../support/permit2";
+import { type Accepted, requiredIn, v1Headers, v2Headers } from "../support/standard";
 
 const CONDITIONS: readonly Readonly<Record<string, string>>[] = [
   { "If-None-Match": '"seen"' },
@@ -227,6 +230,28 @@ describe("what makes a 304 of an answer", () => {
     };
     Object.assign(request.headers, { delete: refuse, set: refuse, append: refuse });
     expect([await (await handler(request)).text(), seen]).to.deep.equal(["kept", null]);
+  });
+
+  it("HA20 sells none of a maximum over Permit2, and charges nothing for one", async () => {
+    facilitator.supported = OVER_PERMIT2;
+    const priced = { address: TOKEN, name: "Test USD", version: "1", decimals: 6, currency: "USD" as const };
+    const upto = testProvider(facilitator, { replay: {}, publicUrl: "https://api.example", token: priced });
+    closers.push(() => upto.close());
+    let isModified = false;
+    const gate = upto.paymentGate({ pricing: [{ type: "upto", max: "$0.50" }] });
+    const url = await started(
+      gated(gate, (request, response) => {
+        if (request.headers["if-none-match"] === undefined && isModified) response.end("the content");
+        else response.writeHead(304).end();
+      }),
+    );
+    await upto.ready();
+    const [entry] = requiredIn(await send(url)).accepts;
+    const headers = { ...permit2Headers(entry as Accepted), "If-None-Match": "*" };
+    const settles = () => facilitator.calls.filter((call) => call.path === "/settle").length;
+    expect([(await send(url, { headers })).status, settles()]).to.deep.equal([304, 0]);
+    isModified = true;
+    expect([(await send(url, { headers })).text, settles()]).to.deep.equal(["the content", 1]);
   });
 
   it("HA20 leaves subscribers their conditions", async () => {
