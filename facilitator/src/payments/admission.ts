@@ -132,12 +132,21 @@ export class PaymentAdmission {
 
   /** Judges a request that has no row. */
   async #acceptanceOf(request: PaymentRequest): Promise<Acceptance | TurnpikeError> {
-    const judgement = await this.judgeUnlimited(request);
+    const judgement = (await this.#whyRefund(request)) ?? (await this.judgeUnlimited(request));
     if (judgement.kind === "good") {
       return { chainId: this.#options.config.chainId, request, state: "queued", ...judgement };
     }
     if (judgement.kind === "bad") return judgement.error;
     return refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already");
+  }
+
+  /** Refuses an authorization that is a refund. A native payment's nonce names memo and resource, and is none. */
+  async #whyRefund({ channel, authorization }: PaymentRequest): Promise<Judgement | undefined> {
+    if (channel !== "settle" || !(await this.#options.intake.isOfRefund(authorization.nonce))) return undefined;
+    return {
+      kind: "bad",
+      error: refusal("PayloadConflict", "other_door", "the authorization's nonce is that of a refund"),
+    };
   }
 
   /** Admits a request that has no known live row. */
@@ -203,7 +212,10 @@ export class PaymentAdmission {
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
     const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
     const judging = { name: "judge", request, monotonicMs } as const;
-    const judgement = await stages.during(judging, () => this.judgeUnlimited(request));
+    const judgement = await stages.during(
+      judging,
+      async () => (await this.#whyRefund(request)) ?? this.judgeUnlimited(request),
+    );
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };

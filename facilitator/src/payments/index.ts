@@ -169,7 +169,7 @@ class PaymentService implements Payments {
       processor,
       depth,
       collections,
-      signerOf: (provider) => relayer.refundSigner(provider),
+      relayer,
       nowSec: () => clock.nowSec(),
     });
     this.#store = store;

@@ -37,6 +37,7 @@ import { eventRetention } from "./561-event-retention";
 import { traceparents } from "./562-traceparents";
 import { refundsByPlan } from "./570-refunds-by-plan";
 import { actsByObject } from "./580-acts-by-object";
+import { refundNonces } from "./600-refund-nonces";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -78,4 +79,5 @@ export const MIGRATIONS: readonly Migration[] = [
   traceparents,
   refundsByPlan,
   actsByObject,
+  refundNonces,
 ];
