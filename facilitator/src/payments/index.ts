@@ -277,6 +277,10 @@ class PaymentService implements Payments {
     return this.#exact.release(request);
   }
 
+  highestPayerGas(): number {
+    return this.#sender.payerGas.highestShare();
+  }
+
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number } {
     const { queued, oldestMs } = this.#sender.queue();
     return { ok: oldestMs <= this.#config.maxQueueAgeMs, queued, oldestQueuedSec: Math.round(oldestMs / 1_000) };

@@ -81,6 +81,7 @@ export type RefusalReason =
   | "not_moved"
   | "busy"
   | "losses"
+  | "gas"
   | "reservations"
   | "relayer";
 

@@ -1,4 +1,4 @@
-/** Indexes refunds by nonce: the nonce of an accepted refund buys nothing, whoever signs it. About 60 bytes a refund. */
+/** Indexes refunds by nonce: the nonce of an accepted refund buys nothing, from any account. About 60 bytes a refund. */
 import type { Migration } from "./migration";
 
 export const refundNonces: Migration = {

@@ -38,6 +38,7 @@ import { traceparents } from "./562-traceparents";
 import { refundsByPlan } from "./570-refunds-by-plan";
 import { actsByObject } from "./580-acts-by-object";
 import { refundNonces } from "./600-refund-nonces";
+import { payerGas } from "./610-payer-gas";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -80,4 +81,5 @@ export const MIGRATIONS: readonly Migration[] = [
   refundsByPlan,
   actsByObject,
   refundNonces,
+  payerGas,
 ];
