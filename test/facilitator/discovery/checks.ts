@@ -1,7 +1,9 @@
 import type { LookupAddress } from "node:dns";
-import type { ServerResponse } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect } from "chai";
 import type { Lookup } from "../../../facilitator/src/lib/public-addresses";
+import { until } from "../../support/facilitator";
 import { type Receiver, startReceiver } from "../webhooks/support/receiver";
 import { actorOf, CHECK_EVERY_MS, openCatalogue, type TestCatalogue, TOKEN, walletOf } from "./support/catalogue";
 
@@ -227,6 +229,45 @@ describe("Facilitator: checks of listings", function () {
     for (const host of [1, 2, 3, 4]) await catalogue.list(SELLER, { url: `http://127.0.0.${host + 1}:9/x` });
     await catalogue.list(other, { url: "http://127.0.0.9:9/x" });
     expect(await checks.tick()).to.equal(3);
+  });
+
+  it("B50 silent hosts of free wallets hold up no listing that is shown, nor a provider with a plan", async () => {
+    sells();
+    const { id } = await catalogue.list(SELLER, { url: `${base}/shown` });
+    expect((await catalogue.check(SELLER, id))?.state).to.equal("listed");
+    const silent = createServer(() => undefined);
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    const { port } = silent.address() as AddressInfo;
+    const idlers = Array.from({ length: 20 }, (_, index) => walletOf(`idle provider ${index}`));
+    for (const [index, idle] of idlers.entries()) {
+      await catalogue.enrol(idle);
+      for (const host of [1, 2]) await catalogue.list(idle, { url: `http://127.0.${index + 1}.${host}:${port}/x` });
+    }
+    const known = walletOf("provider with a plan");
+    await catalogue.enrol(known);
+    await catalogue.plan(known, known);
+    await catalogue.list(known, { url: `http://127.0.99.1:${seller.port}/x` });
+    const checks = catalogue.checks({ timeoutMs: 60_000 });
+    expect(await checks.start(), "as many as there are slots").to.equal(17);
+    catalogue.clock.nowMs += CHECK_EVERY_MS;
+    expect(await checks.start(), "the one that is shown").to.equal(1);
+    const received = () => seller.received.map(({ path }) => path);
+    await until(async () => received().length >= 3, "the shown and the known one are asked");
+    await checks.stop();
+    silent.closeAllConnections();
+    await new Promise((resolve) => silent.close(resolve));
+  });
+
+  it("B50 accepts a hundred listings of one address before their first check", async () => {
+    const first = walletOf("many listings");
+    const second = walletOf("many more");
+    for (const wallet of [first, second]) await catalogue.enrol(wallet);
+    for (let count = 0; count < 100; count++)
+      await catalogue.list(count % 2 === 0 ? first : second, { url: `${base}/${count}` });
+    const refused = await catalogue
+      .list(second, { url: `${base}/more` })
+      .catch((error: { code: string }) => error.code);
+    expect(refused).to.equal("RateLimited");
   });
 
   it("B52 does not take the outcome of a check for a listing that changed or was removed meanwhile", async () => {

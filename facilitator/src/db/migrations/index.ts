@@ -39,6 +39,7 @@ import { refundsByPlan } from "./570-refunds-by-plan";
 import { actsByObject } from "./580-acts-by-object";
 import { refundNonces } from "./600-refund-nonces";
 import { payerGas } from "./610-payer-gas";
+import { listingOrigins } from "./620-listing-origins";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -82,4 +83,5 @@ export const MIGRATIONS: readonly Migration[] = [
   actsByObject,
   refundNonces,
   payerGas,
+  listingOrigins,
 ];
