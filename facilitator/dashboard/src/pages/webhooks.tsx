@@ -214,6 +214,7 @@ function Standing({ of: { status, disabledReason } }: { of: WebhookEndpoint }) {
   return (
     <span>
       <Status of={status} /> {disabledReason === "gone" && "it answered 410 Gone"}
+      {disabledReason === "operator" && "the operator disabled it"}
     </span>
   );
 }
