@@ -36,7 +36,7 @@ export interface ListingChecksDeps {
 export interface ListingChecks {
   /** Starts to check what is due, as far as there are slots. @returns how many */
   start(): Promise<number>;
-  /** The same, and waits for what it started. */
+  /** The same, and waits for what is under way. */
   tick(): Promise<number>;
   stop(): Promise<void>;
 }
@@ -108,6 +108,8 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
     return isOwn ? { kind: "sound", terms: found.terms } : { kind: "failed", problem: "payee" };
   }
 
+  const settled = () => Promise.all([...underWay.values()].map(({ done }) => done));
+
   const loop = repeat(
     async () => {
       try {
@@ -124,7 +126,7 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
     start: async () => (await start()).length,
     async tick() {
       const started = await start();
-      await Promise.all(started);
+      await settled();
       return started.length;
     },
     async stop() {
@@ -133,7 +135,7 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
       pauses.close();
       await stopped;
       await last.catch(() => []);
-      await Promise.all([...underWay.values()].map(({ done }) => done));
+      await settled();
       await lease.release().catch(() => undefined);
       await prober.close();
     },
