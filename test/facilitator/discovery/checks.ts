@@ -1,9 +1,7 @@
 import type { LookupAddress } from "node:dns";
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { ServerResponse } from "node:http";
 import { expect } from "chai";
 import type { Lookup } from "../../../facilitator/src/lib/public-addresses";
-import { until } from "../../support/facilitator";
 import { type Receiver, startReceiver } from "../webhooks/support/receiver";
 import { actorOf, CHECK_EVERY_MS, openCatalogue, type TestCatalogue, TOKEN, walletOf } from "./support/catalogue";
 
@@ -229,36 +227,6 @@ describe("Facilitator: checks of listings", function () {
     for (const host of [1, 2, 3, 4]) await catalogue.list(SELLER, { url: `http://127.0.0.${host + 1}:9/x` });
     await catalogue.list(other, { url: "http://127.0.0.9:9/x" });
     expect(await checks.tick()).to.equal(3);
-  });
-
-  it("B50 silent hosts of free wallets hold up no listing that is shown, nor a provider with a plan", async () => {
-    sells();
-    const { id } = await catalogue.list(SELLER, { url: `${base}/shown` });
-    expect((await catalogue.check(SELLER, id))?.state).to.equal("listed");
-    let held = 0;
-    const silent = createServer(() => held++);
-    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
-    const { port } = silent.address() as AddressInfo;
-    const idlers = Array.from({ length: 20 }, (_, index) => walletOf(`idle provider ${index}`));
-    for (const [index, idle] of idlers.entries()) {
-      await catalogue.enrol(idle);
-      for (const host of [1, 2]) await catalogue.list(idle, { url: `http://idle-${index}-${host}.example:${port}/x` });
-    }
-    const known = walletOf("provider with a plan");
-    await catalogue.enrol(known);
-    await catalogue.plan(known, known);
-    await catalogue.list(known, { url: `http://known.example:${seller.port}/x` });
-    const lookup: Lookup = (_host, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]);
-    const checks = catalogue.checks({ timeoutMs: 60_000, lookup });
-    await checks.start();
-    await until(async () => held === 16, "as many hang as there are slots for first checks");
-    catalogue.clock.nowMs += CHECK_EVERY_MS;
-    await checks.start();
-    const received = () => seller.received.map(({ path }) => path);
-    await until(async () => received().length >= 3, "the shown and the known one are asked");
-    await checks.stop();
-    silent.closeAllConnections();
-    await new Promise((resolve) => silent.close(resolve));
   });
 
   it("B50 accepts a hundred listings of one address before their first check", async () => {
