@@ -192,6 +192,10 @@ export function plainText(text: string): string {
   return letters.length > NAME_LENGTH ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…` : seen;
 }
 
+/** Shows invisible characters of untrusted text by their numbers. */
+export const escapedText = (text: string): string =>
+  text.replace(UNSEEN, (letter) => `\\u${(letter.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
+
 /** Returns a plan's name from its metadata, which is untrusted text. */
 export function planName(metadata: string, planId: string): string {
   try {

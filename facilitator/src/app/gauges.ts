@@ -3,7 +3,7 @@ import { centsOf, createCosts } from "../analytics/costs";
 import { countDue } from "../subscriptions/renewals/work-list";
 import type { DatabaseGauges } from "../telemetry/gauges";
 import type { Metrics } from "../telemetry/metrics";
-import { countPending } from "../webhooks/delivery-log";
+import { countPending, oldestBacklogs } from "../webhooks/delivery-log";
 import type { Core } from "./core";
 import type { Database } from "./database";
 import { isLaneWell } from "./readiness";
@@ -31,6 +31,7 @@ export function watchCore(metrics: Metrics, { config, store, database, relayer, 
     isReorganisedTooDeeply: () => indexer.health().isTooDeep,
     isIndexing: () => indexer.health().isIndexing,
     paymentQueue: () => payments.health(),
+    highestPayerGas: () => payments.highestPayerGas(),
     costs: async () =>
       (await costs.ofLastDay()).map(({ purpose, transactions, gas, wei }) => ({
         purpose,
@@ -39,6 +40,7 @@ export function watchCore(metrics: Metrics, { config, store, database, relayer, 
         ...(costs.nativePrice !== undefined && { cents: centsOf(wei, costs.nativePrice) }),
       })),
     renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
+    webhookBacklogs: () => oldestBacklogs(store.db, config.chainId),
     webhooksPending: () => countPending(store.db, config.chainId),
   });
 }

@@ -16,6 +16,7 @@ import { createLog, secretsOf } from "../telemetry/log";
 import { doctorCommand } from "./doctor";
 import { reindex } from "./maintenance/reindex";
 import { reconcileCommand } from "./reconcile";
+import { addWebhookCommands, webhookCommand } from "./webhooks";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -75,6 +76,11 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
         throw new ConfigError("--cursor keeps the place of one chain: name it with --chain");
       end(await reconcileCommand(configs, since === undefined ? undefined : { since, cursor }));
     });
+  addWebhookCommands(program, async (act, id) => {
+    const [config] = chainsOf(env);
+    await webhookCommand(config, act, id);
+    end(0);
+  });
   const [given] = argv.slice(2);
   const known = program.commands.map((command) => command.name());
   if (given !== undefined && !given.startsWith("-") && ![...known, "help"].includes(given)) {

@@ -56,6 +56,14 @@ export const PAYMENTS = {
     fallback: "200",
     schema: whole(1, 1_000_000),
   }),
+  maxGasPerPayer: setting({
+    env: "MAX_GAS_PER_PAYER",
+    about:
+      "Gas that one payer's payments may cost within an hour, those that settle included, until the payer is refused. Counts payments of contract wallets and payments over Permit2.",
+    fallback: "100000000",
+    danger: "Too high, and a wallet that burns gas costs the relayer more than its payments are worth.",
+    schema: whole(100_000, 100_000_000_000),
+  }),
   walletFactories: optional({
     env: "WALLET_FACTORIES",
     about:

@@ -2,7 +2,6 @@
  * Asks the URLs of listings for their 402, and shows, hides or drops each listing by the answer. Nothing that a client
  * sends decides it. One process does it, by lease; a second one would only ask twice.
  */
-import { sql } from "kysely";
 import type { Logger } from "pino";
 import type { Address } from "turnpike/protocol";
 import { recordAct } from "../db/audit";
@@ -14,6 +13,7 @@ import { DAY_SEC } from "../lib/durations";
 import { repeat } from "../lib/loop";
 import { createNotifier } from "../lib/notifier";
 import { createFaultLog } from "../telemetry/fault-log";
+import { type ClaimedListing, claimDue } from "./due";
 import type { ListingRow } from "./listings";
 import type { ListingProblem, Prober } from "./probe";
 import { fill } from "./template";
@@ -34,7 +34,9 @@ export interface ListingChecksDeps {
 }
 
 export interface ListingChecks {
-  /** Checks what is due, a bounded number at once. @returns how many */
+  /** Starts to check what is due, as far as there are slots. @returns how many */
+  start(): Promise<number>;
+  /** The same, and waits for what is under way. */
   tick(): Promise<number>;
   stop(): Promise<void>;
 }
@@ -43,14 +45,6 @@ export interface ListingChecks {
 type Finding =
   | { readonly kind: "sound"; readonly terms: ListingTerms }
   | { readonly kind: "failed"; readonly problem: ListingProblem };
-
-/** Checks at once: of one provider, and in all. One host is asked once in a tick. */
-const PER_PROVIDER = 2;
-
-const AT_ONCE = 8;
-
-/** Due listings among which those of a tick are chosen, the longest overdue first. */
-const CONSIDERED = 1_024;
 
 /** Longer than a check takes. */
 const CLAIM_MS = 60_000;
@@ -70,18 +64,28 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
   const stopping = new AbortController();
   const pauses = createNotifier();
 
-  /** Serializes ticks: two at once would ask one host twice. */
-  let last: Promise<number> = Promise.resolve(0);
-  function tick(): Promise<number> {
-    last = last.catch(() => 0).then(checkDue);
+  const underWay = new Map<string, { readonly claimed: ClaimedListing; readonly done: Promise<void> }>();
+
+  /** Serializes claims: two at once would ask one host twice. */
+  let last: Promise<readonly Promise<void>[]> = Promise.resolve([]);
+  function start(): Promise<readonly Promise<void>[]> {
+    last = last.catch(() => []).then(startDue);
     return last;
   }
 
-  async function checkDue(): Promise<number> {
-    if (stopping.signal.aborted || !(await lease.acquire())) return 0;
-    const rows = await claimDue(store.db, chainId, nowMs());
-    await Promise.all(rows.map(check));
-    return rows.length;
+  async function startDue(): Promise<readonly Promise<void>[]> {
+    if (stopping.signal.aborted || !(await lease.acquire())) return [];
+    const busy = [...underWay.values()].map(({ claimed }) => claimed);
+    const claimed = await claimDue(store.db, { chainId, nowMs: nowMs(), claimMs: CLAIM_MS, busy });
+    return claimed.map((one) => {
+      const { id } = one.row;
+      const done = check(one.row)
+        .then(() => faults.recovered("check"))
+        .catch((error: unknown) => faults.met("check", error, "a check of a listing failed"))
+        .finally(() => underWay.delete(id));
+      underWay.set(id, { claimed: one, done });
+      return done;
+    });
   }
 
   async function check(row: ListingRow): Promise<void> {
@@ -104,10 +108,12 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
     return isOwn ? { kind: "sound", terms: found.terms } : { kind: "failed", problem: "payee" };
   }
 
+  const settled = () => Promise.all([...underWay.values()].map(({ done }) => done));
+
   const loop = repeat(
     async () => {
       try {
-        await tick();
+        await start();
         faults.recovered("listings");
       } catch (error) {
         faults.met("listings", error, "checks of listings pause");
@@ -117,44 +123,23 @@ export function startListingChecks(deps: ListingChecksDeps): ListingChecks {
   );
 
   return {
-    tick,
+    start: async () => (await start()).length,
+    async tick() {
+      const started = await start();
+      await settled();
+      return started.length;
+    },
     async stop() {
       stopping.abort();
       const stopped = loop.stop();
       pauses.close();
       await stopped;
-      await last.catch(() => 0);
+      await last.catch(() => []);
+      await settled();
       await lease.release().catch(() => undefined);
       await prober.close();
     },
   };
-}
-
-/** Takes what is due and moves its time: another process, or a repeated request, sees that it is being checked. */
-async function claimDue(db: Db, chainId: number, nowMs: number): Promise<ListingRow[]> {
-  const { rows } = await sql<{ id: string }>`
-    with due as (
-      select id, provider, host, due_at_ms, seq from listings
-      where chain_id = ${chainId} and due_at_ms <= ${nowMs} order by due_at_ms, seq limit ${CONSIDERED}),
-    ranked as (
-      select id, due_at_ms, seq, row_number() over (partition by host order by due_at_ms, seq) as of_host, provider
-      from due),
-    fair as (
-      select id, due_at_ms, seq, row_number() over (partition by provider order by due_at_ms, seq) as of_provider
-      from ranked where of_host = 1)
-    select id from fair where of_provider <= ${PER_PROVIDER} order by due_at_ms, seq limit ${AT_ONCE}`.execute(db);
-  if (rows.length === 0) return [];
-  return db
-    .updateTable("listings")
-    .set({ due_at_ms: nowMs + CLAIM_MS })
-    .where(
-      "id",
-      "in",
-      rows.map(({ id }) => id),
-    )
-    .where("due_at_ms", "<=", nowMs)
-    .returningAll()
-    .execute();
 }
 
 /** Records what a check found. A listing that was deleted, or changed, meanwhile stays as it is. @returns if dropped */

@@ -67,6 +67,7 @@ export class Listings {
       if (Number(count) >= perProvider) {
         throw new InvalidRequest(`a provider may have ${perProvider} listings: remove one first`);
       }
+      await requireFewUnchecked(tx, chainId, actor);
       const row = await tx
         .insertInto("listings")
         .values({
@@ -77,6 +78,7 @@ export class Listings {
           url,
           host,
           sample,
+          created_from: actor.address,
           state: "pending",
           problem: null,
           terms: null,
@@ -132,6 +134,23 @@ export class Listings {
     const { chainId } = this.#deps;
     return recordAct(tx, { chainId, provider, actor: keyId, act, objectId, details, address, requestId });
   }
+}
+
+/** Keys are free to make: the listings of one address that no check has seen are few. */
+const MAX_UNCHECKED_PER_ADDRESS = 100;
+
+/** @throws RateLimited */
+async function requireFewUnchecked(tx: Tx, chainId: number, { address }: Actor): Promise<void> {
+  const { count } = await tx
+    .selectFrom("listings")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("chain_id", "=", chainId)
+    .where("created_from", "=", address)
+    .where("checked_at_ms", "is", null)
+    .executeTakeFirstOrThrow();
+  if (Number(count) < MAX_UNCHECKED_PER_ADDRESS) return;
+  const message = `${count} listings from this address wait for their first check: list more when they are checked`;
+  throw new TurnpikeError("RateLimited", message, { retryAfterSec: 60 });
 }
 
 /** Serializes a provider's new listings, so that two at once do not pass its limit. */

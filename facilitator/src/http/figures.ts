@@ -74,8 +74,8 @@ const line = (cells: readonly CellText[]): string => `${cells.join(",")}\r\n`;
 /** Where spreadsheets of some countries begin a new field, also within quotes that do not begin one. */
 const SPLITS = ";\\t\\r\\n";
 
-/** What they skip before a formula. */
-const UNSEEN = "[\\s\\p{Cc}\\p{Cf}]";
+/** What they skip before a formula; a quotation mark too, where it begins the field. */
+const UNSEEN = '[\\s\\p{Cc}\\p{Cf}"]';
 
 /** What begins a formula, full-width or not. */
 const SIGN = "[=+\\-@\uff1d\uff0b\uff0d\uff20]";

@@ -132,12 +132,26 @@ export class PaymentAdmission {
 
   /** Judges a request that has no row. */
   async #acceptanceOf(request: PaymentRequest): Promise<Acceptance | TurnpikeError> {
-    const judgement = await this.judgeUnlimited(request);
+    const judgement = (await this.#whyRefund(request)) ?? (await this.judgeUnlimited(request));
     if (judgement.kind === "good") {
       return { chainId: this.#options.config.chainId, request, state: "queued", ...judgement };
     }
     if (judgement.kind === "bad") return judgement.error;
     return refusal("PaymentNotAllowed", "nonce_used", "the authorization was used already");
+  }
+
+  /** Refuses an authorization that is a refund. Neither a native payment's nonce is one, nor one of Permit2. */
+  async #whyRefund({ channel, authorization, transfer }: PaymentRequest): Promise<Judgement | undefined> {
+    if (
+      channel !== "settle" ||
+      transfer.method !== "eip3009" ||
+      !(await this.#options.intake.isOfRefund(authorization.nonce))
+    )
+      return undefined;
+    return {
+      kind: "bad",
+      error: refusal("PayloadConflict", "other_door", "the authorization's nonce is that of a refund"),
+    };
   }
 
   /** Admits a request that has no known live row. */
@@ -158,9 +172,10 @@ export class PaymentAdmission {
     return this.#limiter.run(party, () => this.#options.sender.entering(party, admit));
   }
 
-  /** Returns why nothing more is sent for this payer or payee: too many of their payments cost gas and moved nothing. */
+  /** Returns why nothing more is sent for this payer or payee: their payments cost too much gas, or moved nothing. */
   whyLost(request: PaymentRequest): TurnpikeError | undefined {
-    return this.#options.sender.failedSpends.refusalOf(partyOf(request));
+    const { failedSpends, payerGas } = this.#options.sender;
+    return failedSpends.refusalOf(partyOf(request)) ?? payerGas.refusalOf(request.authorization.from);
   }
 
   /** whether new payments of some payers and providers are refused now */
@@ -201,9 +216,12 @@ export class PaymentAdmission {
   }
 
   async #judgeAndBind(request: PaymentRequest, isRebinding: boolean): Promise<PaymentOutcome | Admitted> {
-    const { config, store, intake, deployments, stages, onStep, monotonicMs } = this.#options;
+    const { config, store, intake, sender, deployments, stages, onStep, monotonicMs } = this.#options;
     const judging = { name: "judge", request, monotonicMs } as const;
-    const judgement = await stages.during(judging, () => this.judgeUnlimited(request));
+    const judgement = await stages.during(
+      judging,
+      async () => (await this.#whyRefund(request)) ?? this.judgeUnlimited(request),
+    );
     if (judgement.kind === "bad") {
       if (request.deployment) await deployments.refused(request);
       return { kind: "refused", error: judgement.error };
@@ -222,6 +240,9 @@ export class PaymentAdmission {
       const begun = await deployments.deploy(request, judgement.deployment);
       return begun === "deploying" ? begun : { kind: "refused", error: begun };
     }
+    const isDear = state === "queued" && (judgement.hasCode || request.transfer.method !== "eip3009");
+    const dear = isDear ? sender.payerGas.add(request.authorization.from) : undefined;
+    if (dear) return { kind: "refused", error: dear };
     const binding = await this.#bind(acceptance, isRebinding).catch(unanswered);
     if (binding === "unanswered") return binding;
     const refused = verdictOf(binding);

@@ -43,7 +43,7 @@ export interface PlannedTransaction {
 }
 
 /** Gas for a contract wallet's signature check, added to an ordinary item. */
-const WALLET_EXTRA_GAS = 300_000;
+export const WALLET_EXTRA_GAS = 300_000;
 
 const WALLET_BATCH = 10;
 
@@ -163,7 +163,8 @@ function single(row: QueuedPayment, limits: BatchLimits): PlannedTransaction {
   };
 }
 
-function callOf(row: QueuedPayment): ReturnType<typeof proxyCallOf> {
+/** The call that moves one payment by itself. */
+export function callOf(row: QueuedPayment): ReturnType<typeof proxyCallOf> {
   const transfer = transferOfRow(row);
   const { token, signature, ...authorization } = transferOf(row);
   if (transfer.method === "eip3009")
@@ -171,7 +172,7 @@ function callOf(row: QueuedPayment): ReturnType<typeof proxyCallOf> {
   return proxyCallOf({ token, signature, authorization, transfer });
 }
 
-export function transferOf(row: QueuedPayment): SignedTransfer {
+function transferOf(row: QueuedPayment): SignedTransfer {
   return {
     token: row.token as Address,
     from: row.payer as Address,

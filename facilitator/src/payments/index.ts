@@ -169,7 +169,7 @@ class PaymentService implements Payments {
       processor,
       depth,
       collections,
-      signerOf: (provider) => relayer.refundSigner(provider),
+      relayer,
       nowSec: () => clock.nowSec(),
     });
     this.#store = store;
@@ -275,6 +275,10 @@ class PaymentService implements Payments {
 
   releaseExact(request: ExactRequest): Promise<void> {
     return this.#exact.release(request);
+  }
+
+  highestPayerGas(): number {
+    return this.#sender.payerGas.highestShare();
   }
 
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number } {

@@ -15,6 +15,7 @@ import type { BatchBuilder, OpenBatch } from "./batch-builder";
 import { acceptedBlock, isReservedElsewhere, isShort, minedLater } from "./committed";
 import { HOLD_MS } from "./holds";
 import type { Acceptance, Binding } from "./payment-request";
+import { areOfRefunds } from "./refunds";
 import { idsReservedElsewhere } from "./reservations";
 import { transferColumns } from "./transfer";
 
@@ -22,6 +23,8 @@ export interface Intake {
   /** Returns true when no payment of this id was found or bound here recently: most likely it has no row. */
   isNew(paymentId: Hex): boolean;
   find(paymentId: Hex): Promise<PaymentRow | undefined>;
+  /** Returns whether a refund was accepted with this nonce, from any account. */
+  isOfRefund(nonce: Hex): Promise<boolean>;
   /** Binds a payment and queues it. */
   bind(acceptance: Acceptance): Promise<Binding>;
 }
@@ -88,6 +91,11 @@ export function createIntake({ store, chainId, log, batches }: IntakeOptions): I
         const byId = new Map(rows.map((row) => [row.payment_id, row]));
         return ids.map((id) => byId.get(id));
       },
+    }),
+    isOfRefund: coalesce<Hex, boolean>({
+      maxItems: MAX_FOUND_TOGETHER,
+      maxParallel: 2,
+      run: (nonces) => areOfRefunds(store.db, chainId, nonces),
     }),
     bind: coalesce<Acceptance, Binding>({
       maxItems: batches.capacity,

@@ -17,13 +17,13 @@ export const hasSignature = (row: PaymentRow, { signature }: PaymentRequest): bo
 
 /** Returns an error when the row was bound to something other than this request asks for. */
 export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {
-  const isRefund = row.door === "refund";
-  // A failed payment may be replaced through another channel, but a refund never becomes a payment, nor the reverse.
-  if (row.state === "failed" && isRefund === (request.channel === "refund")) return undefined;
-  if (row.door !== request.channel)
+  // A failed payment may be replaced through another channel, but a refund never becomes a payment.
+  if (row.state === "failed" && (row.door !== "refund" || request.channel === "refund")) return undefined;
+  const isAdopted = request.channel === "refund" && row.door === "settle";
+  if (row.door !== request.channel && !isAdopted)
     return refusal("PayloadConflict", "other_door", "this payment was accepted through another channel");
   const isSame =
-    row.resource_hash === request.resourceHash &&
+    (isAdopted || row.resource_hash === request.resourceHash) &&
     row.pay_to === request.authorization.to &&
     row.method === request.transfer.method &&
     row.permitted === transferColumns(request.transfer).permitted &&

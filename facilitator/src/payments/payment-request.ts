@@ -83,6 +83,7 @@ export type RefusalReason =
   | "not_moved"
   | "busy"
   | "losses"
+  | "gas"
   | "reservations"
   | "relayer";
 

@@ -86,6 +86,8 @@ export interface Payments {
   grantExact(request: ExactRequest, settled: Settled, options: GrantOptions): Promise<GrantedOutcome>;
   /** Ends the hold on a payment that was not granted, so that the next request can get it. */
   releaseExact(request: ExactRequest): Promise<void>;
+  /** Returns the gas of the payer who costs most within an hour, as a share of MAX_GAS_PER_PAYER. */
+  highestPayerGas(): number;
   health(): { readonly ok: boolean; readonly queued: number; readonly oldestQueuedSec: number };
   stop(): Promise<void>;
 }

@@ -16,15 +16,17 @@ import {
 } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { Store } from "../db/open";
-import type { DigestSigner } from "../relayer";
+import type { PaymentRow } from "../db/tables/payments";
+import type { Relayer } from "../relayer";
 import type { WaitOptions } from "./exact";
 import type { Intake } from "./intake";
+import { isNonceUsed } from "./judge";
 import { type PaymentOutcome, refusedBy } from "./outcome";
 import { type PaymentRequest, refusal, requestOf } from "./payment-request";
 import type { PaymentProcessor } from "./processor";
 import { type SettledFacts, settledFacts } from "./proofs";
 import { notNamed } from "./refund-cap";
-import { acceptedRefund, type CollectionReader, type Refundable, type Refunded } from "./refunds";
+import { acceptedRefund, addRefund, type CollectionReader, type Refundable, type Refunded } from "./refunds";
 import type { SettlementDepth } from "./settlement-depth";
 import type { Authorization } from "./transfer";
 
@@ -52,15 +54,23 @@ export type RefundOutcome =
   /** this call sent nothing; until `liveUntilSec` the authorization can still move money */
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
+/** The nonce of an automatic refund, for another account than the one that would pay it. */
+interface PayeesNonce {
+  readonly account: Address;
+  /** who would pay it */
+  readonly signer: Address;
+  readonly token: Address;
+  readonly nonce: Hex;
+}
+
 export interface RefundServiceOptions {
   readonly config: FacilitatorConfig;
   readonly store: Store;
+  readonly relayer: Relayer;
   readonly intake: Pick<Intake, "find">;
   readonly processor: PaymentProcessor;
   readonly depth: SettlementDepth;
   readonly collections: CollectionReader;
-  /** signs for the account of a provider's automatic refunds */
-  readonly signerOf: (provider: Address) => DigestSigner | undefined;
   /** of the chain, unix seconds */
   readonly nowSec: () => number;
 }
@@ -88,7 +98,7 @@ export class RefundService {
     const request = requestOf(config, "refund", { ...asked, resource: "" });
     if (request instanceof TurnpikeError) return { kind: "refused", error: request };
     const outcome = await this.#withRefunded(request, asked, refundedId)
-      .then((whole) => processor.process(whole, wait))
+      .then(async (whole) => this.#adopt(whole, await processor.process(whole, wait)))
       .catch(refusedBy);
     return answerOf(outcome, request.paymentId, refundedId);
   }
@@ -109,21 +119,33 @@ export class RefundService {
     return answerOf(outcome, refundId, paymentId);
   }
 
+  /** Counts a transfer that was settled as a payment as the refund that its nonce names. @throws like {@link addRefund} */
+  async #adopt({ paymentId, refund }: PaymentRequest, outcome: PaymentOutcome): Promise<PaymentOutcome> {
+    if (outcome.kind !== "settled" || outcome.row.door === "refund" || !refund) return outcome;
+    const { store, config, depth } = this.#options;
+    const amount = BigInt(outcome.row.amount);
+    const isDead = (row: PaymentRow) => depth.isFinalFailure(row);
+    await store.transaction((tx) => addRefund(tx, { chainId: config.chainId, paymentId, amount, refund, isDead }));
+    return outcome;
+  }
+
   /** Signs an automatic refund. What it is bound to, cap included, is checked in the transaction that binds it. */
   async #signed({ paymentId, provider }: AutomaticRefundRequest): Promise<PaymentRequest> {
-    const { config, signerOf, nowSec } = this.#options;
+    const { config, relayer, nowSec } = this.#options;
     const refunded = await this.#refundedOf(provider, paymentId);
     const { token: address, payer, amount } = refunded;
     const token = findToken(config, address);
-    const signer = signerOf(provider);
+    const signer = relayer.refundSigner(provider);
     if (!token || !signer) throw notNamed(provider, address);
+    const nonce = refundNonce(paymentId, AUTOMATIC_INDEX);
+    await this.#requireUnused({ account: provider, nonce, token: address, signer: signer.address });
     const authorization: Authorization = {
       from: signer.address,
       to: payer,
       value: amount,
       validAfter: 0n,
       validBefore: BigInt(nowSec() + Math.min(AUTOMATIC_LIFE_SEC, config.maxWindowSec)),
-      nonce: refundNonce(paymentId, AUTOMATIC_INDEX),
+      nonce,
     };
     const { chainId, network } = config;
     const { name, version } = token;
@@ -135,13 +157,33 @@ export class RefundService {
     return { ...request, refund: { refunded, index: AUTOMATIC_INDEX, isAutomatic: true } };
   }
 
+  /**
+   * The payee may have refunded the payment under this nonce where this Facilitator knows of no refund: as a payment, or
+   * by a transaction of its own.
+   * @throws PayloadConflict when it has, or may have; Unavailable when the token cannot be asked
+   */
+  async #requireUnused({ account, signer, token, nonce }: PayeesNonce): Promise<void> {
+    const { config, intake, relayer, depth } = this.#options;
+    const idOf = (payer: Address): Hex => paymentIdOf({ chainId: config.chainId, token, payer, nonce });
+    const [own, payees] = await Promise.all([intake.find(idOf(signer)), intake.find(idOf(account))]);
+    // Nothing new is sent for a refund that is under way.
+    if (own && own.state !== "failed") return;
+    const isLive = payees && payees.door !== "refund" && !(payees.state === "failed" && depth.isFinalFailure(payees));
+    if (!isLive && !(await isNonceUsed(relayer, { token, payer: account, nonce, isPermit2: false }))) return;
+    throw new TurnpikeError(
+      "PayloadConflict",
+      `${account} has used the nonce of this payment's refund itself: nothing is refunded automatically`,
+      { reason: "refund_index" },
+    );
+  }
+
   /** @throws UnknownObject, also for a payment to somebody else; PaymentPending, PaymentNotAllowed */
   async #refundedOf(provider: Address, paymentId: Hex): Promise<Refunded> {
-    const { config, store, intake } = this.#options;
+    const { config, store, intake, relayer } = this.#options;
     const unknown = () => new TurnpikeError("UnknownObject", `no payment ${paymentId} to ${provider} is indexed here`);
     const row = await intake.find(paymentId);
     if (!row || row.door === "refund" || !sameAddress(row.pay_to as Address, provider)) throw unknown();
-    const signer = this.#options.signerOf(provider);
+    const signer = relayer.refundSigner(provider);
     const { chainId } = config;
     const nonce = refundNonce(paymentId, AUTOMATIC_INDEX);
     const refundId = signer && paymentIdOf({ chainId, token: row.token as Address, payer: signer.address, nonce });

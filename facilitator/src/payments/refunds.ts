@@ -3,7 +3,7 @@ import { sql } from "kysely";
 import { MAX_REFUNDS } from "turnpike/facilitator";
 import { type Address, type Hex, type RefundTarget, TurnpikeError } from "turnpike/protocol";
 import type { Db, Tx } from "../db/open";
-import { idList } from "../db/sql";
+import { bytesList, idList } from "../db/sql";
 import type { PaymentRow, RefundedTable } from "../db/tables/payments";
 
 /** A payment, debit or charge that can be refunded. */
@@ -65,6 +65,15 @@ export async function acceptedRefund(db: Db, chainId: number, paymentId: Hex): P
     planId: (row.plan_id as Hex | null) ?? undefined,
     idHash: (row.id_hash as Hex | null) ?? undefined,
   };
+}
+
+/** Returns of each nonce whether a refund was accepted with it. */
+export async function areOfRefunds(db: Db, chainId: number, nonces: readonly Hex[]): Promise<boolean[]> {
+  const { rows } = await sql<{ nonce: Hex }>`
+    select '0x' || encode(nonce, 'hex') as nonce from payments
+    where chain_id = ${chainId}::bigint and door = 'refund' and nonce = any(${bytesList(nonces)})`.execute(db);
+  const found = new Set(rows.map(({ nonce }) => nonce));
+  return nonces.map((nonce) => found.has(nonce.toLowerCase() as Hex));
 }
 
 /** A refund of the same id. */

@@ -10,8 +10,10 @@ import { repeat, type Worker } from "../lib/loop";
 import type { Relayer } from "../relayer";
 import type { Failpoint } from "../telemetry/failpoints";
 import { createFaultLog, type FaultLog } from "../telemetry/fault-log";
+import { WALLET_EXTRA_GAS } from "./batch";
 import { type BatchBuilder, createBatchBuilder, paceMsOf } from "./batch-builder";
 import { createFailedSpendLimiter, type FailedSpendLimiter } from "./failed-spends";
+import { createPayerGasLimiter, type PayerGasLimiter } from "./payer-gas";
 import { type Backlog, PaymentQueue } from "./queue";
 import { QueueShares } from "./queue-shares";
 import type { Reservations } from "./reservations";
@@ -34,6 +36,7 @@ export interface SenderOptions {
 
 export class Sender {
   readonly failedSpends: FailedSpendLimiter;
+  readonly payerGas: PayerGasLimiter;
   readonly deployments: WalletDeployments;
   /** for payments that need not queue */
   readonly batches: BatchBuilder;
@@ -53,6 +56,13 @@ export class Sender {
       chainId: config.chainId,
       perPayer: config.maxLossesPerPayer,
       perPayee: config.maxLossesPerPayee,
+      monotonicMs,
+    });
+    this.payerGas = createPayerGasLimiter({
+      db: store.db,
+      chainId: config.chainId,
+      perPayer: config.maxGasPerPayer,
+      perPayment: config.gasPerItem + WALLET_EXTRA_GAS,
       monotonicMs,
     });
     const queue = new PaymentQueue(options);
@@ -118,6 +128,7 @@ export class Sender {
   async #round(): Promise<void> {
     try {
       await this.failedSpends.refresh();
+      await this.payerGas.refresh();
       // Without keys another process sends. The queue's length is still needed to decide on admission.
       if (this.#options.config.roles.includes("relayer")) {
         await this.#unmoved.sweep();

@@ -1,14 +1,14 @@
 /** Payments whose transaction was mined without moving them: settles or fails them by the chain's logs, or retries them. */
 import type { Logger } from "pino";
 import type { Address, Clock, Hex } from "turnpike/protocol";
+import { intrinsicGas } from "../chain/gas";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import type { EventFeed } from "../events/feed";
 import { unmineStrays } from "../indexer/applied-blocks";
 import type { Relayer } from "../relayer";
-import { transferOf } from "./batch";
-import { transferCalldata } from "./calldata";
+import { callOf } from "./batch";
 import { type Evidence, findEvidence } from "./evidence";
 import type { FailedSpendLimiter } from "./failed-spends";
 import { balanceAt, isNonceUsed, WALLET_GAS } from "./judge";
@@ -70,12 +70,11 @@ export class UnmovedPayments {
 
   /** A retry that fails as the attempt before it costs gas alone. The payment stays as it is for its next request. */
   async #wouldRevert(row: PaymentRow): Promise<boolean> {
-    // One over Permit2 is simulated each time that it is presented.
-    if (row.method !== "eip3009") return false;
     const { config, relayer } = this.#options;
-    const transfer = transferOf(row);
-    const gas = BigInt(config.gasPerItem) + WALLET_GAS;
-    const trial = await relayer.simulate({ to: transfer.token, data: transferCalldata(transfer), gas });
+    const { to, data, extraGas } = callOf(row);
+    const gas = intrinsicGas(data) + BigInt(config.gasPerItem + extraGas) + WALLET_GAS;
+    const from = row.sender as Address | null;
+    const trial = await relayer.simulate({ to, data, gas, ...(from !== null && { from }) });
     return trial.kind === "reverted";
   }
 

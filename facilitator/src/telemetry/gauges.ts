@@ -1,5 +1,7 @@
 /** Registers the gauges: figures that are read when the metrics are requested. */
 import { Gauge, type Registry } from "prom-client";
+import { inTime, setter } from "./gauge-answers";
+import { type BacklogGauge, watchBacklogs } from "./webhook-gauges";
 
 interface CostGauge {
   readonly purpose: string;
@@ -31,11 +33,15 @@ export interface Gauges {
   /** whether this process has the lease to index */
   isIndexing(): boolean;
   paymentQueue(): { readonly queued: number; readonly oldestQueuedSec: number };
+  /** gas of the payer who costs most within an hour, as a share of MAX_GAS_PER_PAYER */
+  highestPayerGas(): number;
   // Known only to the database. During an outage this metric is left out; all others are reported.
   renewalsDue(): Promise<number>;
   /** of the last 24 hours; cents only when NATIVE_PRICE is set */
   costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
+  /** endpoints with the oldest deliveries */
+  webhookBacklogs(): Promise<readonly BacklogGauge[]>;
 }
 
 /** Of the process: its chains share the database. */
@@ -51,40 +57,8 @@ export function registerGauges(gauges: Gauges, registers: Registry[]): void {
   watchIndexer(gauges, registers);
   watchCosts(gauges, registers);
   watchQueues(gauges, registers);
+  watchBacklogs(gauges.webhookBacklogs, registers);
   watchLeases(gauges, registers);
-}
-
-/** Less than any scraper waits: without an answer of the database, all other metrics are needed most. */
-const ANSWER_MS = 1_000;
-
-/**
- * @returns asks one question at a time. It gives undefined when there is no answer, or none in time: the next caller gets
- * the same question's answer, so that scrapes add no statements to those that wait.
- */
-function inTime<T>(ask: () => Promise<T>): () => Promise<T | undefined> {
-  let open: Promise<T | undefined> | undefined;
-  return async () => {
-    open ??= ask()
-      .catch(() => undefined)
-      .finally(() => {
-        open = undefined;
-      });
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), ANSWER_MS);
-    });
-    return Promise.race([open, late]).finally(() => clearTimeout(timer));
-  };
-}
-
-/** @returns sets a gauge to the answer; removes its value when there is none */
-function setter(ask: () => Promise<number>): (gauge: Gauge) => Promise<void> {
-  const answer = inTime(ask);
-  return async (gauge) => {
-    const value = await answer();
-    if (value === undefined) gauge.remove();
-    else gauge.set(value);
-  };
 }
 
 function watchRelayer(gauges: Gauges, registers: Registry[]): void {
@@ -253,6 +227,14 @@ function watchCosts(gauges: Gauges, registers: Registry[]): void {
 }
 
 function watchQueues(gauges: Gauges, registers: Registry[]): void {
+  new Gauge({
+    name: "turnpike_payer_gas_highest_ratio",
+    help: "Gas of the payer who costs most within an hour, as a share of MAX_GAS_PER_PAYER.",
+    registers,
+    collect() {
+      this.set(gauges.highestPayerGas());
+    },
+  });
   const setRenewals = setter(gauges.renewalsDue);
   const setWebhooks = setter(gauges.webhooksPending);
   new Gauge({

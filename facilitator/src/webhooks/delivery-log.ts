@@ -1,4 +1,5 @@
 /** Reads an endpoint's deliveries: when each was attempted and how the receiver responded. */
+import { sql } from "kysely";
 import {
   type attemptSchema,
   type deliveryDetailSchema,
@@ -8,6 +9,7 @@ import {
 import { TurnpikeError } from "turnpike/protocol";
 import type { z } from "zod";
 import type { Db } from "../db/open";
+import { databaseNowMs } from "../db/sql";
 
 export interface DeliveryPage {
   /** position of the last delivery read; 0 for the newest */
@@ -100,4 +102,24 @@ export async function countPending(db: Db, chainId: number): Promise<number> {
     .where("state", "=", "pending")
     .executeTakeFirstOrThrow();
   return Number(row.count);
+}
+
+/** What waits for one endpoint. */
+export interface EndpointBacklog {
+  readonly endpoint: string;
+  readonly pending: number;
+  /** age of the oldest, seconds */
+  readonly oldestSec: number;
+}
+
+/** Endpoints that are reported by themselves: those with the oldest deliveries. */
+const MAX_REPORTED = 50;
+
+export async function oldestBacklogs(db: Db, chainId: number): Promise<EndpointBacklog[]> {
+  const { rows } = await sql<EndpointBacklog>`
+    select endpoint_id as endpoint, count(*)::int as pending,
+      greatest(0, (${databaseNowMs} - min(created_at_ms)) / 1000)::float8 as "oldestSec"
+    from webhook_deliveries where chain_id = ${chainId}::bigint and state = 'pending'
+    group by endpoint_id order by min(created_at_ms) limit ${MAX_REPORTED}`.execute(db);
+  return rows;
 }

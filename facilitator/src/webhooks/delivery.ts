@@ -10,6 +10,7 @@ import { repeat } from "../lib/loop";
 import { createNotifier } from "../lib/notifier";
 import { createFaultLog } from "../telemetry/fault-log";
 import type { Metrics } from "../telemetry/metrics";
+import { giveUpOld } from "./give-up";
 import { bodyOf, headersOf } from "./message";
 import {
   type AttemptFacts,
@@ -20,7 +21,7 @@ import {
   extendLeases,
   isAnythingDue,
 } from "./outbox";
-import { nextAttempt } from "./schedule";
+import { GIVE_UP_SEC, nextAttempt } from "./schedule";
 import type { Sender, SendResult } from "./send";
 
 /** Called after each step completes; a test kills the process there and checks how the next one recovers. */
@@ -62,6 +63,13 @@ const SHARE = 8;
 
 const FAILING_PART = 4;
 
+/** An endpoint that makes an attempt last rests for a multiple of it: the others that fail get their turns. */
+const SLOW_MS = 1_000;
+
+const REST = 3;
+
+const GIVE_UP_EVERY_MS = 60_000;
+
 const DRAIN_MS = 5_000;
 
 /** Delay before a delivery is checked again whose event is being rebuilt. */
@@ -72,6 +80,8 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
   const { chainId } = network;
   const faults = createFaultLog({ log, monotonicMs });
   const underWay = new Map<Promise<void>, Started>();
+  const restingUntilMs = new Map<string, number>();
+  let gaveUpAtMs = Number.NEGATIVE_INFINITY;
   const stopping = new AbortController();
   const freed = createNotifier();
 
@@ -84,7 +94,23 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
 
   async function claimDue(): Promise<number> {
     if (stopping.signal.aborted || !(await isAnythingDue(store.db, chainId, nowMs()))) return 0;
+    await giveUp();
     return (await claim("healthy")) + (await claim("failing"));
+  }
+
+  async function giveUp(): Promise<void> {
+    if (monotonicMs() - gaveUpAtMs < GIVE_UP_EVERY_MS) return;
+    gaveUpAtMs = monotonicMs();
+    const count = await giveUpOld(store.db, chainId, { nowMs: nowMs(), ageMs: 1_000 * GIVE_UP_SEC });
+    if (count === 0) return;
+    metrics.webhooks.inc({ outcome: "exhausted" }, count);
+    log.warn({ count }, "webhooks were given up by the age of their events");
+  }
+
+  function resting(): string[] {
+    const now = monotonicMs();
+    for (const [id, untilMs] of restingUntilMs) if (untilMs <= now) restingUntilMs.delete(id);
+    return [...restingUntilMs.keys()];
   }
 
   async function claim(endpoints: Started["endpoints"]): Promise<number> {
@@ -97,6 +123,7 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     const perEndpoint = new Map<string, number>();
     for (const { endpointId } of all) perEndpoint.set(endpointId, (perEndpoint.get(endpointId) ?? 0) + 1);
     const busy = [...perEndpoint].filter(([, count]) => count >= share).map(([id]) => id);
+    if (endpoints === "failing") busy.push(...resting());
     const claimed = await claimDeliveries(store.db, {
       chainId,
       nowMs: nowMs(),
@@ -136,6 +163,8 @@ export function createDeliveryWorker(deps: DeliveryDeps): DeliveryWorker {
     onStep("sent");
     const durationMs = Math.round(monotonicMs() - startedMs);
     const conclusion = conclusionOf(delivery, result, nowMs(), random());
+    if (conclusion.kind !== "delivered" && durationMs >= SLOW_MS)
+      restingUntilMs.set(delivery.endpointId, monotonicMs() + REST * durationMs);
     await concludeAttempt(store, { ...delivery, chainId }, conclusion, factsOf(result, attemptMs, durationMs));
     if (conclusion.kind === "released") return;
     metrics.webhooks.inc({ outcome: conclusion.kind });
@@ -213,14 +242,14 @@ function subjectOf({ event }: Delivery): Record<string, unknown> {
   return type.startsWith("refund.") ? { type, paymentId: payload.refundedId, refundId: id } : { type };
 }
 
-function conclusionOf({ step }: Delivery, result: SendResult, nowMs: number, random: number): Conclusion {
+function conclusionOf({ step, createdAtMs }: Delivery, result: SendResult, nowMs: number, random: number): Conclusion {
   if (result.kind === "aborted") return { kind: "released" };
   if (result.kind === "answered") {
     if (result.statusCode >= 200 && result.statusCode < 300) return { kind: "delivered" };
     if (result.statusCode === GONE) return { kind: "gone" };
   }
   const retryAfterSec = result.kind === "answered" ? result.retryAfterSec : undefined;
-  const dueAtMs = nextAttempt({ step, nowMs, random, retryAfterSec });
+  const dueAtMs = nextAttempt({ step, nowMs, createdAtMs, random, retryAfterSec });
   return dueAtMs === undefined ? { kind: "exhausted" } : { kind: "retry", dueAtMs };
 }
 

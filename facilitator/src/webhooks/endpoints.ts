@@ -249,6 +249,7 @@ export class WebhookEndpoints {
       state: "pending" as const,
       step: 0,
       due_at_ms: this.#nowMs(),
+      created_at_ms: this.#nowMs(),
       lease_until_ms: 0,
       finished_at_ms: null,
     };
@@ -260,7 +261,6 @@ export class WebhookEndpoints {
         event_id: eventId,
         chain_id: chainId,
         body,
-        created_at_ms: this.#nowMs(),
       })
       .onConflict((conflict) => conflict.columns(["endpoint_id", "event_id"]).doUpdateSet(fresh))
       .execute();

@@ -30,9 +30,9 @@ export type {
   QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
-export type { Audit, AuditedSubscription, AuditOptions, VerifiedAudit, VerifyAuditOptions } from "./receipts/audit";
+export type { Audit, AuditOptions, VerifiedAudit, VerifyAuditOptions } from "./receipts/audit";
 export { verifyAudit } from "./receipts/audit";
-export type { AuditedCycle, CycleName, Finding, HeldReceipt } from "./receipts/bill";
+export type { AuditedCycle, AuditedSubscription, CycleName, Finding, HeldReceipt } from "./receipts/bill";
 export { describeFinding } from "./receipts/bill";
 export type {
   AgentWallet,

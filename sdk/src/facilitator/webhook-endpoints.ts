@@ -47,7 +47,7 @@ export const webhookEndpointSchema = z.object({
   description: z.string(),
   status: z.enum(["enabled", "disabled"]),
   /** why it is disabled: by its owner, or because the receiver answered 410 */
-  disabledReason: z.enum(["owner", "gone"]).optional(),
+  disabledReason: z.enum(["owner", "gone", "operator"]).optional(),
   /** attempts that failed since the last that did not */
   failures: z.number().int().nonnegative(),
   createdAt: unixSec,

@@ -12,7 +12,9 @@ export const UNUSED_GAUGES: Gauges & DatabaseGauges = {
   isReorganisedTooDeeply: () => false,
   isIndexing: () => false,
   paymentQueue: () => ({ queued: 0, oldestQueuedSec: 0 }),
+  highestPayerGas: () => 0,
   renewalsDue: async () => 0,
   costs: async () => [],
+  webhookBacklogs: async () => [],
   webhooksPending: async () => 0,
 };

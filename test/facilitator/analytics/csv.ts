@@ -58,6 +58,8 @@ describe("CSV", () => {
     // The path of a resource that a payer has signed: some spreadsheets split a line at the semicolon.
     expect(rowOf("https://a.example/;=cmd|'/C'!A0;@x")).to.equal(`"https://a.example/;'=cmd|'/C'!A0;'@x",x\r\n`);
     expect(rowOf("a;b")).to.equal('"a;b",x\r\n');
+    expect(rowOf('a;"=1+1'), "quoted where the line is split").to.equal(`"a;'""=1+1",x\r\n`);
+    expect(rowOf('a; " "=1')).to.equal(`"a;' "" ""=1",x\r\n`);
     expect(rowOf("a\t=1\n-2\r\n+3")).to.equal(`"a\t'=1\n'-2\r\n'+3",x\r\n`);
     for (const unseen of ["\0", "\u200b", "\u202e", "\u2066", "\u00ad", " \u200d "])
       expect(rowOf(`${unseen}=1`), JSON.stringify(unseen)).to.equal(`'${unseen}=1,x\r\n`);

@@ -229,6 +229,18 @@ describe("Facilitator: checks of listings", function () {
     expect(await checks.tick()).to.equal(3);
   });
 
+  it("B50 accepts a hundred listings of one address before their first check", async () => {
+    const first = walletOf("many listings");
+    const second = walletOf("many more");
+    const third = walletOf("one more listing");
+    for (const wallet of [first, second, third]) await catalogue.enrol(wallet);
+    await catalogue.store.db.deleteFrom("listings").execute();
+    for (let count = 0; count < 100; count++)
+      await catalogue.list(count % 2 === 0 ? first : second, { url: `${base}/${count}` });
+    const refused = await catalogue.list(third, { url: `${base}/more` }).catch((error: { code: string }) => error.code);
+    expect(refused).to.equal("RateLimited");
+  });
+
   it("B52 does not take the outcome of a check for a listing that changed or was removed meanwhile", async () => {
     const answer = answerOf([entry(SELLER)]);
     const { id } = await catalogue.list(SELLER, { url: `${base}/{a}`, sample: { a: "one" } });

@@ -8,9 +8,10 @@ import {
   signDigest,
   type TurnpikeError,
 } from "turnpike/protocol";
+import { purchaseOfServer, type RefundRequest } from "../../../facilitator/src/payments";
 import type { Payer } from "../../support/facilitator";
-import { until } from "../../support/facilitator";
-import { paymentToWire } from "../support/payments";
+import { fund, RESOURCE, until, walletOf } from "../../support/facilitator";
+import { paymentToWire, settleBody } from "../support/payments";
 import { refundAccountFor, refundToWire, signRefund, signStatement } from "../support/refunds";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
 
@@ -201,5 +202,43 @@ describe("refunds from the account that a provider has named", function () {
     expect(await byHand(second, 1)).to.equal("RefundExceedsPayment");
     expect(await received(first.payer)).to.deep.equal([]);
     expect(await received(second.payer)).to.deep.equal([PRICE]);
+  });
+
+  it("T51 a payment that its payee refunded as a payment, or by itself, is not refunded automatically", async () => {
+    const [settled, submitted, first] = [await paid(), await paid(), await paid()];
+    const signedFor = ({ id, payer }: { id: Hex; payer: Address }) =>
+      signRefund(world, { account: provider, to: payer, amount: PRICE, target: { type: "payment", paymentId: id } });
+    const settle = async (signed: RefundRequest) => {
+      const { network, token, authorization, signature } = signed;
+      const terms = { payTo: authorization.to, amount: PRICE, resource: RESOURCE, maxTimeoutSec: 20 };
+      const exact = { network, token, ...terms, purchase: purchaseOfServer(), authorization, signature };
+      const body = JSON.stringify(settleBody(exact, 2, world.chain.chainId));
+      const ask = async (path: string) => {
+        const headers = { "content-type": "application/json" };
+        const answer = await fetch(`${service.url}${path}`, { method: "POST", headers, body });
+        return (await answer.json()) as { readonly isValid?: boolean; readonly success?: boolean };
+      };
+      return [(await ask("/verify")).isValid, (await ask("/settle")).success];
+    };
+    expect(await settle(await signedFor(settled))).to.deep.equal([true, true]);
+    expect(await refund(settled.id)).to.equal("PayloadConflict refund_index");
+    expect(await received(settled.payer)).to.deep.equal([]);
+
+    await fund(world.chain, provider.address);
+    const { authorization: signed, signature } = await signedFor(submitted);
+    const token = world.token.connect(walletOf(world.chain, provider.key)) as typeof world.token;
+    const sent = await token.getFunction("transferWithAuthorization")(
+      ...[signed.from, signed.to, signed.value, signed.validAfter, signed.validBefore, signed.nonce, signature],
+    );
+    await sent.wait();
+    expect(await refund(submitted.id)).to.equal("PayloadConflict refund_index");
+    expect(await received(submitted.payer)).to.deep.equal([]);
+
+    expect(await refund(first.id)).to.equal("settled");
+    expect(await settle(await signedFor(first)), "the nonce of a refund that was accepted").to.deep.equal([
+      false,
+      false,
+    ]);
+    expect(await refund(first.id)).to.equal("settled");
   });
 });

@@ -22,16 +22,18 @@ describe("payments of wallets and tokens with a will of their own", function () 
   before(async () => {
     world = await startWorld();
     paxos = await deploy("FaultyTokens", "PaxosToken", []);
-    const ordinary = {
-      address: world.contracts.token,
-      name: world.contracts.tokenName,
-      version: world.contracts.tokenVersion,
-    };
-    const tokens = [ordinary, { address: paxos, name: "Paxos Like", version: "1" }];
-    core = await world.core({ TOKENS: JSON.stringify(tokens) });
+    core = await startCore();
   });
   after(() => world.stop());
 
+  const startCore = (): Promise<Core> => {
+    const { token: address, tokenName: name, tokenVersion: version } = world.contracts;
+    const tokens = [
+      { address, name, version },
+      { address: paxos, name: "Paxos Like", version: "1" },
+    ];
+    return world.core({ TOKENS: JSON.stringify(tokens) });
+  };
   const transfersOf = async (payer: string) => (await world.transfers()).filter(({ from }) => from === payer);
 
   it("settles for a wallet of code by its own word, alone and among others", async () => {
@@ -57,6 +59,28 @@ describe("payments of wallets and tokens with a will of their own", function () 
       expect(outcome.error.code).to.equal("InvalidSignature");
     }
     expect(await core.store.db.selectFrom("transactions").select("id").execute()).to.have.length(before.length);
+  });
+
+  it("A7 bounds the gas that one wallet's payments cost within an hour, though each settles", async () => {
+    await core.stop();
+    core = await world.core({ MAX_GAS_PER_PAYER: "1000000" });
+    const owner = await world.payer(0n);
+    const wallet = await walletOwnedBy("TestWallet", owner);
+    const burst = await Promise.all(Array.from({ length: 4 }, () => signFor(wallet, owner)));
+    const outcomes = await Promise.all(burst.map((signed) => core.payments.authorize(signed)));
+    // What is in no transaction counts as much as it may use.
+    expect(outcomes.map(({ kind }) => kind).sort()).to.deep.equal(["refused", "refused", "settled", "settled"]);
+    const refused = outcomes.find(({ kind }) => kind === "refused");
+    if (refused?.kind !== "refused") expect.fail("one is refused");
+    expect(refused.error).to.include({ code: "RateLimited", reason: "gas" });
+    expect(await transfersOf(wallet)).to.have.length(2);
+    await core.store.db.updateTable("transactions").set({ gas_used: 950_000 }).where("status", "=", "mined").execute();
+    await until(async () => core.payments.highestPayerGas() > 0.9, "what the transactions used is read");
+    const third = await core.payments.authorize(await signFor(wallet, owner));
+    expect(third).to.have.nested.property("error.reason", "gas");
+    expect((await core.payments.authorize(await world.signPayment())).kind, "another payer").to.equal("settled");
+    await core.stop();
+    core = await startCore();
   });
 
   it("A7 a wallet that changes its mind loses its own payment and nobody else's", async () => {

@@ -78,6 +78,11 @@ describe("Facilitator: payments over Permit2", function () {
   /** The same payment, as the server settles it at what the request cost. */
   const charging = (request: X402RequestWire, amount: bigint): X402RequestWire =>
     ({ ...request, paymentRequirements: { ...request.paymentRequirements, amount: `${amount}` } }) as X402RequestWire;
+  /** transactions of our keys that are mined, with those of the pool */
+  const sentByUs = async (): Promise<number> => {
+    const counts = keys.map((key) => world.chain.provider.getTransactionCount(addressOfKey(key), "pending"));
+    return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+  };
   const senderOf = async (hash: string) => (await world.chain.provider.getTransaction(hash))?.from;
 
   describe("exact", () => {
@@ -324,6 +329,7 @@ describe("Facilitator: payments over Permit2", function () {
     it("HE8 a nonce that is spent otherwise meanwhile proves nothing: pending, and failed an hour after the deadline", async () => {
       const payer = await approvedPayer(world);
       const wallet = walletOf(world.chain, payer.key);
+      const sentBefore = await sentByUs();
       const burnt = await sign({ payer, nonce: 1_027n, validForSec: 200, maxTimeoutSeconds: 1 });
       const answer = await overtaken(burnt, async () => {
         const permit2 = new Contract(
@@ -344,7 +350,11 @@ describe("Facilitator: payments over Permit2", function () {
         await wallet.sendTransaction({ to: forwarder, data: callOf(forwarded), ...dear });
       });
       expect(await other).to.include({ success: false, errorReason: "settlement_pending" });
+      await until(async () => (await movedBy(payer)).length > 0, "the stranger's transaction is mined");
       expect(await movedBy(payer)).to.have.length(1);
+      for (const request of [burnt, forwarded])
+        expect(await settle(request)).to.include({ success: false, errorReason: "settlement_pending" });
+      expect(await sentByUs(), "one transaction each, however often they are asked for").to.equal(sentBefore + 2);
 
       // The log of the transfer may be missing at a node, and appear within an hour.
       await world.chain.advance(400);

@@ -196,10 +196,42 @@ describe("refunds of payments", function () {
       amount: 50_000n,
     });
     expect(settled.kind, "an authorization that was a purchase first").to.equal("settled");
-    expect(codeOf(await core.payments.refund(await refundOf(payment, { index: 2, amount: 50_000n })))).to.equal(
-      "PayloadConflict",
-    );
-    expect((await core.payments.status(payment.paymentId)).refunds).to.have.length(1);
+  });
+
+  const asExactOf = (refund: RefundRequest): ExactRequest => ({
+    ...{ network: refund.network, token: refund.token, resource: RESOURCE, maxTimeoutSec: 20 },
+    ...{ payTo: refund.authorization.to, amount: refund.authorization.value, purchase: purchaseOfServer() },
+    ...{ authorization: refund.authorization, signature: refund.signature },
+  });
+
+  it("T44 adopts a refund that was settled as a payment, once and within what was paid", async () => {
+    const payment = await paid();
+    const refund = await refundOf(payment, { amount: 200_000n });
+    expect((await core.payments.settleExact(asExactOf(refund))).kind).to.equal("settled");
+    const outcomes = [await core.payments.refund(refund), await core.payments.refund(refund)];
+    expect(outcomes.map(codeOf)).to.deep.equal(["settled", "settled"]);
+    const other = await refundOf(payment, { amount: 199_999n });
+    expect(codeOf(await core.payments.refund(other)), "another amount under its index").to.equal("PayloadConflict");
+    const [listed] = (await core.payments.status(payment.paymentId)).refunds ?? [];
+    expect(listed).to.include({ index: 0, account: payee.address, amount: 200_000n });
+    const more = await refundOf(payment, { amount: 50_001n, index: 1 });
+    expect(codeOf(await core.payments.refund(more))).to.equal("RefundExceedsPayment");
+    expect(await received(payment.payer)).to.deep.equal([200_000n]);
+  });
+
+  it("T44 a refund whose authorization expired as a payment is signed again", async () => {
+    const payment = await paid();
+    await world.chain.provider.send("evm_setIntervalMining", [0]);
+    const asPayment = core.payments.settleExact(asExactOf(await refundOf(payment, { validForSec: 30 })), { waitMs: 0 });
+    expect((await asPayment).kind).to.equal("pending");
+    const stored = core.store.db.selectFrom("payments").select("payment_id").where("pay_to", "=", payment.payer);
+    await until(async () => (await stored.execute()).length > 0, "it is stored");
+    await world.chain.advance(60);
+    await world.chain.provider.send("evm_setIntervalMining", [BLOCK_MS]);
+    const failed = stored.where("fail_reason", "=", "expired");
+    await until(async () => (await failed.executeTakeFirst()) !== undefined, "it has failed");
+    expect(codeOf(await core.payments.refund(await refundOf(payment)))).to.equal("settled");
+    expect(await received(payment.payer)).to.deep.equal([PAID]);
   });
 
   it("B4 T45 a refund that its account submitted itself is found on the chain, also when the database is lost", async () => {

@@ -2,6 +2,8 @@ import { expect } from "chai";
 import { Webhook } from "standardwebhooks";
 import { verifyWebhook } from "turnpike/facilitator";
 import { addressOfKey, keccakText } from "turnpike/protocol";
+import { oldestBacklogs } from "../../../facilitator/src/webhooks/delivery-log";
+import { disableEndpoint, sendWaiting } from "../../../facilitator/src/webhooks/operate";
 import { findUnqueued, recordBeginnings } from "../../../facilitator/src/webhooks/outbox";
 import { deleteOldDeliveries } from "../../../facilitator/src/webhooks/retention";
 import { DELAYS_SEC } from "../../../facilitator/src/webhooks/schedule";
@@ -111,6 +113,47 @@ describe("Facilitator: webhook delivery", function () {
       state: "failed",
       attempts: 10,
     });
+  });
+
+  it("gives up by the event's age what a failing endpoint left no time for, and never what a sound one waits for", async () => {
+    const { id } = await outbox.endpoint(receiver.url);
+    const sound = await startReceiver();
+    const { id: soundId } = await outbox.endpoint(sound.url);
+    receiver.answer(503);
+    await outbox.emit([{}]);
+    await outbox.drain(outbox.worker());
+    await outbox.emit(Array.from({ length: 30 }, () => ({})));
+    outbox.clock.nowMs += 84 * 3_600_000;
+    // Each worker looks when it begins.
+    await outbox.drain(outbox.worker());
+    const states = (rows: readonly { state: string }[]) => [...new Set(rows.map(({ state }) => state))];
+    expect(states(await outbox.deliveries(id))).to.deep.equal(["failed"]);
+    expect(receiver.received, "nothing is sent that is given up").to.have.length(1);
+    expect(states(await outbox.deliveries(soundId))).to.deep.equal(["delivered"]);
+    await sound.stop();
+  });
+
+  it("an operator disables an endpoint, or has all sent that waits for it", async () => {
+    const { id } = await outbox.endpoint(receiver.url);
+    receiver.answer(503);
+    await outbox.emit([{}, {}]);
+    const worker = outbox.worker();
+    await outbox.drain(worker);
+    const [backlog] = await oldestBacklogs(outbox.store.db, CHAIN_ID);
+    expect(backlog).to.include({ endpoint: id, pending: 2 });
+    const acted = { store: outbox.store, id, nowMs: outbox.clock.nowMs };
+    receiver.answer(204);
+    expect(await sendWaiting(acted)).to.equal(2);
+    await outbox.drain(worker);
+    expect((await outbox.deliveries(id)).map(({ state }) => state)).to.deep.equal(["delivered", "delivered"]);
+    receiver.answer(503);
+    await outbox.emit([{}]);
+    await outbox.drain(worker);
+    await disableEndpoint(acted);
+    expect((await outbox.deliveries(id)).map(({ state }) => state)).to.include("dropped");
+    expect(await sendWaiting(acted)).to.equal(0);
+    const unknown = await disableEndpoint({ ...acted, id: "we_none" }).catch((error: { code: string }) => error.code);
+    expect(unknown).to.equal("UnknownObject");
   });
 
   it("delivers again when asked, from the beginning of the schedule", async () => {

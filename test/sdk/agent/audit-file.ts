@@ -12,6 +12,8 @@ import type { Relay } from "./support/relay";
 import type { StandIn } from "./support/servers";
 import { addressOf } from "./support/world";
 
+const reversedKeys = (one: object): object => Object.fromEntries(Object.entries(one).reverse());
+
 describe("the file of an audit", function () {
   this.timeout(60_000);
   let bill: MeteredBill;
@@ -40,6 +42,10 @@ describe("the file of an audit", function () {
       edit(file.subscriptions[0]);
       return JSON.stringify(file);
     };
+    const ordered = await bill.verify(
+      changed((one) => Object.assign(one, { findings: one.findings.map((it) => reversedKeys(it as object)) })),
+    );
+    expect(ordered.differences, "the order of fields says nothing").to.deep.equal([]);
     const smaller = await bill.verify(changed((one) => Object.assign(one, { findings: [] })));
     expect(smaller.isClean).to.equal(false);
     expect(smaller.differences).to.deep.equal([`findings of ${subscription.idHash}`]);
@@ -63,6 +69,11 @@ describe("the file of an audit", function () {
       "{}",
       "[]",
       changed(({ receipts: [first] }) => Object.assign(first?.receipt ?? {}, { sequence: 0 })),
+      changed((one) => one.findings.push({ kind: "foreign", idHash: planId, reason: { toString: "" } })),
+      changed((one) => one.findings.push({ kind: "foreign", idHash: planId, reason: "it is \u202e so" })),
+      changed((one) => one.findings.push({ kind: "foreign", idHash: [], reason: "request" })),
+      changed((one) => one.findings.push({ kind: "fraud" })),
+      changed((one) => Object.assign(one, { cycles: [{ toJSON: 1 }] })),
     ]) {
       expect((await rejection(bill.verify(broken))).code).to.equal("InvalidRequest");
     }

@@ -173,10 +173,8 @@ describe("agent.audit of a gate's metered bill", function () {
     expect((await bill.verify(audit.text)).isClean).to.equal(true);
   });
 
-  it("UR5 no longer names an excess that was refunded", async () => {
-    await bill.call();
-    await provider.flush();
-    await bill.overcharge(777n, subscription.idHash);
+  /** Refunds the subscription's second debit by the payee's own transfer. */
+  async function refundDebit(index: number, value: bigint): Promise<void> {
     const id = debitIdOf(
       { chainId: CHAIN_ID, turnpike: relay.addresses.turnpike },
       { idHash: subscription.idHash, index: 1 },
@@ -185,16 +183,30 @@ describe("agent.audit of a gate's metered bill", function () {
     const authorization = {
       from: addressOf("treasury"),
       to: addressOf("payer"),
-      value: 777n,
+      value,
       validAfter: 0n,
       validBefore: 2n ** 40n,
-      nonce: refundNonce(id, 0),
+      nonce: refundNonce(id, index),
     };
     const domain = { chainId: CHAIN_ID, token: relay.addresses.token, name: "Test USD", version: "1" };
     const { domain: typedDomain, types, message } = transferTypedData(domain, authorization);
     const signature = await wallet.signTypedData(typedDomain as never, mutableTypes(types), message);
     const transfer = relay.token["transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"];
     await transfer(...(Object.values(authorization) as [string, string, bigint, bigint, bigint, string]), signature);
+  }
+
+  it("UR5 no longer names an excess that was refunded", async () => {
+    await bill.call();
+    await provider.flush();
+    await bill.overcharge(777n, subscription.idHash);
+    // Gaps are allowed, and each index counts as far as refunds go.
+    for (const [index, value] of [
+      [4, 700n],
+      [0, 30n],
+      [999, 47n],
+    ] as const) {
+      await refundDebit(index, value);
+    }
     const audit = await agent.audit();
     expect(findingsOf(audit)).to.deep.equal([]);
     expect(audit.subscriptions[0]?.cycles[0]).to.include({ debited: 1_777n, refunded: 777n });

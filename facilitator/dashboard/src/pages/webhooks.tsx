@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
 import type { z } from "zod";
-import { formatTime, plural } from "../format";
+import { escapedText, formatTime, plural } from "../format";
 import { Empty, Panel, Shown, Status } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
 import { Deliveries } from "./deliveries";
@@ -146,7 +146,7 @@ export function Webhooks() {
                       <code>{row.url}</code>
                       <p class="facts">
                         <Standing of={row} />
-                        {row.description && <span>{row.description}</span>}
+                        {row.description && <span>{escapedText(row.description)}</span>}
                         <Types of={row.types} />
                         {row.failures > 0 && <span class="note bad">{plural(row.failures, "failure")} in a row</span>}
                       </p>
@@ -214,6 +214,7 @@ function Standing({ of: { status, disabledReason } }: { of: WebhookEndpoint }) {
   return (
     <span>
       <Status of={status} /> {disabledReason === "gone" && "it answered 410 Gone"}
+      {disabledReason === "operator" && "the operator disabled it"}
     </span>
   );
 }

@@ -37,6 +37,9 @@ import { eventRetention } from "./561-event-retention";
 import { traceparents } from "./562-traceparents";
 import { refundsByPlan } from "./570-refunds-by-plan";
 import { actsByObject } from "./580-acts-by-object";
+import { refundNonces } from "./600-refund-nonces";
+import { payerGas } from "./610-payer-gas";
+import { listingOrigins } from "./620-listing-origins";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -78,4 +81,7 @@ export const MIGRATIONS: readonly Migration[] = [
   traceparents,
   refundsByPlan,
   actsByObject,
+  refundNonces,
+  payerGas,
+  listingOrigins,
 ];

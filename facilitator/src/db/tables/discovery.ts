@@ -37,6 +37,8 @@ export interface ListingsTable {
   url: string;
   host: string;
   sample: ColumnType<Record<string, string>, string, string>;
+  /** the address that listed it; null: before it was recorded */
+  created_from: string | null;
   state: Listing["state"];
   problem: NonNullable<Listing["problem"]> | null;
   /** what the URL's last 402 offered; null: not listed */

@@ -11,7 +11,7 @@ export interface WebhookEndpointsTable {
   types: ColumnType<string[] | null, string | null, string | null>;
   description: string;
   status: "enabled" | "disabled";
-  disabled_reason: "owner" | "gone" | null;
+  disabled_reason: "owner" | "gone" | "operator" | null;
   /** failed attempts since the last successful one */
   failures: Generated<number>;
   created_at_ms: number;

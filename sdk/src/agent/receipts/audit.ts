@@ -2,24 +2,15 @@
  * Audits what an agent was billed for metered use, and verifies the audits of others. A verification trusts nothing in the
  * file but its signatures: debits and rights are read from the chain again.
  */
-import * as z from "zod";
 import { findDeployment } from "../../chain/deployments";
 import {
-  type Address,
-  addressSchema,
-  amountSchema,
   ConfigError,
   checksum,
   configuredAddress,
   type Hex,
-  hash32Schema,
   InvalidRequest,
-  isUsageUnit,
-  parseStrictJson,
-  parseUnitPrice,
   parseUsageReceipt,
   recoverSigner,
-  signature65Schema,
   signatureWithV,
   type TurnpikeDeployment,
   typedDataDigest,
@@ -31,8 +22,10 @@ import { type ChainReader, createChainReader } from "../core/chain-reader";
 import type { ReaderEffects } from "../core/chain-rpc";
 import type { AgentContext } from "../core/context";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { type AuditedCycle, type Finding, type HeldReceipt, judgeBill } from "./bill";
-import { type BillSource, isInHistory, readBill, recordsOf } from "./billed";
+import { differencesOf, type FileSubscription, fileOf, textOf } from "./audit-file";
+import { type AuditedSubscription, type Finding, type HeldReceipt, judgeBill } from "./bill";
+import { isInHistory, readBill, recordsOf } from "./billed";
+import type { BillSource } from "./refunded";
 
 /** What to audit. */
 export interface AuditOptions {
@@ -40,20 +33,6 @@ export interface AuditOptions {
   readonly idHash?: Hex;
   /** the first block that is read, before the first signup; default 0 */
   readonly fromBlock?: number;
-}
-
-/** One subscription's result. */
-export interface AuditedSubscription {
-  readonly chainId: number;
-  readonly turnpike: Address;
-  /** its records, the oldest first: rekeys move one to the next */
-  readonly idHashes: readonly Hex[];
-  /** the blocks that were read, inclusive */
-  readonly fromBlock: number;
-  readonly toBlock: number;
-  readonly cycles: readonly AuditedCycle[];
-  readonly findings: readonly Finding[];
-  readonly receipts: readonly HeldReceipt[];
 }
 
 /** The result of an audit. */
@@ -84,13 +63,9 @@ function auditOf(subscriptions: readonly AuditedSubscription[]): Audit {
   return {
     isClean: subscriptions.every(({ findings }) => findings.length === 0),
     subscriptions,
-    text: `${JSON.stringify({ format: FORMAT, subscriptions }, asText, 2)}\n`,
+    text: textOf(subscriptions),
   };
 }
-
-const FORMAT = "turnpike-audit-1";
-
-const asText = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? value.toString() : value);
 
 async function entriesOf(context: AgentContext, idHash: Hex | undefined): Promise<readonly SubscriptionEntry[]> {
   const ledger = await context.ledger();
@@ -184,37 +159,6 @@ export interface VerifiedAudit extends Audit {
   readonly differences: readonly string[];
 }
 
-const number = z.number().int().nonnegative();
-
-const receiptSchema = z.object({
-  planId: hash32Schema,
-  idHash: hash32Schema,
-  requestHash: hash32Schema,
-  version: number.max(0xffff),
-  paidThrough: number.max(2 ** 40 - 1),
-  sequence: number.min(1).max(2 ** 32 - 1),
-  unit: z.string().refine(isUsageUnit, "must be 1 to 64 printable ASCII characters"),
-  unitPrice: z.string().refine((text) => parseUnitPrice(text) !== undefined, "must be AMOUNT/PER"),
-  units: amountSchema,
-  amount: amountSchema,
-  total: amountSchema,
-});
-
-const subscriptionSchema = z.object({
-  chainId: number,
-  turnpike: addressSchema,
-  idHashes: z.array(hash32Schema).min(1).max(1_000),
-  fromBlock: number,
-  toBlock: number,
-  cycles: z.array(z.unknown()),
-  findings: z.array(z.looseObject({ kind: z.string() })),
-  receipts: z.array(z.object({ receipt: receiptSchema, signature: signature65Schema })),
-});
-
-const fileSchema = z.object({ format: z.literal(FORMAT), subscriptions: z.array(subscriptionSchema) });
-
-type FileSubscription = z.output<typeof subscriptionSchema>;
-
 /**
  * Verifies the text of an audit with nothing but the chain: signatures, the signers' rights, and the debits.
  * @throws InvalidRequest for a text that is no audit, or one that begins after the signup; ConfigError for one of another
@@ -233,23 +177,13 @@ export async function verifyAudit(text: string, options: VerifyAuditOptions): Pr
     subscriptions.push({ ...judged, findings });
     differences.push(...differencesOf(claimed, judged));
     unproven.push(...judged.findings.filter((finding) => !isProvenByFile(finding)));
-    unproven.push(...(claimed.findings.filter(({ kind }) => kind === "foreign") as unknown as Finding[]));
+    unproven.push(...claimed.findings.filter(({ kind }) => kind === "foreign"));
   }
   return { ...auditOf(subscriptions), unproven, differences };
 }
 
 /** Returns whether the provider has to answer for it: the file's writer could have made up any other receipt. */
 const isProvenByFile = ({ kind }: Finding): boolean => kind !== "forged" && kind !== "foreign";
-
-function fileOf(text: string): z.output<typeof fileSchema> {
-  const json = parseStrictJson(text);
-  if (!json) throw new InvalidRequest("The file is no audit: it is no JSON object, or repeats a field.");
-  const read = fileSchema.safeParse(json);
-  if (read.success) return read.data;
-  const [issue] = read.error.issues;
-  const fault = issue && `${issue.path.join(".") || "the object"}: ${issue.message}`;
-  throw new InvalidRequest(`The file is no audit: ${fault ?? "it is malformed"}.`);
-}
 
 function chainOf(chainId: number, { rpc, fetch: send = fetch, timeoutMs = 30_000 }: VerifyAuditOptions): ChainReader {
   const effects: ReaderEffects = {
@@ -287,15 +221,4 @@ async function judgeClaimed(chain: ChainReader, claimed: FileSubscription): Prom
     receipts.map((one) => ({ ...one, receipt: one.receipt as UsageReceipt })),
   );
   return judge(source, idHashes.at(-1) as Hex, held);
-}
-
-const FIELDS = ["idHashes", "cycles", "findings"] as const;
-
-function differencesOf(claimed: FileSubscription, judged: AuditedSubscription): string[] {
-  const stated = (findings: readonly { readonly kind: string }[]) => findings.filter(({ kind }) => kind !== "foreign");
-  const name = judged.idHashes.at(-1) ?? "";
-  return FIELDS.filter((field) => {
-    const [said, found] = [claimed, judged].map((one) => (field === "findings" ? stated(one.findings) : one[field]));
-    return JSON.stringify(said, asText) !== JSON.stringify(found, asText);
-  }).map((field) => `${field} of ${name}`);
 }

@@ -72,6 +72,20 @@ export type Finding =
   /** of another subscription, or of another request than the one that was answered, or no receipt at all */
   | { readonly kind: "foreign"; readonly idHash: Hex; readonly reason: "subscription" | "request" | "malformed" };
 
+/** One subscription's result. */
+export interface AuditedSubscription {
+  readonly chainId: number;
+  readonly turnpike: Address;
+  /** its records, the oldest first: rekeys move one to the next */
+  readonly idHashes: readonly Hex[];
+  /** the blocks that were read, inclusive */
+  readonly fromBlock: number;
+  readonly toBlock: number;
+  readonly cycles: readonly AuditedCycle[];
+  readonly findings: readonly Finding[];
+  readonly receipts: readonly HeldReceipt[];
+}
+
 /** Says in one line what was found. */
 export function describeFinding(finding: Finding): string {
   if (finding.kind === "foreign")

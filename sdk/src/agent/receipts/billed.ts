@@ -2,32 +2,10 @@
  * Reads from the chain what a subscription was debited in which cycle, what was refunded of it, and who may sign its
  * receipts: from Turnpike's and the token's logs alone, without a chain library.
  */
-import {
-  type Address,
-  checksum,
-  debitIdOf,
-  type Hex,
-  InvalidRequest,
-  keccakText,
-  refundNonce,
-  type TurnpikeDeployment,
-  toHex,
-  Unavailable,
-  wordOfAddress,
-} from "../../protocol";
-import type { ChainLog, ChainReader } from "../core/chain-reader";
+import { type Address, checksum, type Hex, InvalidRequest, keccakText, Unavailable } from "../../protocol";
+import type { ChainLog } from "../core/chain-reader";
 import type { Bill, BilledDebit, CycleName } from "./bill";
-
-/** Where to read. */
-export interface BillSource {
-  readonly chain: ChainReader;
-  readonly deployment: TurnpikeDeployment;
-  readonly fromBlock: number;
-  /** inclusive */
-  readonly toBlock: number;
-  /** debits that the chain's state had by then, where it was read: the logs must have as many; default 0 */
-  readonly debitsAtLeast?: number;
-}
+import { type BillSource, type Debited, refundsOf, topicOf } from "./refunded";
 
 /** What the chain says of one subscription. */
 export interface BilledFacts {
@@ -53,14 +31,7 @@ const EVENT = {
 
 const OPERATOR_SET = keccakText("OperatorSet(bytes32,address,uint8)");
 
-const AUTHORIZATION_USED = keccakText("AuthorizationUsed(address,bytes32)");
-
-const TRANSFER = keccakText("Transfer(address,address,uint256)");
-
 const RECEIPT_RIGHT = 4n;
-
-/** Refunds of one debit that are looked for. */
-const REFUNDS_OF_DEBIT = 4;
 
 /** Nonces, or accounts, in one question. */
 const TOPICS_PER_CALL = 100;
@@ -132,9 +103,6 @@ function requireAllDebits(debits: readonly Debited[], atLeast: number): void {
   const index = missing < 0 ? debits.length : missing;
   throw new Unavailable(`The RPC's logs lack debit ${index} of the subscription: use another RPC.`);
 }
-
-/** A debit before its refunds are known. */
-type Debited = Omit<BilledDebit, "refunded">;
 
 /** Replays a record's logs: its cycles, the plan of each, and the one that a debit fell into, as the contract counts them. */
 class History {
@@ -214,62 +182,11 @@ class History {
   }
 }
 
-interface Refundable {
-  readonly debits: readonly Debited[];
-  readonly subscriber: Address;
-  readonly planIds: ReadonlySet<Hex>;
-}
-
-/**
- * Returns what was paid back of each debit, in the token of the plan. A refund's nonce names its debit; who sends it does
- * not matter, since payees and providers can move.
- */
-async function refundsOf(
-  source: BillSource,
-  { debits, subscriber, planIds }: Refundable,
-): Promise<Map<Debited, bigint>> {
-  const { chain, deployment, fromBlock, toBlock } = source;
-  const refunds = new Map<Debited, bigint>();
-  const byNonce = new Map<Hex, Debited>();
-  for (const debit of debits) {
-    const id = debitIdOf(deployment, debit);
-    for (let index = 0; index < REFUNDS_OF_DEBIT; index++) byNonce.set(refundNonce(id, index), debit);
-  }
-  const plans = await Promise.all([...planIds].map((planId) => chain.plan(deployment.turnpike, planId)));
-  for (const token of new Set(plans.flatMap((plan) => (plan ? [plan.token] : [])))) {
-    for (const nonces of inParts([...byNonce.keys()])) {
-      const topics = [AUTHORIZATION_USED, null, nonces];
-      for (const used of await chain.logs({ address: token, topics, fromBlock, toBlock })) {
-        const debit = byNonce.get(used.topics[2] as Hex);
-        const amount = await transferAfter(chain, { token, used, subscriber });
-        if (debit) refunds.set(debit, (refunds.get(debit) ?? 0n) + amount);
-      }
-    }
-  }
-  return refunds;
-}
-
 function inParts<T>(all: readonly T[]): T[][] {
   const parts: T[][] = [];
   for (let at = 0; at < all.length; at += TOPICS_PER_CALL) parts.push(all.slice(at, at + TOPICS_PER_CALL));
   return parts;
 }
-
-interface UsedAuthorization {
-  readonly token: Address;
-  readonly used: ChainLog;
-  readonly subscriber: Address;
-}
-
-/** Returns what the authorization moved: the token's next log; 0 for one that was cancelled, or moved elsewhere. */
-async function transferAfter(chain: ChainReader, { token, used, subscriber }: UsedAuthorization): Promise<bigint> {
-  const topics = [TRANSFER, used.topics[1] as Hex, topicOf(subscriber)];
-  const found = await chain.logs({ address: token, topics, fromBlock: used.block, toBlock: used.block });
-  const moved = found.find(({ transaction, index }) => transaction === used.transaction && index === used.index + 1);
-  return moved?.words[0] ?? 0n;
-}
-
-const topicOf = (account: Address): Hex => toHex(wordOfAddress(account));
 
 const cycleKey = ({ idHash, version, paidThrough }: CycleName): string => `${idHash} ${version} ${paidThrough}`;
 
