@@ -12,7 +12,7 @@ const ts = require("typescript");
 const { SLOW, SUITES, slowTestFiles, quickTestFiles } = require("./test-files.cjs");
 
 const ROOT = join(__dirname, "..");
-const TITLED = new Set(["describe", "it"]);
+const TITLED = /^(?:describe|it)(?:\.(?:only|skip))?$/;
 const ASSERTING = /^(?:fc\.assert|expect|assert(?:\.\w+)?)$/;
 const IN_SOLIDITY = { titles: /function ((?:test|invariant)\w*)/g, sites: /\b(?:assert\w*|check\w*|require)\(.*/g };
 
@@ -26,9 +26,10 @@ function inventoryOf(file, text) {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
   const visit = (node) => {
     if (ts.isCallExpression(node)) {
-      const name = rootName(node.expression);
-      if (TITLED.has(name) && node.arguments.length > 0) found.titles.push(plain(node.arguments[0].getText(source)));
-      if (ASSERTING.test(node.expression.getText(source))) found.sites.push(plain(wholeChain(node).getText(source)));
+      const name = nameOf(node.expression);
+      const [title] = node.arguments;
+      if (title && TITLED.test(name)) found.titles.push(plain(title.getText(source)));
+      if (ASSERTING.test(name)) found.sites.push(plain(wholeChain(node).getText(source)));
     }
     ts.forEachChild(node, visit);
   };
@@ -36,9 +37,11 @@ function inventoryOf(file, text) {
   return found;
 }
 
-/** `it` of `it(…)`, `it.skip(…)`. */
-function rootName(expression) {
-  return ts.isPropertyAccessExpression(expression) ? rootName(expression.expression) : expression.getText();
+/** The name of what is called, `a` or `a.b`; empty for anything else. */
+function nameOf(expression) {
+  if (ts.isIdentifier(expression)) return expression.text;
+  if (!ts.isPropertyAccessExpression(expression)) return "";
+  return ts.isIdentifier(expression.expression) ? `${expression.expression.text}.${expression.name.text}` : "";
 }
 
 /** The longest chain of properties and calls that begins with this call: `expect(a).to.equal(b)`. */
@@ -87,20 +90,19 @@ function lost(before, after) {
   });
 }
 
-/** Whether .ci/run, with these commands and files of suites, reaches this file. */
-function isInCi(file, commands, run) {
-  const [, folder] = file.split("/");
-  if (file.includes("/support/")) return true;
-  if (folder in SUITES) return commands.includes(SUITES[folder]);
-  if (file.endsWith(".sol")) return commands.includes("npm run test:laws") && folder === "laws";
-  return run.has(file);
-}
-
+/** Returns the entries of the files that .ci/run reaches. */
 function ciShare(all) {
-  const commands = readFileSync(join(ROOT, ".ci/run"), "utf8").split("\n");
-  const suites = commands.flatMap((line) => /^npm run test:(\w+)/.exec(line)?.[1] ?? []);
-  const run = new Set([...quickTestFiles(), ...suites.filter((name) => name in SLOW).flatMap(slowTestFiles)]);
-  return Object.entries(all).filter(([file]) => isInCi(file, commands, run));
+  const commands = readFileSync(join(ROOT, ".ci/run"), "utf8");
+  const suites = new Set([...commands.matchAll(/npm run test:(\w+)/g)].map(([, suite]) => suite));
+  const slow = Object.keys(SLOW).filter((suite) => suites.has(suite));
+  const files = new Set([...quickTestFiles(), ...slow.flatMap(slowTestFiles)]);
+  const isReached = (file) => {
+    const [, folder] = file.split("/");
+    if (file.includes("/support/")) return true;
+    if (folder in SUITES) return suites.has(folder);
+    return file.endsWith(".sol") ? folder === "laws" && suites.has("laws") : files.has(file);
+  };
+  return Object.entries(all).filter(([file]) => isReached(file));
 }
 
 const total = (entries, what) => entries.reduce((sum, [, of]) => sum + of[what].length, 0);
