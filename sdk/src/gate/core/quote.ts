@@ -21,7 +21,7 @@ import {
 import { extensionsOf, offersExtension } from "./extensions-v2";
 import { byPrice, expiryOf, type Offer, type Presentation, permit2Of, schemeOf, soldSingly } from "./offers";
 import type { PaymentFlow } from "./payment";
-import type { GateRequest } from "./request";
+import { type GateRequest, quotedMethod } from "./request";
 import type { Settings } from "./settings";
 
 export interface Refusal {
@@ -134,9 +134,9 @@ export function refOf(input: QuoteRequest): string {
 }
 
 /** Returns the facts that a memo covers. */
-export function factsOf({ request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
+export function factsOf({ settings, request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
   const { context, amount, token, payTo } = offer;
-  const facts = { method: request.method, resource, amount, token: token.address, payTo };
+  const facts = { method: quotedMethod(request, settings), resource, amount, token: token.address, payTo };
   const { transfer } = permit2Of(offer) ?? {};
   const bound = { ...(bodyHash !== undefined && { bodyHash }), ...(transfer && { transfer }) };
   return { ...facts, network: context.settings.network.name, ...bound };

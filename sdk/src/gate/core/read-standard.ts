@@ -48,6 +48,7 @@ import {
 } from "./judge-standard";
 import { soldByEip3009 } from "./offers";
 import { MAX_TIMEOUT_SEC } from "./quote";
+import { quotedMethod } from "./request";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
@@ -142,7 +143,7 @@ export async function judgeV2(payload: JsonObject, at: PaymentCase): Promise<Pay
   if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
   const memo = parseMemo(extra?.memo);
   const facts = {
-    method: at.request.method,
+    method: quotedMethod(at.request, settings),
     resource: at.resource,
     amount,
     token: accepted.asset,
