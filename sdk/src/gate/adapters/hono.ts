@@ -45,7 +45,7 @@ export function honoGate(gate: Gate): HonoGate {
     const body = honoBody(c as Context);
     const facts = gateRequestOfFetch(c.req.raw, body);
     const act = (decision: Decision) => {
-      if (decision.kind !== "allow") return responseOf(answerOf(decision));
+      if (decision.kind !== "allow") return responseOf(answerOf(decision, gate));
       body.restore();
       return serve(c, next, facts, decision);
     };

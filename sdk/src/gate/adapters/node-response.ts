@@ -30,7 +30,7 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
  */
 export function watchPaid({ gate, response, scope, decision }: PaidResponse): void {
   const writeHead = writeHeadOf(response);
-  const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
+  const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors !== false, writeHead, args);
   if (scope.deferred) {
     withhold({ gate, response, scope, writeHead: writePrivately });
     return;

@@ -151,7 +151,7 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   const served = await findServed({ store: context.claims, paymentId, purchased, gateKeys, nowMs: Date.now() });
   if (served?.kind === "refund") return verdictOfRefund(context, paymentId);
   if (served?.kind !== "answer") return served && ALREADY_USED;
-  return { kind: "replay", answer: served.answer, cors: route.cors };
+  return { kind: "replay", answer: served.answer, cors: route.cors !== false };
 }
 
 /** A payment whose purchase is closed: asks for its refund again, so that nothing is lost with a process. */

@@ -43,7 +43,7 @@ export interface Quote {
 
 export interface QuoteRequest {
   readonly settings: Settings;
-  readonly request: Pick<GateRequest, "method" | "header">;
+  readonly request: Pick<GateRequest, "method" | "header" | "resource">;
   readonly resource: string;
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;

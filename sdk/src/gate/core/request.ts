@@ -300,7 +300,7 @@ const PREFIX = /^(?:\/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+$/;
 const MAX_PREFIX_LENGTH = 256;
 
 /** Returns the path that a proxy has stripped; "" for none. */
-function forwardedPrefix(request: GateRequest): string {
+function forwardedPrefix(request: Pick<GateRequest, "header">): string {
   const prefix = request.header("x-forwarded-prefix")?.trim().replace(/\/$/, "") ?? "";
   if (prefix === "" || (prefix.length <= MAX_PREFIX_LENGTH && PREFIX.test(prefix))) return prefix;
   throw new InvalidRequest(
@@ -312,7 +312,10 @@ function forwardedPrefix(request: GateRequest): string {
  * Returns the method as quotes bind it: with the prefix that a proxy has stripped. A client whose proxy passes the header
  * on could name a dear resource on a cheap route, and would take the quote there.
  */
-export function quotedMethod(request: GateRequest, { publicUrl, trustProxy }: Origin): string {
+export function quotedMethod(
+  request: Pick<GateRequest, "method" | "header" | "resource">,
+  { publicUrl, trustProxy }: Origin,
+): string {
   const isStripped = publicUrl === undefined && trustProxy && request.resource === undefined;
   const prefix = isStripped ? forwardedPrefix(request) : "";
   return prefix === "" ? request.method : `${request.method} ${prefix}`;

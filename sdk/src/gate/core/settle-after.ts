@@ -170,7 +170,7 @@ async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdic
   const paid = paidBy(run, settled);
   const complete = withReceipts(answer, await receiptHeaders(at, paid));
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), complete));
-  return { kind: "replay", answer: complete, cors: at.route.cors, settled: paid };
+  return { kind: "replay", answer: complete, cors: at.route.cors !== false, settled: paid };
 }
 
 const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
