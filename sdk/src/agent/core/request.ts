@@ -139,12 +139,22 @@ export async function sendOnce(
     });
   } catch (error) {
     // `fetch failed` alone names neither the address nor the reason.
-    const code = networkFault(error);
+    const code = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : undefined);
     if (!(error instanceof TypeError) || code === undefined) throw error;
     throw new TypeError(`${originAndPath(template.url)} cannot be reached: ${code}`, { cause: error });
   } finally {
     silence.end();
   }
+}
+
+/** A browser does not say which. */
+const NOT_FOR_PAGES =
+  "it is down, or it does not answer pages of other origins (CORS): the provider has to answer the preflight request (OPTIONS)";
+
+/** Returns whether this runs in a page, and the URL is of another origin than the page's. */
+function isOfAnotherOrigin(url: string): boolean {
+  const { location } = globalThis as { readonly location?: { readonly origin?: string } };
+  return location?.origin !== undefined && location.origin !== new URL(url).origin;
 }
 
 /** Aborts its signal once nothing has happened for `limits.requestTimeoutMs` and what `restart` adds. */

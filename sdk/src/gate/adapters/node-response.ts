@@ -24,6 +24,9 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
 
+/** Returns whether the connection was lost before the request's body had come whole. */
+const isUploadCut = ({ destroyed, complete }: IncomingMessage): boolean => destroyed && !complete;
+
 /**
  * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has
  * settled.
@@ -177,7 +180,10 @@ class WatchedResponse {
   #settle(how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined {
     clearTimeout(this.#streamTimer);
     this.#recording = undefined;
-    this.#settling ??= settleScope(this.#scope, how, kept?.answer());
+    if (this.#settling) return this.#settling;
+    // Half a request has bought nothing, whatever the handler makes of it.
+    const isCut = !this.#hasBegun && isUploadCut(this.#response.req);
+    this.#settling = isCut ? settleScope(this.#scope, "release") : settleScope(this.#scope, how, kept?.answer());
     return this.#settling;
   }
 
@@ -195,7 +201,8 @@ class WatchedResponse {
     response.once("close", () => {
       if (this.#settling) return;
       const hasBegun = this.#hasBegun || response.headersSent;
-      if (hasClientLeft(response) && (this.#recording || !hasBegun)) this.#boundRecording();
+      const mayComeBack = hasClientLeft(response) && !isUploadCut(response.req);
+      if (mayComeBack && (this.#recording || !hasBegun)) this.#boundRecording();
       else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
     });
   }
