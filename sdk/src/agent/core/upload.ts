@@ -86,7 +86,7 @@ function* partsOf(pieces: readonly Piece[]): Generator<Piece, undefined> {
 /** What of an upload may still be on its way in the buffers of both ends, once it has been read here. */
 const BUFFERED_BYTES = 4 * 1_024 * 1_024;
 
-/** Milliseconds that an upload of so many bytes may take in silence: one second for each 64 kB. */
+/** Milliseconds that an upload of so many bytes may last in silence: one second for each 64 kB. */
 export const uploadMs = (bytes: number): number => Math.floor(bytes / 65_536) * 1_000;
 
 /** The same where progress is seen: only what is buffered moves unseen. */

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { serve } from "@hono/node-server";
 import { expect } from "chai";
 import express from "express";
-import fastify from "fastify";
+import fastify, { type FastifyInstance } from "fastify";
 import { Hono } from "hono";
 import { cors as honoCors } from "hono/cors";
 import type { Browser, Page } from "playwright-core";
@@ -317,7 +317,7 @@ describe("a page of another origin and routes of one method", function () {
       [
         "a hook of a plugin",
         false,
-        (app) => app.register(async (api) => void api.addHook("onRequest", gate()).get("/paid", none)),
+        (app) => app.register(async (api: FastifyInstance) => void api.addHook("onRequest", gate()).get("/paid", none)),
       ],
       ["OPTIONS", true, (app) => app.options("/paid", none).get("/paid", { preHandler: gate() }, none)],
       ["OPTIONS of all", true, (app) => app.options("*", none).get("/paid", { preHandler: gate() }, none)],
