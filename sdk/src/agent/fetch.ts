@@ -14,6 +14,7 @@ import {
   sendOnce,
   sendWithinOrigin,
 } from "./core/request";
+import { isLarge } from "./core/upload";
 import type { SubscriptionEntry } from "./ledger/ledger-store";
 import { type HttpJob, type PayInit, payJob, quoteOf, redirectedJob } from "./payments/pay";
 import { finishEarlier, payQuote, serializeByKey } from "./payments/purchase";
@@ -84,6 +85,12 @@ async function sendSubscribed(
 async function firstAnswer(context: AgentContext, job: HttpJob): Promise<Arrival> {
   const { template } = job;
   if (job.key !== undefined || context.withinOrigin) return sendWithinOrigin(context.effects, template, job.headers);
+  if (isLarge(template.body) && context.effects.streamsUploads) {
+    // Streamed, and followed by hand: fetch follows with a body only what it holds whole, as it does beyond the origin.
+    const arrival = await sendWithinOrigin(context.effects, template, job.headers);
+    if (!isRedirect(arrival.response) || template.redirect === "manual") return arrival;
+    await arrival.response.body?.cancel();
+  }
   const response = await sendOnce(context.effects, template);
   if (!response.redirected) return { response, template };
   return { response, template: { ...template, url: response.url } };

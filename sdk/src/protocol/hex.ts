@@ -41,6 +41,13 @@ export function sha256(bytes: Uint8Array): Uint8Array {
   return node ? node.createHash("sha256").update(bytes).digest() : nobleSha256(bytes);
 }
 
+/** SHA-256 of bytes in pieces, which are not joined. */
+export function sha256Of(pieces: readonly Uint8Array[]): Uint8Array {
+  const hash = node ? node.createHash("sha256") : nobleSha256.create();
+  for (const piece of pieces) hash.update(piece);
+  return hash.digest();
+}
+
 /** HMAC-SHA256 of a message. */
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
   return node ? node.createHmac("sha256", key).update(message).digest() : hmac(nobleSha256, key, message);

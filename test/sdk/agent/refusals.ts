@@ -105,6 +105,25 @@ describe("what the agent refuses", () => {
     expect([response.status, response.receipt?.resource]).to.deep.equal([200, `${provider.url}/new`]);
   });
 
+  it("names both URLs and the setting where a proxy before the provider strips a prefix", async () => {
+    const strip = (value: unknown) => String(value).replace("/api/data", "/data");
+    for (const tamper of [
+      (entry: Record<string, unknown>) => ({ ...entry, resource: strip(entry.resource) }),
+      ({ memo: _none, ...entry }: Record<string, unknown>) => ({ ...entry, resource: strip(entry.resource) }),
+    ]) {
+      const provider = await startProvider(chain, facilitator.url, { tamper });
+      const { agent } = agentFor(facilitator.url);
+      const refused = await agent
+        .pay(`${provider.url}/api/data?q=secret`)
+        .then(String, (error: Error) => error.message);
+      expect(refused).to.include("(resource)");
+      expect(refused).to.include(`${provider.url}/api/data was requested`);
+      expect(refused).to.include(`sells ${provider.url}/data:`);
+      expect(refused).to.include("publicUrl");
+      expect(refused).to.not.include("secret");
+    }
+  });
+
   it("D8 a resource that is wrong or looks alike", async () => {
     const change = (edit: (url: string) => string): ProviderOptions => ({
       tamper: (entry) => ({ ...entry, resource: edit(String(entry.resource)) }),

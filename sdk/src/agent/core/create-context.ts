@@ -22,6 +22,7 @@ import { DEFAULT_LIMITS, type Effects, type FetchFunction, sleepFor } from "./ef
 import { createFacilitators } from "./facilitators";
 import { createPolicy } from "./policy";
 import type { SpendIntent } from "./policy-options";
+import { streamsUploads } from "./upload";
 
 export function createContext(
   options: AgentOptions,
@@ -44,6 +45,7 @@ export function createContext(
   const toServices: FetchFunction = (input, init) => serviceFetch(input, init);
   const effects: Effects = {
     fetch: lifetime.fetch(tracing?.fetch(toProviders, (method) => method) ?? toProviders),
+    streamsUploads: ownFetch === fetch && streamsUploads(),
     sleep: lifetime.sleep(options.sleep ?? sleepFor),
     clock: options.clock ?? systemClock,
     limits: { ...DEFAULT_LIMITS, ...options.limits },

@@ -11,7 +11,7 @@ export type Sleep = (ms: number, signal?: AbortSignal) => Promise<void>;
 
 /** The limits of waiting and retrying, milliseconds unless the name says otherwise. */
 export interface AgentLimits {
-  /** until a provider's response begins */
+  /** silence until a provider's response begins; an upload in progress is none */
   readonly requestTimeoutMs: number;
   /** for one exchange with a Facilitator */
   readonly facilitatorTimeoutMs: number;
@@ -43,6 +43,8 @@ export const DEFAULT_LIMITS: AgentLimits = {
 
 export interface Effects {
   readonly fetch: FetchFunction;
+  /** whether `fetch` takes a stream as a body, and so shows how far an upload is */
+  readonly streamsUploads: boolean;
   readonly sleep: Sleep;
   /** of the policy's rolling day; the chain's time is read elsewhere */
   readonly clock: Clock;

@@ -2,14 +2,27 @@
  * Sends one request, several times if needed: buffers its body, and keeps its credentials within one origin. Knows no
  * payment rule.
  */
-import { HEADER, InvalidRequest, resourceOfUrl, sha256, toHex, Unavailable } from "../../protocol";
+import { HEADER, InvalidRequest, resourceOfUrl, toHex, Unavailable } from "../../protocol";
 import type { Effects } from "./effects";
+import {
+  bytesOf,
+  type HeldBody,
+  hashOf,
+  held,
+  isLarge,
+  readHeld,
+  streamOf,
+  type Upload,
+  unseenMs,
+  uploadMs,
+  wholeOf,
+} from "./upload";
 
 export interface RequestTemplate {
   readonly url: string;
   readonly method: string;
   readonly headers: Headers;
-  readonly body: Uint8Array<ArrayBuffer> | undefined;
+  readonly body: HeldBody | undefined;
   readonly signal: AbortSignal | undefined;
   readonly redirect: RequestRedirect;
   /** what a browser's fetch needs and Node ignores */
@@ -37,8 +50,10 @@ export async function templateOf(input: RequestInput, init: RequestInit = {}): P
     throw new InvalidRequest("The URL must be absolute, http or https, and at most 2,048 bytes long.");
   }
   const streaming = init.body instanceof ReadableStream ? { duplex: "half" } : {};
-  const request = new Request(input, { ...init, ...streaming });
-  const body = request.body ? new Uint8Array(await request.arrayBuffer()) : undefined;
+  const given = bytesOf(init.body);
+  const request = new Request(input, { ...init, ...(given && { body: new Uint8Array() }), ...streaming });
+  const read = request.body && !given ? await readHeld(request.body) : undefined;
+  const body = given ? held(given) : read;
   const signal = init.signal ?? (input instanceof Request ? input.signal : undefined) ?? undefined;
   const { credentials, cache, mode, referrerPolicy } = request;
   return {
@@ -58,7 +73,7 @@ export function bearsCredential(template: RequestTemplate): boolean {
 }
 
 export function bodyHashOf(template: RequestTemplate): string | undefined {
-  return template.body && template.body.length > 0 ? toHex(sha256(template.body)) : undefined;
+  return template.body && template.body.byteLength > 0 ? toHex(hashOf(template.body)) : undefined;
 }
 
 export interface Arrival {
@@ -92,7 +107,10 @@ export async function sendWithinOrigin(
   }
 }
 
-/** Sends once. `redirect` is the caller's own unless a credential is borne. Time runs until the response begins. */
+/**
+ * Sends once. `redirect` is the caller's own unless a credential is borne. Time runs until the response begins, and from
+ * the start again whenever a part of the body leaves; where that is not seen, the body adds to it.
+ */
 export async function sendOnce(
   effects: Effects,
   template: RequestTemplate,
@@ -100,30 +118,65 @@ export async function sendOnce(
 ): Promise<Response> {
   const headers = new Headers(template.headers);
   for (const [name, value] of Object.entries(options.headers ?? {})) headers.set(name, value);
-  const timeout = new AbortController();
-  const { requestTimeoutMs } = effects.limits;
-  const timer = setTimeout(() => {
-    timeout.abort(
-      new Unavailable(`The server did not answer within ${requestTimeoutMs} ms (limits.requestTimeoutMs).`),
-    );
-  }, requestTimeoutMs);
+  const silence = silenceLimit(effects);
+  const { body, signal } = template;
+  const redirect = options.redirect ?? template.redirect;
+  let upload: Upload = {};
+  if (isLarge(body) && effects.streamsUploads && redirect === "manual") {
+    // Without it the length would not be sent, and some servers take no body of unknown length.
+    headers.set("content-length", String(body.byteLength));
+    upload = streamOf(body, (bytes) => silence.restart(unseenMs(bytes)));
+  } else if (body) upload = wholeOf(body, effects.streamsUploads && redirect === "follow");
+  silence.restart(uploadMs(body?.byteLength ?? 0));
   try {
     return await effects.fetch(template.url, {
       ...template.ambient,
       method: template.method,
       headers,
-      redirect: options.redirect ?? template.redirect,
-      signal: template.signal ? AbortSignal.any([template.signal, timeout.signal]) : timeout.signal,
-      ...(template.body ? { body: template.body } : {}),
+      redirect,
+      signal: signal ? AbortSignal.any([signal, silence.signal]) : silence.signal,
+      ...upload,
     });
   } catch (error) {
     // `fetch failed` alone names neither the address nor the reason.
-    const code = networkFault(error);
+    const code = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : undefined);
     if (!(error instanceof TypeError) || code === undefined) throw error;
     throw new TypeError(`${originAndPath(template.url)} cannot be reached: ${code}`, { cause: error });
   } finally {
-    clearTimeout(timer);
+    silence.end();
   }
+}
+
+/** A browser does not say which. */
+const NOT_FOR_PAGES =
+  "it is down, or it does not answer pages of other origins (CORS): the provider has to answer the preflight request (OPTIONS)";
+
+/** Returns whether this runs in a page, and the URL is of another origin than the page's. */
+function isOfAnotherOrigin(url: string): boolean {
+  const { location } = globalThis as { readonly location?: { readonly origin?: string } };
+  return location?.origin !== undefined && location.origin !== new URL(url).origin;
+}
+
+/** Aborts its signal once nothing has happened for `limits.requestTimeoutMs` and what `restart` adds. */
+function silenceLimit({ limits: { requestTimeoutMs } }: Effects) {
+  const timeout = new AbortController();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isOver = false;
+  const abort = () =>
+    timeout.abort(
+      new Unavailable(`The server did not answer within ${requestTimeoutMs} ms (limits.requestTimeoutMs).`),
+    );
+  return {
+    signal: timeout.signal,
+    restart(moreMs: number): void {
+      clearTimeout(timer);
+      if (!isOver) timer = setTimeout(abort, requestTimeoutMs + moreMs);
+    },
+    end(): void {
+      isOver = true;
+      clearTimeout(timer);
+    },
+  };
 }
 
 /** Returns the code of the network error behind a failed fetch, such as ECONNREFUSED; undefined where there is none. */

@@ -60,9 +60,16 @@ export async function chooseOption(
     );
   }
   const reason = quote.refusals[0] ?? "no_option";
-  throw new PolicyRefused(`No offered option can be paid (${quote.refusals.join(", ") || "none is offered"}).`, {
-    reason,
-  });
+  const why = quote.refusals.join(", ") || "none is offered";
+  const hint = reason === "resource" ? hintAt(job.target.place, quote.elsewhere) : "";
+  throw new PolicyRefused(`No offered option can be paid (${why}).${hint}`, { reason });
+}
+
+/** A proxy that strips a prefix is the usual cause, and nothing else shows it. */
+function hintAt(place: string, elsewhere: string | undefined): string {
+  if (elsewhere === undefined) return "";
+  if (elsewhere === place) return ` The provider sells ${place} with another query.`;
+  return ` ${place} was requested, and the provider sells ${elsewhere}: its publicUrl (TURNPIKE_PUBLIC_URL) must be its address as clients write it, with the path that a proxy before it strips.`;
 }
 
 /** Checks an option against the call and the configuration, before the policy. */

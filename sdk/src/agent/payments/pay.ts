@@ -18,7 +18,7 @@ import type { PayJob } from "./channel";
 import { combined } from "./combined-quote";
 import { objectIn, overHttp } from "./http-channel";
 import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "./purchase";
-import { type ParsedQuote, readQuote, requestedUrl } from "./quote";
+import { elsewhereIn, type ParsedQuote, readQuote, requestedUrl } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedOffersIn } from "./signed-statements";
 import { readQuoteV2 } from "./standard";
@@ -109,5 +109,6 @@ export async function quoteOf(
   const header = objectIn(response.headers, HEADER.paymentRequiredV2);
   const own = readQuote(body, requested, networks);
   const quote = combined(own, readQuoteV2(header, requested, networks));
-  return quote && { ...quote, signedOffers: await signedOffersIn(header) };
+  const elsewhere = elsewhereIn(body, header, requested);
+  return quote && { ...quote, elsewhere, signedOffers: await signedOffersIn(header) };
 }

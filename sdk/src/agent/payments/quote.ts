@@ -20,6 +20,7 @@ import {
   sameAddress,
   shortResourceOf,
 } from "../../protocol";
+import { memberOf } from "../../protocol/strict-json";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/signed-statements";
 
@@ -80,6 +81,8 @@ export interface ParsedQuote {
   readonly reason: string | undefined;
   /** as the provider has signed what it offers; judged by their signatures alone */
   readonly signedOffers?: readonly JudgedOffer[];
+  /** origin and path that the provider sells in place of what was requested */
+  readonly elsewhere?: string | undefined;
 }
 
 const MAX_ENTRIES = 64;
@@ -100,6 +103,18 @@ export const requestedUrl = (url: string): Requested => ({
 /** Returns whether a quote names what was requested. */
 export const isRequested = (named: unknown, { resource, aliases }: Requested): boolean =>
   named === resource || aliases.some((alias) => named === alias);
+
+/** Returns origin and path of the first URL in a 402 that was not requested; undefined where there is none. */
+export function elsewhereIn(
+  body: JsonObject | undefined,
+  header: JsonObject | undefined,
+  requested: Requested,
+): string | undefined {
+  const entries = Array.isArray(body?.accepts) ? body.accepts.slice(0, MAX_ENTRIES) : [];
+  const named = [...entries.map((entry) => memberOf(entry, "resource")), memberOf(header?.resource, "url")];
+  const other = named.find((url) => typeof url === "string" && URL.canParse(url) && !isRequested(url, requested));
+  return typeof other === "string" ? originAndPath(other).slice(0, 256) : undefined;
+}
 
 /** @returns undefined when `body` is no payment-required object of a known version */
 export function readQuote(

@@ -3,6 +3,7 @@ import type { Application, NextFunction, Request, RequestHandler, Response } fro
 import { TurnpikeError } from "../../protocol";
 import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
+import { answersPreflights } from "./express-preflight";
 import { nodeGate, readyIn } from "./node-gate";
 
 declare global {
@@ -29,7 +30,7 @@ export function expressGate(gate: Gate): ExpressGate {
     scope.onRefused = suppressLog.bind(undefined, (request as Request).app);
   });
   const handler = (request: Request, response: Response, next: NextFunction) => middleware(request, response, next);
-  return Object.assign(handler, { ready: (app?: Application) => readyIn(app, gate, handler) });
+  return answersPreflights(Object.assign(handler, { ready: (app?: Application) => readyIn(app, gate, handler) }));
 }
 
 const refusals = new WeakSet<object>();

@@ -14,6 +14,7 @@ import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
 import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
+import { answersPreflights, isPreflightTaken } from "./fastify-preflight";
 import { isOver, watchPaid } from "./node-response";
 
 declare module "fastify" {
@@ -44,10 +45,10 @@ export interface FastifyGate {
 
 /** Answers the preflights of routes that have one method: `app.addHook("onRequest", preflight())` where they are. */
 export function preflight(): (request: FastifyRequest, reply: FastifyReply, done: HookHandlerDoneFunction) => void {
-  return ({ method, headers }, reply, done) => {
+  return answersPreflights<ReturnType<typeof preflight>>(({ method, headers }, reply, done) => {
     if (!isPreflight(method, headers["access-control-request-method"], headers.origin)) return done();
     void reply.code(PREFLIGHT.status).headers(withoutOwnCors(reply, PREFLIGHT.headers)).send();
-  };
+  });
 }
 
 /** Creates the hook from a provider's gate. */
@@ -68,7 +69,8 @@ export function fastifyGate(gate: Gate): FastifyGate {
         void withdraw(decision);
         return;
       }
-      if (decision.kind !== "allow") return answer(answerOf(decision));
+      if (decision.kind !== "allow")
+        return answer(answerOf(decision, gate, isPreflightTaken.bind(undefined, request, hook)));
       return runInScope<void | Promise<void>, []>(facts, decision, facts.isUpgrade ? handOver : serve);
     };
     const answer = ({ status, headers, body }: Answer): void => {

@@ -98,7 +98,7 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
     return async (request: Req, ...rest: Rest): Promise<Response> => {
       const facts = gateRequestOfFetch(request);
       const act = (decision: Decision) =>
-        decision.kind === "allow" ? serve(facts, decision, request, rest) : responseOf(answerOf(decision));
+        decision.kind === "allow" ? serve(facts, decision, request, rest) : responseOf(answerOf(decision, gate));
       return gate.decide<Response | Promise<Response>>({ facts, act, fail: rethrow });
     };
   };
@@ -214,7 +214,7 @@ async function settleThrown(gate: Gate, scope: RequestScope, status: number): Pr
   return settled.kind === "withheld" ? responseOf(settled.answer) : undefined;
 }
 
-function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: boolean): Response {
+function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: Gate["cors"]): Response {
   try {
     setPaidHeaders(response.headers, extra, cors);
     return response;
@@ -226,7 +226,7 @@ function withPaidHeaders(response: Response, extra: Readonly<Record<string, stri
   }
 }
 
-function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: boolean): void {
+function setPaidHeaders(headers: Headers, extra: Readonly<Record<string, string>>, cors: Gate["cors"]): void {
   headers.set("Cache-Control", privateCacheControl(headers.get("Cache-Control") ?? undefined));
   headers.set("Vary", varyWith(headers.get("Vary") ?? undefined));
   for (const name of [...headers.keys()]) if (isForSharedCaches(name)) headers.delete(name);

@@ -1,26 +1,34 @@
 /** Hono middleware over several routes' gates: finds the gate of each request, and lets all else through. */
 import type { Context, Next } from "hono";
-import { errorAnswer } from "../core/answer";
-import type { Gate } from "../core/gate";
-import type { RouteMatcher } from "../core/route-match";
+import { type Answer, errorAnswer, isCorsHeader, isPreflight } from "../core/answer";
+import { preflightAt, type RouteGates } from "../core/route-match";
 import { responseOf } from "./fetch";
 import type { HonoGate, PaidVariables } from "./hono";
 
 type Paid = Context<{ Variables: PaidVariables }>;
 
 /** Creates the middleware from the routes' gates. */
-export function honoRoutes({ match, all }: RouteMatcher<HonoGate> & { readonly all: readonly Gate[] }): HonoGate {
+export function honoRoutes({ match, gates }: RouteGates<HonoGate>): HonoGate {
   const handler = async (c: Paid, next: Next) => {
+    const { method } = c.req;
+    const asked = c.req.header("access-control-request-method") ?? "";
     let gate: HonoGate | undefined;
+    let preflight: Answer | undefined;
     try {
-      gate = match(c.req.method, pathsOf(c));
+      const paths = pathsOf(c);
+      gate = match(method, paths);
+      if (isPreflight(method, asked, c.req.header("origin"))) preflight = preflightAt({ match, gates }, asked, paths);
     } catch (refused) {
       return responseOf(errorAnswer(refused));
     }
-    return gate ? gate(c, next) : next();
+    if (gate) return gate(c, next);
+    await next();
+    // What the application answers itself, also where it refuses, stays.
+    if (preflight && ![...c.res.headers.keys()].some(isCorsHeader)) c.res = responseOf(preflight);
+    return undefined;
   };
   const ready = async () => {
-    for (const gate of all) await gate.ready();
+    for (const gate of gates.values()) await gate.ready();
   };
   return Object.assign(handler, { ready });
 }

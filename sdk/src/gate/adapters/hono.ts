@@ -48,7 +48,7 @@ export function honoGate(gate: Gate): HonoGate {
     const condition = facts.header(IF_NONE_MATCH);
     const act = (decision: Decision) => {
       const dropped = facts.header(IF_NONE_MATCH) === undefined ? condition : undefined;
-      if (decision.kind !== "allow") return unmatched(responseOf(answerOf(decision)), dropped);
+      if (decision.kind !== "allow") return unmatched(responseOf(answerOf(decision, gate)), dropped);
       body.restore();
       return serve(c, next, facts, decision, dropped);
     };

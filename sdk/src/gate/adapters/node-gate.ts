@@ -16,6 +16,7 @@ import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
 import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
+import { answersPreflights, isPreflightTaken } from "./express-preflight";
 import { dropForSharedCaches, setAbsent } from "./node-headers";
 import { isOver, watchPaid } from "./node-response";
 
@@ -46,7 +47,8 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
         return;
       }
       if (decision.kind !== "allow") {
-        send(response, answerOf(decision));
+        const isPayable = isPreflightTaken.bind(undefined, request);
+        send(response, answerOf(decision, gate, isPayable));
         return;
       }
       return runInScope(facts, decision, facts.isUpgrade ? handOver : serve, request, response, next);
@@ -88,7 +90,7 @@ export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: In
     admit(scope, decision, request);
     next();
   }
-  return Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) });
+  return answersPreflights(Object.assign(middleware, { ready: (app?: object) => readyIn(app, gate, middleware) }));
 }
 
 /** Waits for the gate, and looks for parsers before its middleware that drop bodies which it has to bind. */
@@ -141,11 +143,11 @@ export function gated(
 
 /** Middleware `(req, res, next)` that answers preflights as a gate does, for nothing, and lets all else through. */
 export function preflight(): (request: IncomingMessage, response: ServerResponse, next: () => void) => void {
-  return (request, response, next) => {
+  return answersPreflights((request, response, next) => {
     const { origin, "access-control-request-method": asked } = request.headers;
     if (!isPreflight(request.method, asked, origin)) return next();
     response.statusCode = PREFLIGHT.status;
     setAbsent(response, PREFLIGHT.headers);
     response.end();
-  };
+  });
 }

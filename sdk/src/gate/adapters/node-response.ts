@@ -25,13 +25,16 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
 
+/** Returns whether the connection was lost before the request's body had come whole. */
+const isUploadCut = ({ destroyed, complete }: IncomingMessage): boolean => destroyed && !complete;
+
 /**
  * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has
  * settled.
  */
 export function watchPaid({ gate, response, scope, decision }: PaidResponse): void {
   const writeHead = writeHeadOf(response);
-  const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors, writeHead, args);
+  const writePrivately = (...args: unknown[]) => writePrivateHead(response, gate.cors !== false, writeHead, args);
   if (scope.deferred) {
     withhold({ gate, response, scope, writeHead: writePrivately });
     return;
@@ -172,7 +175,10 @@ class WatchedResponse implements AnswerPolicy {
   #settle(how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined {
     clearTimeout(this.#streamTimer);
     this.#recording = undefined;
-    this.#settling ??= settleScope(this.#scope, how, kept?.answer());
+    if (this.#settling) return this.#settling;
+    // Half a request has bought nothing, whatever the handler makes of it.
+    const isCut = !this.#hasBegun && isUploadCut(this.#response.req);
+    this.#settling = isCut ? settleScope(this.#scope, "release") : settleScope(this.#scope, how, kept?.answer());
     return this.#settling;
   }
 
@@ -190,7 +196,8 @@ class WatchedResponse implements AnswerPolicy {
     response.once("close", () => {
       if (this.#settling) return;
       const hasBegun = this.#hasBegun || this.#writer.isHeadOut;
-      if (hasClientLeft(response) && (this.#recording || !hasBegun)) this.#boundRecording();
+      const mayComeBack = hasClientLeft(response) && !isUploadCut(response.req);
+      if (mayComeBack && (this.#recording || !hasBegun)) this.#boundRecording();
       else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
     });
   }

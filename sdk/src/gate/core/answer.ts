@@ -33,20 +33,52 @@ export const CORS_HEADERS: Readonly<Record<string, string>> = {
   "Access-Control-Expose-Headers": CORS_EXPOSE_HEADERS,
 };
 
+/** The option `cors`; "unset": where there is none. */
+export type CorsSetting = boolean | "unset";
+
+const PAGE_METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
 /** The answer to a preflight, the same for every gate: which headers and methods a page of another origin may send. */
 export const PREFLIGHT: Answer = {
   status: 204,
   headers: {
     ...CORS_HEADERS,
     "Access-Control-Allow-Headers": CORS_ALLOW_HEADERS,
-    "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Methods": PAGE_METHODS.join(", "),
     "Access-Control-Max-Age": "600",
     Vary: "Origin, Access-Control-Request-Headers",
   },
   body: "",
 };
 
-export function answerOf(decision: Exclude<Decision, Allowed>): Answer {
+/** The answer to the preflight of a path of which only some methods are sold; undefined where `asked` is not among them. */
+export function preflightFor(asked: string, isSold: (method: string) => boolean): Answer | undefined {
+  if (!isSold(asked)) return undefined;
+  const sold = new Set([...PAGE_METHODS.filter(isSold), asked]);
+  return { ...PREFLIGHT, headers: { ...PREFLIGHT.headers, "Access-Control-Allow-Methods": [...sold].join(", ") } };
+}
+
+/** Returns whether an application has answered a preflight, also where it refuses it. */
+export const isCorsHeader = (name: string): boolean => /^access-control-/i.test(name);
+
+/**
+ * Returns the HTTP answer of a decision that runs no handler.
+ * @param gate of a route with `cors: false`, the application alone sets CORS headers
+ * @param isPayable whether the preflight of the paid request would be answered: a page that cannot collect must not pay
+ */
+export function answerOf(
+  decision: Exclude<Decision, Allowed>,
+  gate: { readonly cors: CorsSetting } = { cors: true },
+  isPayable: () => boolean = () => true,
+): Answer {
+  const answer = answerWithCors(decision);
+  const isReadable = gate.cors === "unset" && decision.kind === "pay" ? isPayable() : gate.cors !== false;
+  if (isReadable) return answer;
+  const headers = Object.entries(answer.headers).filter(([name]) => !isCorsHeader(name));
+  return { ...answer, headers: Object.fromEntries(headers) };
+}
+
+function answerWithCors(decision: Exclude<Decision, Allowed>): Answer {
   switch (decision.kind) {
     case "preflight":
       return PREFLIGHT;

@@ -161,7 +161,8 @@ async function verdictOfUsed(at: PaymentCase, candidate: Purchase): Promise<Paym
   if (served?.kind === "refund") return verdictOfRefund(context, paymentId);
   if (served?.kind !== "answer") return served && ALREADY_USED;
   const found = await fitAnswer(served.answer, at.request);
-  return found.kind === "unfit" ? barredAs(found) : { kind: "replay", answer: found.answer, cors: route.cors };
+  if (found.kind === "unfit") return barredAs(found);
+  return { kind: "replay", answer: found.answer, cors: route.cors !== false };
 }
 
 /** No 402: the payment is good for the request as it was, and no other would help. */

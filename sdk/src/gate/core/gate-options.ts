@@ -51,7 +51,10 @@ export interface GateOptions<Req = unknown> {
   readonly discovery?: Discovery;
   /** send PAYMENT-REQUIRED for clients of x402 version 2; default true */
   readonly x402v2?: boolean;
-  /** set CORS headers where the application has set none; default true */
+  /**
+   * true sets CORS headers where the application has set none, and false sets none; default: true, but for a 402 whose
+   * payer could not collect, because nothing takes OPTIONS for its path
+   */
   readonly cors?: boolean;
 }
 

@@ -2,7 +2,7 @@
 import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
 import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
 import type { KeptAnswer } from "../replay/keeper";
-import type { Answer, Decision } from "./answer";
+import type { Answer, CorsSetting, Decision } from "./answer";
 import type { GateContext, GateReports } from "./context";
 import { decide, UNPAID } from "./decide";
 import type { GateOptions } from "./gate-options";
@@ -33,8 +33,8 @@ export interface Gate {
   answerOfRefusedCharge(scope: RequestScope): Promise<Answer>;
   /** Settles a payment whose handler has answered. @param answer whole; undefined for a stream */
   settle(scope: RequestScope, answer: KeptAnswer | undefined): Promise<SettledScope>;
-  /** whether granted responses get CORS headers */
-  readonly cors: boolean;
+  /** whether answers get CORS headers; "unset": they do, and a 402 where its payer could also collect */
+  readonly cors: CorsSetting;
   /** whether quotes are tied to bodies */
   readonly bindsBody: boolean;
   /** what the provider has set of its public address */

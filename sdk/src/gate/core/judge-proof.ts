@@ -35,6 +35,7 @@ import {
 import type { GateContext } from "./context";
 import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "./payment";
 import { recoverSigner } from "./recover-signer";
+import { quotedMethod } from "./request";
 import type { Settings } from "./settings";
 
 /** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
@@ -71,7 +72,9 @@ export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise
   const { context, request, resource, bodyHash } = at;
   const proof = readPaymentProof(payload);
   const nowSec = context.time.nowSec();
-  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, bodyHash, nowSec });
+  const { settings } = context;
+  const method = quotedMethod(request, settings);
+  const verdict = judgeProof(proof, { settings, method, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") {
     if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
     return invalid(verdict.reason, messageOf(verdict.reason));

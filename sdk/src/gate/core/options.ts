@@ -121,7 +121,8 @@ export interface ProviderOptions {
   /** TURNPIKE_PUBLIC_URL: this provider's address as clients write it; required in production */
   readonly publicUrl?: string;
   /**
-   * TURNPIKE_TRUST_PROXY=1: without publicUrl, trust X-Forwarded-Proto and -Host. Only behind a proxy that sets them
+   * TURNPIKE_TRUST_PROXY=1: without publicUrl, trust X-Forwarded-Proto, -Host and -Prefix. Only behind a proxy that sets
+   * or removes them
    */
   readonly trustProxy?: boolean;
   /** TURNPIKE_SECRET (comma separated): at least 32 characters; the first issues quotes, all verify them */

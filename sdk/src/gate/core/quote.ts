@@ -26,7 +26,7 @@ import {
   wayOf,
 } from "./offers";
 import { type Entry, type HeaderRequest, headerV2Of } from "./quote-header";
-import type { GateRequest } from "./request";
+import { type GateRequest, quotedMethod } from "./request";
 import type { Settings } from "./settings";
 
 export interface Refusal {
@@ -49,6 +49,7 @@ export interface Quote {
 }
 
 export interface QuoteRequest extends HeaderRequest {
+  readonly request: Pick<GateRequest, "method" | "header" | "resource">;
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
@@ -126,9 +127,9 @@ export function refOf(input: QuoteRequest): string {
 }
 
 /** Returns the facts that a memo covers. */
-export function factsOf({ request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
+export function factsOf({ settings, request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
   const { context, amount, token, payTo } = offer;
-  const facts = { method: request.method, resource, amount, token: token.address, payTo };
+  const facts = { method: quotedMethod(request, settings), resource, amount, token: token.address, payTo };
   const { transfer } = permit2Of(offer) ?? {};
   const bound = { ...(bodyHash !== undefined && { bodyHash }), ...(transfer && { transfer }) };
   return { ...facts, network: context.settings.network.name, ...bound };

@@ -15,6 +15,7 @@ import { BoundedMap } from "../../protocol/bounded-map";
 import { signInChallenge } from "./extensions-v2";
 import { expiryOf } from "./offers";
 import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
+import { quotedMethod } from "./request";
 
 export interface Quotes {
   quote(input: QuoteRequest): Quote;
@@ -44,7 +45,7 @@ export function createQuotes(): Quotes {
   return {
     quote(input) {
       if (!isRegular(input)) return built(input);
-      const key = `${input.request.method} ${input.resource}`;
+      const key = `${quotedMethod(input.request, input.settings)} ${input.resource}`;
       const known = templates.get(key);
       if (known && known.offers === input.offers && known.refusal === input.refusal && known.flow === input.flow)
         return filled(known, input);

@@ -51,6 +51,7 @@ import {
 } from "./judge-standard";
 import { MAX_TIMEOUT_SEC, soldByEip3009 } from "./offers";
 import { recoverSigner } from "./recover-signer";
+import { quotedMethod } from "./request";
 import type { TokenTerms } from "./terms";
 
 /** @throws InvalidPaymentProof that names the first wrong field */
@@ -163,7 +164,7 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
   if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
   const memo = parseMemo(extra?.memo);
   const facts = {
-    method: at.request.method,
+    method: quotedMethod(at.request, settings),
     resource: at.resource,
     amount,
     token: accepted.asset,

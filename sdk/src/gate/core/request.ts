@@ -259,7 +259,7 @@ function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Ui
 export interface Origin {
   /** the provider's public base address */
   readonly publicUrl: string | undefined;
-  /** trust X-Forwarded-Proto and X-Forwarded-Host */
+  /** trust X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Prefix */
   readonly trustProxy: boolean;
 }
 
@@ -293,7 +293,7 @@ function publicUrlOfRequest(request: GateRequest, { publicUrl, trustProxy }: Ori
     const host = firstOf(request.header("x-forwarded-host")) ?? request.host;
     const protocol = firstOf(request.header("x-forwarded-proto")) ?? (request.secure ? "https" : "http");
     if (host && HOST.test(host) && /^https?$/i.test(protocol) && URL.canParse(`${protocol}://${host}`)) {
-      return `${protocol}://${host}`;
+      return `${protocol}://${host}${forwardedPrefix(request)}`;
     }
     throw new InvalidRequest(
       "X-Forwarded-Host (or Host) is no host name, or X-Forwarded-Proto neither http nor https.",
@@ -303,6 +303,33 @@ function publicUrlOfRequest(request: GateRequest, { publicUrl, trustProxy }: Ori
     return `${request.secure ? "https" : "http"}://${request.host}`;
   }
   throw new ConfigError("publicUrl is not set: a gate that is not on loopback must know its own public address");
+}
+
+/** Nothing in it is read in two ways: no dot segments, escapes or double slashes. */
+const PREFIX = /^(?:\/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+$/;
+
+const MAX_PREFIX_LENGTH = 256;
+
+/** Returns the path that a proxy has stripped; "" for none. */
+function forwardedPrefix(request: Pick<GateRequest, "header">): string {
+  const prefix = request.header("x-forwarded-prefix")?.trim().replace(/\/$/, "") ?? "";
+  if (prefix === "" || (prefix.length <= MAX_PREFIX_LENGTH && PREFIX.test(prefix))) return prefix;
+  throw new InvalidRequest(
+    `X-Forwarded-Prefix is no path, or is sent more than once: write it plainly, with at most ${MAX_PREFIX_LENGTH} characters.`,
+  );
+}
+
+/**
+ * Returns the method as quotes bind it: with the prefix that a proxy has stripped. A client whose proxy passes the header
+ * on could name a dear resource on a cheap route, and would take the quote there.
+ */
+export function quotedMethod(
+  request: Pick<GateRequest, "method" | "header" | "resource">,
+  { publicUrl, trustProxy }: Origin,
+): string {
+  const isStripped = publicUrl === undefined && trustProxy && request.resource === undefined;
+  const prefix = isStripped ? forwardedPrefix(request) : "";
+  return prefix === "" ? request.method : `${request.method} ${prefix}`;
 }
 
 const firstOf = (header: string | undefined): string | undefined => header?.split(",", 1)[0]?.trim() || undefined;

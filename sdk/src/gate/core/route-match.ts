@@ -4,6 +4,8 @@
  * fits any reading of the path. A path whose readings fit different patterns has no clear price and is refused.
  */
 import { ConfigError, InvalidRequest } from "../../protocol";
+import { type Answer, preflightFor } from "./answer";
+import type { Gate } from "./gate";
 import { type PatternPart, pathTest } from "./path-pattern";
 
 export interface RouteMatcher<T> {
@@ -15,6 +17,23 @@ export interface RouteMatcher<T> {
   match(method: string, paths: readonly string[]): T | undefined;
   /** Returns whether any pattern fits one of the paths, whatever its method. */
   fits(paths: readonly string[]): boolean;
+}
+
+/** The routes of one `paymentMiddleware`, and the gate behind each. */
+export interface RouteGates<T> extends RouteMatcher<T> {
+  readonly gates: ReadonlyMap<T, Gate>;
+}
+
+/** Returns the answer to a preflight that asks for a method which is sold at these paths; undefined for any other. */
+export function preflightAt<T>(
+  { match, gates }: Pick<RouteGates<T>, "match" | "gates">,
+  asked: string,
+  paths: readonly string[],
+): Answer | undefined {
+  return preflightFor(asked, (method) => {
+    const sold = match(method, paths);
+    return sold !== undefined && gates.get(sold)?.cors !== false;
+  });
 }
 
 interface Rule<T> {

@@ -1,5 +1,6 @@
 /** Creates a gated route from its options, and asks the provider's callbacks about a request. */
 import { ConfigError, type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
+import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
 import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
@@ -21,7 +22,7 @@ export interface Route extends MeteredRoute, BodyBinding {
   refreshTime(): Promise<void> | undefined;
   readonly planIds: readonly Hex[];
   readonly presentation: Presentation;
-  readonly cors: boolean;
+  readonly cors: CorsSetting;
   /** whether browsers get a page instead of JSON */
   readonly hasPage: boolean;
   /** whether answers are kept for clients that lose them */
@@ -56,7 +57,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     quotes: createQuotes(),
     planIds,
     metered: options.metered ?? false,
-    cors: options.cors ?? true,
+    cors: options.cors ?? "unset",
     hasPage: hasPage(options, prices),
     replays: options.replay ?? true,
     settle: settleOrderOf(options.settle),

@@ -168,7 +168,8 @@ async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdic
   const paid = paidBy(run, settled);
   const receipts = await receiptHeaders(at, paid);
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), withReceipts(answer, receipts)));
-  return { kind: "replay", answer: withReceipts(found.answer, receipts), cors: at.route.cors, settled: paid };
+  const cors = at.route.cors !== false;
+  return { kind: "replay", answer: withReceipts(found.answer, receipts), cors, settled: paid };
 }
 
 const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>

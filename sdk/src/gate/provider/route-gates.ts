@@ -3,7 +3,7 @@ import { ConfigError } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
 import type { Gate } from "../core/gate";
 import { gateOptionsOf, type PaymentRoutes } from "../core/payment-routes";
-import { createRouteMatcher, type RouteMatcher } from "../core/route-match";
+import { createRouteMatcher, type RouteGates } from "../core/route-match";
 import { gateOf, type Provider } from "./provider";
 
 /** What all routes of one `paymentMiddleware` share. */
@@ -55,17 +55,15 @@ function requireKnownArguments({ routes, options, further }: MiddlewareArguments
  * @param wrap makes the framework's middleware of one route's gate
  * @throws ConfigError for a pattern or a price that could not be enforced as written, and for arguments without effect
  */
-export function routeGates<Req, T>(
-  given: MiddlewareArguments<Req>,
-  wrap: (gate: Gate) => T,
-): RouteMatcher<T> & { readonly all: readonly Gate[] } {
+export function routeGates<Req, T>(given: MiddlewareArguments<Req>, wrap: (gate: Gate) => T): RouteGates<T> {
   requireKnownArguments(given as MiddlewareArguments<never>);
   const { routes, options } = given;
-  const gates: Gate[] = [];
+  const gates = new Map<T, Gate>();
   const wrapped = Object.entries(routes).map(([pattern, route]): [string, T] => {
     const gate = gateOf<Req>({ ...gateOptionsOf(pattern, route), ...options });
-    gates.push(gate);
-    return [pattern, wrap(gate)];
+    const behind = wrap(gate);
+    gates.set(behind, gate);
+    return [pattern, behind];
   });
-  return { ...createRouteMatcher(Object.fromEntries(wrapped)), all: gates };
+  return { ...createRouteMatcher(Object.fromEntries(wrapped)), gates };
 }

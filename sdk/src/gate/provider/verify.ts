@@ -16,7 +16,13 @@ import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import type { GateContext } from "../core/context";
 import { faultOfSettlement, judgeProof } from "../core/judge-proof";
 import { buildQuote } from "../core/quote";
-import { type GateRequest, gateRequestOfFetch, gateRequestOfNode, resourceOfRequest } from "../core/request";
+import {
+  type GateRequest,
+  gateRequestOfFetch,
+  gateRequestOfNode,
+  quotedMethod,
+  resourceOfRequest,
+} from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
 
 interface Ambient {
@@ -78,7 +84,12 @@ async function verifyOnce(context: GateContext, proof: PaymentProof, given: AnyR
   await context.time.refresh();
   const nowSec = context.time.nowSec();
   const resource = resourceOfRequest(request, context.settings);
-  const verdict = judgeProof(proof, { settings: context.settings, method: request.method, resource, nowSec });
+  const verdict = judgeProof(proof, {
+    settings: context.settings,
+    method: quotedMethod(request, context.settings),
+    resource,
+    nowSec,
+  });
   if (verdict.kind === "faulty") {
     if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
     return false;

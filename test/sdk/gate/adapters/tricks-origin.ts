@@ -41,6 +41,30 @@ const FORWARDED: readonly (readonly [what: string, lines: readonly string[]])[] 
   ["a scheme with a fragment", ["X-Forwarded-Proto: https://api.example/dear#", "X-Forwarded-Host: api.example"]],
   ["another scheme", ["X-Forwarded-Proto: javascript", "X-Forwarded-Host: api.example"]],
   ["a scheme with a colon", ["X-Forwarded-Proto: https:", "X-Forwarded-Host: api.example"]],
+  ...[
+    "dear",
+    "//dear",
+    "/dear//x",
+    "/../dear",
+    "/x/..",
+    "/.",
+    "/de%61r",
+    "/dear?x=",
+    "/dear#",
+    "/dear\\",
+    "/dear;v=1",
+    "/de ar",
+    "https://api.example/dear",
+    "@api.example",
+    ":8443/dear",
+    "/dear, /dear",
+    "/dear,",
+    `/${"d".repeat(256)}`,
+  ].map((prefix): [string, string[]] => [
+    `the prefix ${prefix}`,
+    [HTTPS, "X-Forwarded-Host: api.example", `X-Forwarded-Prefix: ${prefix}`],
+  ]),
+  ["two prefixes", [HTTPS, "X-Forwarded-Host: api.example", "X-Forwarded-Prefix: /dear", "X-Forwarded-Prefix: /dear"]],
 ];
 
 for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
@@ -89,6 +113,32 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
         const quote = await ask(server.url, { target: "/dear/report", lines: [HTTPS, line] });
         expect(quote?.json.accepts[0].resource, line).to.equal(resource);
       }
+    });
+
+    it("puts the prefix that a proxy strips before the path", async () => {
+      const host = "X-Forwarded-Host: api.example";
+      for (const [prefix, resource] of [
+        ["/api", "https://api.example/api/report?q=1"],
+        ["/api/v1.2/", "https://api.example/api/v1.2/report?q=1"],
+        ["/", "https://api.example/report?q=1"],
+        ["", "https://api.example/report?q=1"],
+      ]) {
+        const lines = [HTTPS, host, `X-Forwarded-Prefix: ${prefix}`];
+        const quote = await ask(server.url, { target: "/report?q=1", lines });
+        expect(quote?.json.accepts[0].resource, prefix).to.equal(resource);
+        const line = `X-PAYMENT: ${headerOf(proofOf(quote?.json.accepts[0]))["X-PAYMENT"]}`;
+        const paid = await ask(server.url, { target: "/report?q=1", lines: [...lines, line] });
+        expect(outcomeOf(paid), prefix).to.equal("served");
+      }
+    });
+
+    it("C2 a quote of the cheap route under a prefix does not buy the dear route that it names", async () => {
+      const lines = [HTTPS, "X-Forwarded-Host: api.example"];
+      const cheap = await ask(server.url, { target: "/report", lines: [...lines, "X-Forwarded-Prefix: /dear"] });
+      expect(cheap?.json.accepts[0]).to.include({ resource: DEAR, amount: "1" });
+      const line = `X-PAYMENT: ${headerOf(proofOf(cheap?.json.accepts[0]))["X-PAYMENT"]}`;
+      const dear = await ask(server.url, { target: "/dear/report", lines: [...lines, line] });
+      expect(outcomeOf(dear)).to.equal("refused");
     });
 
     it("C2 a payment behind one host buys nothing behind another", async () => {

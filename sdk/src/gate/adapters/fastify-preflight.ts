@@ -1,0 +1,56 @@
+/**
+ * Finds whether the preflight of a gated Fastify route would be answered: a page that reads a price pays it, and could
+ * not collect otherwise.
+ */
+import type { FastifyInstance, FastifyRequest } from "fastify";
+
+const answering = new WeakSet<object>();
+
+/** Marks a hook that answers preflights. */
+export function answersPreflights<T extends object>(hook: T): T {
+  answering.add(hook);
+  return hook;
+}
+
+/** By the routes' patterns; once a server listens, it takes no further routes. */
+const known = new WeakMap<object, Map<string, boolean>>();
+
+/** @returns false only where Fastify shows that no hook and no route takes OPTIONS for this path */
+export function isPreflightTaken({ server, routeOptions }: FastifyRequest, gate: object): boolean {
+  const { url, method } = (routeOptions ?? {}) as { readonly url?: string; readonly method?: string | string[] };
+  // A path without a route, or a Fastify that does not name it.
+  if (url === undefined || [method].flat().includes("OPTIONS")) return true;
+  const patterns = known.get(server) ?? new Map<string, boolean>();
+  known.set(server, patterns);
+  const found = patterns.get(url) ?? (isHooked(server, gate) || isRouted(server, url));
+  patterns.set(url, found);
+  return found;
+}
+
+/** A path without a route for OPTIONS runs the hooks of the root alone. */
+function isHooked(server: FastifyInstance, gate: object): boolean {
+  let root: object | undefined;
+  for (let at: object | null = server; at; at = Object.getPrototypeOf(at)) if (hooksIn(at)) root = at;
+  const hooks = root && hooksIn(root);
+  if (!hooks) return true;
+  return Object.values(hooks)
+    .flat()
+    .some((hook) => hook === gate || (typeof hook === "function" && answering.has(hook)));
+}
+
+function hooksIn(server: object): object | undefined {
+  const key = Object.getOwnPropertySymbols(server).find(({ description }) => description === "fastify.hooks");
+  return key && (Reflect.get(server, key) as object);
+}
+
+function isRouted(server: FastifyInstance, url: string): boolean {
+  const lines = server.printRoutes({ method: "OPTIONS", commonPrefix: false }).split("\n");
+  return lines.some((line) => {
+    if (!/\([^)]*OPTIONS/.test(line)) return false;
+    const pattern = /^\S+ (\S+) \(/.exec(line)?.[1];
+    // Below another line only a part of the path is written.
+    if (pattern === undefined) return true;
+    const fixed = pattern.split(/[:*]/, 1)[0] ?? "";
+    return fixed === pattern ? url === pattern : url.startsWith(fixed);
+  });
+}
