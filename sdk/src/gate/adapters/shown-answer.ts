@@ -70,6 +70,11 @@ export class ShownAnswer {
     return this.#restoreDestroy();
   }
 
+  /** Lets a response be destroyed that will not leave. */
+  cut(): void {
+    this.#restoreDestroy()();
+  }
+
   #hideHead(): void {
     this.#isHeadShown = false;
     const stream = streamOf(this.#response);
