@@ -92,6 +92,12 @@ export const isCut = ({ steps }: Program): boolean => {
   return first?.act.kind === "destroy";
 };
 
+/** Whether it may settle before its end. */
+export const isStreamed = ({ steps }: Program): boolean =>
+  steps.some(
+    ({ act: each }) => each.kind === "flushHeaders" || (each.kind === "writeHead" && "Content-Type" in each.headers),
+  );
+
 const bytesOf = ({ text, encoding }: Part): Buffer => Buffer.from(text, encoding === "buffer" ? "utf8" : encoding);
 
 function lengthOf({ steps }: Program): number {
