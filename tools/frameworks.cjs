@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// Tests the gate in frameworks that are too large for everybody's `npm ci`: a real Next.js application, with its own
-// lock. Installs it when it is missing or outdated, adds the package as it is published, then runs.
+// Tests the gate in frameworks that are too large for everybody's `npm ci`, with their own lock: a real Next.js
+// application, and middleware that changes how answers are written. Installs it when it is missing or outdated, adds the
+// package as it is published, then runs.
 const { cpSync, existsSync, rmSync, symlinkSync } = require("node:fs");
 const path = require("node:path");
 const { ROOT, installLocked, run, runTests } = require("./locked-folder.cjs");
@@ -20,7 +21,7 @@ function main() {
   if (existsSync(own)) symlinkSync(own, path.join(INSTALLED, "node_modules"), "dir");
   const built = run(process.execPath, [path.join(FOLDER, "node_modules/next/dist/bin/next"), "build"], FOLDER);
   if (built !== 0) return built;
-  return runTests(["test/frameworks/next.ts"]);
+  return runTests(["test/frameworks/next.ts", "test/frameworks/middleware.ts"]);
 }
 
 process.exitCode = main();

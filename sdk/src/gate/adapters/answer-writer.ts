@@ -262,11 +262,10 @@ export class AnswerWriter {
     if (this.#needsDrain) response.emit("drain");
   }
 
-  /** Nothing leaves: the client is gone, or the handler has cut the response. */
+  /** Nothing leaves: the client is gone, or the handler has cut the response. It sees what it has seen. */
   discard(): void {
-    const cut = this.#open();
-    this.#isReplaced = true;
-    cut();
+    this.#queue = undefined;
+    this.#shown?.cut();
   }
 
   #open(): () => void {

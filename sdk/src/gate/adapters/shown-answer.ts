@@ -46,6 +46,7 @@ export class ShownAnswer {
   showEnd(bytes: number): void {
     const response = this.#response;
     this.#isEndShown = true;
+    this.#delayDestroy(isHttp2(response) ? null : response.socket);
     if (isHttp2(response)) {
       Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
       return;
@@ -54,7 +55,6 @@ export class ShownAnswer {
     own.finished = true;
     this.#shownBytes = Math.max(1, bytes);
     own.outputSize += this.#shownBytes;
-    this.#delayDestroy();
   }
 
   showPressure(): void {
@@ -68,6 +68,11 @@ export class ShownAnswer {
     if (this.#isHeadShown) this.#hideHead();
     if (this.#isEndShown) this.#hideEnd();
     return this.#restoreDestroy();
+  }
+
+  /** Lets a response be destroyed that will not leave. */
+  cut(): void {
+    this.#restoreDestroy()();
   }
 
   #hideHead(): void {
@@ -91,9 +96,8 @@ export class ShownAnswer {
   }
 
   /** What node:http has taken at the end leaves whatever is destroyed then: so does what still waits. */
-  #delayDestroy(): void {
+  #delayDestroy(socket: Duplex | null): void {
     const response = this.#response;
-    const { socket } = response;
     this.#ended = { socket, destroys: [response.destroy as Destroy, socket?.destroy as Destroy] };
     const delay = this.#onDestroy.bind(this) as never;
     response.destroy = delay;

@@ -70,11 +70,18 @@ class WithheldResponse implements AnswerPolicy {
 
   onWaiting(what: Waiting): void {
     if (!this.#isOpen) return;
-    if (what === "end") this.#finish();
+    if (this.#isCut()) this.#giveUp();
+    else if (what === "end") this.#finish();
     // It is shown, and cannot become another.
     else if (this.#isFailure()) this.#cancel();
     else if (what === "flush" || (what === "part" && this.#isLong())) this.#settleStream();
     else if (what === "part") this.#timer ??= setTimeout(() => this.#settleStream(), MAX_WITHHELD_MS).unref();
+  }
+
+  /** The application has destroyed it, and writes on before it closes. */
+  #isCut(): boolean {
+    const response = this.#response;
+    return (streamOf(response) ?? response).destroyed === true && !hasClientLeft(response);
   }
 
   #isLong(): boolean {
@@ -97,6 +104,7 @@ class WithheldResponse implements AnswerPolicy {
   #giveUp(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
+    openStream(this.#response);
     this.#writer.discard();
     void cancelDeferred(this.#scope).catch(() => undefined);
   }
@@ -162,6 +170,17 @@ function closeStream(response: ServerResponse): void {
   const stream = streamOf(response);
   if (!stream) return;
   for (const name of STREAM_METHODS) stream[name] = refuseStream;
+  stream.end = endClosed;
+}
+
+/** Node ends a stream itself that is closed or destroyed. */
+function endClosed(
+  this: { readonly closed: boolean; end: (...args: unknown[]) => unknown },
+  ...args: unknown[]
+): unknown {
+  if (!this.closed) refuseStream();
+  Reflect.deleteProperty(this, "end");
+  return this.end(...args);
 }
 
 function openStream(response: ServerResponse): void {
