@@ -20,8 +20,8 @@ export const FILES: Readonly<Record<string, Readonly<Partial<Record<Work, readon
   payments: {
     judging: [
       ...["admission", "admission-limiter", "balance-locks", "exact", "exact-payments", "failed-spends", "holds"],
-      ...["index", "judge", "outcome", "payment-request", "payments", "processor", "queue-shares", "reservations"],
-      ...["stages", "transfer"],
+      ...["index", "judge", "outcome", "payer-gas", "payer-key", "payment-request", "payments", "processor"],
+      ...["queue-shares", "reservations", "stages", "transfer"],
     ],
     proofs: ["early-proofs", "grants", "proof-verifier", "proofs"],
     encoding: ["batch", "batch-builder", "calldata", "refund-service", "sender", "wallet-deployments"],

@@ -62,6 +62,8 @@ async function stop(port) {
   return {};
 }
 
+// The next chain may be asked for when none is left: the process ends with its parent alone.
+process.channel.ref();
 process.on("message", async ({ id, start: options, stop: port }) => {
   try {
     process.send({ id, ...(options ? await start(options) : await stop(port)) });

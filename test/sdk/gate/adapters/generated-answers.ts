@@ -47,7 +47,7 @@ interface Way {
 
 const ways: fc.Arbitrary<Way> = fc.record({
   store: fc.constantFrom("memory", "file"),
-  replay: fc.constantFrom({}, false),
+  replay: fc.constantFrom<object | false>({}, false),
   order: fc.constantFrom(...ORDERS),
   isProof: fc.boolean(),
 });

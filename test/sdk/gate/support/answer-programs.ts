@@ -52,7 +52,11 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant("writeHead" as const),
       status: fc.constantFrom(200, 201, 204, 404),
-      headers: fc.constantFrom({}, { "X-Own": "head" }, { "Content-Type": "text/event-stream" }),
+      headers: fc.constantFrom<Readonly<Record<string, string>>>(
+        {},
+        { "X-Own": "head" },
+        { "Content-Type": "text/event-stream" },
+      ),
     }),
   },
   {
