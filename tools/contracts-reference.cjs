@@ -106,7 +106,7 @@ function contractsPage() {
     "[`ITurnpike.sol`](../../contracts/interfaces/ITurnpike.sol),",
     "[`ITurnpikeLens.sol`](../../contracts/interfaces/ITurnpikeLens.sol) and",
     "[`IBatchSettler.sol`](../../contracts/interfaces/IBatchSettler.sol); the",
-    "[operations](operations/README.md) show each act step by step, and [errors](errors.md) what to do about each error.",
+    "[operations](operations.md) show each act step by step, and [errors](errors.md) what to do about each error.",
     "Amounts are base units of the token, times are unix seconds. `turnpike/chain` has typed classes of all three",
     "([guide](../guides/call-the-contract.md)).",
     "",
