@@ -85,8 +85,10 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
     page: "docs/guides/streaming.md",
     text: "upstream",
     names: {
-      FIELDS: "readonly string[]",
-      models: `Record<string, ${typeOf("gate", "TokenPrices")}>`,
+      asked: "object",
+      fields: "object",
+      model: "string",
+      prices: typeOf("gate", "TokenPrices"),
       provider: typeOf("gate", "Provider"),
       upstream: "{ url: string; key: string }",
     },
