@@ -108,7 +108,7 @@ function contractsPage() {
     "[`IBatchSettler.sol`](../../contracts/interfaces/IBatchSettler.sol); the",
     "[operations](operations.md) show each act step by step, and [errors](errors.md) what to do about each error.",
     "Amounts are base units of the token, times are unix seconds. `turnpike/chain` has typed classes of all three",
-    "([guide](../guides/call-the-contract.md)).",
+    "([guide](../guides/metering.md#call-the-contract-yourself)).",
     "",
     ...CONTRACTS.flatMap(sectionOf),
   ].join("\n");

@@ -69,27 +69,11 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
   { page: "docs/guides/gate.md", text: "turnpike/gate/hono", names: { app: 'import("hono").Hono' } },
   { page: "docs/guides/gate.md", text: "turnpike/gate/fastify", names: { app: 'import("fastify").FastifyInstance' } },
   {
-    page: "docs/guides/mcp.md",
-    text: "PaidToolOptions<",
-    names: {
-      handler: 'import("@modelcontextprotocol/sdk/server/mcp.js").ToolCallback<typeof input>',
-      input: 'Readonly<Record<string, import("zod").ZodType>>',
-      serverId: "string",
-    },
-  },
-  {
     page: "docs/guides/receipts.md",
     text: "policy: {",
     names: {
       limits: `${typeOf("agent", "AgentOptions")}["policy"]`,
       options: `Omit<${typeOf("agent", "AgentOptions")}, "policy">`,
-    },
-  },
-  {
-    page: "docs/guides/receipts.md",
-    text: "kmsAccount",
-    names: {
-      kmsAccount: `NonNullable<${typeOf("gate", "ProviderOptions")}["offerReceipt"]> extends infer O ? O extends { signer: infer S } ? S : never : never`,
     },
   },
   {
@@ -101,8 +85,10 @@ const OWN: readonly { readonly page: string; readonly text: string; readonly nam
     page: "docs/guides/streaming.md",
     text: "upstream",
     names: {
-      FIELDS: "readonly string[]",
-      models: `Record<string, ${typeOf("gate", "TokenPrices")}>`,
+      asked: "object",
+      fields: "object",
+      model: "string",
+      prices: typeOf("gate", "TokenPrices"),
       provider: typeOf("gate", "Provider"),
       upstream: "{ url: string; key: string }",
     },
