@@ -3,15 +3,13 @@
  * `node` holds one, and loads the compiler and the tasks first.
  */
 require("../../tools/typescript.cjs");
-const { once } = require("node:events");
-const { createServer } = require("node:http");
 const path = require("node:path");
 const { Artifacts } = require("hardhat/internal/artifacts");
 const { HardhatContext } = require("hardhat/internal/context");
 const { loadConfigAndTasks } = require("hardhat/internal/core/config/config-loading");
 const { createProvider } = require("hardhat/internal/core/providers/construction");
 const { normalizeHardhatNetworkAccountsConfig } = require("hardhat/internal/core/providers/util");
-const { JsonRpcHandler } = require("hardhat/internal/hardhat-network/jsonrpc/handler");
+const { JsonRpcServer } = require("hardhat/internal/hardhat-network/jsonrpc/server");
 const { nodeSettings } = require("../../scripts/networks.ts");
 
 const chains = new Map();
@@ -40,10 +38,8 @@ async function start({ chainId, blockMs, hardfork }) {
   );
   // Created on the first request otherwise, and mines from then on.
   await provider.request({ method: "eth_blockNumber" });
-  const server = createServer(new JsonRpcHandler(provider).handleHttp);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
+  const server = new JsonRpcServer({ hostname: "127.0.0.1", port: 0, provider });
+  const { port } = await server.listen();
   chains.set(port, { provider, server });
   return { port };
 }
@@ -52,9 +48,10 @@ async function stop(port) {
   const chain = chains.get(port);
   if (chain === undefined) return {};
   chains.delete(port);
-  const closed = once(chain.server, "close");
-  chain.server.close();
-  chain.server.closeAllConnections();
+  const closed = chain.server.close();
+  // Clients that stay connected would keep it open.
+  for (const client of chain.server._wsServer.clients) client.terminate();
+  chain.server._httpServer.closeAllConnections();
   await closed;
   await chain.provider.request({ method: "evm_setIntervalMining", params: [0] });
   // The chain's memory is not on the heap of V8, which does not know how much it could free.

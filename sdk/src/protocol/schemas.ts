@@ -25,11 +25,14 @@ export const signatureSchema = z
   .regex(/^0x(?:[0-9a-fA-F]{2}){1,2048}$/, "must be 0x and hex digits, at most 2,048 bytes")
   .transform((value) => value as Hex);
 
-/** r, s, v in 65 bytes: what a key signs, and nothing that a contract would have to judge. v of 0 or 1 is read. */
-export const signature65Schema = z
+/** r, s, v in 65 bytes: what a key signs, and nothing that a contract would have to judge. */
+const plainSignature65Schema = z
   .string()
   .regex(/^0x[0-9a-fA-F]{130}$/, "must be 0x and 130 hex digits")
-  .transform((value) => signatureWithV(value as Hex));
+  .transform((value) => value as Hex);
+
+/** The same of any wallet: v of 0 or 1 is read. */
+export const signature65Schema = plainSignature65Schema.transform(signatureWithV);
 
 /** A base-unit amount: decimal integer string on the wire, `bigint` inside. */
 export const amountSchema = z
@@ -87,7 +90,7 @@ export const paymentProofSchema = z.object({
   /** unix seconds */
   expiresAt: z.number().int().nonnegative(),
   facilitator: addressSchema,
-  signature: signature65Schema,
+  signature: plainSignature65Schema,
 });
 
 /** Amounts are `bigint`; `encodePaymentProof` writes the wire form. */
