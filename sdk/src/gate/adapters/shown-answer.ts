@@ -3,7 +3,6 @@
  * still wait here. Node's own methods then throw what they would throw.
  */
 import type { ServerResponse } from "node:http";
-import type { Duplex } from "node:stream";
 
 /** What node:http keeps on a response of HTTP/1, under names that middleware reads too. */
 interface OwnState {
@@ -28,7 +27,7 @@ export class ShownAnswer {
   #isEndShown = false;
   #shownBytes = 0;
   /** what the end of the answer makes wait */
-  #ended: { readonly socket: Duplex | null; readonly destroys: readonly Destroy[] } | undefined;
+  #ownDestroy: ServerResponse["destroy"] | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
 
   constructor(response: ServerResponse) {
@@ -95,13 +94,14 @@ export class ShownAnswer {
     this.#shownBytes = 0;
   }
 
-  /** What node:http has taken at the end leaves whatever is destroyed then: so does what still waits. */
-  #delayDestroy(socket: Duplex | null): void {
+  /**
+   * What node:http has taken at the end leaves although its handler destroys it then: so does what still waits. The
+   * socket keeps its own: a client that leaves, a time-out and a server that closes end it at once.
+   */
+  #delayDestroy(): void {
     const response = this.#response;
-    this.#ended = { socket, destroys: [response.destroy as Destroy, socket?.destroy as Destroy] };
-    const delay = this.#onDestroy.bind(this) as never;
-    response.destroy = delay;
-    if (socket) socket.destroy = delay;
+    this.#ownDestroy = response.destroy;
+    response.destroy = this.#onDestroy.bind(this) as never;
   }
 
   #onDestroy(error?: Error): ServerResponse {
@@ -110,20 +110,14 @@ export class ShownAnswer {
   }
 
   #restoreDestroy(): () => void {
-    if (!this.#ended) return nothing;
-    const { socket, destroys } = this.#ended;
-    const [ofResponse, ofSocket] = destroys;
-    this.#ended = undefined;
-    // Assigned, not deleted: a socket serves many requests, and V8 makes an object slow that loses a property.
+    if (!this.#ownDestroy) return nothing;
     const response = this.#response;
-    response.destroy = ofResponse as ServerResponse["destroy"];
-    if (socket) socket.destroy = ofSocket as Duplex["destroy"];
+    response.destroy = this.#ownDestroy;
+    this.#ownDestroy = undefined;
     const cut = this.#isCut;
     return cut ? () => void response.destroy(cut.error) : nothing;
   }
 }
-
-type Destroy = (error?: Error) => unknown;
 
 const nothing = (): void => undefined;
 
