@@ -4,7 +4,7 @@ import { json } from "node:stream/consumers";
 import { expect } from "chai";
 import { AbiCoder } from "ethers";
 import type { GateOptions, OfferReceiptSigner, ProviderOptions } from "turnpike/gate";
-import { networkOfChain, signDigest, typedDataDigest } from "turnpike/protocol";
+import { domainSeparator, networkOfChain, signDigest, toHex, typedDataDigest } from "turnpike/protocol";
 import { createChainClock } from "../../../../sdk/src/chain/clock";
 import { watchHeads } from "../../../../sdk/src/chain/heads";
 import type { Rpc } from "../../../../sdk/src/chain/rpc";
@@ -51,17 +51,22 @@ describe("quotes while a backend is silent", function () {
     facilitator.supported = OVER_PERMIT2;
     isSilent = false;
     asked = [];
-    const text = AbiCoder.defaultAbiCoder().encode(["string"], ["1"]);
+    const textOf = (text: string) => AbiCoder.defaultAbiCoder().encode(["string"], [text]);
+    const { name, version, address: verifyingContract } = DOMAIN;
+    const views: Record<string, string> = {
+      "0x06fdde03": textOf(name),
+      "0x54fd4d50": textOf(version),
+      "0x3644e515": toHex(domainSeparator({ name, version, chainId: CHAIN_ID, verifyingContract })),
+    };
     chain = createServer(async (request, response) => {
       const { id, method, params } = (await json(request)) as { id: number; method: string; params: unknown[] };
       asked.push(method);
       if (isSilent) return;
       const { data = "" } = (params[0] ?? {}) as { data?: string };
-      const isText = ["0x06fdde03", "0x54fd4d50"].includes(data.slice(0, 10));
       const results: Record<string, unknown> = {
         eth_chainId: `0x${CHAIN_ID.toString(16)}`,
         eth_getCode: "0x6000",
-        eth_call: isText ? text : `0x${"06".padStart(64, "0")}`,
+        eth_call: views[data.slice(0, 10)] ?? `0x${"06".padStart(64, "0")}`,
         eth_getBlockByNumber: {
           number: "0x1",
           hash: `0x${"11".repeat(32)}`,
