@@ -30,7 +30,9 @@ async function start({ chainId, blockMs, hardfork }) {
   const given = { TURNPIKE_NODE_CHAIN_ID: chainId, TURNPIKE_NODE_BLOCK_MS: blockMs, TURNPIKE_NODE_HARDFORK: hardfork };
   const { hardhat } = config.networks;
   const { mining, ...settings } = nodeSettings(given);
-  const own = { ...hardhat, ...settings, mining: { ...hardhat.mining, ...mining } };
+  // The configuration's date is that of this process: a later chain would lag behind the machine's clock.
+  const initialDate = new Date().toISOString();
+  const own = { ...hardhat, ...settings, initialDate, mining: { ...hardhat.mining, ...mining } };
   const provider = await createProvider(
     { ...config, networks: { ...config.networks, hardhat: own } },
     "hardhat",
