@@ -11,6 +11,7 @@ import {
   type PaymentRequiredWire,
   parsePaymentProof,
 } from "../../protocol";
+import { anObject } from "../../protocol/option-checks";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
@@ -142,6 +143,7 @@ const slot = globalThis as { [SLOT]?: Provider };
  * @throws ConfigError for a wrong setting; Unavailable when the chain cannot be asked
  */
 export async function configure(options: ProviderOptions = {}): Promise<Provider> {
+  anObject(options, "options");
   const provider = createProvider({ ...optionsFromEnvironment(process.env), ...options });
   await installProvider(provider);
   await provider.ready();
