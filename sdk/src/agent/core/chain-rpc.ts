@@ -2,7 +2,6 @@
 import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/json-rpc";
 import { type Address, concatBytes, type Hex, hexToBytes, isTurnpikeError, toHex, Unavailable } from "../../protocol";
 import type { Effects } from "./effects";
-import { networkFault } from "./request";
 
 /** What a reader needs of an agent. */
 export type ReaderEffects = Pick<Effects, "fetch" | "closing"> & {
@@ -19,9 +18,6 @@ export interface ContractCall {
   /** a block's number in hex; default: the newest block */
   readonly block?: string;
 }
-
-/** How fetch reports a kept connection that its server has closed. */
-const CLOSED: ReadonlySet<string> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
 
 const WORDS = /^0x(?:[0-9a-fA-F]{64})+$/;
 
@@ -72,7 +68,7 @@ export class ChainRpc {
   async #send(method: string, params: readonly unknown[]): Promise<unknown> {
     let cause: unknown;
     try {
-      const result = await this.#read(method, params);
+      const result = await this.#endpoint.request(method, params);
       if (result !== undefined && result !== null) return result;
     } catch (error) {
       const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
@@ -82,15 +78,5 @@ export class ChainRpc {
       cause = error;
     }
     throw new Unavailable(`The agent's RPC did not answer ${method}.`, { cause });
-  }
-
-  /** Reads change nothing, so one on a connection that the server has just closed is sent again. */
-  async #read(method: string, params: readonly unknown[]): Promise<unknown> {
-    try {
-      return await this.#endpoint.request(method, params);
-    } catch (error) {
-      if (!CLOSED.has(networkFault(error) ?? "")) throw error;
-      return this.#endpoint.request(method, params);
-    }
   }
 }

@@ -3,6 +3,7 @@
  * payment rule.
  */
 import { HEADER, InvalidRequest, resourceOfUrl, toHex, Unavailable } from "../../protocol";
+import { networkFault } from "../../protocol/network-fault";
 import type { Effects } from "./effects";
 import {
   bytesOf,
@@ -177,16 +178,6 @@ function silenceLimit({ limits: { requestTimeoutMs } }: Effects) {
       clearTimeout(timer);
     },
   };
-}
-
-/** Returns the code of the network error behind a failed fetch, such as ECONNREFUSED; undefined where there is none. */
-export function networkFault(error: unknown): string | undefined {
-  let at = error as { cause?: unknown; code?: unknown; errors?: readonly unknown[] } | undefined;
-  for (let depth = 0; at && depth < 8; depth++) {
-    if (typeof at.code === "string" && /^(?:E[A-Z_]+|UND_ERR_[A-Z_]+)$/.test(at.code)) return at.code;
-    at = (at.cause ?? at.errors?.[0]) as typeof at;
-  }
-  return undefined;
 }
 
 /** Returns the target of a redirect; undefined when `response` is none or names none. */
