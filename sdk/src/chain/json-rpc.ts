@@ -5,7 +5,7 @@
  */
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
-import { isConnectionClosed } from "../protocol/network-fault";
+import { isConnectionClosed, networkFault } from "../protocol/network-fault";
 import { Deadline } from "../protocol/waiting";
 
 /** One call of a method. */
@@ -194,6 +194,16 @@ export function revertDataOf({ data, message }: RpcAnswerError): Hex | undefined
   const nested = typeof data === "object" && data !== null ? (data as { data?: unknown }).data : data;
   if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
   return FAILED_CALL.test(`${message} ${typeof nested === "string" ? nested : ""}`) ? "0x" : undefined;
+}
+
+/** Says in a few words, without the endpoint's own text, what came back in place of an answer. */
+export function describeFault(error: unknown): string {
+  if (error instanceof RpcAnswerError) return `error ${error.rpcCode}`;
+  const fault = faultOf(error);
+  if (fault === "no_json") return "an answer that is not JSON";
+  if (fault === "timeout") return "no answer in time";
+  if (fault.startsWith("http_")) return `HTTP ${fault.slice("http_".length)}`;
+  return networkFault(error) ?? fault.replaceAll("_", " ");
 }
 
 /**

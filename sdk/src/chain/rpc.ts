@@ -9,6 +9,7 @@ import { ConfigError, type Hex, Unavailable } from "../protocol";
 import { atMost } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
+  describeFault,
   faultOf,
   type RpcAnswer,
   RpcAnswerError,
@@ -88,7 +89,7 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
       }
       // The endpoint's own text may hold its URL, and with it an API key: it goes no further than `cause`.
       const why = reverted ? { reason: NO_ANSWER } : { retryAfterSec: 2 };
-      throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, ...why });
+      throw new Unavailable(`The chain cannot be asked (${method}: ${describeFault(last)}).`, { cause: last, ...why });
     },
     onBlock(wake) {
       const stops = endpoints.map((endpoint) => endpoint.onBlock?.(wake));

@@ -54,6 +54,14 @@ export const listOf =
     for (const [index, each] of value.entries()) entry(each, `${field}[${index}]`);
   };
 
+/** An object whose names the caller chooses. */
+export const recordOf =
+  (entry: OptionCheck): OptionCheck =>
+  (value, field) => {
+    anObject(value, field);
+    for (const [name, each] of Object.entries(value as object)) entry(each, `${field}.${name}`);
+  };
+
 /** One form for texts, and another for everything else. */
 export const textOr =
   (other: OptionCheck): OptionCheck =>

@@ -140,12 +140,18 @@ export async function sendOnce(
     });
   } catch (error) {
     // `fetch failed` alone names neither the address nor the reason.
-    const code = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : undefined);
-    if (!(error instanceof TypeError) || code === undefined) throw error;
-    throw new TypeError(`${originAndPath(template.url)} cannot be reached: ${code}`, { cause: error });
+    const why = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : failureOfFetch(error));
+    if (!(error instanceof TypeError) || why === undefined) throw error;
+    throw new Unavailable(`${originAndPath(template.url)} cannot be reached: ${why}`, { cause: error });
   } finally {
     silence.end();
   }
+}
+
+/** Returns what the platforms' fetch says of a network that failed, and nothing of a fault in the caller's own fetch. */
+function failureOfFetch(error: unknown): string | undefined {
+  const { message } = error as Error;
+  return /^(?:fetch failed|Failed to fetch|Load failed|NetworkError)/.test(message) ? message : undefined;
 }
 
 /** A browser does not say which. */
