@@ -87,7 +87,8 @@ export const optionsOf =
     }
   };
 
-function kindOf(value: unknown): string {
+/** Says what a value is without repeating it; whatever it is, this does not throw. */
+export function kindOf(value: unknown): string {
   if (value === undefined) return "not set";
   if (value === null || typeof value === "boolean") return String(value);
   if (Array.isArray(value)) return "a list";

@@ -4,6 +4,7 @@
  */
 import { toAmount, UINT256_MAX } from "./amounts";
 import { ConfigError } from "./errors";
+import { kindOf } from "./option-checks";
 
 /** What a token must state before a price in decimals means an amount of it. */
 export interface PricedToken {
@@ -29,7 +30,7 @@ const FORMS = 'write "$0.05", "0.05", "0.05 USD" or the token\'s symbol, as in "
 export function parsePrice(price: unknown, token: PricedToken, field: string): bigint {
   if (typeof price !== "string") {
     throw new ConfigError(
-      `${field} is the ${typeof price} ${String(price)}: a price is text, since numbers with fractions are not exact; ${FORMS}`,
+      `${field} is ${typeof price === "object" ? kindOf(price) : `the ${typeof price} ${String(price)}`}: a price is text, since numbers with fractions are not exact; ${FORMS}`,
     );
   }
   const bare = price.trim();

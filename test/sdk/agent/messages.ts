@@ -8,7 +8,7 @@ import { createChainReader } from "../../../sdk/src/agent/core/chain-reader";
 import { closeServer, listen } from "../../support/gate";
 import { rejection } from "./support/rejection";
 
-const TOKEN = `0x${"70".repeat(20)}`;
+const TOKEN: `0x${string}` = `0x${"70".repeat(20)}`;
 
 const OPTIONS: AgentOptions = {
   wallet: walletFromKey(`0x${"11".repeat(32)}`),

@@ -45,8 +45,8 @@ export function originOf(place: string): string {
 
 /** @throws InvalidRequest when the URL is relative, or not http(s) */
 export async function templateOf(input: RequestInput, init: RequestInit = {}): Promise<RequestTemplate> {
-  const raw = typeof input === "string" || input instanceof URL ? String(input) : input.url;
-  const url = resourceOfUrl(raw);
+  const raw = typeof input === "string" || input instanceof URL ? String(input) : input?.url;
+  const url = typeof raw === "string" ? resourceOfUrl(raw) : undefined;
   if (url === undefined || !/^https?:\/\//.test(url)) {
     throw new InvalidRequest("The URL must be absolute, http or https, and at most 2,048 bytes long.");
   }

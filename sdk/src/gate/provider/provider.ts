@@ -92,8 +92,14 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
     gate,
     paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
     parsePaymentProof,
-    verifyPaymentProof: (proof, { request } = {}) => verifyProof(context, proof, request),
-    buildPaymentRequired: ({ plan, request }) => buildPlanQuote(context, plan, request),
+    async verifyPaymentProof(proof, { request } = {}) {
+      anObject(proof, "proof");
+      return verifyProof(context, proof, request);
+    },
+    buildPaymentRequired(planOptions) {
+      anObject(planOptions, "options");
+      return buildPlanQuote(context, planOptions.plan, planOptions.request);
+    },
     deductAllowance,
     context: () => (request, response, next) => {
       const scope = openRequestScope(gateRequestOfNode(request));
