@@ -17,7 +17,7 @@ export function callbackFault(option: string, message: string, cause: unknown): 
     const [thrown, detail] =
       cause instanceof Error ? [`${cause.name}: ${cause.message}`, cause.stack ?? ""] : [String(cause), ""];
     process.emitWarning(`${option} failed, so its request is answered 500: ${thrown}`, {
-      code: "TURNPIKE_CALLBACK",
+      code: "TurnpikeCallback",
       detail,
     });
   }

@@ -125,7 +125,7 @@ function warnOfDeprecated({ terms }: GateContext, route: Route): void {
   warnedOfPlans.add(route);
   process.emitWarning(
     `A route sells only deprecated plans (${planIds.join(", ")}): it serves their subscribers and takes no new ones. Where it should, add the plan that replaces it, or a one-time price, to its pricing.`,
-    { code: "TURNPIKE_DEPRECATED_PLANS" },
+    { code: "TurnpikeDeprecatedPlans" },
   );
 }
 
