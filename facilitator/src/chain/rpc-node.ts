@@ -85,11 +85,6 @@ export class RpcNode {
     return undefined;
   }
 
-  /** Tries twice: the first failure may be a kept-alive connection that was closed. */
-  check(): Promise<RpcAnswer[] | undefined> {
-    return this.send([]).catch(() => this.send([]));
-  }
-
   /** Asks for the newest block, for the node's health. */
   async readHead(): Promise<void> {
     const [head] = await this.ask("eth_blockNumber");

@@ -62,7 +62,7 @@ export class RpcNodes {
 
   /** @throws ConfigError when every node that answers serves another chain */
   async check(): Promise<void> {
-    const checks = await Promise.allSettled(this.#nodes.map((node) => node.check()));
+    const checks = await Promise.allSettled(this.#nodes.map((node) => node.send([])));
     if (checks.some((check) => check.status === "fulfilled" && check.value)) return;
     if (this.#nodes.some((node) => node.servesOtherChain)) {
       throw new ConfigError(`RPC_URLS serve another chain than CHAIN_ID ${this.#options.chainId}`);

@@ -10,7 +10,11 @@ const dispatcher = new Agent({
   maxResponseSize: MAX_ANSWER_BYTES,
 });
 
-export const postKeptAlive: RpcPost = async (url, { body, headers, signal }) => {
-  const response = await request(url, { method: "POST", headers, body, signal, dispatcher });
+/** Keeps no connection. */
+const fresh = new Agent({ connections: CONNECTIONS, pipelining: 0, maxResponseSize: MAX_ANSWER_BYTES });
+
+export const postKeptAlive: RpcPost = async (url, { body, headers, signal, isRepeated }) => {
+  const through = isRepeated ? fresh : dispatcher;
+  const response = await request(url, { method: "POST", headers, body, signal, dispatcher: through });
   return { status: response.statusCode, text: await response.body.text() };
 };

@@ -1,7 +1,7 @@
 import type { Address, Hex } from "../protocol";
 import { Tracing } from "../protocol/tracing";
 import { Lifetime, orNothingSigned, signalOf } from "./core/abort";
-import type { AgentEnvironment, AgentOptions } from "./core/agent-options";
+import { type AgentEnvironment, type AgentOptions, checkAgentOptions } from "./core/agent-options";
 import type { AgentContext } from "./core/context";
 import { createContext } from "./core/create-context";
 import { registerAgent } from "./core/internals";
@@ -149,6 +149,7 @@ export function createAgent(options: AgentOptions): Agent {
 /** Creates an agent as part of a larger program of this package. @throws ConfigError that names the option */
 export function createAgentWith(options: AgentOptions, environment: AgentEnvironment): Agent {
   const lifetime = new Lifetime();
+  checkAgentOptions(options);
   const tracing = options.openTelemetry && new Tracing(options.openTelemetry);
   const context = createContext(options, environment, lifetime, tracing);
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);

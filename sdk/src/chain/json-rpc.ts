@@ -5,6 +5,7 @@
  */
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
+import { isConnectionClosed, networkFault } from "../protocol/network-fault";
 import { Deadline } from "../protocol/waiting";
 
 /** One call of a method. */
@@ -37,6 +38,8 @@ export interface RpcPostRequest {
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
+  /** not over a kept connection, where the client can choose: the other side has closed one */
+  readonly isRepeated: boolean;
 }
 
 /** Posts a request, and returns the response's status and body. Follows no redirects. */
@@ -92,18 +95,17 @@ export class RpcEndpoint {
   }
 
   /**
-   * Sends calls in one request.
+   * Sends calls in one request; reads once more where the connection was closed before the answer.
    * @returns one answer for each call, in their order
    * @throws Unavailable when there are none; the failure of the connection; the signal's reason
    */
   async exchange(calls: readonly RpcCall[], timeoutMs = this.#options.timeoutMs): Promise<RpcAnswer[]> {
-    const { post, signal } = this.#options;
-    const { url, headers } = this.#address;
+    const { signal } = this.#options;
     signal?.throwIfAborted();
     const deadline = new Deadline(timeoutMs);
     this.#pending.add(deadline);
     try {
-      const { status, text } = await post(url, { headers, body: bodyOf(calls), signal: deadline.signal });
+      const { status, text } = await this.#post(calls, deadline);
       if (status < 200 || status > 299) {
         throw new Unavailable(`a node answered with HTTP ${status}`, { reason: `http_${status}` });
       }
@@ -117,12 +119,27 @@ export class RpcEndpoint {
     }
   }
 
+  async #post(calls: readonly RpcCall[], deadline: Deadline) {
+    const { post } = this.#options;
+    const { url, headers } = this.#address;
+    const request = { headers, body: bodyOf(calls), signal: deadline.signal };
+    try {
+      return await post(url, { ...request, isRepeated: false });
+    } catch (error) {
+      if (deadline.isOver || !isConnectionClosed(error) || !calls.every(isRead)) throw error;
+      return post(url, { ...request, isRepeated: true });
+    }
+  }
+
   /** Sends one call, and returns its result. @throws RpcAnswerError, and what `exchange` throws */
   async request(method: string, params: readonly unknown[], timeoutMs?: number): Promise<unknown> {
     const [answer] = await this.exchange([{ method, params }], timeoutMs);
     return resultOf(answer as RpcAnswer);
   }
 }
+
+/** Returns whether a call changes nothing, so that it may be sent again when its outcome is unknown. */
+const isRead = ({ method }: RpcCall): boolean => !method.startsWith("eth_send");
 
 /** @throws RpcAnswerError when the answer is an error */
 export function resultOf({ error, result }: RpcAnswer): unknown {
@@ -177,6 +194,16 @@ export function revertDataOf({ data, message }: RpcAnswerError): Hex | undefined
   const nested = typeof data === "object" && data !== null ? (data as { data?: unknown }).data : data;
   if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
   return FAILED_CALL.test(`${message} ${typeof nested === "string" ? nested : ""}`) ? "0x" : undefined;
+}
+
+/** Says in a few words, without the endpoint's own text, what came back in place of an answer. */
+export function describeFault(error: unknown): string {
+  if (error instanceof RpcAnswerError) return `error ${error.rpcCode}`;
+  const fault = faultOf(error);
+  if (fault === "no_json") return "an answer that is not JSON";
+  if (fault === "timeout") return "no answer in time";
+  if (fault.startsWith("http_")) return `HTTP ${fault.slice("http_".length)}`;
+  return networkFault(error) ?? fault.replaceAll("_", " ");
 }
 
 /**

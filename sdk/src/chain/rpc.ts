@@ -2,11 +2,14 @@
  * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
  * contract's error.
  */
+import { Agent as HttpAgent } from "node:http";
+import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
 import { atMost } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
+  describeFault,
   faultOf,
   type RpcAnswer,
   RpcAnswerError,
@@ -86,7 +89,7 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
       }
       // The endpoint's own text may hold its URL, and with it an API key: it goes no further than `cause`.
       const why = reverted ? { reason: NO_ANSWER } : { retryAfterSec: 2 };
-      throw new Unavailable(`The chain cannot be asked (${method}).`, { cause: last, ...why });
+      throw new Unavailable(`The chain cannot be asked (${method}: ${describeFault(last)}).`, { cause: last, ...why });
     },
     onBlock(wake) {
       const stops = endpoints.map((endpoint) => endpoint.onBlock?.(wake));
@@ -125,9 +128,15 @@ function endpointOf(url: string, chainId: number, timeoutMs: number): Endpoint {
   };
 }
 
+// Each request over a connection of its own.
+const OVER_OWN = FetchRequest.createGetUrlFunc({ agent: new HttpAgent({ keepAlive: false }) });
+
+const OVER_OWN_TLS = FetchRequest.createGetUrlFunc({ agent: new HttpsAgent({ keepAlive: false }) });
+
 /** Posts by the HTTP client of ethers: frameworks cache and slow down `fetch`. Asks once more when it is throttled. */
-const post: RpcPost = async (url, { body, headers, signal }) => {
+const post: RpcPost = async (url, { body, headers, signal, isRepeated }) => {
   const request = new FetchRequest(url);
+  if (isRepeated) request.getUrlFunc = url.startsWith("https:") ? OVER_OWN_TLS : OVER_OWN;
   request.setThrottleParams({ maxAttempts: 2, slotInterval: 100 });
   for (const [name, value] of Object.entries(headers)) request.setHeader(name, value);
   request.body = body;

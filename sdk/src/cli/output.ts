@@ -2,8 +2,8 @@
  * Writes what a command prints. Everything passes here, so that no secret and no escape sequence reaches the terminal.
  * With `--json` standard output holds JSON alone.
  */
-import { networkFault } from "../agent/core/request";
 import { isTurnpikeError } from "../protocol";
+import { networkFault } from "../protocol/network-fault";
 import { CommandFailed, isUnreached, UsageError } from "./command-errors";
 import { exitCodeOf } from "./exit-codes";
 import type { CliIo } from "./io";

@@ -72,7 +72,10 @@ export const providerCalls = (calls: Calls) => ({
   /** Networks, tokens, schemes and signers of this Facilitator. */
   async supported(call: CallOptions = {}): Promise<Supported> {
     const found = await calls.lookUp(supportedSchema, { method: "GET", path: "/supported", ...call });
-    if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error });
+    if (found.kind === "refused") {
+      const { message, status } = found.error;
+      throw new Unavailable(message, { cause: found.error, details: { status, isJson: true } });
+    }
     return found.value;
   },
 

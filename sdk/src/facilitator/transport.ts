@@ -77,12 +77,13 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
 
 async function answerOf(response: Response): Promise<Answer> {
   const retryAfterSec = parseRetryAfter(response.headers.get("retry-after"));
+  const details = { status: response.status, isJson: false };
   const noAnswer = (why: string): Unavailable =>
-    new Unavailable(`The Facilitator's answer cannot be used: ${why}.`, optionalRetry(retryAfterSec));
+    new Unavailable(`The Facilitator's answer cannot be used: ${why}.`, { details, ...optionalRetry(retryAfterSec) });
 
   if (response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400)) {
     await response.body?.cancel();
-    throw noAnswer("it redirects");
+    throw noAnswer(`HTTP ${response.status}, a redirect`);
   }
   if (!/^application\/(?:[\w.-]+\+)?json\b/i.test(response.headers.get("content-type") ?? "")) {
     await response.body?.cancel();
@@ -93,7 +94,8 @@ async function answerOf(response: Response): Promise<Answer> {
   try {
     return { status: response.status, json: JSON.parse(text) as unknown, retryAfterSec };
   } catch (error) {
-    throw new Unavailable("The Facilitator's answer is not JSON.", { cause: error, ...optionalRetry(retryAfterSec) });
+    const why = { cause: error, details, ...optionalRetry(retryAfterSec) };
+    throw new Unavailable("The Facilitator's answer is not JSON.", why);
   }
 }
 
@@ -106,7 +108,12 @@ function errorOf(answer: Answer): TurnpikeError {
   const message = problem.success ? problem.data.message : `The Facilitator answered HTTP ${answer.status}.`;
   const retryAfterSec = reported?.retryAfterSec ?? answer.retryAfterSec;
   if (answer.status >= 500 || (reported === undefined && answer.status !== 404)) {
-    return new Unavailable(message, { ...(reported ? { cause: reported } : {}), ...optionalRetry(retryAfterSec) });
+    const details = { status: answer.status, isJson: true };
+    return new Unavailable(message, {
+      details,
+      ...(reported ? { cause: reported } : {}),
+      ...optionalRetry(retryAfterSec),
+    });
   }
   return reported ?? new TurnpikeError("NotFound", message);
 }
@@ -214,7 +221,9 @@ export function read<S extends z.ZodType>(schema: S, answer: Answer): z.output<S
   const result = schema.safeParse(answer.json);
   if (result.success) return result.data;
   const field = result.error.issues[0]?.path.join(".") || "body";
-  throw new Unavailable(`The Facilitator's answer cannot be used: ${field} is missing or malformed.`);
+  throw new Unavailable(`The Facilitator's answer cannot be used: ${field} is missing or malformed.`, {
+    details: { status: answer.status, isJson: true },
+  });
 }
 
 export function pending(answer: Answer): Pending {
@@ -231,5 +240,6 @@ export function refusal(answer: Answer): Refused {
   if (error.code === "Unavailable") throw error;
   if (!NO_VERDICT.has(error.code)) return { kind: "refused", error };
   const { message, retryAfterSec } = error;
-  throw new Unavailable(message, { cause: error, ...(retryAfterSec === undefined ? {} : { retryAfterSec }) });
+  const details = { status: answer.status, isJson: true };
+  throw new Unavailable(message, { cause: error, details, ...optionalRetry(retryAfterSec) });
 }

@@ -3,6 +3,8 @@
  * parsing and serialising the body again changes them.
  */
 import { equalConstantTime, InvalidWebhook, utf8ToBytes } from "../protocol";
+import { kindOf } from "../protocol/option-checks";
+import { isObject } from "../protocol/strict-json";
 import {
   isWebhookEventType,
   TEST_EVENT_TYPE,
@@ -41,7 +43,9 @@ export function verifyWebhook(
   secrets: string | readonly string[],
   options: VerifyWebhookOptions = {},
 ): WebhookEvent {
+  requireRaw(body);
   const { toleranceSec = DEFAULT_TOLERANCE_SEC, nowSec = Math.floor(Date.now() / 1_000) } = options;
+  if (!isObject(headers)) throw refused("headers", "no headers are given: pass those of the request");
   const id = headerOf(headers, "webhook-id");
   const timestamp = headerOf(headers, "webhook-timestamp");
   const signatures = headerOf(headers, "webhook-signature");
@@ -50,13 +54,25 @@ export function verifyWebhook(
   if (!(Math.abs(nowSec - sentSec) <= toleranceSec)) throw refused("timestamp", "it is too old, or from the future");
 
   const text = typeof body === "string" ? body : decode(body);
-  const keys = (typeof secrets === "string" ? [secrets] : secrets).map(webhookKeyOf);
+  const keys = (Array.isArray(secrets) ? (secrets as readonly string[]) : [secrets as string]).map(webhookKeyOf);
   if (!isSignedByOne({ id, timestamp, body: text }, signatures, keys))
-    throw refused("signature", "no known secret made its signature");
+    throw refused(
+      "signature",
+      "no known secret made its signature. Check that the body is the raw one, as it was received: one that was parsed and written again has other bytes; and that the secret is this endpoint's",
+    );
   const event = readEvent(text);
   // The header is signed and so is the body: that they differ cannot happen to an honest sender.
   if (event.id !== id) throw refused("body", "the body is about another event than the header");
   return event;
+}
+
+/** What a JSON parser has made of the body is signed by nobody. */
+function requireRaw(body: unknown): void {
+  if (typeof body === "string" || body instanceof Uint8Array) return;
+  throw refused(
+    "body",
+    `the body is ${kindOf(body)}: give verifyWebhook the raw body, text or bytes as received, by a route without a JSON parser, as express.raw({ type: "application/json" })`,
+  );
 }
 
 function isSignedByOne(signed: SignedWebhook, signatures: string, keys: readonly Uint8Array[]): boolean {

@@ -3,6 +3,8 @@ import { ConfigError, hmacSha256, utf8ToBytes } from "../protocol";
 
 const SECRET_PREFIX = "whsec_";
 
+const NO_SECRET = "A webhook secret is `whsec_` and base64 of 16 bytes or more.";
+
 /** What a signature covers. */
 export interface SignedWebhook {
   readonly id: string;
@@ -14,9 +16,10 @@ export interface SignedWebhook {
 
 /** @throws ConfigError for a secret that is no secret: nothing may be accepted under an empty key */
 export function webhookKeyOf(secret: string): Uint8Array {
+  if (typeof secret !== "string") throw new ConfigError(NO_SECRET);
   const encoded = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : secret;
   const key = fromBase64(encoded);
-  if (!key || key.length < 16) throw new ConfigError("A webhook secret is `whsec_` and base64 of 16 bytes or more.");
+  if (!key || key.length < 16) throw new ConfigError(NO_SECRET);
   return key;
 }
 

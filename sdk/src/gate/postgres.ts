@@ -2,6 +2,7 @@
  * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
  * postgresMeter(pool) })`.
  */
+import { type OptionCheck, wrongKind } from "../protocol/option-checks";
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -17,11 +18,17 @@ export interface PostgresStoreOptions {
   readonly space?: string;
 }
 
+const checkClient: OptionCheck = (client, field) => {
+  if (typeof (client as PostgresClient | null | undefined)?.query === "function") return;
+  throw wrongKind(client, field, "a pool or client of pg, which has query()");
+};
+
 /**
  * Claims in PostgreSQL 13 or later; makes its table on first use.
  * @param client a pool (or client) of `pg`; it stays yours to close
  */
 export function postgresClaims(client: PostgresClient, { space = "claims" }: PostgresStoreOptions = {}): ClaimStore {
+  checkClient(client, "client");
   return sharedClaims(postgresCells(client, { space }));
 }
 
@@ -30,5 +37,6 @@ export function postgresClaims(client: PostgresClient, { space = "claims" }: Pos
  * @param client a pool (or client) of `pg`; it stays yours to close
  */
 export function postgresMeter(client: PostgresClient, { space = "meter" }: PostgresStoreOptions = {}): MeterStore {
+  checkClient(client, "client");
   return sharedMeterStore(postgresCells(client, { space }));
 }

@@ -3,6 +3,7 @@
  * in views.
  */
 import { ConfigError } from "./errors";
+import { kindOf } from "./option-checks";
 
 /** The largest overage cap. */
 export const UINT88_MAX = (1n << 88n) - 1n;
@@ -37,7 +38,7 @@ export function toAmount(value: bigint | number | string, field: string): bigint
         : parseAmount(value);
   if (amount === undefined || amount < 0n || amount > UINT256_MAX) {
     throw new ConfigError(
-      `${field} is ${String(value)}: an amount is a whole number of the token's base units (1000000 is 1.00 of a 6-decimal token), as a bigint${typeof value === "string" ? ", a safe integer or a decimal string" : " or a safe integer"}`,
+      `${field} is ${typeof value === "object" ? kindOf(value) : String(value)}: an amount is a whole number of the token's base units (1000000 is 1.00 of a 6-decimal token), as a bigint${typeof value === "string" ? ", a safe integer or a decimal string" : " or a safe integer"}`,
     );
   }
   return amount;

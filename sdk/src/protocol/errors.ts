@@ -334,6 +334,8 @@ export interface TurnpikeErrorOptions {
   readonly retryAfterSec?: number;
   /** safe for anyone to read: no key, signature or subscription id */
   readonly details?: Readonly<Record<string, string | number | boolean>>;
+  /** default: that of the code */
+  readonly remedy?: string | undefined;
 }
 
 /**
@@ -354,7 +356,7 @@ export class TurnpikeError extends Error {
     this.code = code;
     this.status = ERRORS[code].status;
     this.retryable = ERRORS[code].retryable;
-    this.remedy = ERRORS[code].remedy;
+    this.remedy = options.remedy ?? ERRORS[code].remedy;
     this.reason = options.reason;
     this.retryAfterSec = options.retryAfterSec;
     this.details = options.details ?? {};
@@ -391,7 +393,23 @@ export class InvalidRequest extends classOf("InvalidRequest") {}
 
 export class PaymentPending extends classOf("PaymentPending") {}
 
-export class PolicyRefused extends classOf("PolicyRefused") {}
+/** By `reason`: what no wider policy would change. */
+const REMEDIES_OF_REFUSALS: Readonly<Record<string, string>> = {
+  quote: "Check the URL, and ask its provider for terms of x402.",
+  redirect: "Request the address that it redirects to, if you trust that one.",
+  resource: "Request the URL that the provider sells, or ask the provider to correct its publicUrl.",
+  facilitator: "Add the Facilitator to `facilitators` if you trust it, or do without.",
+  subscription_only: "Subscribe, or do without.",
+  wallet: "Approve the request in the wallet, or use another wallet.",
+  max_amount: "Raise this call's maxAmount, or do without.",
+};
+
+/** Refused by the agent itself. */
+export class PolicyRefused extends classOf("PolicyRefused") {
+  constructor(message?: string, options: TurnpikeErrorOptions = {}) {
+    super(message, { remedy: REMEDIES_OF_REFUSALS[options.reason ?? ""], ...options });
+  }
+}
 
 /** Thrown after a payment that was served. */
 export class ReceiptRejected<R = Response> extends classOf("ReceiptRejected") {

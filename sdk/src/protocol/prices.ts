@@ -4,6 +4,7 @@
  */
 import { toAmount, UINT256_MAX } from "./amounts";
 import { ConfigError } from "./errors";
+import { kindOf } from "./option-checks";
 
 /** What a token must state before a price in decimals means an amount of it. */
 export interface PricedToken {
@@ -17,20 +18,28 @@ export interface PricedToken {
 
 const PRICE = /^(\$?)[ \t]*(0|[1-9][0-9]{0,77})(?:\.([0-9]{1,77}))?(?:[ \t]+([A-Za-z][A-Za-z0-9.]{0,15}))?$/;
 
+const DIGITS = /^[0-9]+$/;
+
 const FORMS = 'write "$0.05", "0.05", "0.05 USD" or the token\'s symbol, as in "0.05 USDC"';
 
 /**
  * Returns a price's amount in base units.
- * @throws ConfigError that names the field: no text, another form, a currency or symbol that is not the token's, or more
- * digits than the token has
+ * @throws ConfigError that names the field: no text, another form, digits alone (which could mean base units), a currency
+ * or symbol that is not the token's, or more digits than the token has
  */
 export function parsePrice(price: unknown, token: PricedToken, field: string): bigint {
   if (typeof price !== "string") {
     throw new ConfigError(
-      `${field} is the ${typeof price} ${String(price)}: a price is text, since numbers with fractions are not exact; ${FORMS}`,
+      `${field} is ${typeof price === "object" ? kindOf(price) : `the ${typeof price} ${String(price)}`}: a price is text, since numbers with fractions are not exact; ${FORMS}`,
     );
   }
-  const match = PRICE.exec(price.trim());
+  const bare = price.trim();
+  if (DIGITS.test(bare)) {
+    throw new ConfigError(
+      `${field} is "${price}", which could mean base units or whole tokens: write "$${bare}" or "${bare}.00" for whole tokens, or \`amount: "${bare}"\` for base units`,
+    );
+  }
+  const match = PRICE.exec(bare);
   if (!match) throw new ConfigError(`${field} is "${price}": ${FORMS}`);
   const [, dollar = "", whole = "", fraction = "", unit = ""] = match;
   requireUnit(price, token, field, { isDollars: dollar !== "" || unit === "" || isUsd(unit), unit });
@@ -52,8 +61,6 @@ export function parsePrice(price: unknown, token: PricedToken, field: string): b
 
 /** An amount of a token: base units as a `bigint` or a safe integer, or text as people write prices, such as "$0.05". */
 export type Money = bigint | number | string;
-
-const DIGITS = /^[0-9]+$/;
 
 /**
  * Returns an amount in base units.

@@ -34,6 +34,17 @@ for (const version of [1, 2] as const) {
       expect([transfersSigned(subject), chain.transfers.length, server.payloads.size]).to.deep.equal([1, 1, 1]);
     });
 
+    it("that keep rejecting are quoted with their own reason, and nothing is said to be paid", async () => {
+      const server = await startStandardServer(chain, {
+        version,
+        steps: Array.from({ length: 20 }, () => "402" as const),
+      });
+      const { message } = await rejection(agentOn().agent.pay(server.url));
+      expect(message).to.include("(invalid_payload)").and.to.include("was signed, and may not have settled");
+      expect(message).to.not.include("was made");
+      expect(chain.transfers).to.have.length(0);
+    });
+
     for (const lie of ["used", "refunded"] as const) {
       it(`D24 that say a payment is ${lie}, while it may still move money, get the same payload again`, async () => {
         const server = await startStandardServer(chain, { version, steps: [lie, lie, lie] });

@@ -50,6 +50,22 @@ describe("JSON-RPC over HTTP", () => {
       : { id: asked.id, result: asked.method };
   const withError = (error: object) => (asked: Asked | Asked[]) => ({ id: (asked as Asked).id, error });
 
+  /** Resets the connections of its first requests. */
+  const resetting = (resets: number): Answer => {
+    let left = resets;
+    return (body, _response, { socket }) => (left-- > 0 ? void socket.resetAndDestroy() : withResult(body));
+  };
+
+  /** Resets every connection that is used again, as a proxy does which has forgotten them. */
+  const forgetting = (): Answer => {
+    const used = new WeakSet<object>();
+    return (body, _response, { socket }) => {
+      if (used.has(socket)) return void socket.resetAndDestroy();
+      used.add(socket);
+      return withResult(body);
+    };
+  };
+
   /** What the agent posts by, and what the Facilitator does. */
   const POSTS = { fetch: postByFetch(fetch), "kept connections": postKeptAlive };
 
@@ -109,6 +125,31 @@ describe("JSON-RPC over HTTP", () => {
           expect(await each).to.include({ message: "enough" });
       });
 
+      it("asks once more, and no more than that, where a kept connection is reset before the answer", async () => {
+        for (const [resets, answered] of [
+          [1, true],
+          [2, false],
+        ] as const) {
+          const { url, asked } = await serve(resetting(resets));
+          const answer = endpoint(url).exchange(calls);
+          if (answered) expect((await answer).map(({ result }) => result)).to.deep.equal(["a", "b", "c"]);
+          else expect(await rejection(answer)).to.be.instanceOf(Error);
+          expect(asked).to.have.length(2);
+        }
+      });
+
+      it("never sends a transaction again by itself", async () => {
+        for (const method of ["eth_sendRawTransaction", "eth_sendTransaction"]) {
+          const { url, asked } = await serve(resetting(1));
+          const both = [
+            { method: "eth_chainId", params: [] },
+            { method, params: [] },
+          ];
+          expect(await rejection(endpoint(url).exchange(both))).to.be.instanceOf(Error);
+          expect(asked).to.have.length(1);
+        }
+      });
+
       it("sends a URL's user and password as a header", async () => {
         const { url, headers } = await serve(withResult);
         await endpoint(url.replace("://", "://us%20er:p%C3%A4ss@")).request("eth_chainId", []);
@@ -155,6 +196,25 @@ describe("JSON-RPC over HTTP", () => {
       const rpc = connect(url);
       expect(await rpc.send("eth_chainId", [])).to.equal("eth_chainId");
       expect(asked).to.have.length(2);
+      rpc.close();
+    });
+
+    it("asks again on a connection of its own where every kept one was forgotten", async () => {
+      const { url } = await serve(forgetting());
+      const rpc = connect(url);
+      const kept = new RpcEndpoint({ url, post: postKeptAlive, timeoutMs: 5_000 });
+      for (const ask of [() => rpc.send("eth_chainId", []), () => kept.request("eth_chainId", [])]) {
+        await Promise.all(Array.from({ length: 4 }, ask));
+        for (let i = 0; i < 3; i++) expect(await ask()).to.equal("eth_chainId");
+      }
+      rpc.close();
+    });
+
+    it("does not send a transaction again where its connection is reset", async () => {
+      const { url, asked } = await serve(resetting(1));
+      const rpc = connect(url);
+      expect(await rejection(rpc.send("eth_sendRawTransaction", ["0x00"]))).to.include({ code: "Unavailable" });
+      expect(asked).to.have.length(1);
       rpc.close();
     });
 

@@ -52,6 +52,28 @@ describe("SDK: verifyWebhook", () => {
     expect(verifyWebhook(body, shouted, SECRET.slice(6), options)).to.deep.equal(event);
   });
 
+  it("asks for the raw body where a parser has made an object of it, or it was written again", () => {
+    const { body, headers } = sent();
+    const message = (given: unknown, more: { headers?: unknown; secrets?: unknown } = {}): string => {
+      try {
+        verifyWebhook(given as string, (more.headers ?? headers) as never, (more.secrets ?? SECRET) as never, {
+          nowSec: NOW_SEC,
+        });
+      } catch (error) {
+        return `${(error as { code?: string }).code}: ${(error as Error).message}`;
+      }
+      return "accepted";
+    };
+    for (const parsed of [JSON.parse(body), undefined, null, 5, [1]]) {
+      expect(message(parsed)).to.match(/^InvalidWebhook: .*give verifyWebhook the raw body/);
+    }
+    const rewritten = JSON.stringify(JSON.parse(body), null, 2);
+    expect(message(rewritten)).to.match(/^InvalidWebhook: .*no known secret made its signature.* the raw one/);
+    expect(message(body, { headers: 5 })).to.match(/^InvalidWebhook: .*headers/);
+    for (const secrets of [5, {}, [undefined]])
+      expect(message(body, { secrets })).to.match(/^ConfigError: A webhook secret/);
+  });
+
   it("B19 refuses a forged body, id, time, secret or version", () => {
     const { body, headers } = sent();
     const changed: [string, Partial<typeof headers>][] = [

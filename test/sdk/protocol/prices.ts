@@ -25,6 +25,17 @@ describe("protocol > prices", () => {
     expect(parsePrice("$0.000000000000000001", { decimals: 18, currency: "USD" }, "price")).to.equal(1n);
   });
 
+  it("refuses digits alone, which may be meant as base units, and names both ways out", () => {
+    for (const price of ["500000", "0", "1", " 25 "]) {
+      const digits = price.trim();
+      expect(() => parsePrice(price, USDC, "pricing[0].price"), price).to.throw(
+        ConfigError,
+        `pricing[0].price is "${price}", which could mean base units or whole tokens: write "$${digits}" or "${digits}.00" for whole tokens, or \`amount: "${digits}"\` for base units`,
+      );
+    }
+    expect(parsePrice("500000.00", USDC, "price")).to.equal(500_000_000_000n);
+  });
+
   it("reads back every amount that it can write", () => {
     fc.assert(
       fc.property(fc.bigInt(0n, 1n << 200n), fc.integer({ min: 0, max: 30 }), (amount, decimals) => {

@@ -1,5 +1,6 @@
 /** What an agent is made of, and what the programs of this package add to that. */
 import type { Clock, Network, TurnpikeDeployment } from "../../protocol";
+import { anObject, anything, callback, listOf, optionsOf, recordOf, text, textOr } from "../../protocol/option-checks";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
 import type { Ledger } from "../ledger/ledger-store";
 import type { ReceiptStore } from "../ledger/receipt-store";
@@ -64,20 +65,24 @@ export function createAgentMemory({ freshMs }: Pick<AgentLimits, "freshMs">): Ag
   return { recentChanges: new RecentChanges(freshMs), payeeLooks: new Map() };
 }
 
-export const AGENT_OPTIONS: Readonly<Record<keyof AgentOptions, true>> = {
-  wallet: true,
-  policy: true,
-  facilitators: true,
-  ledger: true,
-  receipts: true,
-  deployments: true,
-  networks: true,
-  tokens: true,
-  rpc: true,
-  fetch: true,
-  clock: true,
-  sleep: true,
-  onEvent: true,
-  limits: true,
-  openTelemetry: true,
-};
+/** `policy`, `facilitators`, `limits` and `wallet` are checked where they are read. */
+const check = optionsOf<AgentOptions>({
+  wallet: anything,
+  policy: anything,
+  facilitators: anything,
+  ledger: anObject,
+  receipts: anObject,
+  deployments: listOf(anObject),
+  networks: listOf(anObject),
+  tokens: listOf(anObject),
+  rpc: textOr(recordOf(text)),
+  fetch: callback,
+  clock: anObject,
+  sleep: callback,
+  onEvent: callback,
+  limits: anObject,
+  openTelemetry: anObject,
+});
+
+/** @throws ConfigError that names the option */
+export const checkAgentOptions = (options: unknown): void => check(options, "");

@@ -1,8 +1,7 @@
 /** Requests of the agent's own RPC endpoint, once it has shown that it serves the expected chain. */
-import { faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/json-rpc";
+import { describeFault, faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "../../chain/json-rpc";
 import { type Address, concatBytes, type Hex, hexToBytes, isTurnpikeError, toHex, Unavailable } from "../../protocol";
 import type { Effects } from "./effects";
-import { networkFault } from "./request";
 
 /** What a reader needs of an agent. */
 export type ReaderEffects = Pick<Effects, "fetch" | "closing"> & {
@@ -20,19 +19,19 @@ export interface ContractCall {
   readonly block?: string;
 }
 
-/** How fetch reports a kept connection that its server has closed. */
-const CLOSED: ReadonlySet<string> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"]);
-
 const WORDS = /^0x(?:[0-9a-fA-F]{64})+$/;
 
 export class ChainRpc {
   readonly #endpoint: RpcEndpoint;
   readonly #chainId: number;
   readonly #timeoutMs: number;
+  /** without the path, which may hold a key */
+  readonly #host: string;
   #isChecked = false;
 
   constructor(url: string, chainId: number, { fetch, closing, limits }: ReaderEffects) {
     this.#chainId = chainId;
+    this.#host = URL.canParse(url) ? new URL(url).host : "an address that is no URL";
     this.#timeoutMs = limits.facilitatorTimeoutMs;
     this.#endpoint = new RpcEndpoint({ url, post: postByFetch(fetch), timeoutMs: this.#timeoutMs, signal: closing });
   }
@@ -42,7 +41,7 @@ export class ChainRpc {
     if (!this.#isChecked) {
       const reported = Number(await this.#send("eth_chainId", []));
       if (reported !== this.#chainId) {
-        throw new Unavailable(`The agent's RPC is of chain ${reported}, not ${this.#chainId}.`);
+        throw new Unavailable(`The agent's RPC at ${this.#host} is of chain ${reported}, not ${this.#chainId}.`);
       }
       this.#isChecked = true;
     }
@@ -70,27 +69,18 @@ export class ChainRpc {
   }
 
   async #send(method: string, params: readonly unknown[]): Promise<unknown> {
-    let cause: unknown;
     try {
-      const result = await this.#read(method, params);
+      const result = await this.#endpoint.request(method, params);
       if (result !== undefined && result !== null) return result;
     } catch (error) {
       const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
       const isLate = faultOf(error) === "timeout";
-      const what = isLate ? `did not answer within ${this.#timeoutMs} ms` : "cannot be reached";
-      if (isLate || !isAnswer) throw new Unavailable(`The agent's RPC ${what}.`, { cause: error });
-      cause = error;
+      if (isLate) {
+        throw new Unavailable(`The agent's RPC did not answer within ${this.#timeoutMs} ms.`, { cause: error });
+      }
+      const what = isAnswer ? `did not answer ${method}` : "cannot be reached";
+      throw new Unavailable(`The agent's RPC at ${this.#host} ${what} (${describeFault(error)}).`, { cause: error });
     }
-    throw new Unavailable(`The agent's RPC did not answer ${method}.`, { cause });
-  }
-
-  /** Reads change nothing, so one on a connection that the server has just closed is sent again. */
-  async #read(method: string, params: readonly unknown[]): Promise<unknown> {
-    try {
-      return await this.#endpoint.request(method, params);
-    } catch (error) {
-      if (!CLOSED.has(networkFault(error) ?? "")) throw error;
-      return this.#endpoint.request(method, params);
-    }
+    throw new Unavailable(`The agent's RPC at ${this.#host} did not answer ${method}.`);
   }
 }

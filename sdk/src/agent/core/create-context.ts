@@ -15,7 +15,7 @@ import { memoryLedger } from "../ledger/ledger-store";
 import { memoryReceipts } from "../ledger/receipt-store";
 import { createRoots, createSigner, type Signer } from "../signing/wallet";
 import type { Lifetime } from "./abort";
-import { AGENT_OPTIONS, type AgentEnvironment, type AgentOptions, createAgentMemory } from "./agent-options";
+import { type AgentEnvironment, type AgentOptions, createAgentMemory } from "./agent-options";
 import { type ChainReader, createChainReader } from "./chain-reader";
 import type { AgentContext } from "./context";
 import { DEFAULT_LIMITS, type Effects, type FetchFunction, sleepFor } from "./effects";
@@ -31,7 +31,6 @@ export function createContext(
   tracing: Tracing | undefined,
 ): AgentContext {
   const networks = options.networks ?? [];
-  requireKnownFields(options, Object.keys(AGENT_OPTIONS));
   if (options.limits !== undefined) requireKnownFields(options.limits, Object.keys(DEFAULT_LIMITS), "limits.");
   const { ask } = options.policy ?? {};
   const cancellableAsk = typeof ask === "function" && {

@@ -22,6 +22,7 @@ import {
   systemClock,
   TurnpikeError,
 } from "../../protocol";
+import { anything, optionsOf, text, textOr } from "../../protocol/option-checks";
 import { Deadline } from "../../protocol/waiting";
 import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
@@ -61,6 +62,10 @@ export interface Facilitator {
   account(of: AccountOnChain, signal?: AbortSignal): Promise<Account>;
 }
 
+const checkFacilitator = textOr(
+  optionsOf<Exclude<FacilitatorOption, string>>({ url: text, signers: anything }, ["url"]),
+);
+
 /** @throws ConfigError for what is no http(s) address, and for plain http to another machine */
 export function createFacilitators(
   options: readonly FacilitatorOption[],
@@ -69,7 +74,8 @@ export function createFacilitators(
 ): Facilitators {
   if (!Array.isArray(options)) throw new ConfigError("facilitators must be a list of base URLs");
   const known = new Map<string, Facilitator>();
-  for (const option of options as readonly FacilitatorOption[]) {
+  for (const [index, option] of (options as readonly FacilitatorOption[]).entries()) {
+    checkFacilitator(option, `facilitators[${index}]`);
     const { url: text, signers } = typeof option === "string" ? { url: option, signers: undefined } : option;
     const url = normalize(text);
     if (url === undefined) throw new ConfigError(`facilitators holds "${text}", which is no http(s) address`);

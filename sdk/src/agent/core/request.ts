@@ -3,6 +3,7 @@
  * payment rule.
  */
 import { HEADER, InvalidRequest, resourceOfUrl, toHex, Unavailable } from "../../protocol";
+import { networkFault } from "../../protocol/network-fault";
 import type { Effects } from "./effects";
 import {
   bytesOf,
@@ -44,8 +45,8 @@ export function originOf(place: string): string {
 
 /** @throws InvalidRequest when the URL is relative, or not http(s) */
 export async function templateOf(input: RequestInput, init: RequestInit = {}): Promise<RequestTemplate> {
-  const raw = typeof input === "string" || input instanceof URL ? String(input) : input.url;
-  const url = resourceOfUrl(raw);
+  const raw = typeof input === "string" || input instanceof URL ? String(input) : input?.url;
+  const url = typeof raw === "string" ? resourceOfUrl(raw) : undefined;
   if (url === undefined || !/^https?:\/\//.test(url)) {
     throw new InvalidRequest("The URL must be absolute, http or https, and at most 2,048 bytes long.");
   }
@@ -139,12 +140,18 @@ export async function sendOnce(
     });
   } catch (error) {
     // `fetch failed` alone names neither the address nor the reason.
-    const code = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : undefined);
-    if (!(error instanceof TypeError) || code === undefined) throw error;
-    throw new TypeError(`${originAndPath(template.url)} cannot be reached: ${code}`, { cause: error });
+    const why = networkFault(error) ?? (isOfAnotherOrigin(template.url) ? NOT_FOR_PAGES : failureOfFetch(error));
+    if (!(error instanceof TypeError) || why === undefined) throw error;
+    throw new Unavailable(`${originAndPath(template.url)} cannot be reached: ${why}`, { cause: error });
   } finally {
     silence.end();
   }
+}
+
+/** Returns what the platforms' fetch says of a network that failed, and nothing of a fault in the caller's own fetch. */
+function failureOfFetch(error: unknown): string | undefined {
+  const { message } = error as Error;
+  return /^(?:fetch failed|Failed to fetch|Load failed|NetworkError)/.test(message) ? message : undefined;
 }
 
 /** A browser does not say which. */
@@ -177,16 +184,6 @@ function silenceLimit({ limits: { requestTimeoutMs } }: Effects) {
       clearTimeout(timer);
     },
   };
-}
-
-/** Returns the code of the network error behind a failed fetch, such as ECONNREFUSED; undefined where there is none. */
-export function networkFault(error: unknown): string | undefined {
-  let at = error as { cause?: unknown; code?: unknown; errors?: readonly unknown[] } | undefined;
-  for (let depth = 0; at && depth < 8; depth++) {
-    if (typeof at.code === "string" && /^(?:E[A-Z_]+|UND_ERR_[A-Z_]+)$/.test(at.code)) return at.code;
-    at = (at.cause ?? at.errors?.[0]) as typeof at;
-  }
-  return undefined;
 }
 
 /** Returns the target of a redirect; undefined when `response` is none or names none. */

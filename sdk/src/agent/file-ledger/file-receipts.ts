@@ -6,6 +6,7 @@ import { appendFile, open, readFile, rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isDiskFull } from "../../file-lock";
 import { ConfigError } from "../../protocol";
+import { anObject, text as aText } from "../../protocol/option-checks";
 import { type KeptReceipt, nameOfReceipts, type ReceiptFault, type ReceiptStore } from "../ledger/receipt-store";
 import { makeFolder } from "./folder";
 
@@ -65,7 +66,11 @@ export function fileReceipts(folder: string): ReceiptStore {
 const lineOf = ({ fault, text }: KeptReceipt): string => (fault === undefined ? text : `${fault} ${text}`);
 
 /** Writes an audit for others to verify, whole or not at all. Node only. */
-export async function writeAudit(path: string, { text }: { readonly text: string }): Promise<void> {
+export async function writeAudit(path: string, audit: { readonly text: string }): Promise<void> {
+  aText(path, "path");
+  anObject(audit, "audit");
+  aText(audit.text, "audit.text");
+  const { text } = audit;
   const file = resolve(path);
   const handle = await open(`${file}.new`, "w", 0o600);
   try {

@@ -67,7 +67,7 @@ export async function chooseOption(
 
 /** A proxy that strips a prefix is the usual cause, and nothing else shows it. */
 function hintAt(place: string, elsewhere: string | undefined): string {
-  if (elsewhere === undefined) return "";
+  if (elsewhere === undefined) return ` ${place} was requested, and the 402 names no URL that it sells.`;
   if (elsewhere === place) return ` The provider sells ${place} with another query.`;
   return ` ${place} was requested, and the provider sells ${elsewhere}: its publicUrl (TURNPIKE_PUBLIC_URL) must be its address as clients write it, with the path that a proxy before it strips.`;
 }

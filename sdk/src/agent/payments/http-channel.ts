@@ -99,7 +99,8 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   }
   if (status === 402) {
     const { error, reason } = codesOf(await readBounded(effects, response));
-    return { kind: "rejected", error, reason };
+    // Stock servers of version 2 say why in the header alone.
+    return { kind: "rejected", error: error ?? codeIn(errorInHeader(response.headers)), reason };
   }
   if (status === 409) {
     // A handler may answer 409 for its own reasons; the gate names the code.

@@ -90,12 +90,23 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
   if (arrival.response.status !== 402) return withReceipt(arrival.response, undefined);
   const quote = await quoteOf(context, arrival);
   if (!quote) {
-    const message = "The provider asks for payment without terms that can be understood.";
-    const error = new PolicyRefused(message, { reason: "quote" });
+    const error = new PolicyRefused(notUnderstood(arrival.response), { reason: "quote" });
     emitRefusal(context, originAndPath(arrival.template.url), error);
     throw error;
   }
   return payOrThrow(context, redirectedJob(context, job, arrival.template), quote);
+}
+
+/** Says what a 402 without readable terms has in their place. */
+function notUnderstood({ headers }: Response): string {
+  const message = "The provider asks for payment without terms that can be understood";
+  if (/^payment\b/i.test(headers.get("www-authenticate") ?? "")) {
+    return `${message}: its WWW-Authenticate: Payment is of another protocol (MPP), and not of x402.`;
+  }
+  if ("location" in globalThis && !headers.has(HEADER.paymentRequiredV2)) {
+    return `${message}: a page sees PAYMENT-REQUIRED only where the provider names it in Access-Control-Expose-Headers (CORS).`;
+  }
+  return `${message}: neither a JSON body with \`accepts\` nor a readable PAYMENT-REQUIRED header is there.`;
 }
 
 /** Reads what a 402 offers, in its body and, for version 2 of x402, in its header. Consumes the body. */

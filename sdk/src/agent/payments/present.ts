@@ -231,7 +231,7 @@ export async function rejection(
   }
   const said = error ? ` (${error}${reason ? `: ${reason}` : ""})` : "";
   return new InvalidPaymentProof(
-    `The provider keeps rejecting a payment that was made${said}. ${adviceOn(entry, reason)} The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
+    `The provider keeps rejecting ${paidAs(entry)}${said}. ${adviceOn(entry, reason)} The next call presents the same payment again; agent.giveUp(paymentId) ends it.`,
     { ...(reason ? { reason } : {}), details: factsOf(entry) },
   );
 }
@@ -243,6 +243,10 @@ function unconfirmed({ entry, reason, end }: { entry: PaymentEntry; reason: stri
     { reason, details: factsOf(entry) },
   );
 }
+
+/** A standard payment settles at the provider, which may never have asked for that. */
+const paidAs = ({ proof, state }: PaymentEntry): string =>
+  proof || state !== "signed" ? "a payment that was made" : "a payment that was signed, and may not have settled";
 
 function adviceOn({ proof }: PaymentEntry, reason: string | undefined): string {
   if (reason === "memo") {

@@ -11,10 +11,10 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
+import { networkFault } from "../../protocol/network-fault";
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
 import { type Facilitator, OTHER_CHAIN, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";
-import { networkFault } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { isOutage, outcomeOf } from "./authorization-outcome";

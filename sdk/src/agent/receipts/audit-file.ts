@@ -10,6 +10,7 @@ import {
   parseUnitPrice,
   signature65Schema,
 } from "../../protocol";
+import { text as aText } from "../../protocol/option-checks";
 import type { AuditedCycle, AuditedSubscription } from "./bill";
 
 const FORMAT = "turnpike-audit-1";
@@ -84,6 +85,7 @@ export type FileSubscription = z.output<typeof subscriptionSchema>;
 
 /** @throws InvalidRequest for a text that is no audit */
 export function fileOf(text: string): z.output<typeof fileSchema> {
+  aText(text, "text");
   const json = parseStrictJson(text);
   if (!json) throw new InvalidRequest("The file is no audit: it is no JSON object, or repeats a field.");
   const read = fileSchema.safeParse(json);

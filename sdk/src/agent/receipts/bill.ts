@@ -3,6 +3,7 @@
  * are facts of the chain that the caller has read.
  */
 import { type Address, type Hex, isOverpriced, type UsageReceipt } from "../../protocol";
+import { anObject } from "../../protocol/option-checks";
 
 /** A cycle as receipts and the chain name it: the record, its version, and the end of its paid period. */
 export interface CycleName {
@@ -88,6 +89,7 @@ export interface AuditedSubscription {
 
 /** Says in one line what was found. */
 export function describeFinding(finding: Finding): string {
+  anObject(finding, "finding");
   if (finding.kind === "foreign")
     return `foreign: a receipt that is no evidence of this subscription (${finding.reason})`;
   const cycle = `in the cycle until ${finding.paidThrough}, version ${finding.version}`;

@@ -1,6 +1,7 @@
 /** Recovers a wallet's subscriptions from its signatures and the chain alone, and lists those of the ledger. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Address, type Hex, isTurnpikeError, sameAddress } from "../../protocol";
+import { anObject } from "../../protocol/option-checks";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import { originOf } from "../core/request";
@@ -167,6 +168,7 @@ export async function adopt(
  * to the next there is nothing to find.
  */
 export async function recover(context: AgentContext, options: RecoverOptions): Promise<Subscription[]> {
+  anObject(options, "options");
   const ledger = await context.ledger();
   const facilitator = requireFacilitator(context, options.facilitator);
   const asked = await verifiedPlan(context, facilitator, options.planId);

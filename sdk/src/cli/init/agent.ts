@@ -10,6 +10,10 @@ import { fileLedger } from "turnpike/agent/file-ledger";
 import { requireNetwork } from "turnpike/protocol";
 
 const { TURNPIKE_WALLET_KEY: key, TURNPIKE_NETWORK, TURNPIKE_ADDRESS, TURNPIKE_FACILITATOR_URL } = process.env;
+if (!key) {
+  console.error("TURNPIKE_WALLET_KEY is not set: give it the wallet's private key, or file: and a path, in the environment or in .env.");
+  process.exit(1);
+}
 const agent = createAgent({
   wallet: walletFromKey(key.startsWith("file:") ? readFileSync(key.slice(5), "utf8").trim() : key),
   policy: JSON.parse(readFileSync("policy.json", "utf8")),

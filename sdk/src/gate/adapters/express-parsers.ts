@@ -5,6 +5,7 @@
  */
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
+import { anObject } from "../../protocol/option-checks";
 
 type Handle = (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => unknown;
 
@@ -89,5 +90,6 @@ function dropsBytes(parser: Handle): Promise<boolean> {
  * other parser of body-parser.
  */
 export function keepBody(request: IncomingMessage, _response: unknown, bytes: Uint8Array): void {
+  anObject(request, "request");
   Object.assign(request, { rawBody: bytes });
 }

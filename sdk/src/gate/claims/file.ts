@@ -8,6 +8,7 @@ import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { join } from "node:path";
 import { isDiskFull } from "../../file-lock";
 import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
+import { aNumber, optionsOf, text } from "../../protocol/option-checks";
 import { fileAnswers } from "./answers";
 import { fullDisk } from "./claim-file";
 import { lineOfAct } from "./claim-line";
@@ -30,8 +31,13 @@ const MIB = 1_024 * 1_024;
 
 const GRANT_KEY_FILE = "grant.key";
 
+const checkOptions = optionsOf<FileClaimsOptions>({ folder: text, rotateBytes: aNumber, answersBytes: aNumber }, [
+  "folder",
+]);
+
 /** @throws ConfigError when the folder cannot be used */
 export function fileClaims(options: FileClaimsOptions): ClaimStore {
+  checkOptions(options, "");
   const { folder, rotateBytes = 16 * MIB, answersBytes = 700 * MIB } = options;
   if (!Number.isSafeInteger(answersBytes) || answersBytes < 0) {
     throw new ConfigError(`claims: answersBytes is ${answersBytes}; use a whole number of bytes`);

@@ -3,6 +3,7 @@
  * again when its handler failed, at most three times; or `refund` for good, when it is to be refunded instead. Pure, so that every store applies the same rules.
  */
 import type { Hex } from "../../protocol";
+import { anObject } from "../../protocol/option-checks";
 
 /** How often one payment may be released by handlers that fail. */
 export const MAX_RELEASES = 3;
@@ -40,6 +41,7 @@ export type ClaimAct =
 
 /** Applies an act to a claim. Pure: every store applies this one rule. */
 export function applyClaim(record: ClaimRecord | undefined, act: ClaimAct): ClaimRecord | undefined {
+  anObject(act, "act");
   if (act.act === "claim") return claim(record, act);
   if (record?.state !== "running" || record.owner !== act.owner) return record;
   switch (act.act) {
@@ -76,9 +78,11 @@ function released(record: ClaimRecord): ClaimRecord {
 }
 
 /** Returns whether the owner still held the claim: `use`, `refund` and `renew` leave its name on the record. */
-export function isHeldAfter({ act, owner }: ClaimAct, record: ClaimRecord | undefined): boolean {
+export function isHeldAfter(given: ClaimAct, record: ClaimRecord | undefined): boolean {
+  anObject(given, "act");
+  const { act, owner } = given;
   if (act === "release" || act === "withdraw" || act === "claim") return true;
-  return record?.owner === owner && (record.state === "refund") === (act === "refund");
+  return record !== undefined && record.owner === owner && (record.state === "refund") === (act === "refund");
 }
 
 /** The result of an attempt to claim a payment. */

@@ -1,5 +1,6 @@
 /** Asks a route which answers it charges for. A fault of its callback charges nothing, and lets nothing out. */
-import { ConfigError, TurnpikeError } from "../../protocol";
+import { ConfigError, type TurnpikeError } from "../../protocol";
+import { callbackFault } from "./callback-fault";
 import type { GateOptions } from "./gate-options";
 
 export class ChargeRule {
@@ -24,7 +25,7 @@ export class ChargeRule {
       this.#fault ??= new ConfigError("chargeFor returned no boolean");
     } catch (cause) {
       const undecided = "Whether this answer is charged for could not be decided.";
-      this.#fault ??= new TurnpikeError("Internal", undecided, { cause });
+      this.#fault ??= callbackFault("`chargeFor`", undecided, cause);
     }
     return true;
   }

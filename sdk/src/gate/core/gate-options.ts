@@ -1,9 +1,10 @@
 /** The options of a gated route, and the checks of those that need more than their type. */
 import { ConfigError } from "../../protocol";
+import { anything, callback, type FieldChecks, flag, type OptionCheck, text } from "../../protocol/option-checks";
 import type { GateContext } from "./context";
 import type { Discovery } from "./extensions-v2";
 import type { Payment } from "./payment";
-import type { PricingEntry } from "./pricing";
+import { type PricingEntry, requireKnown } from "./pricing";
 
 /** What one route offers, and how it is treated. */
 export interface GateOptions<Req = unknown> {
@@ -58,27 +59,37 @@ export interface GateOptions<Req = unknown> {
   readonly cors?: boolean;
 }
 
-const FIELDS: Readonly<Record<keyof GateOptions, true>> = {
-  pricing: true,
-  free: true,
-  metered: true,
-  authorize: true,
-  bind: true,
-  replay: true,
-  maxBodyBytes: true,
-  settle: true,
-  chargeFor: true,
-  page: true,
-  refundOnFailure: true,
-  description: true,
-  mimeType: true,
-  sellSingleAtPlanPrice: true,
-  discovery: true,
-  x402v2: true,
-  cors: true,
+/** Those of `anything` are checked where they are read. */
+const FIELDS: FieldChecks<GateOptions> = {
+  pricing: anything,
+  free: callback,
+  metered: flag,
+  authorize: callback,
+  bind: anything,
+  replay: flag,
+  maxBodyBytes: anything,
+  settle: anything,
+  chargeFor: anything,
+  page: anything,
+  refundOnFailure: anything,
+  description: text,
+  mimeType: text,
+  sellSingleAtPlanPrice: flag,
+  discovery: anything,
+  x402v2: flag,
+  cors: flag,
 };
 
 export const GATE_FIELDS: readonly string[] = Object.keys(FIELDS);
+
+/** @throws ConfigError that names an option without effect, or of another kind */
+export function checkGateOptions<Req>(options: GateOptions<Req>): void {
+  requireKnown(options, GATE_FIELDS, "paymentGate");
+  for (const [name, check] of Object.entries<OptionCheck>(FIELDS)) {
+    const value = options[name as keyof GateOptions];
+    if (value !== undefined) check(value, name);
+  }
+}
 
 /** @throws ConfigError where it is no function, or payments settle before their handler's status is known */
 export function chargeForOf({ chargeFor, settle }: GateOptions<never>): GateOptions["chargeFor"] {

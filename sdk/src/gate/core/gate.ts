@@ -70,7 +70,7 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
       if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
       warnOfCuts(context, route);
-      await Promise.all(route.contexts.map((each) => requireSettleable(each, route)));
+      warnOfDeprecated(context, route);
       if (route.sellsSingles) await Promise.all(route.contexts.map(requireTimely));
       await proveMetering();
       await requireBookkeeping(context, route);
@@ -115,24 +115,18 @@ export async function requirePinnedSigner({ facilitatorCheck }: GateContext): Pr
   }
 }
 
-/**
- * Checks at start-up that the Facilitator settles as little as each fixed price. One that does not answer stops nothing.
- * @throws ConfigError
- */
-async function requireSettleable(context: GateContext, route: Route): Promise<void> {
-  const { facilitator } = context.settings;
-  const fixed = (route.offers.cached() ?? []).filter((offer) => offer.kind === "one-time" && offer.context === context);
-  if (!facilitator || facilitator.trustUnsigned || fixed.length === 0) return;
-  const { minAmount } = await context.support.read().catch((error: unknown) => {
-    if (isTurnpikeError(error)) return { minAmount: undefined };
-    throw error;
-  });
-  for (const { amount, token } of fixed) {
-    if (minAmount === undefined || amount >= BigInt(minAmount)) continue;
-    throw new ConfigError(
-      `a price of ${amount} base units can never be paid: the Facilitator at ${facilitator.url} settles ${minAmount} of ${token.address} at least. Raise the price, or sell small amounts by a plan with an allowance`,
-    );
-  }
+const warnedOfPlans = new WeakSet<Route>();
+
+/** Such a route still serves its subscribers, which may be what is meant. */
+function warnOfDeprecated({ terms }: GateContext, route: Route): void {
+  const { planIds, sellsSingles } = route;
+  if (planIds.length === 0 || sellsSingles || warnedOfPlans.has(route)) return;
+  if (!planIds.every((planId) => terms.plan(planId)?.deprecated)) return;
+  warnedOfPlans.add(route);
+  process.emitWarning(
+    `A route sells only deprecated plans (${planIds.join(", ")}): it serves their subscribers and takes no new ones. Where it should, add the plan that replaces it, or a one-time price, to its pricing.`,
+    { code: "TurnpikeDeprecatedPlans" },
+  );
 }
 
 /** @throws Unavailable where payments could not be judged: the chain is read too late */

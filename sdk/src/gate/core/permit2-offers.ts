@@ -48,6 +48,7 @@ export async function requireSupport(price: Price): Promise<void> {
       `${at} does not settle the token ${token?.address}: add it to the Facilitator's setting TOKENS, or sell in a token that GET /supported lists`,
     );
   }
+  if (price.kind === "fixed") requireEnough(price.amount, support, { at, token: token?.address });
   if (!isOverPermit2(price)) return requireSameDomain(context, support, at);
   if (permit2TermsOf(price) !== "unsupported") return;
   const what =
@@ -55,6 +56,18 @@ export async function requireSupport(price: Price): Promise<void> {
       ? 'payments of type "upto" (its setting UPTO_SIGNER)'
       : "payments over Permit2 (its setting PERMIT2)";
   throw new ConfigError(`${at} does not settle ${what}: use one that does`);
+}
+
+/** @throws ConfigError for less than the Facilitator settles */
+function requireEnough(
+  amount: bigint,
+  { minAmount }: FacilitatorSupport,
+  { at, token }: { readonly at: string; readonly token: string | undefined },
+): void {
+  if (minAmount === undefined || amount >= BigInt(minAmount)) return;
+  throw new ConfigError(
+    `a price of ${amount} base units can never be paid: ${at.replace(/^The/, "the")} settles ${minAmount} of ${token} at least. Raise the price, or sell small amounts by a plan with an allowance`,
+  );
 }
 
 /** @throws ConfigError where payers would sign for another domain than the Facilitator judges by */

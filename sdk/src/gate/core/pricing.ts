@@ -7,9 +7,10 @@ import {
   type Money,
   parseMoney,
   parsePrice,
-  TurnpikeError,
   toAmount,
 } from "../../protocol";
+import { wrongKind } from "../../protocol/option-checks";
+import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
 import type { Settings } from "./settings";
@@ -80,7 +81,8 @@ export interface Pricing {
 
 /** @throws ConfigError for an entry that could never be charged as written */
 export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: GateContext): Pricing {
-  if (!Array.isArray(entries) || entries.length === 0) {
+  if (!Array.isArray(entries)) throw wrongKind(entries, "pricing", "a list of entries, as in pricing: [{ ... }]");
+  if (entries.length === 0) {
     throw new ConfigError("pricing is empty: give it a one-time or a subscription entry");
   }
   const prices: Price[] = [];
@@ -222,7 +224,9 @@ function maximumOf({ max }: MaximumCost, context: GateContext, field: string): P
   if (max === undefined)
     throw new ConfigError(`${field} needs \`max\`, such as "$0.50": the most that a request may cost`);
   const name = `${field}.max`;
-  return amountOf(max, { context, scheme: "upto" }, (value) => positive(parseMoney(value, token, name), name));
+  return amountOf(max, { context, scheme: "upto", field: name }, (value) =>
+    positive(parseMoney(value, token, name), name),
+  );
 }
 
 function priceOf(cost: Cost, context: GateContext, field: string): Price {
@@ -238,11 +242,15 @@ function priceOf(cost: Cost, context: GateContext, field: string): Price {
   const name = amount === undefined ? `${field}.price` : `${field}.amount`;
   const read = (value: unknown): bigint =>
     positive(amount === undefined ? parsePrice(value, token, name) : toAmount(value as Amount, name), name);
-  return amountOf(amount ?? price, { context, scheme: "exact" }, read);
+  return amountOf(amount ?? price, { context, scheme: "exact", field: name }, read);
 }
 
 /** @param given the provider's value, or its function of the request */
-function amountOf(given: unknown, of: Pick<Price, "context" | "scheme">, read: (value: unknown) => bigint): Price {
+function amountOf(
+  given: unknown,
+  { field, ...of }: Pick<Price, "context" | "scheme"> & { readonly field: string },
+  read: (value: unknown) => bigint,
+): Price {
   if (typeof given !== "function") return { ...of, kind: "fixed", amount: read(given) };
   return {
     ...of,
@@ -253,7 +261,7 @@ function amountOf(given: unknown, of: Pick<Price, "context" | "scheme">, read: (
       } catch (cause) {
         if (isTurnpikeError(cause) && cause.status === 400) throw cause;
         // A price that fails is never a free request.
-        throw new TurnpikeError("Internal", "The price of this request could not be computed.", { cause });
+        throw callbackFault(field, "The price of this request could not be computed.", cause);
       }
     },
   };

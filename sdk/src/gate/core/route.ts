@@ -1,16 +1,24 @@
 /** Creates a gated route from its options, and asks the provider's callbacks about a request. */
-import { ConfigError, type Hex, isTurnpikeError, TurnpikeError } from "../../protocol";
+import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
 import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
+import { callbackFault } from "./callback-fault";
 import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery } from "./extensions-v2";
-import { type BodyBinding, bindingOf, chargeForOf, GATE_FIELDS, type GateOptions, mayRefund } from "./gate-options";
+import {
+  type BodyBinding,
+  bindingOf,
+  chargeForOf,
+  checkGateOptions,
+  type GateOptions,
+  mayRefund,
+} from "./gate-options";
 import type { Presentation } from "./offers";
 import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
-import { pricingOf, requireKnown } from "./pricing";
+import { pricingOf } from "./pricing";
 import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
 import { RouteOffers } from "./route-offers";
@@ -45,7 +53,7 @@ export interface Route extends MeteredRoute, BodyBinding {
 
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
-  requireKnown(options, GATE_FIELDS, "paymentGate");
+  checkGateOptions(options);
   const { prices, planIds, contexts } = pricingOf(options.pricing, context);
   const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
   if (sellsUpto && options.settle === "before") {
@@ -113,7 +121,7 @@ export async function askCallback<T>({ route, request, callback, undecided, ask 
   try {
     answer = await ask(request.raw);
   } catch (cause) {
-    throw isTurnpikeError(cause) && cause.status === 400 ? cause : new TurnpikeError("Internal", undecided, { cause });
+    throw isTurnpikeError(cause) && cause.status === 400 ? cause : callbackFault(callback, undecided, cause);
   }
   if (!route.bindsBody && !wasLost && request.isBodyLost) throw bodyUnbound(callback);
   return answer;

@@ -25,6 +25,7 @@ import {
 } from "../../protocol";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
+import { checkFacilitator, checkProviderOptions, checkToken } from "./provider-checks";
 
 export interface TokenSetting extends PricedToken {
   readonly address: Address;
@@ -78,6 +79,7 @@ const FACILITATOR_WAIT_MS = 5_000;
 
 /** @throws ConfigError naming the setting */
 export function settingsOf(options: ProviderOptions, isProduction: boolean): Settings {
+  checkProviderOptions(options);
   if (!options.network)
     throw new ConfigError("network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337");
   const extraNetworks = options.networks ?? [];
@@ -180,6 +182,7 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
     ...(isOfTable && { permits: true }),
   };
   if (token === undefined) return preset;
+  checkToken(token, field);
   if (typeof token === "string") {
     const given = address(token, field);
     return preset?.address === given ? preset : { address: given, hasGivenDecimals: false };
@@ -202,6 +205,7 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
 export const MAX_DECIMALS = 77;
 
 function facilitatorOf(facilitator: FacilitatorSetting, field: string): NonNullable<Settings["facilitator"]> {
+  checkFacilitator(facilitator, field);
   const url = httpUrl(facilitator.url, `${field}.url`);
   const signers = (facilitator.signers ?? []).map((signer) => signerOf(signer, `${field}.signers`));
   const named = new Set(signers.map((signer) => signer.address));

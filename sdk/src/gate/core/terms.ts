@@ -2,10 +2,11 @@
  * Caches the terms that quotes are made from: plans and tokens, read from the chain once and kept current by its logs.
  */
 import type { HeadListener } from "../../chain/confirmed-head";
+import { describeFault } from "../../chain/json-rpc";
 import { loadPlans, loadToken, type Plan } from "../../chain/plans";
 import { checkChainId, hasCode, NO_ANSWER, type Rpc } from "../../chain/rpc";
 import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
-import { type Address, ConfigError, type Hex, isTurnpikeError, Unavailable } from "../../protocol";
+import { type Address, ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 
 /** A token's EIP-712 domain. */
@@ -180,6 +181,7 @@ function createFaultLog({ rpcUrls }: Settings) {
   let isOut = false;
   const hosts = rpcUrls.map((url) => (URL.canParse(url) ? new URL(url).host : "not a URL")).join(", ");
   const at = hosts === "" ? "rpcUrl" : `rpcUrl (${hosts})`;
+  const readAt = hosts === "" ? "" : ` Read at ${at}.`;
   return {
     async watch(read: () => Promise<void>): Promise<void> {
       try {
@@ -188,11 +190,11 @@ function createFaultLog({ rpcUrls }: Settings) {
       } catch (error) {
         if (!isTurnpikeError(error)) throw error;
         if (error.code === "ConfigError") {
-          if (!reported.has(error.message)) process.emitWarning(`${error.message}. Read at ${at}.`, "ConfigError");
+          if (!reported.has(error.message)) process.emitWarning(`${error.message}.${readAt}`, "ConfigError");
           reported.add(error.message);
           throw error;
         }
-        const outage = new Unavailable(`The chain cannot be read at ${at}${causeOf(error)}.`, {
+        const outage = new Unavailable(`The chain cannot be read at ${at}${cameBack(error)}.`, {
           cause: error,
           retryAfterSec: error.retryAfterSec ?? RETRY_AFTER_SEC,
         });
@@ -206,14 +208,8 @@ function createFaultLog({ rpcUrls }: Settings) {
 
 const RETRY_AFTER_SEC = 2;
 
-/** Returns the network error's code, such as ECONNREFUSED: messages of nodes may hold a URL with its key. */
-function causeOf(error: unknown): string {
-  for (let at = error as { cause?: unknown; code?: unknown } | undefined, depth = 0; at && depth < 8; depth++) {
-    if (typeof at.code === "string" && /^E[A-Z_]{3,30}$/.test(at.code)) return `: ${at.code}`;
-    at = at.cause as typeof at;
-  }
-  return "";
-}
+/** Returns what came back from the chain's endpoint, where an exchange with it failed. */
+const cameBack = ({ cause }: TurnpikeError): string => (cause === undefined ? "" : `: ${describeFault(cause)}`);
 
 export function requireLoaded<T>(value: T | undefined, what: string): T {
   if (value !== undefined) return value;

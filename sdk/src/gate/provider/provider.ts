@@ -11,6 +11,8 @@ import {
   type PaymentRequiredWire,
   parsePaymentProof,
 } from "../../protocol";
+import { anObject, wrongKind } from "../../protocol/option-checks";
+import { isObject } from "../../protocol/strict-json";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
@@ -77,6 +79,7 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
   const offered = new Set(plans);
 
   function gate<Req>(gateOptions: GateOptions<Req>): Gate {
+    if (!isObject(gateOptions)) throw wrongKind(gateOptions, "options", "an object, in { }");
     const made = createGate(context, gateOptions);
     gates.push(made);
     for (const entry of gateOptions.pricing) {
@@ -89,8 +92,14 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
     gate,
     paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
     parsePaymentProof,
-    verifyPaymentProof: (proof, { request } = {}) => verifyProof(context, proof, request),
-    buildPaymentRequired: ({ plan, request }) => buildPlanQuote(context, plan, request),
+    async verifyPaymentProof(proof, { request } = {}) {
+      anObject(proof, "proof");
+      return verifyProof(context, proof, request);
+    },
+    buildPaymentRequired(planOptions) {
+      anObject(planOptions, "options");
+      return buildPlanQuote(context, planOptions.plan, planOptions.request);
+    },
     deductAllowance,
     context: () => (request, response, next) => {
       const scope = openRequestScope(gateRequestOfNode(request));
@@ -142,6 +151,7 @@ const slot = globalThis as { [SLOT]?: Provider };
  * @throws ConfigError for a wrong setting; Unavailable when the chain cannot be asked
  */
 export async function configure(options: ProviderOptions = {}): Promise<Provider> {
+  anObject(options, "options");
   const provider = createProvider({ ...optionsFromEnvironment(process.env), ...options });
   await installProvider(provider);
   await provider.ready();
@@ -170,9 +180,27 @@ export function defaultProvider(): Provider {
   return provider;
 }
 
-export function gateOf<Req>({ provider, ...options }: DefaultGateOptions<Req>): Gate {
+export function gateOf<Req>(given: DefaultGateOptions<Req>): Gate {
+  requireOptions(given);
+  const { provider, ...options } = given;
   return (provider ?? defaultProvider()).gate(options);
 }
+
+/** @throws ConfigError also where a framework called `paymentGate` itself, with a request */
+export function requireOptions(given: DefaultGateOptions<never>): void {
+  if (!isObject(given)) throw wrongKind(given, "paymentGate's options", "an object, in { }");
+  if (!("pricing" in given) && REQUEST_FIELDS.some((name) => name in given)) {
+    throw new ConfigError(
+      "paymentGate was given a request in place of its options: call it where it is mounted, as in paymentGate({ pricing: [...] })",
+    );
+  }
+  const { provider } = given as DefaultGateOptions<never>;
+  if (provider === undefined || typeof provider?.gate === "function") return;
+  throw wrongKind(provider, "provider", "what createProvider() returns");
+}
+
+/** Of the requests and contexts of all frameworks, and of no options. */
+const REQUEST_FIELDS = ["headers", "req", "raw"] as const;
 
 /** Closes the provider of the free functions. */
 export async function close(): Promise<void> {

@@ -3,6 +3,7 @@
  * event streams and JSON of language models, and any other stream with a count of its own.
  */
 import { AbortError, AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
+import { anObject, wrongKind } from "../../protocol/option-checks";
 import { noteRefusal, requestScopes } from "../core/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import {
@@ -57,7 +58,10 @@ const MAX_WHOLE_BYTES = 16_777_216;
  * end the body, in an event stream with an `error` event
  */
 export async function meterStream(upstream: Response, options: MeterStreamOptions): Promise<Response> {
+  if (typeof upstream?.headers?.get !== "function")
+    throw wrongKind(upstream, "upstream", "the Response of the upstream's fetch");
   try {
+    anObject(options, "options");
     return await metered(upstream, options);
   } catch (error) {
     const { body } = upstream;

@@ -72,6 +72,10 @@ describe("prices in decimals", () => {
       [{ price: "$0.0000001" }, 'pricing[0].price is "$0.0000001", which has 7 fraction digits'],
       [{ price: 0.05 }, "pricing[0].price is the number 0.05: a price is text"],
       [{ price: "$0" }, "pricing[0].price is 0"],
+      [
+        { price: "500000" },
+        'pricing[0].price is "500000", which could mean base units or whole tokens: write "$500000"',
+      ],
       [{ price: "$1", amount: 1 }, "pricing[0] needs one of `price`"],
       [{}, "pricing[0] needs one of `price`"],
     ] as const) {

@@ -1,0 +1,96 @@
+/**
+ * Checks options by name and kind before anything reads them: what is misspelled or of another kind is refused by its
+ * path, at every depth. No message repeats a value, which may be a secret.
+ */
+import { ConfigError } from "./errors";
+import { requireKnownFields } from "./known-fields";
+import { isObject } from "./strict-json";
+
+/** @throws ConfigError that names the field */
+export type OptionCheck = (value: unknown, field: string) => void;
+
+const kind =
+  (expected: string, isOne: (value: unknown) => boolean): OptionCheck =>
+  (value, field) => {
+    if (!isOne(value)) throw wrongKind(value, field, expected);
+  };
+
+/** @returns the error that names what was given only by its kind */
+export function wrongKind(value: unknown, field: string, expected: string): ConfigError {
+  return new ConfigError(`${field} is ${kindOf(value)}: use ${expected}`);
+}
+
+export const anything: OptionCheck = () => undefined;
+
+export const text = kind("a text", (value) => typeof value === "string");
+
+export const flag = kind("true or false", (value) => typeof value === "boolean");
+
+export const aNumber = kind("a number", (value) => typeof value === "number");
+
+export const wholeNumber = kind(
+  "a whole number, as a number or a bigint",
+  (value) => typeof value === "bigint" || Number.isSafeInteger(value),
+);
+
+export const callback = kind("a function", (value) => typeof value === "function");
+
+/** An object whose fields another module or the application owns. */
+export const anObject = kind("an object", (value) => isObject(value));
+
+export const oneOf = (...allowed: readonly string[]): OptionCheck => {
+  const names = allowed.map((name) => `"${name}"`).join(" or ");
+  return (value, field) => {
+    if (typeof value === "string" && allowed.includes(value)) return;
+    const given = typeof value === "string" ? `"${value.slice(0, 64)}"` : kindOf(value);
+    throw new ConfigError(`${field} is ${given}: use ${names}`);
+  };
+};
+
+export const listOf =
+  (entry: OptionCheck): OptionCheck =>
+  (value, field) => {
+    if (!Array.isArray(value)) throw wrongKind(value, field, "a list, in [ ]");
+    for (const [index, each] of value.entries()) entry(each, `${field}[${index}]`);
+  };
+
+/** An object whose names the caller chooses. */
+export const recordOf =
+  (entry: OptionCheck): OptionCheck =>
+  (value, field) => {
+    anObject(value, field);
+    for (const [name, each] of Object.entries(value as object)) entry(each, `${field}.${name}`);
+  };
+
+/** One form for texts, and another for everything else. */
+export const textOr =
+  (other: OptionCheck): OptionCheck =>
+  (value, field) => {
+    if (typeof value !== "string") other(value, field);
+  };
+
+/** Every field of `T`, so that a new option cannot be forgotten here. */
+export type FieldChecks<T> = { readonly [Name in keyof T]-?: OptionCheck };
+
+/** An object with these fields alone; fields that are undefined are not given, and `required` ones are. */
+export const optionsOf =
+  <T>(fields: FieldChecks<T>, required: readonly (keyof T & string)[] = []): OptionCheck =>
+  (value, field) => {
+    const path = field === "" ? "" : `${field}.`;
+    if (!isObject(value)) throw wrongKind(value, field || "options", "an object, in { }");
+    requireKnownFields(value, Object.keys(fields), path);
+    for (const name of required) {
+      if (value[name] === undefined) throw new ConfigError(`${path}${name} is not set`);
+    }
+    for (const [name, check] of Object.entries<OptionCheck>(fields)) {
+      if (value[name] !== undefined) check(value[name], `${path}${name}`);
+    }
+  };
+
+/** Says what a value is without repeating it; whatever it is, this does not throw. */
+export function kindOf(value: unknown): string {
+  if (value === undefined) return "not set";
+  if (value === null || typeof value === "boolean") return String(value);
+  if (Array.isArray(value)) return "a list";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
