@@ -26,7 +26,7 @@ export class ShownAnswer {
   #isHeadShown = false;
   #isEndShown = false;
   #shownBytes = 0;
-  /** what the end of the answer makes wait */
+  /** while it waits for the end of the answer */
   #ownDestroy: ServerResponse["destroy"] | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
 
@@ -45,7 +45,7 @@ export class ShownAnswer {
   showEnd(bytes: number): void {
     const response = this.#response;
     this.#isEndShown = true;
-    this.#delayDestroy(isHttp2(response) ? null : response.socket);
+    this.#delayDestroy();
     if (isHttp2(response)) {
       Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
       return;
