@@ -48,8 +48,9 @@ export class AnswerWriter {
   /** undefined while everything passes */
   #queue: AnswerQueue | undefined;
   #shown: ShownAnswer | undefined;
-  /** of the head that is shown */
+  /** of the head that has left, or is shown: what a handler sets later changes neither */
   #status: number | undefined;
+  #isHeadWaiting = false;
   #isImplicit = false;
   readonly #length = new StrictLength();
   #isEnded = false;
@@ -88,7 +89,12 @@ export class AnswerWriter {
 
   /** whether a head has gone to node:http, and cannot be replaced any more */
   get isHeadOut(): boolean {
-    return this.#response.headersSent && this.#status === undefined;
+    return this.#response.headersSent && !this.#isHeadWaiting;
+  }
+
+  /** what the client gets */
+  get status(): number {
+    return this.#status ?? this.#response.statusCode;
   }
 
   /** that wait */
@@ -121,11 +127,16 @@ export class AnswerWriter {
     }
     const wasHeld = this.isHeld;
     this.#policy.onHead(args);
-    if (!this.#queue) return this.#own.writeHead(...args);
+    if (!this.#queue) {
+      const written = this.#own.writeHead(...args);
+      this.#status = response.statusCode;
+      return written;
+    }
     const { status, reason } = this.#orPass(wasHeld, () => applyHead(response, args));
     this.#shown = new ShownAnswer(response);
     this.#shown.showHead();
     this.#status = status;
+    this.#isHeadWaiting = true;
     // Written by the part or the end itself otherwise, which may add a length.
     if (!this.#isImplicit) this.#queue.push("writeHead", status, ...(reason === undefined ? [] : [reason]));
     this.#policy.onWaiting("head");
@@ -227,9 +238,9 @@ export class AnswerWriter {
     if (!queue) return;
     const response = this.#response;
     const { statusCode } = response;
-    const shownStatus = this.#status;
+    const isHeadWaiting = this.#isHeadWaiting;
     const cut = this.#open();
-    if (shownStatus !== undefined) response.statusCode = shownStatus;
+    if (isHeadWaiting) response.statusCode = this.status;
     setAbsent(response, headers);
     this.#asOwn(() => {
       for (const { method, args } of queue.operations) this.#own[method].apply(response, args as unknown[]);
@@ -270,7 +281,7 @@ export class AnswerWriter {
 
   #open(): () => void {
     this.#queue = undefined;
-    this.#status = undefined;
+    this.#isHeadWaiting = false;
     return this.#shown?.hide() ?? (() => undefined);
   }
 

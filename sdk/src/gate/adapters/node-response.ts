@@ -183,7 +183,7 @@ class WatchedResponse implements AnswerPolicy {
   }
 
   #settleByStatus(): Promise<unknown> | undefined {
-    return this.#settle(hasFailed(this.#scope, this.#response.statusCode) ? "release" : "use");
+    return this.#settle(hasFailed(this.#scope, this.#writer.status) ? "release" : "use");
   }
 
   /**
@@ -198,12 +198,12 @@ class WatchedResponse implements AnswerPolicy {
       const hasBegun = this.#hasBegun || this.#writer.isHeadOut;
       const mayComeBack = hasClientLeft(response) && !isUploadCut(response.req);
       if (mayComeBack && (this.#recording || !hasBegun)) this.#boundRecording();
-      else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
+      else void (hasBegun ? this.#settleByStatus() : this.#settle("release"))?.catch(() => undefined);
     });
   }
 
   #record(args: readonly unknown[]): "open" | "last" | "void" {
-    return this.#settling || hasFailed(this.#scope, this.#response.statusCode)
+    return this.#settling || hasFailed(this.#scope, this.#writer.status)
       ? "void"
       : (this.#recording?.take(args) ?? "void");
   }
@@ -211,7 +211,7 @@ class WatchedResponse implements AnswerPolicy {
   /** A response that takes longer is a stream, or never ends: its payment is used up, and the answer is not kept. */
   #boundRecording(): void {
     this.#streamTimer ??= setTimeout(
-      () => void this.#settle("use")?.catch(() => this.#response.destroy()),
+      () => void this.#settleByStatus()?.catch(() => this.#response.destroy()),
       STREAM_MS,
     ).unref();
   }

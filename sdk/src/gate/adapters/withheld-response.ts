@@ -89,7 +89,7 @@ class WithheldResponse implements AnswerPolicy {
   }
 
   #isFailure(): boolean {
-    return hasFailed(this.#scope, this.#response.statusCode);
+    return hasFailed(this.#scope, this.#writer.status);
   }
 
   /** The client has left, or the application has cut the response. */
@@ -110,9 +110,8 @@ class WithheldResponse implements AnswerPolicy {
   }
 
   #answer(): KeptAnswer | undefined {
-    const { status, headers: all } = headOf(this.#response);
-    const headers = safeHeaders(all);
-    return headers && { status, headers, body: this.#writer.body() };
+    const headers = safeHeaders(headOf(this.#response).headers);
+    return headers && { status: this.#writer.status, headers, body: this.#writer.body() };
   }
 
   /** The handler has answered: settles, or gives the payment back. */
