@@ -1,5 +1,6 @@
 /** What handlers give to the methods of a Node response: the queue of what waits, and what node:http makes of it. */
 import type { ServerResponse } from "node:http";
+import { encodingIn } from "../replay/recorder";
 import { isHttp2, nodeError, streamOf } from "./shown-answer";
 
 export type Callback = (error?: Error) => void;
@@ -62,6 +63,12 @@ export function requireChunk(chunk: unknown): void {
   throw nodeError("ERR_INVALID_ARG_TYPE", "The chunk is neither a string nor a Buffer or Uint8Array", TypeError);
 }
 
+/** @throws what Node throws for it when it is written, while the handler can still go on otherwise */
+export function requireEncoding(chunk: unknown, encoding: unknown): void {
+  const [unknown] = encodingIn(encoding).filter((named) => !Buffer.isEncoding(named));
+  if (chunk && unknown) throw nodeError("ERR_UNKNOWN_ENCODING", `Unknown encoding: ${unknown}`, TypeError);
+}
+
 const bufferOf = (chunk: unknown, encoding: unknown): Uint8Array =>
   typeof chunk === "string" ? Buffer.from(chunk, encodingIn(encoding)[0]) : ((chunk as Uint8Array) ?? EMPTY);
 
@@ -76,9 +83,6 @@ const lengthOf = (chunk: unknown, encoding: unknown): number =>
       ? Buffer.byteLength(chunk, encodingIn(encoding)[0])
       : (chunk as Uint8Array).byteLength
     : 0;
-
-const encodingIn = (encoding: unknown): BufferEncoding[] =>
-  typeof encoding === "string" ? [encoding as BufferEncoding] : [];
 
 export const callbackIn = (args: readonly unknown[]): Callback | undefined =>
   args.find((each): each is Callback => typeof each === "function");

@@ -12,6 +12,7 @@ import {
   later,
   type Method,
   requireChunk,
+  requireEncoding,
   StrictLength,
   withoutTrailers,
   writeAfterEnd,
@@ -154,6 +155,7 @@ export class AnswerWriter {
       if (!this.#policy.holdsPart(args)) return this.#own.write.apply(response, args) as unknown as boolean;
     }
     this.#showHead();
+    requireEncoding(args[0], args[1]);
     this.#queue?.pushPart(args, this.#accepts);
     this.#policy.onWaiting("part");
     return !this.#presses();
@@ -175,6 +177,7 @@ export class AnswerWriter {
       if (!this.#policy.holdsEnd(args)) return this.#own.end.apply(response, args);
     }
     this.#showHead();
+    requireEncoding(chunk, encoding);
     if (callback) response.once("finish", callback);
     this.#queue?.pushEnd(chunk, encoding);
     this.#isEnded = true;

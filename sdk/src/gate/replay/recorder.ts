@@ -125,11 +125,13 @@ export function pairsOf(headers: unknown): Pair[] {
   return [...joined];
 }
 
+/** Node writes a string of "buffer" as one of no encoding. */
+export const encodingIn = (encoding: unknown): BufferEncoding[] =>
+  typeof encoding === "string" && encoding !== "buffer" ? [encoding as BufferEncoding] : [];
+
 /** Returns a copy of what a handler gives to `write` or `end`. */
 function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
-  if (typeof chunk === "string") {
-    return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
-  }
+  if (typeof chunk === "string") return Buffer.from(chunk, ...encodingIn(encoding));
   // A copy: the handler may reuse the buffer.
   return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }
