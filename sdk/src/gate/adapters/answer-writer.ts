@@ -5,6 +5,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Answer } from "../core/answer";
 import {
+  type AnswerPolicy,
   AnswerQueue,
   type Callback,
   callbackIn,
@@ -19,20 +20,6 @@ import {
 } from "./answer-parts";
 import { applyHead, requireStatusLine, setAbsent, type Write } from "./node-headers";
 import { isHttp2, ShownAnswer } from "./shown-answer";
-
-/** What waits now for the first time, or too. */
-export type Waiting = "head" | "part" | "end" | "flush";
-
-export interface AnswerPolicy {
-  /** Called before a head is written or shown; it may set headers, and hold the answer. */
-  onHead(args: readonly unknown[]): void;
-  /** @returns whether this part, and all that follows, waits */
-  holdsPart(args: readonly unknown[]): boolean;
-  /** @returns whether the end waits */
-  holdsEnd(args: readonly unknown[]): boolean;
-  /** Called when something was queued. */
-  onWaiting(what: Waiting): void;
-}
 
 export interface WriterOptions {
   readonly response: ServerResponse;

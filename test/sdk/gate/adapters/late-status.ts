@@ -191,6 +191,36 @@ describe("a status that is set after the head", () => {
       });
     }
 
+    for (const [payment, { settle, isProof, replay }] of Object.entries(WAYS)) {
+      it(`${protocol}, ${payment}: costs nothing when the answer is cut before its first byte`, async () => {
+        let runs = 0;
+        await start(make, { settle }, replay, (response) => {
+          response.on("error", () => undefined);
+          if (runs++ > 0) return response.end("served");
+          response.destroy();
+          response.write("the ");
+          return response.end("content");
+        });
+        const headers = await payFor("/cut", isProof);
+        await served.ask("/cut", headers).catch(() => undefined);
+        let again = await served.ask("/cut", headers);
+        // It is released after the client has seen its end.
+        for (let asked = 0; again.status === 409 && asked < 50; asked++) again = await served.ask("/cut", headers);
+        expect([again.text, runs]).to.deep.equal(["served", 2]);
+      });
+
+      it(`${protocol}, ${payment}: no answer looks whole whose handler throws after a part`, async () => {
+        await start(make, { settle }, replay, async (response) => {
+          response.write("the ");
+          await turn();
+          throw new TypeError("midway");
+        });
+        const headers = await payFor("/cut", isProof);
+        const got = await served.ask("/cut", headers).catch(() => undefined);
+        expect(got).to.equal(undefined);
+      });
+    }
+
     it(`${protocol}: is no other question to chargeFor`, async () => {
       const asked: number[] = [];
       const chargeFor = (status: number) => asked.push(status) === 1;
