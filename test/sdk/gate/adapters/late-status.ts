@@ -221,6 +221,21 @@ describe("a status that is set after the head", () => {
       });
     }
 
+    for (const status of [204, 205]) {
+      it(`${protocol}: a kept ${status} is collected, whatever body its handler passed`, async () => {
+        let runs = 0;
+        await start(make, { settle: "before" }, undefined, (response) => {
+          runs++;
+          response.statusCode = status;
+          response.end("content");
+        });
+        const headers = await payFor("/empty", true);
+        const first = await served.ask("/empty", headers);
+        const again = await served.ask("/empty", headers);
+        expect([first.status, again.status, again.text, runs]).to.deep.equal([status, status, "", 1]);
+      });
+    }
+
     it(`${protocol}: is no other question to chargeFor`, async () => {
       const asked: number[] = [];
       const chargeFor = (status: number) => asked.push(status) === 1;
