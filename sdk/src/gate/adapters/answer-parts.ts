@@ -1,11 +1,26 @@
 /** What handlers give to the methods of a Node response: the queue of what waits, and what node:http makes of it. */
 import type { ServerResponse } from "node:http";
+import { encodingIn, hasClientLeft } from "../replay/recorder";
 import { isHttp2, nodeError, streamOf } from "./shown-answer";
 
 export type Callback = (error?: Error) => void;
 
 /** The response's own methods through which everything leaves. */
 export type Method = "writeHead" | "write" | "end" | "flushHeaders";
+
+/** What waits now for the first time, or too. */
+export type Waiting = "head" | "part" | "end" | "flush";
+
+export interface AnswerPolicy {
+  /** Called before a head is written or shown; it may set headers, and hold the answer. */
+  onHead(args: readonly unknown[]): void;
+  /** @returns whether this part, and all that follows, waits */
+  holdsPart(args: readonly unknown[]): boolean;
+  /** @returns whether the end waits */
+  holdsEnd(args: readonly unknown[]): boolean;
+  /** Called when something was queued. */
+  onWaiting(what: Waiting): void;
+}
 
 interface Operation {
   readonly method: Method;
@@ -62,6 +77,12 @@ export function requireChunk(chunk: unknown): void {
   throw nodeError("ERR_INVALID_ARG_TYPE", "The chunk is neither a string nor a Buffer or Uint8Array", TypeError);
 }
 
+/** @throws what Node throws for it when it is written, while the handler can still go on otherwise */
+export function requireEncoding(chunk: unknown, encoding: unknown): void {
+  const [unknown] = encodingIn(encoding).filter((named) => !Buffer.isEncoding(named));
+  if (chunk && unknown) throw nodeError("ERR_UNKNOWN_ENCODING", `Unknown encoding: ${unknown}`, TypeError);
+}
+
 const bufferOf = (chunk: unknown, encoding: unknown): Uint8Array =>
   typeof chunk === "string" ? Buffer.from(chunk, encodingIn(encoding)[0]) : ((chunk as Uint8Array) ?? EMPTY);
 
@@ -77,11 +98,12 @@ const lengthOf = (chunk: unknown, encoding: unknown): number =>
       : (chunk as Uint8Array).byteLength
     : 0;
 
-const encodingIn = (encoding: unknown): BufferEncoding[] =>
-  typeof encoding === "string" ? [encoding as BufferEncoding] : [];
-
 export const callbackIn = (args: readonly unknown[]): Callback | undefined =>
   args.find((each): each is Callback => typeof each === "function");
+
+/** Whether the application has destroyed it. */
+export const isCut = (response: ServerResponse): boolean =>
+  (streamOf(response) ?? response).destroyed === true && !hasClientLeft(response);
 
 /** The caller goes on. */
 export function later(callback: Callback | undefined): true {

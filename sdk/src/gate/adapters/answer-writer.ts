@@ -5,6 +5,7 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Answer } from "../core/answer";
 import {
+  type AnswerPolicy,
   AnswerQueue,
   type Callback,
   callbackIn,
@@ -12,26 +13,13 @@ import {
   later,
   type Method,
   requireChunk,
+  requireEncoding,
   StrictLength,
   withoutTrailers,
   writeAfterEnd,
 } from "./answer-parts";
 import { applyHead, requireStatusLine, setAbsent, type Write } from "./node-headers";
 import { isHttp2, ShownAnswer } from "./shown-answer";
-
-/** What waits now for the first time, or too. */
-export type Waiting = "head" | "part" | "end" | "flush";
-
-export interface AnswerPolicy {
-  /** Called before a head is written or shown; it may set headers, and hold the answer. */
-  onHead(args: readonly unknown[]): void;
-  /** @returns whether this part, and all that follows, waits */
-  holdsPart(args: readonly unknown[]): boolean;
-  /** @returns whether the end waits */
-  holdsEnd(args: readonly unknown[]): boolean;
-  /** Called when something was queued. */
-  onWaiting(what: Waiting): void;
-}
 
 export interface WriterOptions {
   readonly response: ServerResponse;
@@ -48,8 +36,9 @@ export class AnswerWriter {
   /** undefined while everything passes */
   #queue: AnswerQueue | undefined;
   #shown: ShownAnswer | undefined;
-  /** of the head that is shown */
+  /** of the head that has left, or is shown: what a handler sets later changes neither */
   #status: number | undefined;
+  #isHeadWaiting = false;
   #isImplicit = false;
   readonly #length = new StrictLength();
   #isEnded = false;
@@ -88,7 +77,12 @@ export class AnswerWriter {
 
   /** whether a head has gone to node:http, and cannot be replaced any more */
   get isHeadOut(): boolean {
-    return this.#response.headersSent && this.#status === undefined;
+    return this.#response.headersSent && !this.#isHeadWaiting;
+  }
+
+  /** what the client gets */
+  get status(): number {
+    return this.#status ?? this.#response.statusCode;
   }
 
   /** that wait */
@@ -121,11 +115,16 @@ export class AnswerWriter {
     }
     const wasHeld = this.isHeld;
     this.#policy.onHead(args);
-    if (!this.#queue) return this.#own.writeHead(...args);
+    if (!this.#queue) {
+      const written = this.#own.writeHead(...args);
+      this.#status = response.statusCode;
+      return written;
+    }
     const { status, reason } = this.#orPass(wasHeld, () => applyHead(response, args));
     this.#shown = new ShownAnswer(response);
     this.#shown.showHead();
     this.#status = status;
+    this.#isHeadWaiting = true;
     // Written by the part or the end itself otherwise, which may add a length.
     if (!this.#isImplicit) this.#queue.push("writeHead", status, ...(reason === undefined ? [] : [reason]));
     this.#policy.onWaiting("head");
@@ -143,6 +142,7 @@ export class AnswerWriter {
       if (!this.#policy.holdsPart(args)) return this.#own.write.apply(response, args) as unknown as boolean;
     }
     this.#showHead();
+    requireEncoding(args[0], args[1]);
     this.#queue?.pushPart(args, this.#accepts);
     this.#policy.onWaiting("part");
     return !this.#presses();
@@ -164,6 +164,7 @@ export class AnswerWriter {
       if (!this.#policy.holdsEnd(args)) return this.#own.end.apply(response, args);
     }
     this.#showHead();
+    requireEncoding(chunk, encoding);
     if (callback) response.once("finish", callback);
     this.#queue?.pushEnd(chunk, encoding);
     this.#isEnded = true;
@@ -227,9 +228,9 @@ export class AnswerWriter {
     if (!queue) return;
     const response = this.#response;
     const { statusCode } = response;
-    const shownStatus = this.#status;
+    const isHeadWaiting = this.#isHeadWaiting;
     const cut = this.#open();
-    if (shownStatus !== undefined) response.statusCode = shownStatus;
+    if (isHeadWaiting) response.statusCode = this.status;
     setAbsent(response, headers);
     this.#asOwn(() => {
       for (const { method, args } of queue.operations) this.#own[method].apply(response, args as unknown[]);
@@ -270,7 +271,7 @@ export class AnswerWriter {
 
   #open(): () => void {
     this.#queue = undefined;
-    this.#status = undefined;
+    this.#isHeadWaiting = false;
     return this.#shown?.hide() ?? (() => undefined);
   }
 

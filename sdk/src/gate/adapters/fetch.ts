@@ -27,8 +27,8 @@ import {
   settleScope,
   usageReceiptHeader,
 } from "../core/request-scope";
-import { type KeptAnswer, safeHeaders } from "../replay/keeper";
-import { recordResponse, wholeResponse } from "../replay/recorder";
+import { recordResponse, wholeResponse } from "../replay/fetch-recorder";
+import { safeHeaders } from "../replay/keeper";
 import { readWithheld } from "./withheld-body";
 
 /** The platform's request, paid for. */
@@ -137,22 +137,22 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
     return responseOf({ ...answer, headers: { ...answer.headers, ...usageReceiptHeader(scope) } });
   }
-  const { keeper } = scope;
   const isFailure = threw || hasFailed(scope, response.status);
   const isError = isFailure || response.status >= 400;
   const headers = (isError && decision.headersOfFailure) || decision.headers;
   try {
-    const how = isFailure ? "release" : "use";
-    if (how === "use" && keeper) {
-      const { maxBytes } = keeper;
-      const settle = async (answer: KeptAnswer | undefined) => settleScope(scope, "use", answer);
-      return await recordResponse(withPaidHeaders(response, headers, gate.cors), { maxBytes, settle });
-    }
-    const settling = settleScope(scope, how);
-    if (settling) await settling;
     const sent = { ...headers, ...usageReceiptHeader(scope), ...(isFailure && scope.refund?.headers) };
-    return withPaidHeaders(response, sent, gate.cors);
+    if (isFailure || scope.claims.length === 0) {
+      await settleScope(scope, isFailure ? "release" : "use");
+      return withPaidHeaders(response, sent, gate.cors);
+    }
+    return await recordResponse(withPaidHeaders(response, sent, gate.cors), {
+      maxBytes: scope.keeper?.maxBytes,
+      settle: async (how, answer) => settleScope(scope, how, answer),
+    });
   } catch (error) {
+    // What could not be sent has failed. Where it was the claim that could not be written, the first call has decided.
+    await settleScope(scope, "release")?.catch(() => undefined);
     return responseOf(errorAnswer(error));
   }
 }

@@ -19,6 +19,7 @@ import { parserThatDropsBytes } from "./express-parsers";
 import { answersPreflights, isPreflightTaken } from "./express-preflight";
 import { dropForSharedCaches, setAbsent } from "./node-headers";
 import { isOver, watchPaid } from "./node-response";
+import { cutOff } from "./shown-answer";
 
 /** A request that a gate has allowed. */
 export type PaidRequest = IncomingMessage & { payment?: Payment };
@@ -124,7 +125,10 @@ export function gated(
     const fail = (error: unknown): void => {
       // An answer that is complete leaves.
       if (response.writableEnded) return;
-      if (response.headersSent) return void response.destroy();
+      if (response.headersSent) {
+        cutOff(response);
+        return;
+      }
       // The reason may be what could not be written.
       if (request.httpVersionMajor < 2) response.statusMessage = "";
       send(response, errorAnswer(error));

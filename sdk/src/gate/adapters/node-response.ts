@@ -8,8 +8,10 @@ import { type Allowed, type Answer, errorAnswer } from "../core/answer";
 import type { Gate } from "../core/gate";
 import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
-import { type AnswerPolicy, AnswerWriter, type Waiting } from "./answer-writer";
+import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
+import { AnswerWriter } from "./answer-writer";
 import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
+import { cutOff } from "./shown-answer";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -118,17 +120,19 @@ class WatchedResponse implements AnswerPolicy {
   }
 
   holdsPart(args: readonly unknown[]): boolean {
+    if (this.#failsFirst()) return false;
     if (!this.#response.headersSent) this.#markFailure(this.#response.statusCode);
     this.#hasBegun = true;
     const recorded = this.#record(args);
     if (recorded === "last") return true;
     if (recorded === "open") this.#boundRecording();
     // The rejection is handled at the end, or ends the response here.
-    else this.#settleByStatus()?.catch(() => this.#response.destroy());
+    else this.#settleByStatus()?.catch(() => cutOff(this.#response));
     return false;
   }
 
   holdsEnd(args: readonly unknown[]): boolean {
+    if (this.#failsFirst()) return false;
     const { statusCode, headersSent } = this.#response;
     if (this.#onRefusedCharge && !headersSent && isRefusedCharge(this.#scope, statusCode)) return true;
     if (!headersSent) this.#markFailure(statusCode);
@@ -136,6 +140,13 @@ class WatchedResponse implements AnswerPolicy {
     if (this.#settling || this.#scope.claims.length > 0) return true;
     void this.#settleByStatus();
     return false;
+  }
+
+  /** The application has cut it before its first byte, and writes on before it closes: nothing of that leaves. */
+  #failsFirst(): boolean {
+    if (this.#hasBegun || this.#writer.isHeadOut || !isCut(this.#response)) return false;
+    void this.#settle("release")?.catch(() => undefined);
+    return true;
   }
 
   onWaiting(what: Waiting): void {
@@ -153,7 +164,7 @@ class WatchedResponse implements AnswerPolicy {
   #passRefused(): void {
     this.#isRefused = false;
     this.#hasBegun = true;
-    this.#settleByStatus()?.catch(() => this.#response.destroy());
+    this.#settleByStatus()?.catch(() => cutOff(this.#response));
     this.#writer.release();
   }
 
@@ -169,7 +180,7 @@ class WatchedResponse implements AnswerPolicy {
         (error) => this.#fail(error),
       )
       // A fault of one answer never ends the process.
-      .catch(() => this.#response.destroy());
+      .catch(() => cutOff(this.#response));
   }
 
   #settle(how: "use" | "release", kept?: NodeRecording): Promise<unknown> | undefined {
@@ -183,7 +194,7 @@ class WatchedResponse implements AnswerPolicy {
   }
 
   #settleByStatus(): Promise<unknown> | undefined {
-    return this.#settle(hasFailed(this.#scope, this.#response.statusCode) ? "release" : "use");
+    return this.#settle(hasFailed(this.#scope, this.#writer.status) ? "release" : "use");
   }
 
   /**
@@ -198,12 +209,12 @@ class WatchedResponse implements AnswerPolicy {
       const hasBegun = this.#hasBegun || this.#writer.isHeadOut;
       const mayComeBack = hasClientLeft(response) && !isUploadCut(response.req);
       if (mayComeBack && (this.#recording || !hasBegun)) this.#boundRecording();
-      else void this.#settle(hasBegun ? "use" : "release")?.catch(() => undefined);
+      else void (hasBegun ? this.#settleByStatus() : this.#settle("release"))?.catch(() => undefined);
     });
   }
 
   #record(args: readonly unknown[]): "open" | "last" | "void" {
-    return this.#settling || hasFailed(this.#scope, this.#response.statusCode)
+    return this.#settling || hasFailed(this.#scope, this.#writer.status)
       ? "void"
       : (this.#recording?.take(args) ?? "void");
   }
@@ -211,7 +222,7 @@ class WatchedResponse implements AnswerPolicy {
   /** A response that takes longer is a stream, or never ends: its payment is used up, and the answer is not kept. */
   #boundRecording(): void {
     this.#streamTimer ??= setTimeout(
-      () => void this.#settle("use")?.catch(() => this.#response.destroy()),
+      () => void this.#settleByStatus()?.catch(() => cutOff(this.#response)),
       STREAM_MS,
     ).unref();
   }
@@ -232,7 +243,7 @@ class WatchedResponse implements AnswerPolicy {
       return;
     }
     this.#writer.discard();
-    this.#response.destroy();
+    cutOff(this.#response);
   }
 
   #replaceWith(answer: Answer): void {

@@ -19,6 +19,11 @@ export const isHttp2 = (response: ServerResponse): boolean => response.req.httpV
 export const streamOf = (response: ServerResponse): Record<string, unknown> | undefined =>
   isHttp2(response) ? (response as unknown as { stream?: Record<string, unknown> }).stream : undefined;
 
+/** Cuts an answer whose head may have left. An HTTP/2 stream that is destroyed without an error looks whole. */
+export function cutOff(response: ServerResponse): void {
+  response.destroy(isHttp2(response) ? nodeError("ERR_STREAM_PREMATURE_CLOSE", "Premature close") : undefined);
+}
+
 const ENDED = { value: true, configurable: true };
 
 export class ShownAnswer {

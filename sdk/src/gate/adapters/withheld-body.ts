@@ -3,8 +3,8 @@
  * takes too long.
  */
 import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { readerOf, restOf } from "../replay/fetch-recorder";
 import { isStream } from "../replay/keeper";
-import { type Reader, restOf } from "../replay/recorder";
 
 /** What a withheld response turned out to have. */
 export type WithheldBody =
@@ -16,10 +16,11 @@ export type WithheldBody =
 
 export async function readWithheld({ headers, body }: Response): Promise<WithheldBody> {
   if (!body) return { kind: "whole", bytes: new Uint8Array() };
+  if (body.locked) return { kind: "stream", stream: body };
   const isLong = Number(headers.get("content-length") ?? 0) > MAX_WITHHELD_BYTES;
-  if (isLong || body.locked || isStream(headers.get("content-type") ?? undefined))
-    return { kind: "stream", stream: body };
-  const reader = body.getReader() as Reader;
+  // Of a stream the first byte alone: while there is none, it may still fail at no cost.
+  const maxBytes = isLong || isStream(headers.get("content-type") ?? undefined) ? 0 : MAX_WITHHELD_BYTES;
+  const reader = readerOf(body);
   const chunks: Uint8Array[] = [];
   let timer: NodeJS.Timeout | undefined;
   const isLate = new Promise<undefined>((resolve) => {
@@ -27,7 +28,7 @@ export async function readWithheld({ headers, body }: Response): Promise<Withhel
     timer.unref?.();
   });
   try {
-    for (let bytes = 0; bytes <= MAX_WITHHELD_BYTES; ) {
+    for (let bytes = 0; bytes <= maxBytes; ) {
       const reading = reader.read();
       const chunk = await Promise.race([reading, isLate]);
       if (!chunk) return { kind: "stream", stream: restOf(reader, chunks, reading) };

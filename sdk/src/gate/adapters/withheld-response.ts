@@ -10,9 +10,10 @@ import type { Gate } from "../core/gate";
 import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../core/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
-import { type AnswerPolicy, AnswerWriter, type Waiting } from "./answer-writer";
+import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
+import { AnswerWriter } from "./answer-writer";
 import type { Write } from "./node-headers";
-import { streamOf } from "./shown-answer";
+import { cutOff, streamOf } from "./shown-answer";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -70,7 +71,8 @@ class WithheldResponse implements AnswerPolicy {
 
   onWaiting(what: Waiting): void {
     if (!this.#isOpen) return;
-    if (this.#isCut()) this.#giveUp();
+    // The application writes on before it closes.
+    if (isCut(this.#response)) this.#giveUp();
     else if (what === "end") this.#finish();
     // It is shown, and cannot become another.
     else if (this.#isFailure()) this.#cancel();
@@ -78,18 +80,12 @@ class WithheldResponse implements AnswerPolicy {
     else if (what === "part") this.#timer ??= setTimeout(() => this.#settleStream(), MAX_WITHHELD_MS).unref();
   }
 
-  /** The application has destroyed it, and writes on before it closes. */
-  #isCut(): boolean {
-    const response = this.#response;
-    return (streamOf(response) ?? response).destroyed === true && !hasClientLeft(response);
-  }
-
   #isLong(): boolean {
     return this.#writer.bytes > MAX_WITHHELD_BYTES || isStream(headOf(this.#response).headers.get("content-type"));
   }
 
   #isFailure(): boolean {
-    return hasFailed(this.#scope, this.#response.statusCode);
+    return hasFailed(this.#scope, this.#writer.status);
   }
 
   /** The client has left, or the application has cut the response. */
@@ -110,9 +106,8 @@ class WithheldResponse implements AnswerPolicy {
   }
 
   #answer(): KeptAnswer | undefined {
-    const { status, headers: all } = headOf(this.#response);
-    const headers = safeHeaders(all);
-    return headers && { status, headers, body: this.#writer.body() };
+    const headers = safeHeaders(headOf(this.#response).headers);
+    return headers && { status: this.#writer.status, headers, body: this.#writer.body() };
   }
 
   /** The handler has answered: settles, or gives the payment back. */
@@ -158,7 +153,7 @@ class WithheldResponse implements AnswerPolicy {
         else this.#writer.replace(settled.answer, this.#headersBefore);
       })
       // A fault of one answer never ends the process.
-      .catch(() => this.#response.destroy());
+      .catch(() => cutOff(this.#response));
   }
 }
 

@@ -5,6 +5,7 @@ import type { GateOptions } from "./gate-options";
 
 export class ChargeRule {
   readonly #chargeFor: GateOptions["chargeFor"];
+  #charges: boolean | undefined;
   #fault: TurnpikeError | undefined;
 
   constructor(chargeFor: GateOptions["chargeFor"]) {
@@ -16,8 +17,16 @@ export class ChargeRule {
     return this.#fault;
   }
 
-  /** @returns true where the callback is at fault: the settlement then finds the fault, and settles nothing */
+  /**
+   * The first call decides.
+   * @returns true where the callback is at fault: the settlement then finds the fault, and settles nothing
+   */
   chargesFor(status: number): boolean {
+    this.#charges ??= this.#ask(status);
+    return this.#charges;
+  }
+
+  #ask(status: number): boolean {
     if (!this.#chargeFor) return true;
     try {
       const charges: unknown = this.#chargeFor(status);

@@ -95,10 +95,13 @@ export function mayBeKept(status: number, contentType: string | undefined): bool
 }
 
 /** A HEAD's answer has a length, and nothing of that length; every other length is its body's. */
+/** Servers drop a body that a handler passes with these; HTTP/2 fails if one is sent. */
+const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
 function encodeKept({ status, headers: all, body: given, asked }: KeptAnswer, isHead: boolean): Uint8Array {
   const { "content-length": length, ...rest } = all;
   const headers = isHead && length !== undefined ? { ...rest, "content-length": length } : rest;
-  const body = isHead ? new Uint8Array() : given;
+  const body = isHead || WITHOUT_BODY.has(status) ? new Uint8Array() : given;
   const head = Buffer.from(JSON.stringify({ status, headers, asked }));
   const headBytes = Buffer.alloc(4);
   headBytes.writeUInt32BE(head.length);

@@ -1,12 +1,9 @@
-/**
- * Copies a body as it passes, up to a limit: what a handler writes to a Node response, or the body of a fetch-style
- * response.
- */
+/** Copies a body as it passes, up to a limit: what a handler writes to a Node response. */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { type KeptAnswer, mayBeKept, safeHeaders } from "./keeper";
 
 /** One body's copy. */
-class Recorder {
+export class Recorder {
   readonly #maxBytes: number;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
@@ -128,11 +125,13 @@ export function pairsOf(headers: unknown): Pair[] {
   return [...joined];
 }
 
+/** Node writes a string of "buffer" as one of no encoding. */
+export const encodingIn = (encoding: unknown): BufferEncoding[] =>
+  typeof encoding === "string" && encoding !== "buffer" ? [encoding as BufferEncoding] : [];
+
 /** Returns a copy of what a handler gives to `write` or `end`. */
 function bytesOf([chunk, encoding]: readonly unknown[]): Uint8Array | undefined {
-  if (typeof chunk === "string") {
-    return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
-  }
+  if (typeof chunk === "string") return Buffer.from(chunk, ...encodingIn(encoding));
   // A copy: the handler may reuse the buffer.
   return chunk instanceof Uint8Array ? Buffer.from(chunk) : undefined;
 }
@@ -145,173 +144,4 @@ export function hasClientLeft({ req, errored }: ServerResponse): boolean {
   if (req.httpVersionMajor >= 2) return stream?.rstCode === HTTP2_CANCEL;
   // What destroys the response with an error, as stream.pipeline does, destroys the socket with it.
   return !errored && (socket.readableEnded || socket.errored !== null);
-}
-
-export interface FetchRecording {
-  readonly maxBytes: number;
-  /** Called once. Rejects when the claim could not be written: then nothing more may leave. */
-  readonly settle: (answer: KeptAnswer | undefined) => Promise<unknown>;
-}
-
-/** What reads the body of a response. */
-export type Reader = ReadableStreamDefaultReader<Uint8Array>;
-
-type Chunk = Awaited<ReturnType<Reader["read"]>>;
-
-/**
- * Copies the body of a fetch-style response, and settles before its end leaves. What is there at once is settled before
- * its first byte; a stream is passed on as it comes.
- * @throws what `settle` throws, while nothing has left
- */
-export async function recordResponse(response: Response, { maxBytes, settle }: FetchRecording): Promise<Response> {
-  const { status, statusText, headers, body } = response;
-  const declared = headers.get("content-length");
-  const length = declared === null ? undefined : Number(declared);
-  const kept = mayBeKept(status, headers.get("content-type") ?? undefined) ? safeHeaders(headers) : undefined;
-  if (!kept || body?.locked || (length ?? 0) > maxBytes) {
-    await settle(undefined);
-    return response;
-  }
-  const recorder = new Recorder(maxBytes);
-  const answer = (): KeptAnswer => ({ status, headers: kept, body: recorder.body() });
-  if (!body) {
-    await settle(answer());
-    return response;
-  }
-  const reader = body.getReader() as Reader;
-  const passed: Uint8Array[] = [];
-  const isLater = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
-  const init = { status, statusText, headers };
-  for (;;) {
-    const reading = reader.read();
-    // The next read receives the rejection.
-    reading.catch(() => undefined);
-    const chunk = await Promise.race([reading, isLater]).catch(() => undefined);
-    if (chunk?.done) {
-      await settle(answer());
-      return wholeResponse(recorder.body(), init);
-    }
-    if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, length, settle }), init);
-    recorder.push(chunk.value);
-    passed.push(chunk.value);
-    if (recorder.isWhole) continue;
-    await settle(undefined);
-    return new Response(restOf(reader, passed), init);
-  }
-}
-
-/** A response whose body was read to its end: it is sent by its length, and servers write that themselves. */
-export function wholeResponse(body: Uint8Array | null, { headers: given, ...init }: ResponseHeadInit): Response {
-  const headers = new Headers(given);
-  headers.delete("Transfer-Encoding");
-  return new Response(body as BodyInit | null, { ...init, headers });
-}
-
-type ResponseHeadInit = Pick<Response, "status" | "statusText" | "headers">;
-
-interface Passing {
-  readonly reader: Reader;
-  /** a read that has begun */
-  readonly reading: Promise<Chunk>;
-  /** read, and not sent yet */
-  readonly passed: Uint8Array[];
-  readonly recorder: Recorder;
-  readonly answer: () => KeptAnswer;
-  /** what the head declares */
-  readonly length: number | undefined;
-  readonly settle: FetchRecording["settle"];
-}
-
-function passOn({ reader, reading, passed, recorder, answer, length, settle }: Passing): ReadableStream<Uint8Array> {
-  let next: Promise<Chunk> | undefined = reading;
-  let settling: Promise<unknown> | undefined;
-  const settleOnce = async (kept?: KeptAnswer): Promise<void> => {
-    clearTimeout(timer);
-    settling ??= settle(kept);
-    await settling;
-  };
-  const giveUp = (): void => {
-    recorder.stop();
-    // The reader of the rest receives the rejection.
-    settleOnce().catch(() => undefined);
-    if (isCancelled) reader.cancel().catch(() => undefined);
-  };
-  let isCancelled = false;
-  const timer = setTimeout(giveUp, STREAM_MS);
-  timer.unref?.();
-
-  /** @returns undefined at the end, with everything settled */
-  async function read(): Promise<Uint8Array | undefined> {
-    let chunk: Chunk;
-    try {
-      // Cleared before awaiting: a stream that is cancelled during a read starts another read.
-      const taken = next ?? reader.read();
-      next = undefined;
-      chunk = await taken;
-    } catch (error) {
-      await settleOnce();
-      throw error;
-    }
-    if (chunk.done) {
-      await settleOnce(recorder.isWhole ? answer() : undefined);
-      return undefined;
-    }
-    recorder.push(chunk.value);
-    // The last byte of a declared length waits as the end does.
-    if (!recorder.isWhole) await settleOnce();
-    else if (recorder.bytes === length) await settleOnce(answer());
-    return chunk.value;
-  }
-
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const chunk = passed.shift() ?? (await read());
-        if (chunk) controller.enqueue(chunk);
-        else controller.close();
-      },
-      async cancel(reason) {
-        isCancelled = true;
-        if (settling) return reader.cancel(reason);
-        // The client has left, and comes back for this answer: the rest is read for it.
-        try {
-          while (recorder.isWhole && (await read()));
-        } catch {
-          // It broke off, or could not be written: no reader is left.
-        }
-        await reader.cancel(reason);
-      },
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-/**
- * Returns a body whose first parts were read already.
- * @param read those parts
- * @param reading a read that has begun
- */
-export function restOf(
-  reader: Pick<Reader, "read" | "cancel">,
-  read: Uint8Array[],
-  reading?: Promise<Chunk>,
-): ReadableStream<Uint8Array> {
-  let next = reading;
-  // The next pull receives the rejection.
-  reading?.catch(() => undefined);
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const held = read.shift();
-        if (held) return controller.enqueue(held);
-        const taken = next ?? reader.read();
-        next = undefined;
-        const { done, value } = await taken;
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      cancel: (reason) => reader.cancel(reason),
-    },
-    { highWaterMark: 0 },
-  );
 }

@@ -1,7 +1,7 @@
 /** Watches each HTTP request that a transport handles: how many messages it brings, and whether its client still reads. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
-import { restOf } from "../../gate/replay/recorder";
+import { restOf } from "../../gate/replay/fetch-recorder";
 
 /** A response of Node, as far as it is watched. */
 interface NodeResponse {

@@ -184,6 +184,27 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
     const { headersSent, writableEnded, finished } = response;
     response.end(`${[headersSent, writableEnded, finished]}`);
   },
+  "names bytes as the encoding of a string": (_request, response) => {
+    response.write("the ", "buffer" as BufferEncoding);
+    response.end("content", "buffer" as BufferEncoding);
+  },
+  "writes again after an unknown encoding": (_request, response) => {
+    response.setHeader("Content-Length", 20);
+    let code = "";
+    try {
+      response.write("a", "unknown" as BufferEncoding);
+    } catch (error) {
+      code = (error as { code: string }).code;
+    }
+    response.end(code);
+  },
+  "ends again after an unknown encoding": (_request, response) => {
+    try {
+      response.end("a", "unknown" as BufferEncoding);
+    } catch {
+      response.end(String(response.writableEnded).slice(0, 1));
+    }
+  },
   "is cut after a part": (_request, response) => {
     response.writeHead(200, { "Content-Length": "100" });
     response.write("the first part");

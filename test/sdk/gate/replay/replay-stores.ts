@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { optionsFromEnvironment } from "../../../../sdk/src/gate/core/options";
-import { recordResponse } from "../../../../sdk/src/gate/replay/recorder";
+import { recordResponse } from "../../../../sdk/src/gate/replay/fetch-recorder";
 import { seal, unseal } from "../../../../sdk/src/gate/replay/seal";
 import {
   closeServer,
@@ -238,7 +238,7 @@ describe("stored answers", () => {
     });
     let kept: string | undefined;
     const settled = new Promise<void>((resolve) => {
-      const settle = async (answer: { readonly body: Uint8Array } | undefined) => {
+      const settle = async (_how: string, answer?: { readonly body: Uint8Array }) => {
         kept = answer && Buffer.from(answer.body).toString();
         resolve();
       };
