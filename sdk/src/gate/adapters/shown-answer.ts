@@ -3,6 +3,7 @@
  * still wait here. Node's own methods then throw what they would throw.
  */
 import type { ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 
 /** What node:http keeps on a response of HTTP/1, under names that middleware reads too. */
 interface OwnState {
@@ -32,7 +33,7 @@ export class ShownAnswer {
   #isEndShown = false;
   #shownBytes = 0;
   /** while it waits for the end of the answer */
-  #ownDestroy: ServerResponse["destroy"] | undefined;
+  #ownDestroy: { readonly response: Destroy; readonly socket: Socket | null; readonly ofSocket: Destroy } | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
 
   constructor(response: ServerResponse) {
@@ -100,13 +101,16 @@ export class ShownAnswer {
   }
 
   /**
-   * What node:http has taken at the end leaves although its handler destroys it then: so does what still waits. The
-   * socket keeps its own: a client that leaves, a time-out and a server that closes end it at once.
+   * What node:http has taken at the end leaves although its handler, or Express for it, destroys it then: so does what
+   * still waits. A client that leaves and a server that closes end the socket at once.
    */
   #delayDestroy(): void {
     const response = this.#response;
-    this.#ownDestroy = response.destroy;
+    const socket = isHttp2(response) ? null : (response.socket as Socket | null);
+    const ofSocket = (socket?.destroy ?? nothing) as Destroy;
+    this.#ownDestroy = { response: response.destroy as Destroy, socket, ofSocket };
     response.destroy = this.#onDestroy.bind(this) as never;
+    if (socket) socket.destroy = this.#onSocketDestroy.bind(this, socket, ofSocket) as never;
   }
 
   #onDestroy(error?: Error): ServerResponse {
@@ -114,15 +118,30 @@ export class ShownAnswer {
     return this.#response;
   }
 
+  #onSocketDestroy(socket: Socket, ofSocket: Destroy, error?: Error): unknown {
+    const isOver = error !== undefined || socket.readableEnded || socket.server?.listening === false;
+    if (isOver) return ofSocket.call(socket, error);
+    this.#onDestroy();
+    return socket;
+  }
+
   #restoreDestroy(): () => void {
     if (!this.#ownDestroy) return nothing;
     const response = this.#response;
-    response.destroy = this.#ownDestroy;
+    const { response: ofResponse, socket, ofSocket } = this.#ownDestroy;
+    // Assigned, not deleted: a socket serves many requests, and V8 makes an object slow that loses a property.
+    response.destroy = ofResponse as ServerResponse["destroy"];
+    if (socket) socket.destroy = ofSocket as Socket["destroy"];
     this.#ownDestroy = undefined;
     const cut = this.#isCut;
     return cut ? () => void response.destroy(cut.error) : nothing;
   }
 }
+
+type Destroy = (error?: Error) => unknown;
+
+/** node:http sets its server on the sockets that it accepts. */
+type Socket = Duplex & { readonly server?: { readonly listening: boolean } };
 
 const nothing = (): void => undefined;
 

@@ -267,6 +267,7 @@ export async function startRelay(): Promise<Relay> {
       const state = relay.hidesSubscriptions ? undefined : await subscription(id as Hex);
       return state ? { status: 200, json: state } : problem(404, "UnknownSubscription");
     }
+    if (resource === "supported") return problem(503, "Unavailable");
     const kept = plans.get(id);
     if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
     const { terms, deprecated, successor, firstPayTo, proposedPayTo, effectiveAt, provider } = await lens.getPlan(id);
