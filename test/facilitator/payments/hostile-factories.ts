@@ -88,10 +88,9 @@ describe("hostile factories of wallets that are not deployed yet", function () {
     });
     for (let count = 0; count < 2; count++) {
       const settled = await core.payments.settleExact(reserved);
-      expect(settled, "what moved before it was accepted buys nothing").to.include({
-        kind: "refused",
-        reason: "invalid_exact_evm_nonce_already_used",
-      });
+      // Its transfer is found before the payment is bound, or by the block that follows.
+      expect(settled.kind, "what moved before it was accepted buys nothing").to.be.oneOf(["refused", "failed"]);
+      if (settled.kind === "refused") expect(settled.reason).to.equal("invalid_exact_evm_nonce_already_used");
       expect(await movedFrom(second.address)).to.equal(1);
     }
   });
