@@ -155,7 +155,9 @@ describe("Facilitator: doctor and the checks at the start", function () {
 
   it("names an unknown command, and a port that is in use, with what to do", async () => {
     const unknown = await program.run(["dcotor"], world.env());
-    expect(unknown.stderr).to.equal('unknown command "dcotor": use start, migrate, doctor, reindex, reconcile\n');
+    expect(unknown.stderr).to.equal(
+      'unknown command "dcotor": use start, migrate, doctor, reindex, reconcile, webhooks\n',
+    );
     expect(unknown.status).to.equal(1);
     const { port } = new URL(world.chain.rpcUrl);
     const inUse = await program.run(["start"], world.env({ HOST: "127.0.0.1", PORT: port }));
