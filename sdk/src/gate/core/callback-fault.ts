@@ -14,12 +14,27 @@ export function callbackFault(option: string, message: string, cause: unknown): 
   const nowMs = performance.now();
   if (nowMs - (loggedAtMs.get(option) ?? Number.NEGATIVE_INFINITY) >= LOG_EVERY_MS) {
     loggedAtMs.set(option, nowMs);
-    const [thrown, detail] =
-      cause instanceof Error ? [`${cause.name}: ${cause.message}`, cause.stack ?? ""] : [String(cause), ""];
-    process.emitWarning(`${option} failed, so its request is answered 500: ${thrown}`, {
+    const [thrown, detail] = cause instanceof Error ? [`${cause.name}: `, withoutSecrets(cause.stack ?? "")] : ["", ""];
+    process.emitWarning(`${option} failed, so its request is answered 500: ${thrown}${lineOf(cause)}`, {
       code: "TurnpikeCallback",
       detail,
     });
   }
   return new TurnpikeError("Internal", message, { cause });
 }
+
+/** A callback may put into its error whatever it has read: ids and keys are as long as that. */
+const withoutSecrets = (text: string): string => text.replace(/(?:0x)?[0-9a-f]{64,}/gi, "<hidden>");
+
+/** One line with the causes, without ids and keys. */
+export function lineOf(error: unknown): string {
+  const messages: string[] = [];
+  for (let each = error; each !== undefined && messages.length < MAX_CAUSES; each = (each as Error | null)?.cause) {
+    messages.push(each instanceof Error ? each.message : String(each));
+  }
+  return withoutSecrets(messages.join(" ")).replace(/\s+/g, " ").slice(0, MAX_LINE_CHARS);
+}
+
+const MAX_CAUSES = 4;
+
+const MAX_LINE_CHARS = 500;

@@ -16,6 +16,7 @@ import type {
 import { callPaid, refusalOf, type ToolResult } from "../../gate/adapters/mcp";
 import { type CallConnection, gateRequestOfTool, requireConfidential } from "../../gate/adapters/mcp-request";
 import { errorAnswer } from "../../gate/core/answer";
+import { lineOf } from "../../gate/core/callback-fault";
 import type { Gate } from "../../gate/core/gate";
 import type { GateOptions } from "../../gate/core/gate-options";
 import type { Payment } from "../../gate/core/payment";
@@ -216,20 +217,6 @@ function reportFault(server: McpServer, tool: string, error: unknown): void {
   if (onerror) onerror(error instanceof Error ? error : new Error(String(error)));
   else process.emitWarning(`The tool ${tool} answers Internal: ${lineOf(error)}`);
 }
-
-/** One line with the causes. A callback may put into its error whatever it has read: ids and keys are as long as that. */
-function lineOf(error: unknown): string {
-  const messages: string[] = [];
-  for (let each = error; each !== undefined && messages.length < MAX_CAUSES; each = (each as Error | null)?.cause) {
-    messages.push(each instanceof Error ? each.message : String(each));
-  }
-  const line = messages.join(" ").replace(/(?:0x)?[0-9a-f]{64,}/gi, "<hidden>");
-  return line.replace(/\s+/g, " ").slice(0, MAX_LINE_CHARS);
-}
-
-const MAX_CAUSES = 4;
-
-const MAX_LINE_CHARS = 500;
 
 /** Whose other end is a pipe's, or in this process. A subclass is not: it may do anything with what it is sent. */
 const LOCAL_TRANSPORTS: ReadonlySet<string> = new Set(["StdioServerTransport", "InMemoryTransport"]);
