@@ -62,7 +62,12 @@ const compiler = (runs: number): SolcUserConfig => ({
   },
 });
 
+/** Where tools/coverage.cjs compiles instrumented contracts, so that other suites can run beside it. */
+const INSTRUMENTED = { artifacts: "cache/coverage/artifacts", cache: "cache/coverage" };
+const isInstrumented = process.env.SOLIDITY_COVERAGE === "true";
+
 const config: HardhatUserConfig = {
+  ...(isInstrumented && { paths: INSTRUMENTED }),
   solidity: {
     compilers: [compiler(2_000)],
     // The yardsticks of bench/gas.ts, whose costs must not change with what the product's size allows.
@@ -95,7 +100,7 @@ const config: HardhatUserConfig = {
     outDir: "sdk/src/chain/generated",
     target: "ethers-v6",
     // tools/coverage.cjs compiles instrumented copies, whose bytes nobody else may find.
-    dontOverrideCompile: process.env.SOLIDITY_COVERAGE === "true",
+    dontOverrideCompile: isInstrumented,
   },
 };
 

@@ -10,9 +10,9 @@ const ROOT = join(__dirname, "..");
 const PREMISES = join(ROOT, "out", "premises");
 const PROFILE = process.env.FOUNDRY_PROFILE ?? "default";
 /** How often each premise must come true, over all sequences. */
-const LEAST = PROFILE === "deep" ? 1_000 : 100;
+const LEAST = PROFILE === "deep" ? 1_000 : 25;
 /** Sequences in which the model and the witness alone look at each act. */
-const WITNESSED = { deep: "12000", lite: "16" }[PROFILE] ?? "2000";
+const WITNESSED = { deep: "12000", lite: "16" }[PROFILE] ?? "500";
 
 /** Returns the binary of this platform, or undefined when npm has none. */
 function findForge() {

@@ -6,11 +6,15 @@
  * out of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One
  * that passes alone is listed at the end as unsteady, with its error. It is a bug of the test or a race in the code,
  * and must be investigated. STRICT=1 counts it as failed.
+ *
+ * One PostgreSQL server holds the databases of all files. The embedded database, which takes twice the processor's
+ * time, serves TEST_DATABASE=embedded and `npx hardhat test`.
  */
 const { spawn } = require("node:child_process");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const { join } = require("node:path");
+const { startPostgres } = require("../facilitator/tools/postgres.cjs");
 const { keep, longestFirst } = require("./kept-times.cjs");
 const { leftOut, quickTestFiles, SLOW, slowTestFiles } = require("./test-files.cjs");
 
@@ -84,16 +88,27 @@ async function verdict({ code, isCheap, failures }) {
   return 0;
 }
 
+/** Returns the status of `act`, which runs with TEST_PG_URL set. */
+async function withPostgres(act) {
+  if (process.env.TEST_DATABASE === "embedded" || process.env.TEST_PG_URL) return act();
+  const postgres = await startPostgres();
+  process.env.TEST_PG_URL = postgres.url;
+  try {
+    return await act();
+  } finally {
+    await postgres.stop();
+  }
+}
+
 async function main(args) {
   const [suite] = args;
   if (args.length > 0 && !Object.hasOwn(SLOW, suite)) return run([HARDHAT, "test", ...args]);
   const compiled = await run([HARDHAT, "compile", "--quiet"]);
   if (compiled !== 0) return compiled;
-  if (suite !== undefined) return verdict(await runFiles(slowTestFiles(suite), suite));
-  console.log(leftOut());
-  return verdict(await runFiles(quickTestFiles(), "quick"));
+  if (suite === undefined) console.log(leftOut());
+  const [files, name] = suite === undefined ? [quickTestFiles(), "quick"] : [slowTestFiles(suite), suite];
+  return withPostgres(async () => verdict(await runFiles(files, name)));
 }
 
-main(process.argv.slice(2)).then((code) => {
-  process.exitCode = code;
-});
+// Exits at once: the database's own exit hook would end this process with 0, whatever exitCode is.
+main(process.argv.slice(2)).then((code) => process.exit(code));

@@ -31,7 +31,11 @@ exports.startPostgres = async ({ durable = false } = {}) => {
     port,
     persistent: false,
     initdbFlags: ["--no-sync"],
-    postgresFlags: ["-c", "max_connections=200", ...(durable ? [] : ["-c", "fsync=off"])],
+    postgresFlags: [
+      "-c",
+      "max_connections=500",
+      ...(durable ? [] : ["-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off"]),
+    ],
     // PostgreSQL refuses to run as root; the package then creates a user of that name.
     createPostgresUser: process.getuid?.() === 0,
     onLog: (line) => said.push(String(line)),

@@ -7,6 +7,7 @@ import { type TransactionResponse, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { HookedAccount } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { itOfManyCases } from "./support/deployed-code";
 import { FAR, NO_AUTH } from "./support/signups";
 
 const MUCH = 1_000n * c.PRICE;
@@ -114,7 +115,7 @@ describe("A token that calls its parties", () => {
       ...Object.entries(ACTS).map(([name, act]) => ({ who: "me" as const, name, act })),
       ...Object.entries(SELLERS).map(([name, act]) => ({ who: "seller" as const, name, act })),
     ];
-    it(`T20 a party that acts during "${charge}" gains nothing over acting right after it`, async () => {
+    itOfManyCases(`T20 a party that acts during "${charge}" gains nothing over acting right after it`, async () => {
       const p = await loadFixture(parties);
       const now = await prepare(p, charge);
       const before = await takeSnapshot();

@@ -6,7 +6,6 @@ import { cpSync, existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Contract, Wallet } from "ethers";
-import { Client } from "pg";
 import pino from "pino";
 import {
   type Address,
@@ -32,7 +31,7 @@ import { openStore } from "../../facilitator/src/db/open";
 import { type ExactRequest, purchaseOfServer } from "../../facilitator/src/payments";
 import { type Chain, type LocalChain, startChain, testKey } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
-import type { TestPostgres } from "./postgres";
+import { startPostgres, type TestPostgres } from "./postgres";
 
 export { until } from "./until";
 
@@ -111,15 +110,15 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
   const token = new Contract(contracts.token, TOKEN_ABI, minter);
   const payee = addressOfKey(testKey("payee") as Hex);
   const homes: string[] = [];
-  const databases: string[] = [];
   const cores: Core[] = [];
   let minted = 0;
   /** Many at once: the nonce is counted here, not asked for. */
   const mint = async (to: Address, amount: bigint): Promise<void> => {
     await (await token.getFunction("mint")(to, amount, { nonce: minted++, gasLimit: 100_000n })).wait();
   };
+  const postgres = options.postgres ?? (process.env.TEST_PG_URL ? await startPostgres() : undefined);
   const newDatabase = async (): Promise<Record<string, string>> =>
-    options.postgres ? { DATABASE_URL: await options.postgres.database() } : freshDatabase(homes, databases);
+    postgres ? { DATABASE_URL: await postgres.migrated() } : embeddedDatabase(homes);
   let database = await newDatabase();
 
   const nowSec = async (): Promise<number> => (await chain.provider.getBlock("latest"))?.timestamp ?? 0;
@@ -234,7 +233,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
       for (const core of cores) await core.stop();
       await chain.stop();
       for (const home of homes) rmSync(home, { recursive: true, force: true });
-      for (const name of databases) await onServer(`drop database if exists ${name} with (force)`);
+      if (!options.postgres) await postgres?.stop();
     },
   };
   return world;
@@ -259,21 +258,12 @@ const TOKEN_ABI = [
   "event Transfer(address indexed from, address indexed to, uint256 value)",
 ];
 
-async function freshDatabase(homes: string[], databases: string[]): Promise<Record<string, string>> {
-  const server = process.env.TEST_PG_URL;
-  if (!server) {
-    const home = mkdtempSync(path.join(tmpdir(), "turnpike-core-"));
-    homes.push(home);
-    const dir = path.join(home, "db");
-    cpSync(await emptyDatabase(), dir, { recursive: true });
-    return { PGLITE_DIR: dir };
-  }
-  const name = `turnpike_test_${toHex(randomBytes(6)).slice(2)}`;
-  databases.push(name);
-  await onServer(`create database ${name}`);
-  const url = new URL(server);
-  url.pathname = `/${name}`;
-  return { DATABASE_URL: url.href };
+async function embeddedDatabase(homes: string[]): Promise<Record<string, string>> {
+  const home = mkdtempSync(path.join(tmpdir(), "turnpike-core-"));
+  homes.push(home);
+  const dir = path.join(home, "db");
+  cpSync(await emptyDatabase(), dir, { recursive: true });
+  return { PGLITE_DIR: dir };
 }
 
 /** A folder to copy from: making an embedded database takes seconds, and every test wants its own. */
@@ -292,14 +282,4 @@ export async function emptyDatabase(): Promise<string> {
   }
   rmSync(made, { recursive: true, force: true });
   return template;
-}
-
-async function onServer(statement: string): Promise<void> {
-  const client = new Client({ connectionString: process.env.TEST_PG_URL });
-  await client.connect();
-  try {
-    await client.query(statement);
-  } finally {
-    await client.end();
-  }
 }

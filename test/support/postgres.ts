@@ -3,13 +3,18 @@
  * by the test itself; TEST_PG_URL names one that runs already.
  */
 import { Client } from "pg";
-import { randomBytes, toHex } from "turnpike/protocol";
+import { keccakText, randomBytes, toHex } from "turnpike/protocol";
+import { Secret } from "../../facilitator/src/config/setting";
+import { MIGRATIONS } from "../../facilitator/src/db/migrations";
+import { openStore } from "../../facilitator/src/db/open";
 
 export interface TestPostgres {
   /** of the server; for databases take `database` */
   readonly url: string;
   /** URL of a fresh, empty database */
   database(): Promise<string>;
+  /** URL of a fresh database with every migration; a copy of one that each server makes once */
+  migrated(): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -40,22 +45,53 @@ export async function startPostgres(): Promise<TestPostgres> {
 
 function onServer(server: Server, isShared: boolean): TestPostgres {
   const made: string[] = [];
+  const create = async (from: string): Promise<string> => {
+    const name = `turnpike_test_${toHex(randomBytes(6)).slice(2)}`;
+    await execute(server.url, `create database ${name} template ${from}`);
+    made.push(name);
+    return databaseOn(server, name);
+  };
   return {
     url: server.url,
-    async database() {
-      const name = `turnpike_test_${toHex(randomBytes(6)).slice(2)}`;
-      await execute(server.url, `create database ${name}`);
-      made.push(name);
-      const url = new URL(server.url);
-      url.pathname = `/${name}`;
-      return url.href;
-    },
+    database: () => create("template1"),
+    migrated: async () => create(await migratedTemplate(server)),
     async stop() {
       // A server of one's own goes with all that is in it.
       if (isShared) for (const name of made) await execute(server.url, `drop database if exists ${name} with (force)`);
       await server.stop();
     },
   };
+}
+
+function databaseOn(server: Server, name: string): string {
+  const url = new URL(server.url);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+const TEMPLATE = `turnpike_migrated_${keccakText(JSON.stringify(MIGRATIONS)).slice(2, 14)}`;
+
+/** Any number, the same in each process that may make the template. */
+const MAKING_LOCK = 20_031;
+
+/** Returns the name of the server's database to copy from, made by the first process that asks. */
+async function migratedTemplate(server: Server): Promise<string> {
+  const client = new Client({ connectionString: server.url });
+  await client.connect();
+  try {
+    await client.query(`select pg_advisory_lock(${MAKING_LOCK})`);
+    const found = await client.query("select 1 from pg_database where datname = $1", [TEMPLATE]);
+    if (found.rowCount) return TEMPLATE;
+    const making = `${TEMPLATE}_making`;
+    await client.query(`drop database if exists ${making}`);
+    await client.query(`create database ${making}`);
+    const url = new Secret(databaseOn(server, making));
+    await (await openStore({ kind: "postgres", url, poolSize: 2 })).close();
+    await client.query(`alter database ${making} rename to ${TEMPLATE}`);
+    return TEMPLATE;
+  } finally {
+    await client.end();
+  }
 }
 
 async function startOwn(): Promise<OwnServer> {
