@@ -1,6 +1,3 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
 import { sql } from "kysely";
@@ -9,13 +6,13 @@ import { recountFailedPeriods } from "../../../facilitator/src/analytics/failed-
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createEventFeed, RECORD_PROJECTIONS } from "../../../facilitator/src/app/projections";
 import { MIGRATIONS } from "../../../facilitator/src/db/migrations";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import type { FailedPeriodsTable } from "../../../facilitator/src/db/tables/analytics";
 import type { EventRow } from "../../../facilitator/src/db/tables/events";
 import type { EventDraft } from "../../../facilitator/src/events/event";
 import { emptyState, revertState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
 import { type SubscriptionRow, subscriptionsOf } from "../../../facilitator/src/subscriptions/rows";
-import { emptyDatabase } from "../../support/facilitator";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
@@ -116,17 +113,13 @@ const EVERY_OUTCOME: History = [
 
 describe("Facilitator: periods that were not charged at once", function () {
   this.timeout(120_000);
-  let dir: string;
   let store: Store;
 
   before(async () => {
-    dir = mkdtempSync(path.join(tmpdir(), "turnpike-failed-"));
-    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
-    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 10_000 });
+    store = await freshStore();
   });
   after(async () => {
     await store.close();
-    rmSync(dir, { recursive: true, force: true });
   });
   const clear = async () => {
     for (const table of [...ROWS, ...EVENT_SUMS]) await store.db.deleteFrom(table).execute();

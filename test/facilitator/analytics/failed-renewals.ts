@@ -2,7 +2,8 @@ import { expect } from "chai";
 import type { Address } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
@@ -36,7 +37,7 @@ describe("Facilitator: what renewals failed to collect", function () {
     });
 
   before(async () => {
-    store = await openStore({ kind: "pglite", dir: "memory://", lockMs: 1_000 });
+    store = await freshStore();
   });
   beforeEach(async () => {
     for (const table of ["events", "subscriptions", "failed_periods"] as const)

@@ -7,9 +7,10 @@ import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { deleteOld } from "../../../facilitator/src/analytics/retention";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import { bytes } from "../../../facilitator/src/db/sql";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
@@ -41,7 +42,7 @@ describe("figures", () => {
     const analytics = () => createAnalytics({ db: store.db, config, clock });
 
     before(async () => {
-      store = await openStore({ kind: "pglite", dir: "memory://", lockMs: 1_000 });
+      store = await freshStore();
       await store.db
         .insertInto("plans")
         .values({

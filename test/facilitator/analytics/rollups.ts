@@ -1,6 +1,3 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
@@ -14,11 +11,11 @@ import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
 import { bucketOf, sumsOf } from "../../../facilitator/src/analytics/rollups";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../facilitator/src/events/event";
 import { DAY_SEC, HOUR_SEC } from "../../../facilitator/src/lib/durations";
 import { enqueueTransaction, finaliseTransactions, recordMined } from "../../../facilitator/src/relayer/transactions";
-import { emptyDatabase } from "../../support/facilitator";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const feed = createEventFeed(CHAIN_ID);
@@ -149,18 +146,14 @@ describe("sums of events", () => {
 
 describe("rollups", function () {
   this.timeout(120_000);
-  let dir: string;
   let store: Store;
 
   before(async () => {
-    dir = mkdtempSync(path.join(tmpdir(), "turnpike-rollups-"));
-    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
-    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 2_000 });
+    store = await freshStore();
     for (const [index, intervalSec] of INTERVALS_SEC.entries()) await addPlan(index + 1, intervalSec);
   });
   after(async () => {
     await store.close();
-    rmSync(dir, { recursive: true, force: true });
   });
 
   async function addPlan(provider: number, intervalSec: number): Promise<void> {

@@ -1,12 +1,9 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { activeByPlan, standing } from "../../../facilitator/src/analytics/standing";
 import { RECORD_PROJECTIONS } from "../../../facilitator/src/app/projections";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import { DAY_SEC, HOUR_SEC } from "../../../facilitator/src/lib/durations";
 import { emptyState, revertState, saveState } from "../../../facilitator/src/subscriptions/block-rows";
 import {
@@ -15,7 +12,7 @@ import {
   type SubscriptionRow,
   subscriptionsOf,
 } from "../../../facilitator/src/subscriptions/rows";
-import { emptyDatabase } from "../../support/facilitator";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const TOKEN = "0x00000000000000000000000000000000000000c0";
@@ -107,17 +104,13 @@ const blocks = fc.array(
 );
 
 describe("subscriptions that are active, in sums", () => {
-  let dir: string;
   let store: Store;
 
   before(async () => {
-    dir = mkdtempSync(path.join(tmpdir(), "turnpike-standing-"));
-    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
-    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 2_000 });
+    store = await freshStore();
   });
   after(async () => {
     await store.close();
-    rmSync(dir, { recursive: true, force: true });
   });
 
   async function clear(): Promise<void> {

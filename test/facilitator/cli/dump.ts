@@ -1,28 +1,21 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import { nextBoundarySec } from "turnpike/protocol";
 import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { emptyDatabase } from "../../support/facilitator";
+import type { Store } from "../../../facilitator/src/db/open";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const DAY_SEC = 86_400;
 
 describe("Facilitator: the dump of the work list", function () {
   this.timeout(60_000);
-  let dir: string;
   let store: Store;
 
   before(async () => {
-    dir = mkdtempSync(path.join(tmpdir(), "turnpike-dump-"));
-    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
-    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 10_000 });
+    store = await freshStore();
   });
   after(async () => {
     await store.close();
-    rmSync(dir, { recursive: true, force: true });
   });
 
   interface Due {

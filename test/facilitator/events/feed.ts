@@ -1,12 +1,9 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import type { EventDraft } from "../../../facilitator/src/events/event";
 import { EventFeed } from "../../../facilitator/src/events/feed";
 import type { EventProjection } from "../../../facilitator/src/events/projection";
-import { emptyDatabase } from "../../support/facilitator";
+import { freshStore } from "../../support/store";
 
 const CHAIN_ID = 31_337;
 const BLOCK = { number: 7, hash: "block" };
@@ -25,14 +22,11 @@ const draftOf = (id: string): EventDraft => ({
 
 describe("EventFeed", function () {
   this.timeout(60_000);
-  let dir: string;
   let store: Store;
   let calls: string[];
 
   before(async () => {
-    dir = mkdtempSync(path.join(tmpdir(), "turnpike-feed-"));
-    cpSync(await emptyDatabase(), path.join(dir, "db"), { recursive: true });
-    store = await openStore({ kind: "pglite", dir: path.join(dir, "db"), lockMs: 10_000 });
+    store = await freshStore();
   });
   beforeEach(async () => {
     calls = [];
@@ -40,7 +34,6 @@ describe("EventFeed", function () {
   });
   after(async () => {
     await store.close();
-    rmSync(dir, { recursive: true, force: true });
   });
 
   const recording = (name: string, more: readonly EventDraft[] = []): EventProjection => ({

@@ -3,7 +3,7 @@ import { expect } from "chai";
 import { type Address, type Hex, keccakText } from "turnpike/protocol";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
 import type { ChainFact } from "../../../facilitator/src/chain/facts";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import type { EventDraft } from "../../../facilitator/src/events/event";
 import { RowSet } from "../../../facilitator/src/events/projection";
@@ -14,6 +14,7 @@ import type { Acceptance, PaymentRequest } from "../../../facilitator/src/paymen
 import { paymentRules } from "../../../facilitator/src/payments/projection";
 import { RefundRecords } from "../../../facilitator/src/payments/refund-records";
 import { EIP3009 } from "../../../facilitator/src/payments/transfer";
+import { freshStore } from "../../support/store";
 
 const CHAIN = 31_337;
 const TOKEN: Address = "0x00000000000000000000000000000000000000A1";
@@ -32,7 +33,7 @@ describe("the ledger of payments", function () {
   let made = 0;
 
   before(async () => {
-    store = await openStore({ kind: "pglite", dir: "memory://", lockMs: 1_000 });
+    store = await freshStore();
     const numbers = Array.from({ length: NEWEST - OLDEST + 1 }, (_, index) => OLDEST + index);
     const blocks = numbers.map((number) => ({
       chain_id: CHAIN,

@@ -9,9 +9,10 @@ import {
   signDigest,
   typedDataDigest,
 } from "turnpike/protocol";
-import { openStore, type Store } from "../../../facilitator/src/db/open";
+import type { Store } from "../../../facilitator/src/db/open";
 import { createKeys, type Keys } from "../../../facilitator/src/providers/keys";
 import { createWebhookEndpoints } from "../../../facilitator/src/webhooks/endpoints";
+import { freshStore } from "../../support/store";
 
 const [A, B] = [31_337, 31_338] as const;
 const FACILITATOR = addressOfKey(keccakText("facilitator"));
@@ -23,7 +24,7 @@ const ACCEPTED = `0x1626ba7e${"0".repeat(56)}` as Hex;
 describe("Facilitator: API keys on several chains", () => {
   let store: Store;
   before(async () => {
-    store = await openStore({ kind: "pglite", dir: "memory://", lockMs: 1_000 });
+    store = await freshStore();
   });
   after(() => store?.close());
 

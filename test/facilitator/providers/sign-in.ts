@@ -1,15 +1,12 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { request as ask } from "node:http";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import { ContractFactory } from "ethers";
 import type { KeyChallenge } from "turnpike/facilitator";
 import { type Address, personalDigest, signDigest } from "turnpike/protocol";
-import { openStore } from "../../../facilitator/src/db/open";
 import { createKeys } from "../../../facilitator/src/providers/keys";
 import { readArtifact } from "../../../scripts/deploy/artifact";
-import { emptyDatabase, type Payer } from "../../support/facilitator";
+import type { Payer } from "../../support/facilitator";
+import { freshStore } from "../../support/store";
 import { useService } from "../support/http-service";
 import { expectProblem } from "../support/problem";
 
@@ -105,9 +102,7 @@ describe("Facilitator: signing in by EIP-4361", function () {
   });
 
   it("lets a challenge end after ten minutes", async () => {
-    const home = mkdtempSync(path.join(tmpdir(), "turnpike-sign-in-"));
-    cpSync(await emptyDatabase(), path.join(home, "db"), { recursive: true });
-    const store = await openStore({ kind: "pglite", dir: path.join(home, "db"), lockMs: 1_000 });
+    const store = await freshStore();
     try {
       let nowMs = 1_790_000_000_000;
       const wallet = await http.world.payer(0n);
@@ -131,7 +126,6 @@ describe("Facilitator: signing in by EIP-4361", function () {
       expect((await create()).key).to.match(/^tpk_/);
     } finally {
       await store.close();
-      rmSync(home, { recursive: true, force: true });
     }
   });
 

@@ -1,17 +1,14 @@
 /** Listings on a database of their own, with providers, plans and checks whose clock and resolver the test sets. */
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import pino from "pino";
 import type { CreateListingRequestWire, DiscoveredResource, Listing } from "turnpike/facilitator";
 import { type Address, addressOfKey, keccakText, networkOfChain } from "turnpike/protocol";
-import { openStore, type Store } from "../../../../facilitator/src/db/open";
+import type { Store } from "../../../../facilitator/src/db/open";
 import { Catalogue, type CatalogueFilter } from "../../../../facilitator/src/discovery/catalogue";
 import { type ListingChecks, startListingChecks } from "../../../../facilitator/src/discovery/checks";
 import { Listings } from "../../../../facilitator/src/discovery/listings";
 import { createProber } from "../../../../facilitator/src/discovery/probe";
 import type { Lookup } from "../../../../facilitator/src/lib/public-addresses";
-import { emptyDatabase } from "../../../support/facilitator";
+import { embeddedStore } from "../../../support/store";
 
 export const NETWORK = networkOfChain(84_532);
 export const TOKEN = { address: addressOfKey(keccakText("token")), name: "USD", version: "2" };
@@ -39,9 +36,8 @@ export interface TestCatalogue {
 }
 
 export async function openCatalogue(perProvider = 50): Promise<TestCatalogue> {
-  const home = mkdtempSync(path.join(tmpdir(), "turnpike-listings-"));
-  cpSync(await emptyDatabase(), path.join(home, "db"), { recursive: true });
-  const store = await openStore({ kind: "pglite", dir: path.join(home, "db"), lockMs: 2_000 });
+  // Its workers are one process, without leases.
+  const store = await embeddedStore();
   const { chainId } = NETWORK;
   const clock = { nowMs: 1_800_000_000_000 };
   const nowMs = () => clock.nowMs;
@@ -116,7 +112,6 @@ export async function openCatalogue(perProvider = 50): Promise<TestCatalogue> {
     async close() {
       for (const worker of workers) await worker.stop();
       await store.close();
-      rmSync(home, { recursive: true, force: true });
     },
   };
 }

@@ -1,0 +1,37 @@
+/** A store on a fresh database with every migration, for tests that start no Facilitator. */
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Secret } from "../../facilitator/src/config/setting";
+import { openStore, type Store } from "../../facilitator/src/db/open";
+import { emptyDatabase } from "./facilitator";
+import { startPostgres } from "./postgres";
+
+/** On TEST_PG_URL, or embedded. Closing it removes the database. */
+export async function freshStore(): Promise<Store> {
+  return process.env.TEST_PG_URL ? onServer() : embeddedStore();
+}
+
+/** The embedded database, where a test is about it. */
+export async function embeddedStore(): Promise<Store> {
+  const home = mkdtempSync(path.join(tmpdir(), "turnpike-store-"));
+  const dir = path.join(home, "db");
+  cpSync(await emptyDatabase(), dir, { recursive: true });
+  return closing(await openStore({ kind: "pglite", dir, lockMs: 10_000 }), async () =>
+    rmSync(home, { recursive: true, force: true }),
+  );
+}
+
+async function onServer(): Promise<Store> {
+  const postgres = await startPostgres();
+  const store = await openStore({ kind: "postgres", url: new Secret(await postgres.migrated()), poolSize: 4 });
+  return closing(store, () => postgres.stop());
+}
+
+function closing(store: Store, remove: () => Promise<void>): Store {
+  const close = async (): Promise<void> => {
+    await store.close();
+    await remove();
+  };
+  return { ...store, close };
+}
