@@ -195,7 +195,7 @@ describe("CSV", () => {
           ${provider.address}, n, '', 0, 1, '', false, 'settled', false, 1, n, 1, 1
         from generate_series(1, ${sql.raw(String(MANY))}) n`.execute(store.db);
       await store.close();
-      const service = await world.service({ RENEWALS: "false", PGLITE_DIR: dir });
+      const service = await world.service({ RENEWALS: "false", PGLITE_DIR: dir, DATABASE_URL: "" });
       const key = await service.apiKey({ scopes: ["read"] });
       const response = await fetch(`${service.url}/analytics/payments.csv`, {
         headers: { authorization: `Bearer ${key}` },

@@ -303,7 +303,7 @@ describe("Facilitator: several chains in one service", function () {
     expect(load({ CHAINS: `${NETWORK_A},eip155:31337` })).to.throw("twice");
     expect(load({ CHAINS: "nowhere" })).to.throw("names nowhere");
     expect(load({ ROLES: "api,indexer:base-mainnet" })).to.throw("base-mainnet is not in CHAINS");
-    expect(load({ ROLES: `api,relayer,indexer:${NETWORK_A}` })).to.throw("embedded database");
+    expect(load({ ROLES: `api,relayer,indexer:${NETWORK_A}`, DATABASE_URL: "" })).to.throw("embedded database");
     const postgres = { DATABASE_URL: "postgres://localhost/none" };
     const configs = loadChains(
       chains.env({ ...postgres, ROLES: `webhooks:${NETWORK_A},indexer:${NETWORK_B},relayer:eip155:31338` }),
