@@ -45,6 +45,17 @@ const STAGES = {
     env: { GAS_STEP: "97" },
     paths: [...HARDHAT_TESTS, "test/contracts"],
   },
+  pauses: {
+    args: [...HARDHAT, "test/sdk/gate/claims/paused.ts"],
+    env: { PAUSE_STEP: "1" },
+    paths: [...HARDHAT_TESTS, "test/sdk/gate/claims", "sdk/src"],
+  },
+  answers: {
+    args: [...HARDHAT, "test/sdk/gate/adapters/generated-answers.ts"],
+    env: { ANSWER_RUNS: "1000" },
+    paths: [...HARDHAT_TESTS, "test/sdk/gate", "sdk/src"],
+  },
+  embedded: { args: [SUITE], env: { TEST_DATABASE: "embedded" }, paths: EVERYTHING },
   chaos: {
     args: [...HARDHAT, ...testFiles(join("test", "facilitator", "chaos"))],
     env: { CHAOS_LIES: "999", CHAOS_OUTAGES: "999", CHAOS_PAIRS: "200", CHAOS_REORGS: "60", KILLS: "200" },

@@ -5,6 +5,9 @@ import { openShop, PAYMENTS, sellAll, sellOne } from "../../../support/claim-sho
 import { useStoppedProcesses } from "../../../support/stopped-process";
 import { until } from "../../../support/until";
 
+/** Gates are paused at one call in so many; `npm run test:deep` has them paused at each. */
+const STEP = Number(process.env.PAUSE_STEP ?? 3);
+
 describe("claims of a gate that is paused while it rotates their file", function () {
   this.timeout(240_000);
   const gates = useStoppedProcesses("stopped-claims.ts");
@@ -58,10 +61,11 @@ describe("claims of a gate that is paused while it rotates their file", function
   }
 
   for (const isNew of [false, true]) {
-    it(`serve no payment twice in ${isNew ? "a new folder" : "a folder in use"}, at whichever call two gates are paused`, async () => {
+    it(`serve no payment twice in ${isNew ? "a new folder" : "a folder in use"}, whichever call two gates are paused at`, async () => {
       const calls = await gates.calls(gates.folder(), "trial");
       expect(calls.length).to.be.within(10, 90);
-      const results = await Promise.allSettled(calls.map((at) => scenario(at, isNew, at % 2 === 0)));
+      const some = calls.filter((at) => at % STEP === 0);
+      const results = await Promise.allSettled(some.map((at) => scenario(at, isNew, at % 2 === 0)));
       const faults = results.flatMap((result) => (result.status === "rejected" ? [String(result.reason)] : []));
       expect(faults).to.deep.equal([]);
     });
