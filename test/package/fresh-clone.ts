@@ -15,32 +15,15 @@ describe("a fresh clone after npm ci", function () {
     clones.push(clone);
     return clone;
   };
+  /** for what changes no source: packing comes first, where nothing is compiled yet */
+  let shared: Promise<FreshClone> | undefined;
+  const whole = (): Promise<FreshClone> => (shared ??= made());
   after(() => {
     for (const clone of clones) clone.remove();
   });
 
-  it("HB0 loads the files of `npm test` in one process of `npx hardhat test`, and names the suites", async () => {
-    const clone = await made();
-    const { code, stdout, stderr } = await clone.run("npx", ["hardhat", "test"], { TEST_DRY_RUN: "1" });
-    expect(code, stdout.slice(-4_000) + stderr).to.equal(0);
-    const commands = [
-      ...Object.values(suites.SUITES),
-      ...Object.keys(suites.SLOW).map((name) => `npm run test:${name}`),
-    ];
-    for (const command of commands) expect(stdout).to.contain(command);
-    expect(stdout).to.contain("amounts").and.not.contain("end to end > the sandbox");
-    const listed = suites.quickTestFiles("test");
-    expect(listed).to.include("test/sdk/protocol/amounts.ts").and.not.include("test/e2e/sandbox.ts");
-
-    const named = await clone.run("npx", ["hardhat", "test", "--no-compile", "test/sdk/protocol/amounts.ts"]);
-    expect(named.code, named.stdout + named.stderr).to.equal(0);
-    expect(named.stdout)
-      .to.match(/^ {2}\d+ passing/m)
-      .and.not.contain("npm run test:");
-  });
-
   it("HB1 packs a built package from its folder and from the root, which an empty project imports as ESM and CommonJS", async () => {
-    const clone = await made();
+    const clone = await whole();
     for (const [cwd, args] of [
       ["sdk", []],
       [".", ["-w", "sdk"]],
@@ -59,6 +42,26 @@ describe("a fresh clone after npm ci", function () {
         await project.remove();
       }
     }
+  });
+
+  it("HB0 loads the files of `npm test` in one process of `npx hardhat test`, and names the suites", async () => {
+    const clone = await whole();
+    const { code, stdout, stderr } = await clone.run("npx", ["hardhat", "test"], { TEST_DRY_RUN: "1" });
+    expect(code, stdout.slice(-4_000) + stderr).to.equal(0);
+    const commands = [
+      ...Object.values(suites.SUITES),
+      ...Object.keys(suites.SLOW).map((name) => `npm run test:${name}`),
+    ];
+    for (const command of commands) expect(stdout).to.contain(command);
+    expect(stdout).to.contain("amounts").and.not.contain("end to end > the sandbox");
+    const listed = suites.quickTestFiles("test");
+    expect(listed).to.include("test/sdk/protocol/amounts.ts").and.not.include("test/e2e/sandbox.ts");
+
+    const named = await clone.run("npx", ["hardhat", "test", "--no-compile", "test/sdk/protocol/amounts.ts"]);
+    expect(named.code, named.stdout + named.stderr).to.equal(0);
+    expect(named.stdout)
+      .to.match(/^ {2}\d+ passing/m)
+      .and.not.contain("npm run test:");
   });
 
   it("HB1 a package that cannot be built is not packed", async () => {
