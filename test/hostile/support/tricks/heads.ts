@@ -30,6 +30,8 @@ export const HEADS: readonly HeadTrick[] = [
   ["a malformed subscription beside it", (p) => [`X-PAYMENT: ${p}`, "X-Service-Sub: 0x"], "served"],
   ["an empty subscription beside it", (p) => [`X-PAYMENT: ${p}`, "X-Service-Sub:"], "served"],
   ["a malformed sign-in beside it", (p) => [`X-PAYMENT: ${p}`, `SIGN-IN-WITH-X: ${NOT_BASE64}`], "served"],
+  ["the other header empty", (p) => [`X-PAYMENT: ${p}`, "PAYMENT-SIGNATURE:"], "served"],
+  ["the other header malformed", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${NOT_BASE64}`], "served"],
 
   // Two readings.
   ["twice", (p) => [`X-PAYMENT: ${p}`, `X-PAYMENT: ${p}`], "ambiguous"],
@@ -48,8 +50,6 @@ export const HEADS: readonly HeadTrick[] = [
     (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${json({ version: "1", memo: "another" })}`],
     "ambiguous",
   ],
-  ["the other header empty", (p) => [`X-PAYMENT: ${p}`, "PAYMENT-SIGNATURE:"], "ambiguous"],
-  ["the other header malformed", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${NOT_BASE64}`], "ambiguous"],
   [
     "the other header of version 2",
     (p) => [`PAYMENT-SIGNATURE: ${json({ x402Version: 2 })}`, `X-PAYMENT: ${p}`],
