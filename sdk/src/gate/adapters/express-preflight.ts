@@ -41,6 +41,16 @@ export function answersPreflights<T extends object>(middleware: T): T {
   return middleware;
 }
 
+/** What becomes of a preflight: `ended` is the answer that Express has where routes of other methods match, without CORS. */
+type End = "taken" | "ended" | "passed";
+
+interface Search {
+  readonly own: Route;
+  /** in the application that is mounted there */
+  readonly inner: End | undefined;
+  isSeen: boolean;
+}
+
 /** @returns false only where Express shows the gate's route, and nothing that takes OPTIONS for its path */
 export function isPreflightTaken(message: IncomingMessage): boolean {
   const { app, route, originalUrl = "/" } = message as Routed;
@@ -48,33 +58,51 @@ export function isPreflightTaken(message: IncomingMessage): boolean {
   const isOfRoute = route?.stack.some(({ handle }) => handle !== undefined && answering.has(handle));
   if (!app || !route || !isOfRoute || takesOptions(route)) return true;
   const path = originalUrl.split(/[?#]/, 1)[0] ?? "";
-  const seen = { route: false, options: false };
+  let inner: End | undefined;
+  let isSeen = false;
   for (let each: App | undefined = app; each; each = each.parent) {
-    const mount = each.path();
+    const mount = each.path().replace(/\/$/, "");
     if (!path.startsWith(mount)) return true;
+    const search: Search = { own: route, inner, isSeen: false };
     // Express 4 has the first and throws for the second.
-    look((each._router ?? each.router)?.stack ?? [], path.slice(mount.length) || "/", { of: route, seen });
+    inner = endIn((each._router ?? each.router)?.stack ?? [], path.slice(mount.length) || "/", search);
+    if (inner === "taken") return true;
+    isSeen ||= search.isSeen;
   }
-  return seen.options || !seen.route;
+  return !isSeen;
 }
 
 const takesOptions = ({ methods }: Route): boolean => methods.options === true || methods._all === true;
 
-function look(
-  stack: readonly Layer[],
-  path: string,
-  search: { readonly of: Route; readonly seen: { route: boolean; options: boolean } },
-): void {
+/** Goes the way of a preflight through the layers, in their order. */
+function endIn(stack: readonly Layer[], path: string, search: Search): End {
+  let isRouted = false;
   for (const layer of stack) {
-    const { handle, route } = layer;
     const taken = takenBy(layer, path);
     if (taken === undefined) continue;
-    if (route === search.of) search.seen.route = true;
-    else if (route) search.seen.options ||= takesOptions(route);
-    else if (handle?.stack) look(handle.stack, path.slice(taken.length) || "/", search);
-    else if (handle) search.seen.options ||= answering.has(handle) || handle.name === CORS_PACKAGE;
+    const { route } = layer;
+    if (route === search.own) search.isSeen = true;
+    if (route) isRouted = true;
+    const end = route
+      ? takesOptions(route)
+        ? "taken"
+        : "passed"
+      : endOf(layer, path.slice(taken.length) || "/", search);
+    if (end !== "passed") return end;
   }
+  return isRouted ? "ended" : "passed";
 }
+
+function endOf({ handle }: Layer, rest: string, search: Search): End {
+  if (handle?.stack) return endIn(handle.stack, rest, search);
+  // An application within: the one that was looked through, or one that does not show what it answers.
+  if (handle?.name === MOUNTED) return search.inner ?? "taken";
+  const isTaking = handle !== undefined && (answering.has(handle) || handle.name === CORS_PACKAGE);
+  return isTaking ? "taken" : "passed";
+}
+
+/** What Express calls the layer of an application that another one uses. */
+const MOUNTED = "mounted_app";
 
 /** The name of the middleware of the package `cors`, which answers preflights. */
 const CORS_PACKAGE = "corsMiddleware";

@@ -11,7 +11,7 @@ import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../rep
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";
 import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
-import { cutOff } from "./shown-answer";
+import { cutOff, onGivenUp } from "./shown-answer";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -208,8 +208,13 @@ class WatchedResponse implements AnswerPolicy {
       if (this.#settling) return;
       const hasBegun = this.#hasBegun || this.#writer.isHeadOut;
       const mayComeBack = hasClientLeft(response) && !isUploadCut(response.req);
-      if (mayComeBack && (this.#recording || !hasBegun)) this.#boundRecording();
-      else void (hasBegun ? this.#settleByStatus() : this.#settle("release"))?.catch(() => undefined);
+      const end = () => void (hasBegun ? this.#settleByStatus() : this.#settle("release"))?.catch(() => undefined);
+      if (!mayComeBack || (hasBegun && !this.#recording)) {
+        end();
+        return;
+      }
+      this.#boundRecording();
+      onGivenUp(response, end);
     });
   }
 

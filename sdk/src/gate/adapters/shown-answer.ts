@@ -25,6 +25,17 @@ export function cutOff(response: ServerResponse): void {
   response.destroy(isHttp2(response) ? nodeError("ERR_STREAM_PREMATURE_CLOSE", "Premature close") : undefined);
 }
 
+/** Calls `act` once a handler, or its framework, destroys a response whose client has left: it will not end. */
+export function onGivenUp(response: ServerResponse, act: () => void): void {
+  for (const owner of isHttp2(response) ? [response] : [response, response.req.socket]) {
+    const own = owner.destroy as Destroy;
+    owner.destroy = ((error?: Error) => {
+      act();
+      return own.call(owner, error);
+    }) as never;
+  }
+}
+
 const ENDED = { value: true, configurable: true };
 
 export class ShownAnswer {

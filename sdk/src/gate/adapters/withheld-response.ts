@@ -13,7 +13,7 @@ import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";
 import type { Write } from "./node-headers";
-import { cutOff, streamOf } from "./shown-answer";
+import { cutOff, onGivenUp, streamOf } from "./shown-answer";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -93,8 +93,12 @@ class WithheldResponse implements AnswerPolicy {
     this.#hasLeft = true;
     if (!this.#isOpen) return;
     clearTimeout(this.#timer);
-    if (hasClientLeft(this.#response)) this.#timer = setTimeout(() => this.#giveUp(), STREAM_MS).unref();
-    else this.#giveUp();
+    if (!hasClientLeft(this.#response)) {
+      this.#giveUp();
+      return;
+    }
+    this.#timer = setTimeout(() => this.#giveUp(), STREAM_MS).unref();
+    onGivenUp(this.#response, () => this.#giveUp());
   }
 
   #giveUp(): void {

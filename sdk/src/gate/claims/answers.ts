@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Hex } from "../../protocol";
+import { fullDisk, withSpace } from "./claim-file";
 import type { StoredAnswer } from "./rules";
 
 const MINUTE_MS = 60_000;
@@ -69,6 +70,30 @@ export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers
     return minute !== fullMinute;
   }
 
+  function append(minute: number, slot: string, line: string): void {
+    const open = () => openSync(join(folder, String(minute), slot), "a", 0o600);
+    let file = ifThere(open);
+    if (file === undefined) {
+      mkdirSync(join(folder, String(minute)), { recursive: true, mode: 0o700 });
+      file = open();
+    }
+    try {
+      if (fstatSync(file).size >= SLOT_BYTES) return;
+      const written = writeSync(file, line);
+      keptBytes += written;
+      if (written < line.length) throw fullDisk({ code: "ENOSPC" });
+    } finally {
+      closeSync(file);
+    }
+  }
+
+  /** @returns whether there were any that end in an earlier minute */
+  function removeOldest(before = Number.POSITIVE_INFINITY): boolean {
+    const [oldest = before] = minutesIn(folder).sort((a, b) => a - b);
+    if (oldest < before) remove(oldest);
+    return oldest < before;
+  }
+
   return {
     keep({ paymentId, owner }, { text, nowMs, keepSec }) {
       removeEnded(nowMs);
@@ -76,18 +101,10 @@ export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers
       const minute = Math.ceil(untilMs / MINUTE_MS);
       const line = `\n${paymentId} ${owner} ${untilMs} ${text};`;
       if (!fits(line.length, minute)) return;
-      const open = () => openSync(join(folder, String(minute), slotOf(paymentId)), "a", 0o600);
-      let file = ifThere(open);
-      if (file === undefined) {
-        mkdirSync(join(folder, String(minute)), { recursive: true, mode: 0o700 });
-        file = open();
-      }
-      try {
-        if (fstatSync(file).size >= SLOT_BYTES) return;
-        keptBytes += writeSync(file, line);
-      } finally {
-        closeSync(file);
-      }
+      withSpace(
+        () => append(minute, slotOf(paymentId), line),
+        () => removeOldest(minute),
+      );
     },
     find({ paymentId, owner }, nowMs) {
       removeEnded(nowMs);
@@ -98,11 +115,7 @@ export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers
       }
       return undefined;
     },
-    removeOldest() {
-      const [oldest] = minutesIn(folder).sort((a, b) => a - b);
-      if (oldest !== undefined) remove(oldest);
-      return oldest !== undefined;
-    },
+    removeOldest: () => removeOldest(),
   };
 }
 

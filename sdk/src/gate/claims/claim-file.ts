@@ -1,5 +1,6 @@
 /** One file of claims, which any number of processes append to, and the records that its lines amount to. */
 import { closeSync, constants, openSync, readSync, writeSync } from "node:fs";
+import { isDiskFull } from "../../file-lock";
 import { type Hex, Unavailable } from "../../protocol";
 import { ROTATED, replayLine } from "./claim-line";
 import type { ClaimRecord } from "./rules";
@@ -104,6 +105,18 @@ export class ClaimFile {
   #handle(): number {
     if (this.#fd === undefined) throw new Unavailable("The claim store was closed.");
     return this.#fd;
+  }
+}
+
+/** Writes, on a full disk as often as something is deleted for it. @param freeSpace returns false where nothing is left */
+export function withSpace(write: () => void, freeSpace: () => boolean): void {
+  for (;;) {
+    try {
+      write();
+      return;
+    } catch (error) {
+      if (!isDiskFull(error) || !freeSpace()) throw error;
+    }
   }
 }
 

@@ -3,9 +3,9 @@
  * one. A file that has grown is rotated: its live records are written to the next one under a lock.
  */
 import { join } from "node:path";
-import { isDiskFull, lockFile } from "../../file-lock";
+import { lockFile } from "../../file-lock";
 import { type Hex, Unavailable } from "../../protocol";
-import type { ClaimFile } from "./claim-file";
+import { type ClaimFile, withSpace } from "./claim-file";
 import { newestIn, openNewest, writeNext } from "./generations";
 import type { ClaimRecord } from "./rules";
 
@@ -73,22 +73,12 @@ export class ClaimLog {
   }
 
   #write(line: string): void {
-    this.#withSpace(() => this.#file.write(line));
-  }
-
-  #withSpace(write: () => void): void {
-    for (;;) {
-      try {
-        write();
-        return;
-      } catch (error) {
-        if (!isDiskFull(error) || !this.#freeSpace()) throw error;
-      }
-    }
+    withSpace(() => this.#file.write(line), this.#freeSpace);
   }
 
   async close(): Promise<void> {
-    await this.#rotation;
+    // What a rotation could not do loses nothing.
+    await this.#rotation?.catch(() => undefined);
     this.#file.close();
   }
 
@@ -130,7 +120,7 @@ export class ClaimLog {
     if (!lock) throw new Unavailable("Another process is rotating the claim file.");
     try {
       if (this.#openNewer()) return;
-      this.#withSpace(() => writeNext(this.#folder, this.#file, this.#newestSec));
+      withSpace(() => writeNext(this.#folder, this.#file, this.#newestSec), this.#freeSpace);
       this.#openNewer();
     } finally {
       await lock.release();

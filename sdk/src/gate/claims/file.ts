@@ -52,12 +52,16 @@ export function fileClaims(options: FileClaimsOptions): ClaimStore {
     return record !== undefined && applyClaim(record, act) === record;
   };
 
+  let isKeeping = true;
   /** An answer that cannot be kept is not replayed; its payment is used nevertheless. */
   function keepAnswer(...kept: Parameters<typeof answers.keep>): void {
     try {
       answers.keep(...kept);
+      isKeeping = true;
     } catch (cause) {
-      process.emitWarning(`claims: answers cannot be kept in ${folder}: ${(cause as Error).message}`);
+      const why = isDiskFull(cause) ? "its disk is full" : (cause as Error).message;
+      if (isKeeping) process.emitWarning(`claims: answers cannot be kept in ${folder}: ${why}`);
+      isKeeping = false;
     }
   }
 

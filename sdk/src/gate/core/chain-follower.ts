@@ -83,7 +83,10 @@ export interface GateTime extends Clock {
    * block is behind the clocks of its payers, and the next block is not.
    */
   latestSec(): number;
-  /** Returns why no window can be judged now: this gate reads a public chain far behind the machine's clock. */
+  /**
+   * Returns why no window can be judged now: this gate reads a public chain far behind the machine's clock. Warns of one
+   * that is ahead of it.
+   */
   outage(): Unavailable | undefined;
   /** Brings `nowSec` up to date; undefined when it is. Waits a bounded time. */
   refresh(): Promise<void> | undefined;
@@ -116,14 +119,17 @@ export function chainTime(
     latestSec: () => Math.max(nowSec(), systemClock.nowSec()),
     outage() {
       const lateSec = systemClock.nowSec() - nowSec();
-      if (!isPublic || lateSec <= MAX_LATE_SEC) {
+      const isLate = lateSec > MAX_LATE_SEC;
+      if (!isPublic || (!isLate && lateSec >= -CLOCK_SLACK_SEC)) {
         isWarned = false;
         return undefined;
       }
-      const message = `The newest block that rpcUrl gives of ${network.name} is ${lateSec} s behind this machine's clock: check whether the node is synchronised, and the clock.`;
-      if (!isWarned) process.emitWarning(`${message} Payments by x402 payload answer 503 meanwhile.`);
+      const off = `${Math.abs(lateSec)} s ${isLate ? "behind" : "ahead of"} this machine's clock`;
+      const message = `The newest block that rpcUrl gives of ${network.name} is ${off}: check whether the node is synchronised, and the clock.`;
+      const effect = isLate ? "Payments by x402 payload answer 503 meanwhile." : "Payments are judged by the block.";
+      if (!isWarned) process.emitWarning(`${message} ${effect}`);
       isWarned = true;
-      return new Unavailable(message, { reason: "chain_late", retryAfterSec: 10 });
+      return isLate ? new Unavailable(message, { reason: "chain_late", retryAfterSec: 10 }) : undefined;
     },
     refresh() {
       if (heads.fresh()) return undefined;

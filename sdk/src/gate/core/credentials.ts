@@ -1,4 +1,5 @@
 /** Reads a request's credentials. Refuses ambiguous ones; judges none. */
+import { isDeepStrictEqual } from "node:util";
 import {
   decodeJsonHeader,
   exactPayloadSchema,
@@ -23,8 +24,8 @@ export interface StandardCredential {
 export type PaymentCredential =
   | StandardCredential
   | { readonly kind: "proof"; readonly payload: JsonObject }
-  /** why: completes "<header> holds no payment: " */
-  | { readonly kind: "malformed"; readonly header: PaymentHeader; readonly why: string };
+  /** why: completes "<header> holds no payment: "; isNothing: nor anything that could be meant as one */
+  | { readonly kind: "malformed"; readonly header: PaymentHeader; readonly why: string; readonly isNothing?: boolean };
 
 export interface Credentials {
   readonly subscription: string | undefined;
@@ -63,7 +64,7 @@ function single(request: GateRequest, name: string): string | undefined {
 
 const isRawJson = (value: string): boolean => parseStrictJson(value) !== undefined;
 
-/** Both headers may hold one payment: the same bytes, or one signed authorization in the forms of both versions. */
+/** Both headers may hold one payment: the same fields, or one signed authorization in the forms of both versions. */
 function paymentIn(request: GateRequest): PaymentCredential | undefined {
   const v1 = single(request, PAYMENT_V1);
   const v2 = single(request, PAYMENT_V2);
@@ -77,8 +78,11 @@ function paymentIn(request: GateRequest): PaymentCredential | undefined {
 
 /** @returns the one to judge: of two versions the second, which names the quote. undefined for two payments */
 function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCredential | undefined {
-  if (first.kind === "malformed" || second.kind === "malformed") return undefined;
-  if (JSON.stringify(first.payload) === JSON.stringify(second.payload)) return first;
+  if (first.kind === "malformed" || second.kind === "malformed") {
+    if ("isNothing" in second) return first;
+    return "isNothing" in first ? second : undefined;
+  }
+  if (isDeepStrictEqual(first.payload, second.payload)) return first;
   const kinds = [first.kind, second.kind];
   if (!kinds.includes("x402-v1") || !kinds.includes("x402-v2")) return undefined;
   const signed = signedText(first.payload);
@@ -96,7 +100,7 @@ function signedText({ payload }: JsonObject): string | undefined {
 
 function readPayment(value: string, header: PaymentHeader): PaymentCredential {
   const payload = decodeJsonHeader(value);
-  if (!payload) return { kind: "malformed", header, why: whyUnreadable(value) };
+  if (!payload) return isRawJson(value) ? { kind: "malformed", header, why: RAW } : nothing(header, value);
   const isNative = "version" in payload;
   const isStandard = "x402Version" in payload;
   if (isNative && isStandard) throw ambiguous("the payment has both `version` and `x402Version`");
@@ -107,10 +111,11 @@ function readPayment(value: string, header: PaymentHeader): PaymentCredential {
   return { kind: "malformed", header, why };
 }
 
-function whyUnreadable(value: string): string {
-  if (value === "") return "it is empty.";
-  if (isRawJson(value)) return "it is JSON as it is, and has to be base64 of it.";
-  return "it is not base64 of one JSON object, a proof or an x402 payload.";
+const RAW = "it is JSON as it is, and has to be base64 of it.";
+
+function nothing(header: PaymentHeader, value: string): PaymentCredential {
+  const why = value === "" ? "it is empty." : "it is not base64 of one JSON object, a proof or an x402 payload.";
+  return { kind: "malformed", header, why, isNothing: true };
 }
 
 function whyVersion(version: unknown): string {

@@ -18,6 +18,7 @@ import {
   toHex,
   utf8ToBytes,
 } from "../../protocol";
+import { parseStrictJson } from "../../protocol/strict-json";
 import type { Settings } from "./settings";
 
 /** How to call a resource, for catalogues that list it. Shown to everybody. */
@@ -168,17 +169,23 @@ function discoveryOf(method: string, { queryParams, body, bodyType = "json", out
 /** Clients echo it in their payload, whose nesting is limited. */
 const MAX_DISCOVERY_DEPTH = 4;
 
-/** @throws ConfigError */
+/** @throws ConfigError for what clients could not echo: their payments would be refused */
 export function checkDiscovery(discovery: Discovery | undefined): Discovery | undefined {
-  if (discovery !== undefined && depthOf(discovery) > MAX_DISCOVERY_DEPTH) {
-    throw new ConfigError(`discovery nests deeper than ${MAX_DISCOVERY_DEPTH} levels: clients could not echo it`);
+  if (discovery !== undefined && !canEcho(discovery)) {
+    throw new ConfigError(
+      `discovery is no JSON that clients could echo: use at most ${MAX_DISCOVERY_DEPTH} levels, and no NUL or name such as __proto__`,
+    );
   }
   return discovery;
 }
 
-function depthOf(value: unknown): number {
-  if (typeof value !== "object" || value === null) return 0;
-  return 1 + Math.max(0, ...Object.values(value).map(depthOf));
+function canEcho(discovery: Discovery): boolean {
+  try {
+    return parseStrictJson(JSON.stringify(discovery), MAX_DISCOVERY_DEPTH) !== undefined;
+  } catch {
+    // A bigint, or an object within itself.
+    return false;
+  }
 }
 
 /** Seconds for which a challenge may be answered; the clients' own limit too. */

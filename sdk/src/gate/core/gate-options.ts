@@ -59,6 +59,12 @@ export interface GateOptions<Req = unknown> {
   readonly cors?: boolean;
 }
 
+/** Clients of version 2 repeat it in their payments, where a NUL is refused. */
+const echoedText: OptionCheck = (value, field) => {
+  text(value, field);
+  if (String(value).includes("\0")) throw new ConfigError(`${field} holds a NUL character: leave it out`);
+};
+
 /** Those of `anything` are checked where they are read. */
 const FIELDS: FieldChecks<GateOptions> = {
   pricing: anything,
@@ -72,8 +78,8 @@ const FIELDS: FieldChecks<GateOptions> = {
   chargeFor: anything,
   page: anything,
   refundOnFailure: anything,
-  description: text,
-  mimeType: text,
+  description: echoedText,
+  mimeType: echoedText,
   sellSingleAtPlanPrice: flag,
   discovery: anything,
   x402v2: flag,

@@ -30,6 +30,12 @@ export const HEADS: readonly HeadTrick[] = [
   ["a malformed subscription beside it", (p) => [`X-PAYMENT: ${p}`, "X-Service-Sub: 0x"], "served"],
   ["an empty subscription beside it", (p) => [`X-PAYMENT: ${p}`, "X-Service-Sub:"], "served"],
   ["a malformed sign-in beside it", (p) => [`X-PAYMENT: ${p}`, `SIGN-IN-WITH-X: ${NOT_BASE64}`], "served"],
+  ["the other header empty", (p) => [`X-PAYMENT: ${p}`, "PAYMENT-SIGNATURE:"], "served"],
+  ["the other header malformed", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${NOT_BASE64}`], "served"],
+  ["a condition on any entity", (p) => [`X-PAYMENT: ${p}`, "If-None-Match: *"], "served"],
+  ["a condition on time", (p) => [`X-PAYMENT: ${p}`, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"], "served"],
+  ["a range after the end", (p) => [`X-PAYMENT: ${p}`, "Range: bytes=999999-"], "served"],
+  ["no coding at all", (p) => [`X-PAYMENT: ${p}`, "Accept-Encoding: identity;q=0, *;q=0"], "served"],
 
   // Two readings.
   ["twice", (p) => [`X-PAYMENT: ${p}`, `X-PAYMENT: ${p}`], "ambiguous"],
@@ -48,8 +54,6 @@ export const HEADS: readonly HeadTrick[] = [
     (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${json({ version: "1", memo: "another" })}`],
     "ambiguous",
   ],
-  ["the other header empty", (p) => [`X-PAYMENT: ${p}`, "PAYMENT-SIGNATURE:"], "ambiguous"],
-  ["the other header malformed", (p) => [`X-PAYMENT: ${p}`, `PAYMENT-SIGNATURE: ${NOT_BASE64}`], "ambiguous"],
   [
     "the other header of version 2",
     (p) => [`PAYMENT-SIGNATURE: ${json({ x402Version: 2 })}`, `X-PAYMENT: ${p}`],

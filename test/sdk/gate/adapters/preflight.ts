@@ -125,6 +125,30 @@ const MOUNTS: readonly (readonly [how: string, isAnswered: boolean, mount: Mount
     false,
     (app, gate) => app.options("/other", cors()).get("/api/paid", gate, serveIt),
   ],
+  ["a route of an application in one", false, (app, gate) => app.use("/api", express().get("/paid", gate, serveIt))],
+  ["a route of an application at /", false, (app, gate) => app.use("/", express().get("/api/paid", gate, serveIt))],
+  [
+    "OPTIONS in a router behind that of the route, whose end answers OPTIONS",
+    false,
+    (app, gate) =>
+      app.use(express.Router().get("/api/paid", gate, serveIt)).use(express.Router().options("/api/paid", cors())),
+  ],
+  [
+    "OPTIONS behind an application with the route",
+    false,
+    (app, gate) => app.use(express().get("/api/paid", gate, serveIt)).options("/api/paid", cors()),
+  ],
+  [
+    "OPTIONS before an application with the route",
+    true,
+    (app, gate) => app.options("/api/paid", cors()).use(express().get("/api/paid", gate, serveIt)),
+  ],
+  [
+    "OPTIONS in a router before that of the route",
+    true,
+    (app, gate) =>
+      app.use(express.Router().options("/api/paid", cors())).use(express.Router().get("/api/paid", gate, serveIt)),
+  ],
   ["behind a parser", false, (app, gate) => app.use(express.json()).get("/api/paid", gate, serveIt)],
   ["all methods", true, (app, gate) => app.all("/api/paid", gate, serveIt)],
   ["use", true, (app, gate) => app.use("/api", gate, serveIt)],
@@ -318,6 +342,27 @@ describe("a page of another origin and routes of one method", function () {
         "a hook of a plugin",
         false,
         (app) => app.register(async (api: FastifyInstance) => void api.addHook("onRequest", gate()).get("/paid", none)),
+      ],
+      [
+        "OPTIONS of all within a plugin's prefix",
+        false,
+        (app) =>
+          app
+            .register(async (api: FastifyInstance) => void api.options("*", none), { prefix: "/other" })
+            .get("/paid", { preHandler: gate() }, none),
+      ],
+      [
+        "OPTIONS of another host",
+        false,
+        (app) =>
+          app
+            .get("/paid", { preHandler: gate() }, none)
+            .route({ method: "OPTIONS", url: "/paid", constraints: { host: "other.example" }, handler: none }),
+      ],
+      [
+        "OPTIONS of a pattern below another",
+        true,
+        (app) => app.options("/paid", none).options("/pa", none).get("/paid", { preHandler: gate() }, none),
       ],
       ["OPTIONS", true, (app) => app.options("/paid", none).get("/paid", { preHandler: gate() }, none)],
       ["OPTIONS of all", true, (app) => app.options("*", none).get("/paid", { preHandler: gate() }, none)],

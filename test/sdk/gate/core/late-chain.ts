@@ -171,4 +171,13 @@ describe("a gate whose chain is late", () => {
     expect(gate.server.served.size).to.equal(0);
     expect(facilitator.calls.filter(({ path }) => path === "/settle")).to.have.length(0);
   });
+
+  it("names a public chain that is ahead of the machine's clock at start-up, and serves by its time", async () => {
+    const gate = await gateOn(PUBLIC, -200);
+    expect(gate.ready).to.equal(undefined);
+    const answer = await paid(gate, { offSec: 200 });
+    expect(answer.status, answer.text).to.equal(200);
+    const named = warnings.filter((each) => /base-sepolia is (199|20\d) s ahead of this machine's clock/.test(each));
+    expect(named).to.have.length(1);
+  });
 });

@@ -2,6 +2,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import http2 from "node:http2";
+import type { Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { gated, type Provider } from "turnpike/gate";
@@ -344,6 +345,36 @@ describe("responses that node:http withholds", () => {
     expect([changed.status, changed.text], "its head was sent").to.deep.equal([200, "the first partunavailable"]);
     expect(settles(), "the whole answer left under the status of its head").to.equal(1);
   });
+
+  for (const [way, give] of Object.entries({
+    "its error handler destroys the socket": (_: unknown, { req }: ServerResponse) => void req.socket.destroy(),
+    "it destroys the response": (_: unknown, response: ServerResponse) => void response.destroy(),
+    "it throws": () => {
+      throw new TypeError("midway");
+    },
+  })) {
+    it(`HA20 give the payment back at once when ${way} after its client has left`, async () => {
+      const url = await serve();
+      const headers = await payFor(url);
+      const sockets: Socket[] = [];
+      handle = async (request, response) => {
+        sockets.push(request.socket);
+        response.writeHead(200, { "Content-Length": 100 });
+        response.write("the first part");
+        await once(response, "close");
+        return give(request, response);
+      };
+      const leaving = request(url, { headers, agent: false });
+      leaving.on("error", () => undefined).end();
+      await until(async () => sockets.length === 1);
+      leaving.destroy();
+      await until(async () => facilitator.reserved.size === 0, "the payment is given back", 15_000);
+      handle = (_request, response) => response.end("the content");
+      const again = await send(url, { headers });
+      expect([again.status, again.text]).to.deep.equal([200, "the content"]);
+      expect(settles()).to.equal(1);
+    });
+  }
 
   it("HA23 settle before what is flushed leaves, and cut a stream that fails afterwards", async () => {
     const url = await serve();

@@ -119,8 +119,8 @@ describe("payment headers", () => {
       ["another amount", encodeJsonHeader(altered.v1), encodeJsonHeader(altered.v2)],
       ["another signature", encodeJsonHeader(resigned.v1), encodeJsonHeader(resigned.v2)],
       ["a proof beside a payload", proof, encodeJsonHeader(one.v2)],
-      ["an empty header beside one", "", encodeJsonHeader(one.v2)],
-      ["garbage beside one", encodeJsonHeader(one.v1), "garbage"],
+      ["a version nobody reads beside one", encodeJsonHeader(one.v1), encodeJsonHeader({ ...one.v2, x402Version: 3 })],
+      ["JSON as it is beside one", encodeJsonHeader(one.v1), JSON.stringify(other.v2)],
       ["no authorization in either", encodeJsonHeader({ x402Version: 1 }), encodeJsonHeader({ x402Version: 2 })],
     ];
     for (const [what, first, second] of pairs) {
@@ -130,6 +130,36 @@ describe("payment headers", () => {
     }
     expect(facilitator.calls).to.have.length(0);
     expect((await ask({ [SIGNATURE]: encodeJsonHeader(one.v2) })).status).to.equal(200);
+  });
+
+  it("serves the one payment that is there beside a header that holds none", async () => {
+    for (const other of ["", "garbage"]) {
+      for (const [version, name, beside] of [
+        ["v1", X_PAYMENT, SIGNATURE],
+        ["v2", SIGNATURE, X_PAYMENT],
+      ] as const) {
+        const header = encodeJsonHeader((await forms())[version]);
+        const answer = await ask({ [name]: header, [beside]: other });
+        expect(answer.status, `${version} beside "${other}": ${answer.text}`).to.equal(200);
+        expect((await ask({ [name]: header })).json.reason).to.equal("already_used");
+      }
+    }
+    const neither = await ask({ [X_PAYMENT]: "", [SIGNATURE]: "garbage" });
+    expect([neither.status, neither.json.reason]).to.deep.equal([402, "malformed"]);
+    expect(neither.json.message).to.match(/^X-PAYMENT .*empty/);
+  });
+
+  it("takes one payload in two orders of its fields for one", async () => {
+    const { v2 } = await forms(identified("same_payload_in_two_orders"));
+    const turned = JSON.parse(JSON.stringify(v2), (_, value) =>
+      value && typeof value === "object" && !Array.isArray(value)
+        ? Object.fromEntries(Object.entries(value).reverse())
+        : value,
+    );
+    const both = { [X_PAYMENT]: encodeJsonHeader(v2), [SIGNATURE]: encodeJsonHeader(turned) };
+    expect(both[X_PAYMENT]).to.not.equal(both[SIGNATURE]);
+    expect((await ask(both)).status).to.equal(200);
+    expect((await ask(both)).headers["idempotency-replayed"]).to.equal("true");
   });
 
   it("names what is wrong with a header that holds no payment, and the right one", async () => {

@@ -1,4 +1,5 @@
 /** A route's options: what is of another kind is refused at start, and what the provider's own functions throw is logged. */
+import { inspect } from "node:util";
 import { expect } from "chai";
 import type { GateOptions, Provider } from "turnpike/gate";
 import * as express from "turnpike/gate/express";
@@ -39,12 +40,18 @@ describe("a route's options", () => {
     ["sellSingleAtPlanPrice", { sellSingleAtPlanPrice: 1 }],
     ["description", { description: 5 }],
     ["mimeType", { mimeType: ["text/html"] }],
+    ["description", { description: "a\0b" }],
+    ["mimeType", { mimeType: "text/html\0" }],
+    ["discovery", { discovery: { body: { text: "\0" } } }],
+    ["discovery", { discovery: { body: JSON.parse('{"__proto__": 1}') } }],
+    ["discovery", { discovery: { queryParams: { constructor: 1 } } }],
+    ["discovery", { discovery: { body: { at: 1n } } }],
     ["settle", { settle: "later" }],
     ["pricing[0]", { pricing: [null] }],
     ["pricing[0].plan", { pricing: [{ type: "subscription", plan: 7 }] }],
     ["pricing[0].prices[0]", { pricing: [{ type: "one-time", prices: ["$1"] }] }],
   ] as const) {
-    it(`are refused at start where ${name} is of another kind`, () => {
+    it(`are refused at start where ${name} cannot be sent, as ${inspect(more)}`, () => {
       const refused = gate(more);
       expect(refused.startsWith(`ConfigError: ${name}`), refused).to.equal(true);
     });

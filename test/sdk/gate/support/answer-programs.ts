@@ -120,7 +120,8 @@ function lengthOf({ steps }: Program): number {
  */
 export async function run(program: Program, response: ServerResponse): Promise<readonly string[]> {
   const seen: string[] = [];
-  const called: Record<"write" | "end", string[]> = { write: [], end: [] };
+  // Parts that are refused get their error at once, and the others once the connection has taken them.
+  const called: Record<"write" | "end" | "refused", string[]> = { write: [], end: [], refused: [] };
   const closed = new Promise<void>((resolve) => response.once("close", () => resolve()));
   // A late write ends the process of an application that does not listen.
   response.on("error", () => undefined);
@@ -130,24 +131,27 @@ export async function run(program: Program, response: ServerResponse): Promise<r
     if (time === "microtask") await Promise.resolve();
     if (time === "tick") await new Promise<void>((resolve) => process.nextTick(resolve));
     if (time === "immediate") await new Promise(setImmediate);
-    const isLate = each.kind === "end" && response.writableEnded;
+    const isEnded = response.writableEnded;
+    const isLate = each.kind === "end" && isEnded;
     let outcome = "done";
     try {
       const performed = perform(each, response, (error) => {
         // What a second end gets depends on whether the first has finished.
-        if (!isLate) called[each.kind as "write" | "end"].push(`${at} ${codeOf(error)}`);
+        if (!isLate) called[error ? "refused" : (each.kind as "write" | "end")].push(`${at} ${codeOf(error)}`);
       });
       await Promise.race([closed, performed]);
     } catch (error) {
       outcome = codeOf(error);
     }
     isGone ||= each.kind === "destroy";
+    // An HTTP/2 response whose stream has closed ignores heads, and one that ended before refuses them.
+    if (isEnded && outcome === "ERR_HTTP2_HEADERS_SENT") outcome = "done";
     // What a response shows that is destroyed depends on when its socket closes.
     if (!isGone) seen.push(`${at} ${each.kind}: ${outcome}, ${response.headersSent}, ${response.writableEnded}`);
   }
   await closed;
   // An answer that waits finishes later.
-  return isGone ? seen : [...seen, ...called.write, ...called.end];
+  return isGone ? seen : [...seen, ...called.write, ...called.refused, ...called.end];
 }
 
 const LAST: Step = { time: "immediate", act: { kind: "end", part: undefined, calls: false } };
