@@ -33,7 +33,7 @@ function judge(summary) {
 rmSync(SUMMARY, { force: true });
 const cli = require.resolve("hardhat/internal/cli/cli.js");
 const counters = require.resolve("./coverage-hashes.cjs");
-// Each traced step makes objects that die at once: room for them saves a third of the time.
+// Each traced step makes objects that die at once: more memory for them saves a third of the time.
 const run = spawnSync(
   process.execPath,
   ["--max-semi-space-size=64", "-r", counters, cli, "coverage", "--testfiles", "test/contracts/*.ts"],

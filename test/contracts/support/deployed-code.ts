@@ -13,4 +13,6 @@ export function itOfDeployedCode(title: string, act: Mocha.AsyncFunc): Mocha.Tes
  * A test of many cases, most of whose steps others take too. Coverage traces each step of the EVM, which takes ten times
  * as long, and leaves these out.
  */
-export const itOfManyCases = itOfDeployedCode;
+export function itOfManyCases(title: string, act: Mocha.AsyncFunc): Mocha.Test {
+  return itOfDeployedCode(title, act);
+}

@@ -346,14 +346,14 @@ describe("responses that node:http withholds", () => {
     expect(settles(), "the whole answer left under the status of its head").to.equal(1);
   });
 
-  for (const [way, give] of Object.entries({
-    "its error handler destroys the socket": (_: unknown, { req }: ServerResponse) => void req.socket.destroy(),
-    "it destroys the response": (_: unknown, response: ServerResponse) => void response.destroy(),
+  for (const [way, give] of Object.entries<(request: IncomingMessage, response: ServerResponse) => void>({
+    "its error handler destroys the socket": ({ socket }) => void socket.destroy(),
+    "it destroys the response": (_, response) => void response.destroy(),
     "it throws": () => {
       throw new TypeError("midway");
     },
   })) {
-    it(`HA20 give the payment back at once when ${way} after its client has left`, async () => {
+    it(`HA20 release the payment at once when ${way} after its client has left`, async () => {
       const url = await serve();
       const headers = await payFor(url);
       const sockets: Socket[] = [];
@@ -368,7 +368,7 @@ describe("responses that node:http withholds", () => {
       leaving.on("error", () => undefined).end();
       await until(async () => sockets.length === 1);
       leaving.destroy();
-      await until(async () => facilitator.reserved.size === 0, "the payment is given back", 15_000);
+      await until(async () => facilitator.reserved.size === 0, 15_000);
       handle = (_request, response) => response.end("the content");
       const again = await send(url, { headers });
       expect([again.status, again.text]).to.deep.equal([200, "the content"]);
