@@ -28,7 +28,7 @@ import {
   startSmallFacilitator,
   testProvider,
 } from "../../../support/gate";
-import { isCut, isStreamed, type Program, programs, run } from "../support/answer-programs";
+import { isCut, isStreamed, mixesCodings, type Program, programs, run } from "../support/answer-programs";
 import { express4 } from "../support/frameworks";
 import { exchange, type RawAnswer } from "../support/raw-answers";
 import { v1Headers } from "../support/standard";
@@ -168,6 +168,8 @@ describe("answers in generated orders", function () {
     // Node cuts an HTTP/2 answer whose handler writes on after its end. One that waits here is not harmed.
     if (free.status.startsWith("HTTP/2") && !free.isWhole) return;
     expect(seenPaid).to.deep.equal(seenFree);
+    // Node writes parts that HTTP/2 sends together in the coding of the first.
+    if (free.status.startsWith("HTTP/2") && mixesCodings(program)) return;
     const isWithheld = way.order === "after" && !way.isProof;
     if (isCut(program)) {
       if (isWithheld && !isStreamed(program)) expect(settles()).to.equal(settled);

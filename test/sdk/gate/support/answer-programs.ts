@@ -102,6 +102,10 @@ export const isStreamed = ({ steps }: Program): boolean =>
     ({ act: each }) => each.kind === "flushHeaders" || (each.kind === "writeHead" && "Content-Type" in each.headers),
   );
 
+/** Whether it writes parts in more than one coding. */
+export const mixesCodings = ({ steps }: Program): boolean =>
+  new Set(steps.flatMap(({ act: each }) => ("part" in each && each.part ? [each.part.encoding] : []))).size > 1;
+
 const bytesOf = ({ text, encoding }: Part): Buffer => Buffer.from(text, encoding === "buffer" ? "utf8" : encoding);
 
 function lengthOf({ steps }: Program): number {
