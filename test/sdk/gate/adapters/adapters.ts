@@ -223,7 +223,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
         { "X-PAYMENT": [proof, proof] },
         { "X-PAYMENT": `${proof}, ${proof}` },
         { "X-PAYMENT": [proof, "x"] },
-        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": "x" },
+        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": Buffer.from('{"x402Version":2}').toString("base64") },
         { "X-PAYMENT": "A".repeat(8_193) },
       ];
       for (const bad of twice) expect((await send(at("/paid"), { headers: bad })).status).to.equal(400);

@@ -266,7 +266,8 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const ambiguous: Record<string, string | string[]>[] = [
         { "X-PAYMENT": [proof, proof] },
         { "X-PAYMENT": `${proof},${proof}` },
-        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": `${proof.slice(0, -4)}AAAA` },
+        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": both },
+        { "X-PAYMENT": proof, "PAYMENT-SIGNATURE": Buffer.from('{"version":"1"}').toString("base64") },
         { "X-Service-Sub": [`0x${"11".repeat(52)}`, `0x${"22".repeat(52)}`] },
         { "X-PAYMENT": both },
         { "X-PAYMENT": "A".repeat(8_193) },
