@@ -45,8 +45,9 @@ function withoutOutsideLinks(page, text) {
 }
 
 function copyPages() {
+  const { withHelp } = require("./cli-reference.cjs");
   for (const page of readdirSync(PAGES, { recursive: true }).filter((path) => path.endsWith(".md"))) {
-    const text = withTabs(withoutOutsideLinks(page, readFileSync(join(PAGES, page), "utf8")));
+    const text = withHelp(withTabs(withoutOutsideLinks(page, readFileSync(join(PAGES, page), "utf8"))));
     write(page.replace("README.md", "index.md"), text.replaceAll("/README.md", "/index.md"));
   }
   write("index.md", `${readFileSync(join(SOURCE, "index.md"), "utf8")}\n${GENERATED}`);

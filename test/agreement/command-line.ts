@@ -5,15 +5,17 @@ import { commandHelp, programHelp } from "../../sdk/src/cli/help";
 import { PROBLEMS } from "../../sdk/src/cli/validate/problem";
 import { VERSION } from "../../sdk/src/cli/version";
 
-const page = readFileSync("docs/reference/cli.md", "utf8");
+const { withHelp } = require("../../tools/cli-reference.cjs") as { withHelp(page: string): string };
+
+const page = withHelp(readFileSync("docs/reference/cli.md", "utf8"));
 const blocks = [...page.matchAll(/```text\n([\s\S]*?)```/g)].map(([, text]) => text);
 
 describe("agreement > command line", () => {
-  it("docs/reference/cli.md shows the help of the program and of each command, and no other", () => {
+  it("the page of the site shows the help of the program and of each command, and no other", () => {
     expect(blocks).to.deep.equal([programHelp(COMMANDS), ...COMMANDS.map(commandHelp)]);
   });
 
-  it("docs/reference/cli.md lists every problem that validate names, and no other", () => {
+  it("the page of the site lists every problem that validate names, and no other", () => {
     const listed = page.split("\n").filter((line) => /^\| `\w+` \| (error|warning) \|/.test(line));
     const expected = Object.entries(PROBLEMS).map(
       ([code, { level, about }]) => `| \`${code}\` | ${level} | ${about} |`,

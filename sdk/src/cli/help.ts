@@ -1,4 +1,4 @@
-/** Writes the help of the program and of each command. docs/reference/cli.md shows the same text. */
+/** Writes the help of the program and of each command. The page docs/reference/cli.md has the same text in the site. */
 import { COMMON_FLAGS, type Command, type FlagSpec } from "./command";
 import { ENVIRONMENT } from "./environment";
 import { EXIT_CODES } from "./exit-codes";
