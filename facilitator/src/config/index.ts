@@ -113,7 +113,7 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
     rest.proofKey === undefined && rest.roles.includes("api") && SETTINGS.proofKey,
   ];
   const unset = required.filter((each) => each !== false);
-  if (unset.length > 0 || !network) throw missing(unset);
+  if (unset.length > 0 || !network) throw missing(unset, unset.includes(SETTINGS.startBlock) ? network : undefined);
   if (databaseUrl === undefined && !ALONE.every((role) => rest.roles.includes(role))) {
     throw new ConfigError(
       `ROLES needs ${ALONE.join(", ")} with the embedded database, which serves one process: name them, or set DATABASE_URL`,
@@ -152,13 +152,16 @@ function refuseOwnFactories({
     );
 }
 
-function missing(settings: readonly Pick<Setting, "env" | "about">[]): ConfigError {
+/** @param network the public one that START_BLOCK is asked for: another CHAIN_ID may be meant */
+function missing(settings: readonly Pick<Setting, "env" | "about">[], network?: Network): ConfigError {
   const [first] = settings;
-  if (first && settings.length === 1) return new ConfigError(`${first.env} is missing: ${first.about}`);
   const names = settings.map(({ env }) => env).join(", ");
-  return new ConfigError(
-    `${settings.length} settings are missing: ${names}. See docs/reference/settings.md for each, or facilitator/settings.env.example`,
-  );
+  const what =
+    first && settings.length === 1
+      ? `${first.env} is missing: ${first.about}`
+      : `${settings.length} settings are missing: ${names}. See docs/reference/settings.md for each, or facilitator/settings.env.example`;
+  const hint = network ? ` CHAIN_ID ${network.chainId} is ${network.name}; a local chain needs no START_BLOCK.` : "";
+  return new ConfigError(`${what}${hint}`);
 }
 
 export function findToken(config: FacilitatorConfig, token: Address): TokenConfig | undefined {

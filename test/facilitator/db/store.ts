@@ -39,7 +39,9 @@ describe("configuration", () => {
       const env: Record<string, string | undefined> = { ...COMPLETE, [name]: undefined };
       expect(() => loadConfig(env)).to.throw(new RegExp(`^${name} is missing: `));
     }
-    expect(() => loadConfig({ ...COMPLETE, CHAIN_ID: "8453" })).to.throw(/^START_BLOCK is missing/);
+    expect(() => loadConfig({ ...COMPLETE, CHAIN_ID: "8453" })).to.throw(
+      /^START_BLOCK is missing.* CHAIN_ID 8453 is base-mainnet; a local chain needs no START_BLOCK\.$/,
+    );
   });
 
   it("B23 names a malformed variable and never prints its value", () => {

@@ -34,6 +34,18 @@ for (const version of [1, 2] as const) {
       expect([transfersSigned(subject), chain.transfers.length, server.payloads.size]).to.deep.equal([1, 1, 1]);
     });
 
+    it("D13 that say by their receipt that they were paid for a 404 are not sent that payment again", async () => {
+      const server = await startStandardServer(chain, { version, steps: ["settle_then_404"] });
+      const subject = agentOn();
+      const first = await subject.agent.pay(server.url);
+      expect([first.status, first.receipt?.amount]).to.deep.equal([404, 10_000n]);
+      const [entry] = await subject.agent.payments();
+      expect(entry?.state).to.equal("served");
+      const second = await subject.agent.pay(server.url);
+      expect([second.status, second.receipt?.resumed]).to.deep.equal([200, false]);
+      expect([transfersSigned(subject), server.payloads.size]).to.deep.equal([2, 2]);
+    });
+
     it("that keep rejecting are quoted with their own reason, and nothing is said to be paid", async () => {
       const server = await startStandardServer(chain, {
         version,

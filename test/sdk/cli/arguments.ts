@@ -121,4 +121,13 @@ describe("command line > arguments", () => {
       },
     });
   });
+
+  it("names an audit's missing file before it asks for a chain", async () => {
+    const { code, err } = await terminal().run("audit");
+    expect(code).to.equal(2);
+    expect(err).to.contain("FILE").and.not.contain("RPC");
+    const absent = await terminal().run("audit", "none.json");
+    expect(absent.code).to.not.equal(0);
+    expect(absent.err).to.contain("none.json").and.not.contain("RPC");
+  });
 });

@@ -70,6 +70,9 @@ describe("mcp wallet > reach", () => {
   it("MW1 requests https alone, no credentials in URLs, and only listed origins where the file lists some", async () => {
     const strict = { ...OPEN, allowHttp: false };
     expect(await reasonOf(guardedFetch(strict)("http://example.com/", MANUAL))).to.equal("address");
+    const elsewhere = { ...strict, origins: new Set(["https://api.example"]) };
+    const refused = await guardedFetch(elsewhere)("http://127.0.0.1:4000/", MANUAL).then(String, String);
+    for (const part of ["allowHttp", "privateOrigins", "`origins`"]) expect(refused).to.contain(part);
     for (const url of ["ftp://example.com/", "file:///etc/passwd", "https://user:pass@example.com/"]) {
       expect(await reasonOf(guardedFetch(OPEN)(url, MANUAL)), url).to.equal("address");
     }

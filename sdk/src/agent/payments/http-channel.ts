@@ -61,7 +61,7 @@ function answerOf(
   const second = HEADER.paymentResponseV2;
   return {
     reading,
-    report: readReport(objectIn(headers, headers.has(first) ? first : second)),
+    report: readReport(receiptIn(headers)),
     signedReceipt: signedReceiptIn(objectIn(headers, second)) ?? signedReceiptIn(objectIn(headers, first)),
     waitMs: (fallbackMs) => retryAfterMs(response, Date.now(), fallbackMs),
     discard: async () => response.body?.cancel(),
@@ -74,6 +74,10 @@ function answerOf(
     isSuccess: () => response.status < 400,
   };
 }
+
+/** What a server reports of the settlement, in the header of either version. */
+const receiptIn = (headers: Headers): JsonObject | undefined =>
+  objectIn(headers, headers.has(HEADER.paymentResponse) ? HEADER.paymentResponse : HEADER.paymentResponseV2);
 
 /** Returns the object in a header of a response; undefined where there is none, or it is malformed. */
 export function objectIn(headers: Headers, name: string): JsonObject | undefined {
@@ -113,6 +117,8 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   if (TRY_LATER.has(status)) return { kind: "later" };
   // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
   const isReported = response.headers.has(HEADER.paymentResponse) || response.headers.has(HEADER.paymentResponseV2);
+  // Sold as it is, and counted: the same payment buys nothing else there.
+  if (status >= 400 && status < 500 && receiptIn(response.headers)?.success === true) return { kind: "served" };
   if (status === 304 && (entry.dialect === "turnpike" || !isReported)) return { kind: "unserved" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.

@@ -40,6 +40,8 @@ export const auditCommand: Command = {
   ],
   async run(context) {
     const { args, output, io } = context;
+    const file = args.word("FILE");
+    const given = args.has("write") ? undefined : await fileText(context, file);
     const rpc = args.value("rpc") ?? variable(io, "TURNPIKE_RPC_URL")?.split(",")[0]?.trim();
     if (rpc === undefined) {
       throw new UsageError("No JSON-RPC is named.", "Give --rpc URL, or set TURNPIKE_RPC_URL.");
@@ -48,8 +50,8 @@ export const auditCommand: Command = {
       throw new UsageError("--rpc is no http(s) URL.", "Write it as --rpc https://rpc.example.");
     }
     const turnpike = args.value("contract") ?? variable(io, "TURNPIKE_ADDRESS");
-    if (args.has("write")) await writeOwn(context, resolve(io.cwd, args.word("FILE")));
-    const text = await fileText(context, args.word("FILE"));
+    if (given === undefined) await writeOwn(context, resolve(io.cwd, file));
+    const text = given ?? (await fileText(context, file));
     const verified = await verifyAudit(text, { rpc, fetch: io.fetch, ...(turnpike !== undefined && { turnpike }) });
     const { isClean, subscriptions, unproven, differences } = verified;
     const shown = subscriptions.map(({ receipts, ...rest }) => ({ ...rest, receipts: receipts.length }));

@@ -129,15 +129,15 @@ export function settleScope(
   return refund ? settling.then(() => refund.begin()) : settling;
 }
 
-const NOT_MODIFIED = 304;
+/** A 304 lacks what was paid for, and a 429 is the answer of a rate limiter behind the gate. */
+const GIVES_NOTHING: ReadonlySet<number> = new Set([304, 429]);
 
 /**
- * Returns whether an answer of this status gives its payment back: unused, to be presented again, or as a refund. A 304
- * lacks what a single request has paid for.
+ * Returns whether an answer of this status gives its payment back: unused, to be presented again, or as a refund.
  */
 export function hasFailed({ payment, deferred, refund }: RequestScope, status: number): boolean {
   if (status >= (deferred || refund ? 400 : 500)) return true;
-  if (status === NOT_MODIFIED && payment?.kind === "one-time") return true;
+  if (GIVES_NOTHING.has(status) && payment?.kind === "one-time") return true;
   return deferred !== undefined && !deferred.chargesFor(status);
 }
 

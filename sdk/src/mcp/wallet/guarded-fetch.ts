@@ -48,14 +48,14 @@ export function requireAllowed(
 ): void {
   const isPrivate = privateOrigins.has(origin);
   if (username || password) throw unreachable("The URL holds credentials: send them in a header instead.");
+  const isOutside = origins !== undefined && !origins.has(origin) && !isPrivate;
   if (protocol !== "https:" && !(protocol === "http:" && (allowHttp || isPrivate))) {
+    const also = isOutside ? " It is not in `origins` either." : "";
     throw unreachable(
-      `The wallet requests https only, and ${origin} is not: policy.allowHttp in its file allows http.`,
+      `The wallet requests https only, and ${origin} is not: policy.allowHttp in its file allows http, and \`privateOrigins\` a server of your own machine or network.${also}`,
     );
   }
-  if (origins && !origins.has(origin) && !isPrivate) {
-    throw unreachable(`${origin} is not in \`origins\` of the wallet's file.`, "origin");
-  }
+  if (isOutside) throw unreachable(`${origin} is not in \`origins\` of the wallet's file.`, "origin");
 }
 
 const unreachable = (message: string, reason = "address") => new PolicyRefused(message, { reason });

@@ -18,9 +18,17 @@ import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from ".
 
 /**
  * `granted`: the gate reports that the payment bought another request. `used`, `refunded`: that it is used or refunded,
- * and nothing has settled.
+ * and nothing has settled. `settle_then_404`: with the receipt beside it.
  */
-export type StandardStep = "settle_then_drop" | "settle_then_502" | "502" | "402" | "granted" | "used" | "refunded";
+export type StandardStep =
+  | "settle_then_404"
+  | "settle_then_drop"
+  | "settle_then_502"
+  | "502"
+  | "402"
+  | "granted"
+  | "used"
+  | "refunded";
 
 export interface StandardOptions {
   readonly version: 1 | 2;
@@ -139,7 +147,8 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     const signed = signs?.receipt?.({ ...paid, resourceUrl: `${base}${request.url}`, issuedAt: chain.nowSec });
     const extensions = signed ? { extensions: extensionOf({ receipt: signed }) } : {};
     const receipt = { success: true, transaction, network, payer: addressOf("payer"), ...extensions };
-    return { status: 200, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(receipt) } };
+    const status = step === "settle_then_404" ? 404 : 200;
+    return { status, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(receipt) } };
   });
   base = server.url;
   return Object.assign(server, { payloads, windows, steps });

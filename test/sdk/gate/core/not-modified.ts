@@ -99,15 +99,20 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
           }
         });
 
-        it(`HA20 ${payment} stays unused where its handler answers 304 all the same (settle: ${route})`, async () => {
-          const headers = await pay(at(route));
-          handle = () => ({ status: 304, headers: { ETag: '"seen"' } });
-          expect((await send(at(route), { headers })).status).to.equal(304);
-          if (route === "after") expect(settles()).to.equal(0);
-          handle = () => ({ body: "the content" });
-          const again = await send(at(route), { headers });
-          expect([again.status, again.text]).to.deep.equal([200, "the content"]);
-        });
+        for (const [what, status] of [
+          ["its handler answers 304 all the same", 304],
+          ["a rate limiter behind the gate answers 429", 429],
+        ] as const) {
+          it(`HA20 ${payment} stays unused where ${what} (settle: ${route})`, async () => {
+            const headers = await pay(at(route));
+            handle = () => ({ status, headers: { ETag: '"seen"' } });
+            expect((await send(at(route), { headers })).status).to.equal(status);
+            if (route === "after") expect(settles()).to.equal(0);
+            handle = () => ({ body: "the content" });
+            const again = await send(at(route), { headers });
+            expect([again.status, again.text]).to.deep.equal([200, "the content"]);
+          });
+        }
       }
     }
 
