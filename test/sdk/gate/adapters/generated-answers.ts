@@ -52,6 +52,9 @@ const ways: fc.Arbitrary<Way> = fc.record({
   isProof: fc.boolean(),
 });
 
+/** Node never ends an HTTP/2 answer that is corked while something is piped into it. */
+const uncorked = programs.filter(({ steps }) => steps.every(({ act: { kind } }) => kind !== "cork"));
+
 type Handle = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
 /** Mounts `/free` as it is, and each gate at its path. */
@@ -179,11 +182,9 @@ describe("answers in generated orders", function () {
     if (isWithheld) expect(settles() - settled).to.equal(Number(free.status.split(" ")[1]) < 400 ? 1 : 0);
   }
 
-  const check = (ask: (at: string, id: string, isProof: boolean) => Promise<Compared>) =>
+  const check = (ask: (at: string, id: string, isProof: boolean) => Promise<Compared>, written = programs) =>
     fc.assert(
-      fc.asyncProperty(programs, ways, (program, way) =>
-        expectSame(program, way, (at, id) => ask(at, id, way.isProof)),
-      ),
+      fc.asyncProperty(written, ways, (program, way) => expectSame(program, way, (at, id) => ask(at, id, way.isProof))),
       { numRuns: RUNS, seed: SEED },
     );
 
@@ -226,7 +227,7 @@ describe("answers in generated orders", function () {
         const quote = JSON.parse((await ask(`/${at}/${id}`)).body) as PaymentRequiredWire;
         const paid = Object.entries(await payWith(isProof, quote)).map(([name, value]) => [name.toLowerCase(), value]);
         return { free, paid: await ask(`/${at}/${id}`, Object.fromEntries(paid)), id };
-      });
+      }, uncorked);
     } finally {
       session.destroy();
       server.close();
