@@ -16,7 +16,7 @@ export interface ConnectorOptions {
 /** Checks IP addresses in the URL itself: the lookup hook is not called for those. */
 export function guardedConnector({ allowPrivate, timeoutMs, lookup }: ConnectorOptions): buildConnector.connector {
   const timeout = timeoutMs;
-  if (allowPrivate) return buildConnector({ timeout });
+  if (allowPrivate) return buildConnector({ timeout, ...(lookup && { lookup }) } as buildConnector.BuildOptions);
   const connect = buildConnector({ timeout, lookup: publicLookup(lookup) } as buildConnector.BuildOptions);
   return (options, callback) => {
     const host = bareHost(options.hostname);

@@ -1,7 +1,9 @@
 import type { LookupAddress } from "node:dns";
-import type { ServerResponse } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect } from "chai";
 import type { Lookup } from "../../../facilitator/src/lib/public-addresses";
+import { until } from "../../support/until";
 import { type Receiver, startReceiver } from "../webhooks/support/receiver";
 import { actorOf, CHECK_EVERY_MS, openCatalogue, type TestCatalogue, TOKEN, walletOf } from "./support/catalogue";
 
@@ -284,5 +286,35 @@ describe("Facilitator: checks of listings", function () {
     expect(await inputOf(bazaar({ method: "POST" }))).to.deep.equal(plain);
     expect(await inputOf(bazaar({}, { output: "x".repeat(9_000) }))).to.deep.equal(plain);
     expect(await inputOf(bazaar({}, { output: "\ud800" }))).to.deep.equal(plain);
+  });
+
+  it("B50 silent hosts of free wallets hold up no listing that is shown, nor a provider with a plan", async () => {
+    sells();
+    const { id } = await catalogue.list(SELLER, { url: `${base}/shown` });
+    expect((await catalogue.check(SELLER, id))?.state).to.equal("listed");
+    let held = 0;
+    const silent = createServer(() => held++);
+    await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+    const { port } = silent.address() as AddressInfo;
+    const idlers = Array.from({ length: 20 }, (_, index) => walletOf(`idle provider ${index}`));
+    for (const [index, idle] of idlers.entries()) {
+      await catalogue.enrol(idle);
+      for (const host of [1, 2]) await catalogue.list(idle, { url: `http://idle-${index}-${host}.example:${port}/x` });
+    }
+    const known = walletOf("provider with a plan");
+    await catalogue.enrol(known);
+    await catalogue.plan(known, known);
+    await catalogue.list(known, { url: `http://known.example:${seller.port}/x` });
+    const lookup: Lookup = (_host, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]);
+    const checks = catalogue.checks({ timeoutMs: 60_000, lookup });
+    await checks.start();
+    await until(async () => held === 16, "as many hang as there are slots for first checks");
+    catalogue.clock.nowMs += CHECK_EVERY_MS;
+    await checks.start();
+    const received = () => seller.received.map(({ path }) => path);
+    await until(async () => received().length >= 3, "the shown and the known one are asked");
+    await checks.stop();
+    silent.closeAllConnections();
+    await new Promise((resolve) => silent.close(resolve));
   });
 });
