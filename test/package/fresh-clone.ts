@@ -8,7 +8,7 @@ const suites: { quickTestFiles(folder: string): string[]; SLOW: object; SUITES: 
   require("../../tools/test-files.cjs");
 
 describe("a fresh clone after npm ci", function () {
-  this.timeout(600_000);
+  this.timeout(1_200_000);
   const clones: FreshClone[] = [];
   const made = async (): Promise<FreshClone> => {
     const clone = await freshClone();
