@@ -21,6 +21,14 @@ describe("agreement > sdk/AGENTS.md", () => {
     expect([...new Set(blocks.map(({ kind }) => kind))].sort()).to.deep.equal(["json", "sh", "ts"]);
   });
 
+  it("shows each job that an assistant is given: a gate by framework, an agent, a plan", () => {
+    const code = textsOf("ts").join("");
+    for (const entry of ["", "/gate/hono", "/gate/fastify", "/gate/next", "/gate/node", "/gate/fetch"])
+      expect(code).to.match(new RegExp(`import \\{[^}]*\\bpaymentGate\\b[^}]*\\} from "turnpike${entry}"`));
+    for (const job of ['createAgent, walletFromKey } from "turnpike/agent"', 'createPlan } from "turnpike/chain"'])
+      expect(code).to.contain(job);
+  });
+
   it("shows commands that the command line accepts", () => {
     const named = [...page.matchAll(/npx turnpike ([a-z][^`\n]*)/g)].map(([, line = ""]) => line.trim().split(/\s+/));
     expect(named.length).to.be.greaterThan(5);
@@ -48,7 +56,9 @@ describe("agreement > sdk/AGENTS.md", () => {
   });
 
   it("names only entry points, variables and errors that exist", () => {
-    const entries = [...page.matchAll(/`(?:turnpike)?(\/(?:gate|mcp|agent|facilitator|testing|protocol)[a-z/-]*)`/g)];
+    const entries = [
+      ...page.matchAll(/`(?:turnpike)?(\/(?:gate|mcp|agent|facilitator|testing|protocol|chain)[a-z/-]*)`/g),
+    ];
     expect(entries.length).to.be.greaterThan(10);
     for (const [, entry] of entries) expect(exports, entry).to.have.property(`.${entry}`);
     const settings = readFileSync("docs/reference/settings.md", "utf8");
