@@ -12,7 +12,7 @@ export function answersPreflights<T extends object>(hook: T): T {
   return hook;
 }
 
-/** By the routes' patterns; once a server listens, it takes no further routes. */
+/** By the routes' methods and patterns; once a server listens, it takes no further routes. */
 const known = new WeakMap<object, Map<string, boolean>>();
 
 /** @returns false only where Fastify shows that no hook and no route takes OPTIONS for this path */
@@ -22,8 +22,9 @@ export function isPreflightTaken({ server, routeOptions }: FastifyRequest, gate:
   if (url === undefined || [method].flat().includes("OPTIONS")) return true;
   const patterns = known.get(server) ?? new Map<string, boolean>();
   known.set(server, patterns);
-  const found = patterns.get(url) ?? (isHooked(server, gate) || isRouted(server, url));
-  patterns.set(url, found);
+  const key = `${method} ${url}`;
+  const found = patterns.get(key) ?? (isHooked(server, gate) || isRouted(server, url, String([method].flat()[0])));
+  patterns.set(key, found);
   return found;
 }
 
@@ -50,18 +51,30 @@ const COLUMNS = 4;
 
 const EMPTY_ROOT = "(empty root node)";
 
-function isRouted(server: FastifyInstance, url: string): boolean {
+/** A route as Fastify shows it. constraints: the hosts or versions that alone reach it, as it writes them */
+interface Routed {
+  readonly pattern: string;
+  readonly constraints: string | undefined;
+}
+
+function routesOf(server: FastifyInstance, method: string): Routed[] {
   const parts: string[] = [];
   return server
-    .printRoutes({ method: "OPTIONS" })
+    .printRoutes({ method: method as "GET" })
     .split("\n")
-    .some((line) => {
+    .flatMap((line) => {
       const [, indent = "", part = "", methods, constraints] = ROUTE_LINE.exec(line) ?? [];
       parts.splice(indent.length / COLUMNS, parts.length, part === EMPTY_ROOT ? "" : part);
-      // What only some hosts or versions reach does not answer for a route of all.
-      if (!methods?.includes("OPTIONS") || constraints) return false;
-      const pattern = parts.join("");
-      const fixed = pattern.split(/[:*]/, 1)[0] ?? "";
-      return fixed === pattern ? url === pattern : url.startsWith(fixed);
+      return methods?.includes(method) ? [{ pattern: parts.join(""), constraints }] : [];
     });
+}
+
+function isRouted(server: FastifyInstance, url: string, method: string): boolean {
+  const own = routesOf(server, method).filter(({ pattern }) => pattern === url);
+  return routesOf(server, "OPTIONS").some(({ pattern, constraints }) => {
+    // What only some hosts or versions reach answers for a route of the same alone.
+    if (constraints && own.length > 0 && !own.some((route) => route.constraints === constraints)) return false;
+    const fixed = pattern.split(/[:*]/, 1)[0] ?? "";
+    return fixed === pattern ? url === pattern : url.startsWith(fixed);
+  });
 }

@@ -360,6 +360,15 @@ describe("a page of another origin and routes of one method", function () {
             .route({ method: "OPTIONS", url: "/paid", constraints: { host: "other.example" }, handler: none }),
       ],
       [
+        "OPTIONS of the host that the route is for",
+        true,
+        (app) => {
+          const constraints = { host: "localhost:80" };
+          app.route({ method: "GET", url: "/paid", constraints, preHandler: gate(), handler: none });
+          app.route({ method: "OPTIONS", url: "/paid", constraints, handler: none });
+        },
+      ],
+      [
         "OPTIONS of a pattern below another",
         true,
         (app) => app.options("/paid", none).options("/pa", none).get("/paid", { preHandler: gate() }, none),
