@@ -57,12 +57,12 @@ function answerOf(
   { response, reading }: { readonly response: Response; readonly reading: Reading },
 ): Answer<PaidResponse> {
   const { headers } = response;
-  const first = HEADER.paymentResponse;
-  const second = HEADER.paymentResponseV2;
   return {
     reading,
     report: readReport(receiptIn(headers)),
-    signedReceipt: signedReceiptIn(objectIn(headers, second)) ?? signedReceiptIn(objectIn(headers, first)),
+    signedReceipt:
+      signedReceiptIn(objectIn(headers, HEADER.paymentResponseV2)) ??
+      signedReceiptIn(objectIn(headers, HEADER.paymentResponse)),
     waitMs: (fallbackMs) => retryAfterMs(response, Date.now(), fallbackMs),
     discard: async () => response.body?.cancel(),
     async result(receipt) {
@@ -115,10 +115,10 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   // header says nothing that the agent can know.
   if (entry.proof && response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
-  // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
-  const isReported = response.headers.has(HEADER.paymentResponse) || response.headers.has(HEADER.paymentResponseV2);
   // Sold as it is, and counted: the same payment buys nothing else there.
   if (status >= 400 && status < 500 && receiptIn(response.headers)?.success === true) return { kind: "served" };
+  // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
+  const isReported = response.headers.has(HEADER.paymentResponse) || response.headers.has(HEADER.paymentResponseV2);
   if (status === 304 && (entry.dialect === "turnpike" || !isReported)) return { kind: "unserved" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.

@@ -78,10 +78,9 @@ function paymentIn(request: GateRequest): PaymentCredential | undefined {
 
 /** @returns the one to judge: of two versions the second, which names the quote. undefined for two payments */
 function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCredential | undefined {
-  if (first.kind === "malformed" || second.kind === "malformed") {
-    if ("isNothing" in second) return first;
-    return "isNothing" in first ? second : undefined;
-  }
+  if (isNothing(second)) return first;
+  if (isNothing(first)) return second;
+  if (first.kind === "malformed" || second.kind === "malformed") return undefined;
   if (isDeepStrictEqual(first.payload, second.payload)) return first;
   const kinds = [first.kind, second.kind];
   if (!kinds.includes("x402-v1") || !kinds.includes("x402-v2")) return undefined;
@@ -89,6 +88,9 @@ function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCre
   if (signed === undefined || signed !== signedText(second.payload)) return undefined;
   return first.kind === "x402-v2" ? first : second;
 }
+
+const isNothing = (credential: PaymentCredential): boolean =>
+  credential.kind === "malformed" && credential.isNothing === true;
 
 /** One text for every way to write one authorization and its signature. */
 function signedText({ payload }: JsonObject): string | undefined {
