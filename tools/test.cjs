@@ -102,7 +102,7 @@ async function withPostgres(act) {
 
 async function main(args) {
   const [suite] = args;
-  if (args.length > 0 && !Object.hasOwn(SLOW, suite)) return run([HARDHAT, "test", ...args]);
+  if (args.length > 0 && !Object.hasOwn(SLOW, suite)) return withPostgres(() => run([HARDHAT, "test", ...args]));
   const compiled = await run([HARDHAT, "compile", "--quiet"]);
   if (compiled !== 0) return compiled;
   if (suite === undefined) console.log(leftOut());

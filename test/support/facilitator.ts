@@ -117,8 +117,12 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
     await (await token.getFunction("mint")(to, amount, { nonce: minted++, gasLimit: 100_000n })).wait();
   };
   const postgres = options.postgres ?? (process.env.TEST_PG_URL ? await startPostgres() : undefined);
-  const newDatabase = async (): Promise<Record<string, string>> =>
-    postgres ? { DATABASE_URL: await postgres.migrated() } : embeddedDatabase(homes);
+  const newDatabase = async (): Promise<Record<string, string>> => {
+    if (postgres) return { DATABASE_URL: await postgres.migrated() };
+    const { home, dir } = await embeddedDatabase();
+    homes.push(home);
+    return { PGLITE_DIR: dir };
+  };
   let database = await newDatabase();
 
   const nowSec = async (): Promise<number> => (await chain.provider.getBlock("latest"))?.timestamp ?? 0;
@@ -258,12 +262,12 @@ const TOKEN_ABI = [
   "event Transfer(address indexed from, address indexed to, uint256 value)",
 ];
 
-async function embeddedDatabase(homes: string[]): Promise<Record<string, string>> {
+/** An embedded database of one's own. home: its folder's, to be removed */
+export async function embeddedDatabase(): Promise<{ readonly home: string; readonly dir: string }> {
   const home = mkdtempSync(path.join(tmpdir(), "turnpike-core-"));
-  homes.push(home);
   const dir = path.join(home, "db");
   cpSync(await emptyDatabase(), dir, { recursive: true });
-  return { PGLITE_DIR: dir };
+  return { home, dir };
 }
 
 /** A folder to copy from: making an embedded database takes seconds, and every test wants its own. */

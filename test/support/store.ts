@@ -1,10 +1,8 @@
 /** A store on a fresh database with every migration, for tests that start no Facilitator. */
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { Secret } from "../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../facilitator/src/db/open";
-import { emptyDatabase } from "./facilitator";
+import { embeddedDatabase } from "./facilitator";
 import { startPostgres } from "./postgres";
 
 /** On TEST_PG_URL, or embedded. Closing it removes the database. */
@@ -14,9 +12,7 @@ export async function freshStore(): Promise<Store> {
 
 /** The embedded database, where a test is about it. */
 export async function embeddedStore(): Promise<Store> {
-  const home = mkdtempSync(path.join(tmpdir(), "turnpike-store-"));
-  const dir = path.join(home, "db");
-  cpSync(await emptyDatabase(), dir, { recursive: true });
+  const { home, dir } = await embeddedDatabase();
   return closing(await openStore({ kind: "pglite", dir, lockMs: 10_000 }), async () =>
     rmSync(home, { recursive: true, force: true }),
   );

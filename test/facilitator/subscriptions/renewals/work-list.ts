@@ -1,12 +1,9 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import { Secret } from "../../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../../facilitator/src/db/open";
 import { createWorkList, lookAhead, type WorkList } from "../../../../facilitator/src/subscriptions/renewals/work-list";
-import { emptyDatabase } from "../../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
+import { embeddedStore } from "../../../support/store";
 
 const CHAIN_ID = 31_337;
 const NOW = 1_800_000_000;
@@ -24,19 +21,14 @@ for (const [name, start] of DATABASES) {
   describe(`Facilitator: the renewals' work list on ${name}`, function () {
     this.timeout(120_000);
     let postgres: TestPostgres | undefined;
-    let home: string;
     let store: Store;
     let nowMs: number;
 
     before(async () => {
       postgres = await start?.();
-      home = mkdtempSync(path.join(tmpdir(), "turnpike-work-list-"));
-      if (postgres) {
-        store = await openStore({ kind: "postgres", url: new Secret(await postgres.database()), poolSize: 4 });
-        return;
-      }
-      cpSync(await emptyDatabase(), path.join(home, "db"), { recursive: true });
-      store = await openStore({ kind: "pglite", dir: path.join(home, "db"), lockMs: 10_000 });
+      store = postgres
+        ? await openStore({ kind: "postgres", url: new Secret(await postgres.database()), poolSize: 4 })
+        : await embeddedStore();
     });
     beforeEach(async () => {
       nowMs = 0;
@@ -46,7 +38,6 @@ for (const [name, start] of DATABASES) {
     after(async () => {
       await store.close();
       await postgres?.stop();
-      rmSync(home, { recursive: true, force: true });
     });
 
     const listOf = (owner: string, limit = 10): WorkList =>
