@@ -10,6 +10,7 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import type { SupportedWire } from "turnpike/facilitator";
 import {
   checksum,
   encodePaymentProof,
@@ -61,9 +62,10 @@ async function main(): Promise<void> {
   // As published: a TypeScript loader in the process would slow down every event.
   const program = bundled(path.join(__dirname, "gate-server.ts"), folder);
   const world = await startSubscriptionWorld();
+  const answers = answersOf(world);
   const facilitator = createServer((request, response) => {
     request.resume().on("end", () => {
-      response.writeHead(200, { "Content-Type": "application/json" }).end(FACILITATOR[request.url ?? ""] ?? "{}");
+      response.writeHead(200, { "Content-Type": "application/json" }).end(answers[request.url ?? ""] ?? "{}");
     });
   });
   const facilitatorUrl = await listen(facilitator);
@@ -111,14 +113,23 @@ function optionsOf(
   } as never;
 }
 
-const FACILITATOR: Record<string, string> = {
-  "/proofs/verify": '{"valid":true}',
-  "/supported": JSON.stringify({
-    kinds: [{ x402Version: 2, scheme: "exact", network: "eip155:84532" }],
+/** What the paths of a Facilitator answer here. */
+function answersOf({ contracts, chain }: SubscriptionWorld): Record<string, string> {
+  const signer = addressOf("facilitator");
+  const supported: SupportedWire = {
+    kinds: [{ x402Version: 2, scheme: "exact", network: `eip155:${chain.chainId}` }],
     extensions: [],
     signers: {},
-  }),
-};
+    network: `local-${chain.chainId}`,
+    chainId: chain.chainId,
+    turnpike: contracts.turnpike,
+    batchSettler: contracts.turnpike,
+    proofSigners: [signer],
+    relayers: [signer],
+    tokens: [{ address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion, decimals: 6 }],
+  };
+  return { "/proofs/verify": '{"valid":true}', "/supported": JSON.stringify(supported) };
+}
 
 interface Servers {
   readonly child: ChildProcess;
