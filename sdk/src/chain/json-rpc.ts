@@ -5,7 +5,7 @@
  */
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
-import { isConnectionClosed, networkFault } from "../protocol/network-fault";
+import { isConnectionClosed, networkFault, overOwnConnection } from "../protocol/network-fault";
 import { Deadline } from "../protocol/waiting";
 
 /** One call of a method. */
@@ -56,8 +56,9 @@ export function postByFetch(
   send: (input: string, init: RequestInit) => Promise<Response>,
   maxBytes = MAX_ANSWER_BYTES,
 ): RpcPost {
-  return async (url, { body, headers, signal }) => {
-    const response = await send(url, { method: "POST", headers: { ...headers }, body, redirect: "manual", signal });
+  return async (url, { body, headers, signal, isRepeated }) => {
+    const init: RequestInit = { method: "POST", headers: { ...headers }, body, redirect: "manual", signal };
+    const response = await send(url, isRepeated ? { ...init, ...overOwnConnection() } : init);
     const text = await boundedText(response, maxBytes);
     if (text === undefined) throw new Unavailable("a node's answer is too large", { reason: "too_large" });
     return { status: response.status, text };
@@ -139,7 +140,7 @@ export class RpcEndpoint {
 }
 
 /** Returns whether a call changes nothing, so that it may be sent again when its outcome is unknown. */
-const isRead = ({ method }: RpcCall): boolean => !method.startsWith("eth_send");
+export const isRead = ({ method }: RpcCall): boolean => !method.startsWith("eth_send");
 
 /** @throws RpcAnswerError when the answer is an error */
 export function resultOf({ error, result }: RpcAnswer): unknown {

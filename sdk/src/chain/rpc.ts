@@ -6,11 +6,12 @@ import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
-import { atMost } from "../protocol/waiting";
+import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
   describeFault,
   faultOf,
+  isRead,
   type RpcAnswer,
   RpcAnswerError,
   type RpcCall,
@@ -151,25 +152,34 @@ const RECONNECT_MS = 1_000;
 /** Reopens a dropped socket, at the next call, or soon when there are block listeners. */
 function socketEndpoint(url: string, network: Network): Endpoint {
   const wakes = new Set<() => void>();
-  let provider: WebSocketProvider | undefined;
+  let current: { readonly provider: WebSocketProvider; readonly dropped: Deferred<never> } | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
 
-  function opened(): WebSocketProvider {
-    if (provider) return provider;
-    const made = new WebSocketProvider(url, network, { staticNetwork: network });
-    const socket = made.websocket as { onclose?: unknown; onerror?: unknown };
-    socket.onclose = () => drop(made);
-    socket.onerror = () => drop(made);
-    for (const wake of wakes) void made.on("block", wake);
-    provider = made;
+  function opened() {
+    if (current) return current;
+    const provider = new WebSocketProvider(url, network, { staticNetwork: network });
+    const made = { provider, dropped: deferred<never>() };
+    // Without a call under way nobody awaits it.
+    made.dropped.promise.catch(() => undefined);
+    const socket = provider.websocket as { onclose?: unknown; onerror?: unknown };
+    socket.onclose = () => drop();
+    socket.onerror = (event: { readonly error?: unknown }) => drop(event.error);
+    for (const wake of wakes) void provider.on("block", wake);
+    current = made;
     return made;
+
+    function drop(cause?: unknown): void {
+      if (current !== made) return;
+      current = undefined;
+      // ethers leaves the calls of a closed socket waiting.
+      made.dropped.reject(Object.assign(new Error("the socket was closed", { cause }), { code: "ECONNRESET" }));
+      provider.destroy().catch(() => undefined);
+      reopenSoon();
+    }
   }
 
-  function drop(made: WebSocketProvider): void {
-    if (provider !== made) return;
-    provider = undefined;
-    made.destroy().catch(() => undefined);
+  function reopenSoon(): void {
     if (closed || wakes.size === 0) return;
     timer = setTimeout(() => {
       opened();
@@ -179,30 +189,35 @@ function socketEndpoint(url: string, network: Network): Endpoint {
     timer.unref();
   }
 
+  async function send(call: RpcCall, isRepeated = false): Promise<unknown> {
+    const { provider, dropped } = opened();
+    try {
+      return await Promise.race([dropped.promise, provider.send(call.method, [...call.params]).catch(throwAnswer)]);
+    } catch (error) {
+      const isDropped = !closed && current?.provider !== provider && !(error instanceof RpcAnswerError);
+      if (!isDropped || isRepeated || !isRead(call)) throw error;
+      return send(call, true);
+    }
+  }
+
   return {
-    send: ({ method, params }, withinMs) =>
-      atMost(
-        withinMs,
-        opened()
-          .send(method, [...params])
-          .catch(throwAnswer),
-        throwLate,
-      ),
+    send: (call, withinMs) => atMost(withinMs, send(call), throwLate),
     onBlock(wake) {
       wakes.add(wake);
-      void opened().on("block", wake);
+      void opened().provider.on("block", wake);
       return () => {
         wakes.delete(wake);
         // ethers rejects where the subscription was not confirmed before the socket went: there is nothing to end then.
-        provider?.off("block", wake).catch(() => undefined);
+        current?.provider.off("block", wake).catch(() => undefined);
       };
     },
     close() {
       closed = true;
       clearTimeout(timer);
-      const last = provider;
-      provider = undefined;
-      last?.destroy().catch(() => undefined);
+      const last = current;
+      current = undefined;
+      last?.dropped.reject(new Error("closed"));
+      last?.provider.destroy().catch(() => undefined);
     },
   };
 }

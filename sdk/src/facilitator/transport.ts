@@ -6,6 +6,7 @@
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
+import { isConnectionClosed, overOwnConnection } from "../protocol/network-fault";
 import type { TraceHeaders } from "../protocol/tracing";
 import { Deadline } from "../protocol/waiting";
 import { pendingSchema } from "./payments";
@@ -51,8 +52,14 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
   return async ({ method, path, query, body, signal, trace }) => {
     const url = `${base}${path}${queryString(query)}`;
     const deadline = new Deadline(timeoutMs, signal);
+    /** Reads are sent once more where a kept connection was closed before the answer. */
+    const once = (init: RequestInit) =>
+      send(url, init).catch((error) => {
+        if (method !== "GET" || deadline.isOver || !isConnectionClosed(error)) throw error;
+        return send(url, { ...init, ...overOwnConnection() });
+      });
     try {
-      const response = await send(url, {
+      const response = await once({
         method,
         redirect: "manual",
         signal: deadline.signal,
