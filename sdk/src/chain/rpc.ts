@@ -2,16 +2,18 @@
  * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
  * contract's error.
  */
+
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
+import { aList, aNumber, callback, fieldsOf, wrongKind } from "../protocol/arguments";
+import { listOf, text } from "../protocol/option-checks";
 import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
   describeFault,
   faultOf,
-  isRead,
   type RpcAnswer,
   RpcAnswerError,
   type RpcCall,
@@ -20,6 +22,7 @@ import {
   resultOf,
   revertDataOf,
 } from "./json-rpc";
+import { requireRpc } from "./require-rpc";
 
 /** JSON-RPC to one chain, with fallbacks. */
 export interface Rpc {
@@ -50,8 +53,13 @@ const MAX_TIMEOUTS = 2;
  * Connects to a chain by one or several URLs, http or websocket.
  * @throws ConfigError for a URL that is neither
  */
-export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rpc {
+export function connectRpc(options: RpcOptions): Rpc {
+  const { urls, chainId, timeoutMs = 5_000 } = fieldsOf(options, "options");
   const list = typeof urls === "string" ? [urls] : urls;
+  listOf(text)(list, "urls");
+  if (!Number.isSafeInteger(chainId) || chainId < 1)
+    throw wrongKind(chainId, "chainId", "the chain's number, such as 8453");
+  aNumber(timeoutMs, "timeoutMs");
   if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
   const endpoints = list.map((url) => endpointOf(url, chainId, timeoutMs));
   const resting = new Map<Endpoint, number>();
@@ -65,6 +73,8 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
 
   return {
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
+      text(method, "method");
+      aList(params, "params");
       let last: unknown;
       let reverted = false;
       let timeouts = 0;
@@ -195,7 +205,7 @@ function socketEndpoint(url: string, network: Network): Endpoint {
       return await Promise.race([dropped.promise, provider.send(call.method, [...call.params]).catch(throwAnswer)]);
     } catch (error) {
       const isDropped = !closed && current?.provider !== provider && !(error instanceof RpcAnswerError);
-      if (!isDropped || isRepeated || !isRead(call)) throw error;
+      if (!isDropped || isRepeated || !RpcEndpoint.isRead(call)) throw error;
       return send(call, true);
     }
   }
@@ -235,6 +245,8 @@ function throwAnswer(cause: { readonly error?: RpcAnswer["error"]; readonly info
 
 /** @throws ConfigError when the endpoints serve another chain than the one configured */
 export async function checkChainId(rpc: Rpc, chainId: number): Promise<void> {
+  requireRpc(rpc);
+  aNumber(chainId, "chainId");
   const actual = Number(await rpc.send<string>("eth_chainId", []));
   if (actual !== chainId) {
     throw new ConfigError(`network is chain ${chainId}, but rpcUrl serves chain ${actual}: correct one of them`);
@@ -252,7 +264,12 @@ export interface ViewCall {
 }
 
 /** @returns the decoded outputs. @throws Unavailable also when the answer cannot be decoded (no contract there) */
-export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "latest" }: ViewCall) {
+export async function callView(rpc: Rpc, call: ViewCall) {
+  requireRpc(rpc);
+  const { to, iface, method, args, blockTag = "latest" } = fieldsOf(call, "call");
+  text(to, "call.to");
+  callback(fieldsOf(iface, "call.iface").encodeFunctionData, "call.iface.encodeFunctionData");
+  aList(args, "call.args");
   const data = iface.encodeFunctionData(method, args);
   const answer = await rpc.send<Hex>("eth_call", [{ to, data }, blockTag]);
   try {
@@ -270,6 +287,8 @@ export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "
  * @throws Unavailable
  */
 export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
+  requireRpc(rpc);
+  text(address, "address");
   const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
   return typeof code === "string" && code.length > 2;
 }
