@@ -2,6 +2,7 @@
  * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
  * headers before its first byte leaves.
  */
+import { callback } from "../../protocol/option-checks";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import {
   type Allowed,
@@ -66,6 +67,7 @@ const rethrow = (error: unknown): never => {
  */
 export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | undefined = () => undefined): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
+    callback(handler, "handler");
     async function serve(facts: GateRequest, decision: Allowed, request: Req, rest: Rest): Promise<Response> {
       const scope = openRequestScope(facts, decision);
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
