@@ -131,7 +131,7 @@ describe("functions that are given values of other types", () => {
     const paid = { provider, pricing: [{ type: "one-time", price: "$1" }] } as const;
     const wrapped = [
       () => node.gated(undefined as never, () => undefined),
-      () => node.gated(express.paymentGate(paid), {} as never),
+      () => node.gated(node.paymentGate(paid), {} as never),
       () => fetchGates.paymentGate(paid)(undefined as never),
       () => next.paymentGate(paid)({} as never),
     ];

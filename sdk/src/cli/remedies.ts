@@ -38,7 +38,7 @@ export function withCliRemedy(error: unknown): unknown {
 
 const OF_AMOUNTS: ReadonlySet<string | undefined> = new Set(["max_amount", "limit", "first_charge"]);
 
-/** An amount that stands alone; a number of periods is none. */
+/** A number by itself; a count of periods is no amount. */
 const AMOUNT = /(?<![\w.-])(\d+)(?: base units)?(?![\w.]*\w| periods)/g;
 
 /** The agent speaks of its options and of base units, the command line of its settings and of whole tokens. */
