@@ -30,7 +30,7 @@ import { ADAPTERS, PREFIX } from "../support/frameworks";
 /** Shorter timers are no waits for a backend, and run by themselves. */
 const LEAST_WAIT_MS = 200;
 
-/** The time of waits, which passes where a test says so: an answer that comes meanwhile has waited for nothing. */
+/** The time of waits passes where a test says so: an answer that comes meanwhile has waited for nothing. */
 function holdTime() {
   const { setTimeout: start, performance } = globalThis;
   const now = performance.now.bind(performance);
