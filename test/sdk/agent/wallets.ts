@@ -17,7 +17,8 @@ describe("an agent's wallet", () => {
     const wallet = new Wallet(testKey("payer"));
     return {
       getAddress: () => wallet.getAddress(),
-      signTypedData: async (...signed) => form(await wallet.signTypedData(...(signed as [never, never, never]))),
+      signTypedData: async (...signed: unknown[]) =>
+        form(await wallet.signTypedData(...(signed as [never, never, never]))),
     };
   };
   const WALLETS: Record<string, () => AgentWallet | Promise<AgentWallet>> = {

@@ -121,7 +121,11 @@ describe("mcp > server > a payment in another place", () => {
 
   it("says where a payment belongs that is in another header, and uses it there", async () => {
     const payment = await version2();
-    for (const headers of [{ authorization: `Bearer ${payment}` }, { "X-PAYMENT-SIGNATURE": payment }]) {
+    const elsewhere: Record<string, string>[] = [
+      { authorization: `Bearer ${payment}` },
+      { "X-PAYMENT-SIGNATURE": payment },
+    ];
+    for (const headers of elsewhere) {
       const [result] = await post(callOf(1), headers);
       const [name = ""] = Object.keys(headers);
       const { message } = askOf(result as never).quote;
