@@ -60,6 +60,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
   }
   const offers = new RouteOffers(context, { prices, planIds, contexts }, { bindsBody: options.bind !== undefined });
+  const refreshTime = timeRefresher(contexts);
   return {
     offers,
     quotes: createQuotes(),
@@ -88,7 +89,12 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       if (sellsUpto) requireChargeRecords(context.claims);
       await offers.load();
     },
-    refreshTime: timeRefresher(contexts),
+    refreshTime() {
+      const refreshing = refreshTime();
+      // Asked meanwhile: chain and Facilitator may both be silent.
+      if (refreshing) offers.askSupport();
+      return refreshing;
+    },
   };
 }
 
