@@ -13,7 +13,7 @@ import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";
 import type { Write } from "./node-headers";
-import { cutOff, onGivenUp, streamOf } from "./shown-answer";
+import { cutOff, isUploadCut, onGivenUp, streamOf } from "./shown-answer";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -118,6 +118,7 @@ class WithheldResponse implements AnswerPolicy {
   #finish(): void {
     if (this.#isFailure()) this.#cancel();
     else if (!this.#hasLeft) this.#settle(this.#answer());
+    else if (isUploadCut(this.#response.req)) this.#giveUp();
     else {
       this.#isOpen = false;
       void this.#shelve(this.#answer()).catch(() => undefined);
