@@ -93,7 +93,8 @@ class WithheldResponse implements AnswerPolicy {
     this.#hasLeft = true;
     if (!this.#isOpen) return;
     clearTimeout(this.#timer);
-    if (!hasClientLeft(this.#response)) {
+    // Half a request has bought nothing, whatever the handler makes of it.
+    if (!hasClientLeft(this.#response) || isUploadCut(this.#response.req)) {
       this.#giveUp();
       return;
     }
@@ -118,7 +119,6 @@ class WithheldResponse implements AnswerPolicy {
   #finish(): void {
     if (this.#isFailure()) this.#cancel();
     else if (!this.#hasLeft) this.#settle(this.#answer());
-    else if (isUploadCut(this.#response.req)) this.#giveUp();
     else {
       this.#isOpen = false;
       void this.#shelve(this.#answer()).catch(() => undefined);
