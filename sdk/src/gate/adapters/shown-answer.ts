@@ -67,7 +67,8 @@ export class ShownAnswer {
     this.#isEndShown = true;
     this.#delayDestroy();
     if (isHttp2(response)) {
-      Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
+      // One whose stream has closed, as of a 204, is never shown as ended.
+      if (response.socket) Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
       return;
     }
     const own = response as unknown as OwnState;
