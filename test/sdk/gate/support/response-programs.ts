@@ -56,7 +56,7 @@ export const responsePrograms: fc.Arbitrary<ResponseProgram> = fc.record({
 
 const WITHOUT_BODY = new Set([204, 304]);
 
-export const hasBody = ({ status, kind }: ResponseProgram): boolean => kind !== "none" && !WITHOUT_BODY.has(status);
+const hasBody = ({ status, kind }: ResponseProgram): boolean => kind !== "none" && !WITHOUT_BODY.has(status);
 
 export const isBroken = (program: ResponseProgram): boolean =>
   hasBody(program) && program.kind === "stream" && program.breaks;
@@ -82,7 +82,7 @@ async function* partsOf({ parts, breaks }: ResponseProgram): AsyncIterable<strin
   if (breaks) throw new Error("upstream");
 }
 
-export type Body = string | Uint8Array | Readable | null;
+type Body = string | Uint8Array | Readable | null;
 
 export interface Made {
   readonly status: number;
