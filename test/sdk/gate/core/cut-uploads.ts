@@ -48,7 +48,7 @@ const startExpress =
 const READS: Readonly<Record<string, (request: Request) => Promise<unknown>>> = {
   "json()": (request) => request.json(),
   body: async (request) => {
-    for await (const _part of request.body as ReadableStream) await Promise.resolve();
+    for await (const _part of request.body as unknown as AsyncIterable<Uint8Array>) await Promise.resolve();
   },
 };
 
@@ -73,7 +73,7 @@ const startHono =
   (read: (request: HonoRequest) => Promise<unknown>): Start =>
   async (provider, options, onRun) => {
     const app = new Hono();
-    app.post("/data", honoGate(provider.gate(options)) as never, async (c) => {
+    app.post("/data", honoGate(provider.gate(options)), async (c) => {
       try {
         await read(c.req);
       } catch {
