@@ -30,6 +30,8 @@ export interface RunningFacilitator {
   readonly url: string;
   /** where METRICS_PORT serves the metrics */
   readonly metricsUrl?: string;
+  /** Resolves, with the reason, after the service has stopped by itself: another release migrated its database. */
+  readonly ended: Promise<Error>;
   /** Answers waiting requests and closes everything. Pending transactions continue at the next start. */
   stop(): Promise<void>;
 }
@@ -64,13 +66,16 @@ export async function startFacilitator(
   const log = effects.logger ?? createLog({ level: first.logLevel, secrets: configs.flatMap(secretsOf) });
   const { host, port, maxConnections } = first;
   const { metrics } = deployment;
-  const { progress = noProgress, signal } = effects;
+  const { progress = noProgress } = effects;
   const drain = createDrain();
   const starting = createStarting(first.metricsPort === undefined ? metrics : undefined);
-  const front: Front = { fetch: starting.app.fetch };
+  const refusing: Front = { fetch: starting.app.fetch };
+  const front: Front = { ...refusing };
+  const superseded = new AbortController();
+  const shown = (): Front => (superseded.signal.aborted ? refusing : front);
   const server = await startServer({
-    fetch: (request, env) => front.fetch(request, env),
-    directRoutes: (incoming, outgoing) => front.directRoutes?.(incoming, outgoing) ?? false,
+    fetch: (request, env) => shown().fetch(request, env),
+    directRoutes: (incoming, outgoing) => shown().directRoutes?.(incoming, outgoing) ?? false,
     host,
     port,
     maxConnections,
@@ -92,6 +97,8 @@ export async function startFacilitator(
   /** Stops each part even when another one fails to stop. */
   async function stopAll(): Promise<void> {
     drain.begin();
+    // On tables of another release nothing more is answered from them.
+    if (superseded.signal.aborted) drain.end();
     const timers = [setTimeout(() => parts?.endNodes(), NODES_DRAIN_MS), setTimeout(() => drain.end(), ANSWER_MS)];
     for (const outcome of await Promise.allSettled([server.stop(DRAIN_MS), parts?.stopWorkers()]))
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
@@ -104,6 +111,22 @@ export async function startFacilitator(
     log.info("the Facilitator has stopped");
   }
 
+  const stop = (): Promise<void> => (stopped ??= stopAll());
+  let end: (reason: Error) => void;
+  const ended = new Promise<Error>((resolve) => {
+    end = resolve;
+  });
+  const signal = effects.signal ? AbortSignal.any([effects.signal, superseded.signal]) : superseded.signal;
+  let isUp = false;
+
+  function onSuperseded(error: Error): void {
+    if (superseded.signal.aborted) return;
+    log.fatal({ error: error.message }, "another release migrated the database: the Facilitator stops");
+    starting.onStage(error.message);
+    superseded.abort(error);
+    if (isUp) void stop().then(() => end(error));
+  }
+
   try {
     tracing = await openTracing(first, log);
     parts = await deployment.start({
@@ -113,16 +136,18 @@ export async function startFacilitator(
       front,
       progress,
       signal,
+      onSuperseded,
       sandbox: effects.sandbox,
       onStage: starting.onStage,
       ...(effects.fetch && { fetch: effects.fetch }),
       ...(effects.onStep && { onStep: effects.onStep }),
     });
-    signal?.throwIfAborted();
+    signal.throwIfAborted();
+    isUp = true;
     log.info({ ...at, ...deployment.facts }, "the Facilitator is up");
-    return { ...at, stop: () => (stopped ??= stopAll()) };
+    return { ...at, ended, stop };
   } catch (error) {
-    await stopAll();
+    await stop();
     throw error;
   }
 }

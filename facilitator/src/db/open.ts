@@ -11,7 +11,7 @@ import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
 import { createNotifier, type Notifier } from "../lib/notifier";
 import { type DatabaseWatch, guardPool } from "./guarded-pool";
-import { migrate } from "./migrate";
+import { type MigrateOptions, migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
 import type { Tables } from "./schema";
 import { sharedNotifier } from "./shared-notifier";
@@ -86,7 +86,7 @@ const LEASE_TIMEOUT_MS = 5_000;
 /** Delay before the first probe of an idle connection: a failover may end it silently. */
 const KEEP_ALIVE_MS = 10_000;
 
-export interface StoreOptions {
+export interface StoreOptions extends MigrateOptions {
   /**
    * Milliseconds until an unanswered statement fails, and until the server ends a transaction that stopped midway.
    * Absent: no limit.
@@ -105,7 +105,7 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
   const store = await connectStore(database, isServer ? {} : options);
   let migrated: readonly string[];
   try {
-    migrated = await migrate(store.db, database.kind);
+    migrated = await migrate(store.db, database.kind, options);
   } catch (error) {
     await store.close();
     throw error;
