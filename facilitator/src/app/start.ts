@@ -22,6 +22,8 @@ export interface FacilitatorEffects {
   readonly progress?: Progress;
   /** what makes this service a sandbox */
   readonly sandbox?: SandboxOf;
+  /** how long a stop still answers on connections that clients have kept, each for the last time; default 0 */
+  readonly leaveMs?: number;
   /** aborts a start in progress: it stops what it started and throws the signal's reason */
   readonly signal?: AbortSignal;
 }
@@ -66,15 +68,18 @@ export async function startFacilitator(
   const log = effects.logger ?? createLog({ level: first.logLevel, secrets: configs.flatMap(secretsOf) });
   const { host, port, maxConnections } = first;
   const { metrics } = deployment;
-  const { progress = noProgress } = effects;
+  const { progress = noProgress, leaveMs = 0 } = effects;
   const drain = createDrain();
   const starting = createStarting(first.metricsPort === undefined ? metrics : undefined);
   const refusing: Front = { fetch: starting.app.fetch };
   const front: Front = { ...refusing };
   const superseded = new AbortController();
+  let isStopping = false;
   const shown = (): Front => (superseded.signal.aborted ? refusing : front);
   const server = await startServer({
-    fetch: (request, env) => shown().fetch(request, env),
+    // A balancer that asks sends nothing more, while what arrives is answered.
+    fetch: (request, env) =>
+      (isStopping && new URL(request.url).pathname === "/readyz" ? refusing : shown()).fetch(request, env),
     directRoutes: (incoming, outgoing) => shown().directRoutes?.(incoming, outgoing) ?? false,
     host,
     port,
@@ -96,11 +101,13 @@ export async function startFacilitator(
 
   /** Stops each part even when another one fails to stop. */
   async function stopAll(): Promise<void> {
+    isStopping = true;
+    if (!superseded.signal.aborted) starting.onStage("stopping");
     drain.begin();
     // On tables of another release nothing more is answered from them.
     if (superseded.signal.aborted) drain.end();
     const timers = [setTimeout(() => parts?.endNodes(), NODES_DRAIN_MS), setTimeout(() => drain.end(), ANSWER_MS)];
-    for (const outcome of await Promise.allSettled([server.stop(DRAIN_MS), parts?.stopWorkers()]))
+    for (const outcome of await Promise.allSettled([server.stop(DRAIN_MS, leaveMs), parts?.stopWorkers()]))
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
     await parts?.stop();
     for (const timer of timers) clearTimeout(timer);

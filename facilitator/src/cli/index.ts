@@ -148,6 +148,8 @@ export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean
   }
 }
 
+const LEAVE_MS = 2_000;
+
 /** A longer stop ends like a kill: everything signed or promised is already stored. */
 const STOP_LIMIT_MS = 10_000;
 
@@ -169,7 +171,11 @@ export async function startCommand(config: FacilitatorConfig | ChainConfigs): Pr
   });
   let facilitator: RunningFacilitator | undefined;
   try {
-    facilitator = await startFacilitator(config, { progress: terminalProgress(), signal: stopping.signal });
+    facilitator = await startFacilitator(config, {
+      progress: terminalProgress(),
+      signal: stopping.signal,
+      leaveMs: LEAVE_MS,
+    });
   } catch (error) {
     if (error !== stopping.signal.reason) throw error;
   }
