@@ -213,7 +213,7 @@ const IN_MEMORY_LOCK: FolderLock = { isOwn: () => true, release: async () => und
 async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | undefined> {
   try {
     mkdirSync(dir, { recursive: true });
-    return await lockFile(dir, { staleMs });
+    return await lockFile(dir, { staleMs, onLost: () => endWithout(dir) });
   } catch (cause) {
     const { code = "unknown error" } = cause as NodeJS.ErrnoException;
     throw new ConfigError(
@@ -221,6 +221,14 @@ async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | un
       { cause },
     );
   }
+}
+
+/** Another process may write to it now, or it is gone: nothing more may be answered. */
+function endWithout(dir: string): never {
+  process.stderr.write(
+    `ConfigError: PGLITE_DIR ${dir} was lost: its lock is gone or another process's. Restore the folder, or stop the other process, and start again\n`,
+  );
+  process.exit(1);
 }
 
 const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });
