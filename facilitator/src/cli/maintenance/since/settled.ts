@@ -5,6 +5,7 @@
  * - each payment that the logs name with its state
  * - each event of a log with the log, and each settled payment with its event, unless retention has deleted it
  * - each event of a settled payment with a row
+ * - each transfer that the service made to one of its payees with a row
  * - the outbox with the events
  */
 import { isTurnpikeError, Unavailable } from "turnpike/protocol";
@@ -13,6 +14,7 @@ import { prunedBlock } from "../../../events/retention";
 import { findUnqueued } from "../../../webhooks/outbox";
 import type { BlockRange, SinceJob } from "./job";
 import { readLogs } from "./logs";
+import { type Missing, missed, missingPayments, readServed } from "./missing";
 import { eventsOf, eventsWithoutPayment, otherPayments, settledPayments } from "./rows";
 import { SETTLED, unsettled, wrongEvents, wrongPayments } from "./wrong";
 
@@ -21,6 +23,8 @@ export interface ComparedStep extends BlockRange {
   readonly payments: number;
   /** one sentence for each difference */
   readonly wrong: readonly string[];
+  /** payments without a row; `wrong` names them too */
+  readonly missing: readonly Missing[];
 }
 
 const FIRST_SPAN = 16;
@@ -32,6 +36,7 @@ const MANY = 5_000;
 
 /** @throws Unavailable when no node answers: the step is not yielded then */
 export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGenerator<ComparedStep> {
+  const served = await readServed(job);
   let span = FIRST_SPAN;
   for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
     const step = { fromBlock, toBlock: Math.min(fromBlock + span - 1, range.toBlock) };
@@ -41,7 +46,9 @@ export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGe
       span = Math.ceil((step.toBlock - step.fromBlock + 1) / 4);
       continue;
     }
-    yield { ...step, payments: compared.payments, wrong: compared.wrong };
+    const missing: Missing[] = [];
+    for await (const one of missingPayments(job, step, served)) missing.push(one);
+    yield { ...step, payments: compared.payments, wrong: [...compared.wrong, ...missing.map(missed)], missing };
     fromBlock = step.toBlock + 1;
     if (compared.size > MANY) span = Math.max(1, Math.floor(span / 2));
     else if (compared.size < MANY / 3) span = Math.min(MAX_SPAN, span * 2);
