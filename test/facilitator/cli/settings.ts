@@ -82,6 +82,16 @@ describe("Facilitator: settings", () => {
     expect(low.split("\n").map((line) => line.split(" ")[0])).to.deep.equal(["BATCH_GAS", "MIN_WINDOW_SEC", "PORT"]);
   });
 
+  it("serve the metrics on a port of their own, unless they are to be public", () => {
+    const portOf = (change: Readonly<Record<string, string>>) => loadConfig({ ...environment, ...change }).metricsPort;
+    expect([portOf({}), portOf({ METRICS_PORT: "0" }), portOf({ METRICS_PORT: "public" })]).to.deep.equal([
+      9_464,
+      0,
+      undefined,
+    ]);
+    expect(problem({ METRICS_PORT: "yes" })).to.match(/^METRICS_PORT must be a port, or public/);
+  });
+
   it("take away the quotes that a shell would, and readers of env files leave", () => {
     expect(problem({ TOKENS: `'${token(RIGHT)}'` })).to.equal("accepted");
     expect(problem({ TOKENS: `'${token(RIGHT)}` })).to.match(/^TOKENS must be JSON/);
