@@ -22,7 +22,7 @@ import { findPermit2Evidence } from "../../payments/permit2-evidence";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
-import { type Missing, missed, missingPayments, readServed, sumsOf } from "./since/missing";
+import { type Missing, missed, missingPayments, sumsOf } from "./since/missing";
 import { SETTLED, unsettled } from "./since/wrong";
 
 /** One sentence that states what is wrong. */
@@ -62,7 +62,7 @@ export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerat
 async function* againstTransfers(job: Omit<Reindex, "untilBlock">, toBlock: number): AsyncGenerator<Wrong> {
   const missing: Missing[] = [];
   const range = { fromBlock: job.config.startBlock, toBlock };
-  for await (const one of missingPayments(job, range, await readServed(job))) {
+  for await (const one of missingPayments(job, range)) {
     missing.push(one);
     yield missed(one);
   }

@@ -21,7 +21,7 @@ export interface Missing {
 }
 
 /** Whose transfers count. */
-interface Served {
+export interface Served {
   readonly payees: readonly Hex[];
   /** of the relayer, former keys included */
   readonly keys: ReadonlySet<string>;
@@ -29,10 +29,8 @@ interface Served {
 
 const FIRST_SPAN = 16;
 
-const MAX_SPAN = 2_000;
-
-/** Logs in memory at once, after which spans become shorter. */
-const MANY = 5_000;
+/** Blocks of a busy service's transfers that fit into memory. */
+const MAX_SPAN = 500;
 
 const AT_ONCE = 8;
 
@@ -46,45 +44,43 @@ export async function readServed({ store: { db }, config }: Pick<SinceJob, "stor
 }
 
 /** @throws Unavailable when no node answers */
-export async function* missingPayments(job: SinceJob, range: BlockRange, served: Served): AsyncGenerator<Missing> {
+export async function* missingPayments(job: SinceJob, range: BlockRange): AsyncGenerator<Missing> {
+  const served = await readServed(job);
   let span = FIRST_SPAN;
   for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
     const toBlock = Math.min(fromBlock + span - 1, range.toBlock);
-    const all = await transfersIn(job, { fromBlock, toBlock }, served.payees);
-    fromBlock = toBlock + 1;
-    span = all.length > MANY ? Math.ceil(span / 2) : Math.min(MAX_SPAN, span * 2);
-    const transfers = await withoutRow(job, all);
-    const hashes = [...new Set(transfers.map(({ transaction }) => transaction))];
-    for (let place = 0; place < hashes.length; place += AT_ONCE) {
-      const found = await Promise.all(
-        hashes.slice(place, place + AT_ONCE).map(async (hash) => {
-          const logs = transfers.filter(({ transaction }) => transaction === hash);
-          return (await isOurs(job, hash, served)) ? paymentsOf(job, logs) : [];
-        }),
-      );
-      yield* found.flat();
+    try {
+      yield* await missingIn(job, { fromBlock, toBlock }, served);
+    } catch (error) {
+      if (isTurnpikeError(error)) throw error;
+      if (fromBlock === toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
+      span = Math.ceil((toBlock - fromBlock + 1) / 4);
+      continue;
     }
+    fromBlock = toBlock + 1;
+    span = Math.min(MAX_SPAN, span * 2);
   }
 }
 
-/** Splits a range that the node rejects as too wide. */
-async function transfersIn(job: SinceJob, range: BlockRange, payees: readonly Hex[]): Promise<readonly ChainLog[]> {
+/** @throws RpcAnswerError when the node rejects the range as too wide */
+export async function missingIn(job: SinceJob, range: BlockRange, { payees, keys }: Served): Promise<Missing[]> {
   const addresses = job.config.tokens.map(({ address }) => address);
-  const { fromBlock, toBlock } = range;
-  try {
-    const found: ChainLog[] = [];
-    for (let start = 0; start < payees.length; start += PAYEES_AT_ONCE) {
-      const topics = [[TRANSFER_TOPIC], null, payees.slice(start, start + PAYEES_AT_ONCE)];
-      found.push(...(await job.chain.logsBetween(fromBlock, toBlock, { addresses, topics })));
-    }
-    return found;
-  } catch (error) {
-    if (isTurnpikeError(error)) throw error;
-    if (fromBlock === toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
-    const middle = Math.floor((fromBlock + toBlock) / 2);
-    const lower = await transfersIn(job, { fromBlock, toBlock: middle }, payees);
-    return [...lower, ...(await transfersIn(job, { fromBlock: middle + 1, toBlock }, payees))];
+  const all: ChainLog[] = [];
+  for (let start = 0; start < payees.length; start += PAYEES_AT_ONCE) {
+    const topics = [[TRANSFER_TOPIC], null, payees.slice(start, start + PAYEES_AT_ONCE)];
+    all.push(...(await job.chain.logsBetween(range.fromBlock, range.toBlock, { addresses, topics })));
   }
+  const transfers = await withoutRow(job, all);
+  const hashes = [...new Set(transfers.map(({ transaction }) => transaction))];
+  const missing: Missing[] = [];
+  for (let place = 0; place < hashes.length; place += AT_ONCE) {
+    const found = hashes.slice(place, place + AT_ONCE).map(async (hash) => {
+      const logs = transfers.filter(({ transaction }) => transaction === hash);
+      return (await isOurs(job, hash, keys)) ? paymentsOf(job, logs) : [];
+    });
+    missing.push(...(await Promise.all(found)).flat());
+  }
+  return missing;
 }
 
 async function withoutRow({ store: { db }, config }: SinceJob, logs: readonly ChainLog[]): Promise<ChainLog[]> {
@@ -101,7 +97,7 @@ async function withoutRow({ store: { db }, config }: SinceJob, logs: readonly Ch
   return logs.filter(({ transaction, logIndex }) => !known.has(`${transaction}/${logIndex}`));
 }
 
-async function isOurs({ chain, config }: SinceJob, hash: Hex, { keys }: Served): Promise<boolean> {
+async function isOurs({ chain, config }: SinceJob, hash: Hex, keys: Served["keys"]): Promise<boolean> {
   const found = await chain.transaction(hash);
   if (!found) throw new Unavailable("a node does not return a log's transaction");
   return keys.has(found.from ?? "") || found.call?.to === config.batchSettler;
