@@ -103,7 +103,7 @@ describe("Facilitator: a breaking migration from the previous release", function
     await payments.end();
     await payments.requireOnce();
     await payments.requireProofs(3);
-    const late = await previous.run(["start"], env);
+    const late = await previous.run(["migrate"], env);
     expect(late.stderr).to.contain("newer version (it has 999-breaking)");
     const reconciled = await next.run(["reconcile"], env);
     expect(reconciled.status, reconciled.stdout).to.equal(0);
