@@ -22,10 +22,12 @@ describe("the quickstarts", function () {
   this.timeout(600_000);
   let world: World;
   let project: Project;
-  let clone: string;
+  let clone = "";
 
   before(async () => {
-    [world, project] = await Promise.all([startSandbox(), emptyProject()]);
+    // One after the other: the build would keep the sandbox's chain from answering.
+    project = await emptyProject();
+    world = await startSandbox();
     clone = mkdtempSync(path.join(tmpdir(), "turnpike-clone-"));
     for (const name of readdirSync(ROOT).filter((each) => !OWN.includes(each)))
       symlinkSync(path.join(ROOT, name), path.join(clone, name));
@@ -35,7 +37,7 @@ describe("the quickstarts", function () {
   after(async () => {
     await world?.stop();
     await project?.remove();
-    rmSync(clone, { recursive: true, force: true });
+    if (clone) rmSync(clone, { recursive: true, force: true });
   });
 
   const { HARDHAT_NETWORK: _, ...environment } = process.env;
