@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import { json } from "node:stream/consumers";
 import { expect } from "chai";
 import { AbiCoder } from "ethers";
-import type { GateOptions, OfferReceiptSigner, ProviderOptions } from "turnpike/gate";
+import type { OfferReceiptSigner, PricingEntry, ProviderOptions } from "turnpike/gate";
 import { domainSeparator, networkOfChain, signDigest, toHex, typedDataDigest } from "turnpike/protocol";
 import { createChainClock } from "../../../../sdk/src/chain/clock";
 import { watchHeads } from "../../../../sdk/src/chain/heads";
@@ -116,7 +116,7 @@ describe("quotes while a backend is silent", function () {
     await closeServer(chain);
   });
 
-  async function serve(pricing: GateOptions<never>["pricing"], more: ProviderOptions = {}): Promise<string> {
+  async function serve(pricing: readonly PricingEntry<never>[], more: ProviderOptions = {}): Promise<string> {
     const provider = testProvider(facilitator, { rpcUrl, clock: undefined as never, ...more });
     open.push(() => provider.close());
     const start = ADAPTERS["node:http"] as NonNullable<(typeof ADAPTERS)[string]>;
