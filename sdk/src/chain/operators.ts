@@ -1,15 +1,23 @@
 /** Reads what a plan's provider allows other accounts. Sends nothing. */
+
 import { type Address, type Hex, lensAddressOf } from "../protocol";
+import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface, turnpikeInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
+import { requireRpc } from "./require-rpc";
 import { callView } from "./rpc";
 
 /** @returns those of `accounts` that may not debit on the plan. @throws Unavailable */
 export async function missingOperators(
-  { rpc, turnpike }: MeterStatesOptions,
+  options: MeterStatesOptions,
   planId: Hex,
   accounts: readonly Address[],
 ): Promise<Address[]> {
+  const { rpc, turnpike } = fieldsOf(options, "options");
+  requireRpc(rpc, "options.rpc");
+  aText(turnpike, "options.turnpike");
+  aText(planId, "planId");
+  aList(accounts, "accounts");
   const allowed = await Promise.all(
     accounts.map(async (account) => {
       const args = [planId, account];

@@ -2,9 +2,11 @@
  * Defines the wire's bodies, each once as a schema; the types are derived. Unknown keys are ignored, since peers may
  * send them.
  */
+
 import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
+import { fieldsOf } from "./arguments";
 import { isLowS, SIGNATURE_65, signatureWithV } from "./eip712";
 import type { Hex } from "./hex";
 import { MAX_RESOURCE_BYTES } from "./resource";
@@ -171,7 +173,8 @@ export type AcceptEntryWire = z.input<typeof acceptEntrySchema>;
 export const SUBSCRIPTION_SCHEME = "subscription";
 
 /** Returns whether an entry of this project's gates is a plan's, rather than the price of one request. */
-export function isPlanEntry({ scheme, extra }: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
+export function isPlanEntry(entry: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
+  const { scheme, extra } = fieldsOf(entry, "entry");
   return scheme === SUBSCRIPTION_SCHEME || extra?.kind === "subscription";
 }
 

@@ -96,7 +96,7 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
     }
 
     return async (request: Req, ...rest: Rest): Promise<Response> => {
-      const facts = gateRequestOfFetch(request);
+      const facts = gateRequestOfFetch(request, rest[0]);
       const act = (decision: Decision) =>
         decision.kind === "allow" ? serve(facts, decision, request, rest) : responseOf(answerOf(decision, gate));
       return gate.decide<Response | Promise<Response>>({ facts, act, fail: rethrow });

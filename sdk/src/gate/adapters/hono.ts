@@ -44,7 +44,7 @@ export function preflight(): MiddlewareHandler {
 export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
     const body = honoBody(c as Context);
-    const facts = gateRequestOfFetch(c.req.raw, body);
+    const facts = gateRequestOfFetch(c.req.raw, c.env, body);
     const condition = facts.header(IF_NONE_MATCH);
     const act = (decision: Decision) => {
       const dropped = facts.header(IF_NONE_MATCH) === undefined ? condition : undefined;

@@ -22,6 +22,7 @@ import { type PricingOptions, pricingEntriesOf, type RouteOptions } from "../../
 import type { Payment } from "../../gate/core/payment";
 import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, InvalidRequest, isTurnpikeError } from "../../protocol";
+import { callback, fieldsOf, kindOf } from "../../protocol/arguments";
 import { toolResource, withoutCredentials } from "../wire";
 import { resultChecker } from "./check-result";
 import { followCalls, sentCallOf } from "./sent-calls";
@@ -104,6 +105,9 @@ export function paidTool<
   Input extends ToolSchema | undefined = undefined,
   Output extends ToolSchema | undefined = undefined,
 >(server: McpServer, name: string, options: PaidToolOptions<Input, Output>, handler: PaidToolHandler<Input>): PaidTool {
+  callback(fieldsOf(server, "server").registerTool, "server.registerTool");
+  fieldsOf(options, "options");
+  callback(handler, "handler");
   const gate = gateFor(name, options as PaidToolOptions<never, never>);
   const { serverId, inputSchema, outputSchema } = options;
   const check = resultChecker(name, outputSchema);
@@ -182,7 +186,7 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   if (surplus !== undefined) throw new ConfigError(`paidTool: "${name}".${surplus} is no option: remove it`);
   if (typeof serverId !== "string" || serverId.length < 1 || serverId.length > MAX_ID_CHARS) {
     throw new ConfigError(
-      `serverId is ${JSON.stringify(serverId)}: use 1 to ${MAX_ID_CHARS} characters that name this server alone, such as its public address`,
+      `serverId is ${typeof serverId === "string" ? JSON.stringify(serverId) : kindOf(serverId)}: use 1 to ${MAX_ID_CHARS} characters that name this server alone, such as its public address`,
     );
   }
   if (maxArgumentBytes !== undefined && !(Number.isSafeInteger(maxArgumentBytes) && maxArgumentBytes >= 1)) {
