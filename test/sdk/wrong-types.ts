@@ -127,6 +127,17 @@ describe("functions that are given values of other types", () => {
     expect([...Object.keys(ENTRY_POINTS), ...others]).to.have.members(named);
   });
 
+  it("refuse a handler that is none where it is wrapped, not at its first request", () => {
+    const paid = { provider, pricing: [{ type: "one-time", price: "$1" }] } as const;
+    const wrapped = [
+      () => node.gated(undefined as never, () => undefined),
+      () => node.gated(express.paymentGate(paid), {} as never),
+      () => fetchGates.paymentGate(paid)(undefined as never),
+      () => next.paymentGate(paid)({} as never),
+    ];
+    for (const wrap of wrapped) expect(wrap).to.throw(main.ConfigError, /^(gate|handler) is /);
+  });
+
   it("refuse to run a wallet by options of other types", async () => {
     for (const options of [undefined, null, 5, "wallet.json", { configFile: 5 }, { env: "x" }, { config: "x" }]) {
       const refused = await runWallet(options as never).catch((error: unknown) => error);

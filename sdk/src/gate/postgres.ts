@@ -2,7 +2,7 @@
  * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
  * postgresMeter(pool) })`.
  */
-import { type OptionCheck, wrongKind } from "../protocol/option-checks";
+import { type OptionCheck, optionsOf, text, wrongKind } from "../protocol/option-checks";
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -18,6 +18,8 @@ export interface PostgresStoreOptions {
   readonly space?: string;
 }
 
+const checkOptions = optionsOf<PostgresStoreOptions>({ space: text });
+
 const checkClient: OptionCheck = (client, field) => {
   if (typeof (client as PostgresClient | null | undefined)?.query === "function") return;
   throw wrongKind(client, field, "a pool or client of pg, which has query()");
@@ -27,8 +29,10 @@ const checkClient: OptionCheck = (client, field) => {
  * Claims in PostgreSQL 13 or later; makes its table on first use.
  * @param client a pool (or client) of `pg`; it stays yours to close
  */
-export function postgresClaims(client: PostgresClient, { space = "claims" }: PostgresStoreOptions = {}): ClaimStore {
+export function postgresClaims(client: PostgresClient, options: PostgresStoreOptions = {}): ClaimStore {
   checkClient(client, "client");
+  checkOptions(options, "");
+  const { space = "claims" } = options;
   return sharedClaims(postgresCells(client, { space }));
 }
 
@@ -36,7 +40,9 @@ export function postgresClaims(client: PostgresClient, { space = "claims" }: Pos
  * What metered subscriptions owe, in PostgreSQL 13 or later: one space per operator key.
  * @param client a pool (or client) of `pg`; it stays yours to close
  */
-export function postgresMeter(client: PostgresClient, { space = "meter" }: PostgresStoreOptions = {}): MeterStore {
+export function postgresMeter(client: PostgresClient, options: PostgresStoreOptions = {}): MeterStore {
   checkClient(client, "client");
+  checkOptions(options, "");
+  const { space = "meter" } = options;
   return sharedMeterStore(postgresCells(client, { space }));
 }

@@ -2,6 +2,7 @@
  * Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore:
  * redisMeter(redis) })`.
  */
+import { optionsOf, text } from "../protocol/option-checks";
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -17,12 +18,16 @@ export interface RedisStoreOptions {
   readonly prefix?: string;
 }
 
+const checkOptions = optionsOf<RedisStoreOptions>({ prefix: text });
+
 /**
  * Claims in Redis 6 or later. What Redis forgets can be bought once more: keep it with appendfsync and noeviction.
  * @param client of `ioredis` or `redis`, connected; it stays yours to close
  * @throws ConfigError for what is no such client
  */
-export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }: RedisStoreOptions = {}): ClaimStore {
+export function redisClaims(client: RedisClient, options: RedisStoreOptions = {}): ClaimStore {
+  checkOptions(options, "");
+  const { prefix = "turnpike:claim:" } = options;
   return sharedClaims(redisCells(client, { prefix, lists: false }));
 }
 
@@ -31,6 +36,8 @@ export function redisClaims(client: RedisClient, { prefix = "turnpike:claim:" }:
  * @param client of `ioredis` or `redis`, connected; it stays yours to close
  * @throws ConfigError for what is no such client
  */
-export function redisMeter(client: RedisClient, { prefix = "{turnpike:meter}:" }: RedisStoreOptions = {}): MeterStore {
+export function redisMeter(client: RedisClient, options: RedisStoreOptions = {}): MeterStore {
+  checkOptions(options, "");
+  const { prefix = "{turnpike:meter}:" } = options;
   return sharedMeterStore(redisCells(client, { prefix, lists: true }));
 }

@@ -42,10 +42,17 @@ export function checksumFault(address: Address): string | undefined {
 export function configuredAddress(value: unknown, field: string, malformed: string): Address {
   aText(field, "field");
   aText(malformed, "malformed");
+  requireNoKey(value, field);
   if (!isAddress(value)) throw new ConfigError(malformed);
   const fault = checksumFault(value);
   if (fault) throw new ConfigError(`${field} ${fault}`);
   return checksum(value);
+}
+
+/** Refuses what may be a private key without a word of it. @throws ConfigError */
+export function requireNoKey(value: unknown, field: string): void {
+  if (typeof value !== "string" || !/^(?:0x)?[0-9a-f]{64}$/i.test(value.trim())) return;
+  throw new ConfigError(`${field} has the form of a private key, not shown here: an address is 0x and 40 hex digits`);
 }
 
 /** The EIP-55 form of an address in any case. Remembers recent ones: a gate sees the same few all day. */

@@ -175,7 +175,7 @@ describe("Facilitator: signatures with a v of 0 or 1", function () {
     const subscriber = await world.payer(FUNDS);
     const voucher = { firstAmount: 100n, firstInterval: 0 };
     const { idHash, request } = await world.signup(subscriber, { permit: FUNDS, voucher });
-    const malleated = (signed: { signature: Hex } | undefined) => ({
+    const malleated = (signed: { signature: string } | undefined) => ({
       ...signed,
       signature: bare(highS(signed?.signature ?? "")),
     });

@@ -32,7 +32,7 @@ describe("acts of a provider", () => {
       [bare, /^a plan needs either months or intervalSec/],
       [{ ...plan, months: 0 }, /^months is 0: give a whole number of calendar months/],
       [{ ...bare, intervalSec: 1.5 }, /^intervalSec is 1\.5: give a whole number of seconds, at least 1$/],
-      [{ ...plan, graceSec: undefined }, /^graceSec is undefined: /],
+      [{ ...plan, graceSec: undefined }, /^graceSec is not set: /],
       [{ ...plan, amount: 1.5 }, /^amount is 1\.5: an amount is a whole number of the token's base units/],
       [{ ...plan, token: "0x12" }, /^token is 0x12: an address is 0x and 40 hex digits$/],
       [{ ...plan, payTo: "me" }, /^payTo is me: /],
@@ -48,7 +48,7 @@ describe("acts of a provider", () => {
     const deployment = { chainId: 1, turnpike: ADDRESS };
     for (const [wrong, message] of [
       [{ planId: "0x" }, /^planId is 0x: /],
-      [{ subscriber: undefined }, /^subscriber is undefined: /],
+      [{ subscriber: undefined }, /^subscriber is not set: /],
       [{ firstAmount: -1n }, /^firstAmount is -1: /],
       [{ firstInterval: -1 }, /^firstInterval is -1: give a whole number of seconds, at least 0$/],
       [{ deadlineSec: 1.5 }, /^deadlineSec is 1\.5: /],

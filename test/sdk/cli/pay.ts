@@ -129,7 +129,7 @@ describe("command line > pay, quote, list", () => {
     const presented = market.provider.seen.length;
     const lower = await pay("--max", "0.10");
     expectCode(lower, 3);
-    expect(lower.err).to.contain("An earlier command signed 500000");
+    expect(lower.err).to.contain("An earlier command signed 0.50 (500000 base units)");
     expect(market.provider.seen.length).to.equal(presented);
   });
 

@@ -3,6 +3,7 @@
  * headers before its first byte leaves.
  */
 import { isErrored, type Readable } from "node:stream";
+import { callback } from "../../protocol/option-checks";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import {
   type Allowed,
@@ -67,6 +68,7 @@ const rethrow = (error: unknown): never => {
  */
 export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | undefined = () => undefined): FetchGate {
   const wrap = <Rest extends unknown[], Req extends Request = Request>(handler: PaidHandler<Req, Rest>) => {
+    callback(handler, "handler");
     async function serve(facts: GateRequest, decision: Allowed, request: Req, rest: Rest): Promise<Response> {
       const scope = openRequestScope(facts, decision);
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });

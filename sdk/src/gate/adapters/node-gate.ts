@@ -1,5 +1,7 @@
 /** Adapts a gate to `(req, res, next)` middleware. */
+
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { callback } from "../../protocol/option-checks";
 import {
   type Allowed,
   type Answer,
@@ -121,6 +123,8 @@ export function gated(
   gate: NodeGate,
   handler: (request: PaidRequest, response: ServerResponse) => unknown,
 ): (request: IncomingMessage, response: ServerResponse) => void {
+  callback(gate, "gate");
+  callback(handler, "handler");
   return (request, response) => {
     const fail = (error: unknown): void => {
       // An answer that is complete leaves.

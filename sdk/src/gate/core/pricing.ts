@@ -9,7 +9,7 @@ import {
   parsePrice,
   toAmount,
 } from "../../protocol";
-import { wrongKind } from "../../protocol/option-checks";
+import { kindOf, wrongKind } from "../../protocol/option-checks";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
@@ -106,7 +106,9 @@ export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: 
       case "subscription":
         requireKnown(entry, ["type", "plan"], field);
         if (!isHash32(entry.plan)) {
-          throw new ConfigError(`${field}.plan is "${String(entry.plan)}": a plan id is 0x and 64 hex digits`);
+          throw new ConfigError(
+            `${field}.plan is ${typeof entry.plan === "string" ? `"${entry.plan}"` : kindOf(entry.plan)}: a plan id is 0x and 64 hex digits`,
+          );
         }
         planIds.add(entry.plan.toLowerCase() as Hex);
         break;

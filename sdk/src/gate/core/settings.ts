@@ -15,6 +15,7 @@ import {
   parseProofSigner,
   randomBytes,
   requireNetwork,
+  requireNoKey,
   sha256,
   type TrustedSigners,
   toBase64Url,
@@ -225,6 +226,7 @@ function signerOf(given: string | PinnedSigner, field: string): ProofSigner {
   const text = typeof given === "string" ? given : [given.address, given.until].filter(isGiven).join("@");
   const signer = parseProofSigner(text);
   const [written = ""] = text.split("@");
+  requireNoKey(written, field);
   const fault = signer && checksumFault(written as Address);
   if (fault) throw new ConfigError(`${field} ${fault}`);
   if (signer) return signer;

@@ -93,8 +93,10 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
     gate,
     paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
     parsePaymentProof,
-    async verifyPaymentProof(proof, { request } = {}) {
+    async verifyPaymentProof(proof, options = {}) {
       anObject(proof, "proof");
+      anObject(options, "options");
+      const { request } = options;
       return verifyProof(context, proof, request);
     },
     buildPaymentRequired(planOptions) {

@@ -119,6 +119,16 @@ describe("a provider's options", () => {
     for (const name of ["secret", "operatorKey", "apiKey", "receiptKey"]) {
       expect(await created({ [name]: 123_456_789 })).to.not.include("123");
     }
+    const key = "ab".repeat(32);
+    for (const given of [`0x${key}`, key, ` 0x${key.toUpperCase()}`]) {
+      const facilitator = { url: "http://127.0.0.1:9", signers: [given] };
+      for (const more of [{ payTo: given }, { turnpike: given }, { token: given }, { facilitator }]) {
+        const refused = await created(more);
+        expect(refused.toLowerCase())
+          .to.match(/^configerror: .*form of a private key/)
+          .and.not.include("abab");
+      }
+    }
   });
 
   it("are refused when there are none", async () => {
