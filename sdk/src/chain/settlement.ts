@@ -90,6 +90,12 @@ async function timeOf(rpc: Rpc, receipt: Receipt | null): Promise<number> {
   return time;
 }
 
+/** Returns the time of the node's newest block, unix seconds. @throws Unavailable */
+export async function timeOfHead(rpc: Rpc): Promise<number> {
+  const head = await rpc.send<{ timestamp?: string } | null>("eth_getBlockByNumber", ["latest", false]);
+  return Number(head?.timestamp ?? 0);
+}
+
 function eventOf(log: RawLog | undefined, token: Address) {
   if (!log || !sameAddress(log.address, token)) return undefined;
   return tokenInterface.parseLog({ topics: [...log.topics], data: log.data });

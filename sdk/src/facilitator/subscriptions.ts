@@ -4,7 +4,15 @@
  * answer.
  */
 import * as z from "zod";
-import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES, signatureSchema } from "../protocol";
+import {
+  addressSchema,
+  amountSchema,
+  hash32Schema,
+  periodSchema,
+  permitSignatureSchema,
+  STATUSES,
+  signatureSchema,
+} from "../protocol";
 
 export const planSchema = z.object({
   planId: hash32Schema,
@@ -61,7 +69,7 @@ export const permitSchema = z.object({
   /** unix seconds, inclusive */
   deadline: amountSchema,
   /** 65 bytes r, s, v; any other length for tokens whose permit takes bytes, as contract wallets sign */
-  signature: signatureSchema,
+  signature: permitSignatureSchema,
 });
 
 export type PermitFields = z.output<typeof permitSchema>;

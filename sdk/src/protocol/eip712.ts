@@ -160,6 +160,9 @@ export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 /** Half the order of the curve: a larger s is another form of the same signature. */
 const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
 
+/** @param signature of 65 bytes */
+export const isLowS = (signature: string): boolean => signature.slice(66, 130).toLowerCase() <= HALF_ORDER;
+
 /** Recovers public keys; the npm package `secp256k1` has this form. */
 export interface RecoveryCurve {
   /**
@@ -183,7 +186,7 @@ export function signerRecovery(curve: RecoveryCurve): RecoverSigner {
     if (typeof signature !== "string" || !SIGNATURE_65.test(signature)) return undefined;
     const v = Number.parseInt(signature.slice(130), 16);
     if (v !== 27 && v !== 28) return undefined;
-    if (signature.slice(66, 130).toLowerCase() > HALF_ORDER) return undefined;
+    if (!isLowS(signature)) return undefined;
     const compact = hexToBytes(signature.slice(0, 130) as Hex);
     try {
       return addressOfPublicKey(curve.ecdsaRecover(compact, v - 27, hexToBytes(digest), false));

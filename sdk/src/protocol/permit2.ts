@@ -6,7 +6,7 @@
 import * as z from "zod";
 import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";
-import type { TypedData, TypedDataField, TypedDataStruct } from "./eip712";
+import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
 import { type Hex, toHex } from "./hex";
 import { addressSchema, amountSchema, signature65Schema, signatureSchema } from "./schemas";
 import { wordOfUint } from "./words";
@@ -154,5 +154,5 @@ export const gasSponsoringInfoSchema = z.object({
   amount: amountSchema,
   nonce: amountSchema,
   deadline: amountSchema,
-  signature: signature65Schema,
+  signature: signature65Schema.refine(isLowS, "must have a low s"),
 });

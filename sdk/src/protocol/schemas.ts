@@ -7,7 +7,7 @@ import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
 import { fieldsOf } from "./arguments";
-import { signatureWithV } from "./eip712";
+import { isLowS, SIGNATURE_65, signatureWithV } from "./eip712";
 import type { Hex } from "./hex";
 import { MAX_RESOURCE_BYTES } from "./resource";
 
@@ -35,6 +35,11 @@ const plainSignature65Schema = z
 
 /** The same of any wallet: v of 0 or 1 is read. */
 export const signature65Schema = plainSignature65Schema.transform(signatureWithV);
+
+/** Of a permit: a token takes 65 bytes as a key's alone, and some take a high s. */
+export const permitSignatureSchema = signatureSchema
+  .refine((value) => !SIGNATURE_65.test(value) || isLowS(value), "must have a low s, as wallets write it")
+  .transform(signatureWithV);
 
 /** A base-unit amount: decimal integer string on the wire, `bigint` inside. */
 export const amountSchema = z

@@ -17,6 +17,7 @@ import type { ExactRequest } from "../../../facilitator/src/payments";
 import { findExpired } from "../../../facilitator/src/payments/expired";
 import { type Acceptance, requestOf } from "../../../facilitator/src/payments/payment-request";
 import { createReservations } from "../../../facilitator/src/payments/reservations";
+import { createMetrics } from "../../../facilitator/src/telemetry/metrics";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
@@ -146,6 +147,7 @@ describe("Facilitator: statements at scale", function () {
     const upkeep = startAppUpkeep({
       ...core,
       config: { ...core.config, retainTransactionsDays: 2, retainEventsDays: 2 },
+      metrics: createMetrics(),
       log,
     });
     await until(async () => (await count("transactions where created_at_ms = 0")) === 0, "old ones are deleted");

@@ -18,7 +18,7 @@ import { type CallConnection, gateRequestOfTool, requireConfidential } from "../
 import { errorAnswer } from "../../gate/core/answer";
 import { lineOf } from "../../gate/core/callback-fault";
 import type { Gate } from "../../gate/core/gate";
-import type { GateOptions } from "../../gate/core/gate-options";
+import { type PricingOptions, pricingEntriesOf, type RouteOptions } from "../../gate/core/gate-options";
 import type { Payment } from "../../gate/core/payment";
 import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, InvalidRequest, isTurnpikeError } from "../../protocol";
@@ -59,11 +59,14 @@ export interface ToolCallRequest<Input = undefined> {
   readonly extra: SdkExtra;
 }
 
-type Sold = "pricing" | "free" | "metered" | "authorize" | "replay" | "settle" | "refundOnFailure";
+type Sold = "free" | "metered" | "authorize" | "replay" | "settle" | "refundOnFailure";
 
 /** A tool: how it is listed, and what it costs. */
-export interface PaidToolOptions<Input = undefined, Output = undefined>
-  extends Pick<GateOptions<ToolCallRequest<Input>>, Sold | "sellSingleAtPlanPrice"> {
+export type PaidToolOptions<Input = undefined, Output = undefined> = ToolOptions<Input, Output> &
+  PricingOptions<ToolCallRequest<Input>>;
+
+interface ToolOptions<Input, Output>
+  extends Pick<RouteOptions<ToolCallRequest<Input>>, Sold | "sellSingleAtPlanPrice"> {
   /**
    * a name of this server that no other server has, and that stays: its public address, for example. A payment is bound
    * to it, so that another server's tool of the same name is another resource
@@ -161,6 +164,7 @@ const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
   annotations: true,
   _meta: true,
   maxArgumentBytes: true,
+  price: true,
   pricing: true,
   free: true,
   metered: true,
@@ -175,7 +179,7 @@ const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
 const gates = new WeakMap<object, Map<string, Gate>>();
 
 function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
-  const { serverId, provider, pricing, free, metered, authorize, replay, settle, refundOnFailure } = options;
+  const { serverId, provider, free, metered, authorize, replay, settle, refundOnFailure } = options;
   const { description, sellSingleAtPlanPrice, maxArgumentBytes } = options;
   toolResource(name);
   const surplus = Object.keys(options).find((field) => !Object.hasOwn(OPTIONS, field));
@@ -194,7 +198,7 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   if (known) return known;
   const sold = { free, metered, authorize, replay, settle, refundOnFailure, description, sellSingleAtPlanPrice };
   const gate = gateOf<ToolCallRequest<never>>({
-    pricing,
+    pricing: pricingEntriesOf(options),
     ...withoutUndefined({ ...sold, provider }),
     bind: "body",
     ...(maxArgumentBytes !== undefined && { maxBodyBytes: maxArgumentBytes }),
