@@ -161,7 +161,10 @@ export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
 
 /** @param signature of 65 bytes */
-export const isLowS = (signature: string): boolean => signature.slice(66, 130).toLowerCase() <= HALF_ORDER;
+export function isLowS(signature: string): boolean {
+  aText(signature, "signature");
+  return signature.slice(66, 130).toLowerCase() <= HALF_ORDER;
+}
 
 /** Recovers public keys; the npm package `secp256k1` has this form. */
 export interface RecoveryCurve {
