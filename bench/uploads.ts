@@ -60,7 +60,7 @@ async function lengthOf(body: AsyncIterable<Uint8Array>): Promise<number> {
   return length;
 }
 
-/** @returns what tells how far the resident size has gone above what it is now */
+/** @returns a function that returns how far the resident size has gone above what it is now */
 function watchRss(): () => number {
   globalThis.gc?.();
   const idle = process.memoryUsage.rss();

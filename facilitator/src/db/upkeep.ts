@@ -24,7 +24,7 @@ export interface UpkeepOptions {
   readonly log: Logger;
   readonly tasks: readonly UpkeepTask[];
   readonly everyMs?: number;
-  /** told after each round of a task since when, and why, its rows wait; undefined: they do not */
+  /** receives, after each round of a task, since when its rows wait and why; undefined: they do not */
   readonly onRound?: (task: string, wait: UpkeepWait | undefined) => void;
 }
 

@@ -1,4 +1,4 @@
-/** Every process stands still for 90 s under load, as when a host is paused or moved. */
+/** Every process is stopped for 90 s under load, as when a host is paused or moved. */
 import { expect } from "chai";
 import { addressOfKey, type Hex } from "turnpike/protocol";
 import { testKey } from "../../support/chain";

@@ -15,10 +15,10 @@ import { paymentToWire } from "../support/payments";
 import type { ServiceWorld } from "../support/service";
 
 const PATHS = `${process.env.PATH}:/usr/sbin:/usr/local/sbin`;
-/** What each process has room for at once; three times as much is sent to both. */
-const ROOM = 10;
+/** How many payments each process takes at once; three times as much is sent to both. */
+const CAPACITY = 10;
 const TIMES = 3;
-const SETTINGS = { MAX_INTAKE: String(ROOM), RPC_TIMEOUT_MS: "2000", LANE_LEASE_MS: "7000" };
+const SETTINGS = { MAX_INTAKE: String(CAPACITY), RPC_TIMEOUT_MS: "2000", LANE_LEASE_MS: "7000" };
 
 interface Proxy {
   readonly file: string;
@@ -123,7 +123,7 @@ describe("Facilitator: behind a proxy", function () {
         await settles(chains.a, "a payment before");
 
         const many = await Promise.all(
-          Array.from({ length: 2 * ROOM * TIMES }, async () =>
+          Array.from({ length: 2 * CAPACITY * TIMES }, async () =>
             paymentToWire(await chains.a.signPayment({ validForSec: 3_600 })),
           ),
         );
@@ -143,7 +143,7 @@ describe("Facilitator: behind a proxy", function () {
         await settles(chains.b, "and it is back");
 
         await other.stop();
-        const answers = await Promise.all(Array.from({ length: ROOM }, () => pay(chains.a)));
+        const answers = await Promise.all(Array.from({ length: CAPACITY }, () => pay(chains.a)));
         expect(answers.filter((answer) => !answer.isOwn)).to.deep.equal([]);
         await settles(chains.a, "one process carries on");
         record("proxies", { proxy: name, sent: shed.length, shed: shed.filter(({ status }) => status === 503).length });
