@@ -86,17 +86,12 @@ async function migrateOnce(
   return pending.map(({ id }) => id);
 }
 
-/** A process probes the database every 2 s, whatever its roles. */
+/** A process probes the database every 2 s, whatever its roles: those that hold lanes too. */
 const PROBED_MS = 10_000;
 
 /** Names what shows that processes run on the database. @param done the ids of the applied migrations */
 async function signsOfProcesses(tx: Transaction<Tables>, done: ReadonlySet<string>): Promise<string[]> {
   const signs: [string, string, RawBuilder<{ found: boolean }>][] = [
-    [
-      "001-initial",
-      "the lease of a lane is held",
-      sql`select exists (select from lanes where lease_until_ms >= ${databaseNowMs}) as found`,
-    ],
     [
       "300-role-leases",
       "the lease of a role is held",
