@@ -35,7 +35,8 @@ describe("Facilitator: upkeep", function () {
         chainId: 31_337,
         log,
         everyMs: 10,
-        onRound: (task, wait) => void waits.set(task, wait),
+        // A process without the lease has nothing to say of the rows.
+        onRound: (task, wait) => void (place === 0 && waits.set(task, wait)),
         tasks: [
           {
             name: "failures",

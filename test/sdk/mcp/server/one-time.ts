@@ -345,7 +345,7 @@ describe("mcp > server > one-time", () => {
     const server = { registerTool: () => expect.fail("registered") } as unknown as McpServer;
     const handler = () => ({ content: [] });
     const added = (options: object, name = "a") => paidTool(server, name, { ...shared, ...options }, handler);
-    expect(() => added({ serverId: undefined })).to.throw("serverId is undefined: use 1 to 255 characters");
+    expect(() => added({ serverId: undefined })).to.throw("serverId is not set: use 1 to 255 characters");
     expect(() => added({ serverId: "" })).to.throw("serverId");
     expect(() => added({ pricing: [] })).to.throw("pricing is empty");
     expect(() => added({}, "a b")).to.throw("the tool's name is");
