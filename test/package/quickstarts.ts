@@ -67,6 +67,7 @@ describe("the quickstarts", function () {
     const printed = await run("get-paid", {
       instead: [
         [/^npm (?:ci|start) .*$/gm, ":"],
+        [/^cd \.\.\/shop$/gm, 'cd "$PROJECT"'],
         ["https://sepolia.base.org", chain.rpcUrl],
         ["run scripts/deploy.ts --network baseSepolia", "run --no-compile scripts/deploy.ts --network localhost"],
         ["CHAIN_ID=84532", `CHAIN_ID=${contracts.chainId}`],

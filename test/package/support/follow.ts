@@ -52,11 +52,11 @@ export async function follow(page: string, { cwd, env, instead, after }: FollowO
         const failed = () => settle(() => reject(new Error(`${page} failed at\n${here}\n${printed}`)));
         const settle = (how: () => void) => {
           shell.stdout.off("data", look);
-          shell.off("close", failed);
+          shell.off("exit", failed);
           how();
         };
         shell.stdout.on("data", look);
-        shell.once("close", failed);
+        shell.once("exit", failed);
       });
       if ("command" in step) await after?.(step.command, printed);
     }
