@@ -2,7 +2,7 @@
  * Finds payments that this service has sent and has no row of: a restored backup lacks what was accepted after it. A
  * transfer counts when it goes to a payee that the service serves, and one of its keys or the batch settler made it.
  */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ChainLog } from "../../../chain/chain-reader";
 import { AUTHORIZATION_USED_TOPIC, TRANSFER_TOPIC, topicOf } from "../../../chain/facts";
@@ -36,8 +36,14 @@ const AT_ONCE = 8;
 
 export async function readServed({ store: { db }, config }: Pick<SinceJob, "store" | "config">): Promise<Served> {
   const { chainId, payTo = [] } = config;
+  // From one payee to the next by the index: there are few, and millions of payments.
+  const first = (after: RawBuilder<unknown>) => sql`(select p.pay_to from payments p
+    where p.chain_id = ${chainId}::bigint and p.state in ('settled', 'failed') and p.pay_to > ${after}
+    order by p.chain_id, p.pay_to limit 1)`;
   const { rows } = await sql<{ pay_to: Address }>`
-    select distinct pay_to from payments where chain_id = ${chainId}::bigint`.execute(db);
+    with recursive payees (pay_to) as (
+      ${first(sql`''`)} union all select ${first(sql`payees.pay_to`)} from payees where payees.pay_to is not null)
+    select pay_to from payees where pay_to is not null`.execute(db);
   const lanes = await db.selectFrom("lanes").select("key").where("chain_id", "=", chainId).execute();
   const payees = new Set([...payTo, ...rows.map(({ pay_to: payee }) => payee)].map(topicOf));
   return { payees: [...payees], keys: new Set(lanes.map(({ key }) => key)) };
