@@ -25,6 +25,9 @@ import {
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
 
+    /// @dev A year, leap day included: what a stolen voucher key gives away ends.
+    uint256 private constant LONGEST_FIRST_INTERVAL = 366 days;
+
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
@@ -256,6 +259,9 @@ abstract contract Subscriptions is Ledger {
         Signup calldata signup,
         Voucher calldata voucher
     ) private {
+        if (voucher.firstInterval > LONGEST_FIRST_INTERVAL) {
+            revert FirstIntervalTooLong(voucher.firstInterval, LONGEST_FIRST_INTERVAL);
+        }
         // A voucher for the plan's own first period is refused: the subscriber signs the same message without one, and
         // an introduction gives no credit.
         if (

@@ -156,6 +156,10 @@ interface ITurnpike {
     /// @dev Remedy: ask the provider for another voucher, or subscribe without one.
     error InvalidVoucher(bytes32 planId, address signer);
 
+    /// @notice Thrown when a voucher's first period is longer than 366 days.
+    /// @dev Remedy: ask the provider for a voucher with at most `max` seconds.
+    error FirstIntervalTooLong(uint256 firstInterval, uint256 max);
+
     /// @notice Thrown when the caller may not debit on the plan.
     /// @dev Remedy: the provider calls `setOperator`.
     error NotOperator(bytes32 planId, address caller);
@@ -360,8 +364,8 @@ interface ITurnpike {
     /// `Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,`
     /// `uint256 deadline)`. It is good for one idHash, and so once. After a first period in seconds, months count from
     /// its end.
-    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future, `InvalidVoucher`;
-    /// `SignatureExpired` and `InvalidSignature` for the voucher, too.
+    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future,
+    /// `FirstIntervalTooLong`, `InvalidVoucher`; `SignatureExpired` and `InvalidSignature` for the voucher, too.
     function subscribeWith(
         address subscriber,
         Signup calldata signup,

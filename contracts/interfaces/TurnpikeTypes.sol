@@ -39,7 +39,7 @@ struct Signup {
 struct Voucher {
     address signer; // an account with the VOUCHER right on the plan; zero: no voucher, and the rest is ignored
     uint96 firstAmount; // charged at signup, base units, at most the plan's price; below it if firstInterval is 0
-    uint32 firstInterval; // length of the first period in seconds; 0: one regular period
+    uint32 firstInterval; // of the first period, in seconds, at most 366 days; 0: one regular period
     uint256 deadline; // unix seconds, inclusive
     bytes signature; // 65 bytes r || s || v, or whatever the signer's ERC-1271 wallet accepts
 }

@@ -101,6 +101,21 @@ describe("Subscriptions", () => {
       }
     });
 
+    it("lasts 366 days at most", async () => {
+      const w = await loadFixture(c.world);
+      const longest = 366 * c.DAY;
+      for (const form of ["direct", "signed"] as const) {
+        const longer = await signup(w, { voucher: { firstAmount: 0n, firstInterval: longest + 1 } });
+        await expect(longer[form]())
+          .to.be.revertedWithCustomError(w.turnpike, "FirstIntervalTooLong")
+          .withArgs(longest + 1, longest);
+        const year = await signup(w, { voucher: { firstAmount: 0n, firstInterval: longest } });
+        const now = (await time.latest()) + 100;
+        await c.at(now, () => year[form]());
+        expect(await c.paidThroughOf(w, year.idHash)).to.equal(now + longest);
+      }
+    });
+
     it("gives no credit for its period, which a change of plan pays in full", async () => {
       const w = await loadFixture(c.world);
       const dearer = await c.createPlan(w, { amount: 3n * c.PRICE });

@@ -6,6 +6,7 @@ import {
   type FirstPeriod,
   type Hex,
   isHash32,
+  LONGEST_FIRST_INTERVAL_SEC,
   type Period,
   toAmount,
 } from "../protocol";
@@ -43,9 +44,10 @@ const PLAN_FIELDS = ["token", "amount", "intervalSec", "months", "graceSec", "pa
 const requireAddress = (value: unknown, field: string): Address =>
   configuredAddress(value, field, `${field} is ${String(value)}: an address is 0x and 40 hex digits`);
 
-function requireSeconds(value: unknown, field: string, least: number): number {
-  if (Number.isSafeInteger(value) && Number(value) >= least) return Number(value);
-  throw new ConfigError(`${field} is ${String(value)}: give a whole number of seconds, at least ${least}`);
+function requireSeconds(value: unknown, field: string, least: number, most = Number.MAX_SAFE_INTEGER): number {
+  if (Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most) return Number(value);
+  const range = most < Number.MAX_SAFE_INTEGER ? `${least} to ${most}` : `at least ${least}`;
+  throw new ConfigError(`${field} is ${String(value)}: give a whole number of seconds, ${range}`);
 }
 
 function requireHash(value: unknown, field: string): Hex {
@@ -85,7 +87,7 @@ export function checkedVoucher(offer: VoucherOffer) {
     subscriber: requireAddress(offer.subscriber, "subscriber"),
     secretHash: requireHash(offer.secretHash, "secretHash"),
     firstAmount: toAmount(offer.firstAmount, "firstAmount"),
-    firstInterval: requireSeconds(offer.firstInterval, "firstInterval", 0),
+    firstInterval: requireSeconds(offer.firstInterval, "firstInterval", 0, LONGEST_FIRST_INTERVAL_SEC),
     deadline: BigInt(requireSeconds(offer.deadlineSec, "deadlineSec", 1)),
   };
 }

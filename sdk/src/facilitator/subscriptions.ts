@@ -4,7 +4,15 @@
  * answer.
  */
 import * as z from "zod";
-import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES, signatureSchema } from "../protocol";
+import {
+  addressSchema,
+  amountSchema,
+  hash32Schema,
+  LONGEST_FIRST_INTERVAL_SEC,
+  periodSchema,
+  STATUSES,
+  signatureSchema,
+} from "../protocol";
 
 export const planSchema = z.object({
   planId: hash32Schema,
@@ -72,8 +80,8 @@ export const voucherSchema = z.object({
   signer: addressSchema,
   /** charged at signup, base units, at most the plan's price */
   firstAmount: amountSchema,
-  /** seconds; 0: one regular period */
-  firstInterval: z.number().int().min(0).max(4_294_967_295),
+  /** seconds, at most 366 days; 0: one regular period */
+  firstInterval: z.number().int().min(0).max(LONGEST_FIRST_INTERVAL_SEC),
   /** unix seconds, inclusive */
   deadline: amountSchema,
   signature: signatureSchema,

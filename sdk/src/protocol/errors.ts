@@ -272,6 +272,12 @@ export const ERRORS = {
     "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price, or it offers what the plan has without it.",
     "Ask the provider for another voucher, or subscribe without one.",
   ),
+  FirstIntervalTooLong: entry(
+    "contract",
+    422,
+    "The voucher's first period is longer than 366 days.",
+    "Ask the provider for a voucher with a shorter one.",
+  ),
   NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
   OnlySelf: entry("contract", 422, "Only the contract itself may call this.", "Use the public function."),
   StaleVersion: entry(

@@ -75,11 +75,14 @@ function shownTerms({ token, payTo, amount, ...length }: SignedTerms) {
   return { token, payTo, amount, interval: BigInt(count), unit: `${unit}s` };
 }
 
+/** The longest first period that the contract takes: 366 days. */
+export const LONGEST_FIRST_INTERVAL_SEC = 31_622_400;
+
 /** A first period that a provider offers to one subscriber for one secret. */
 export interface FirstPeriod {
   /** base units, at most the plan's price */
   readonly firstAmount: bigint;
-  /** seconds; 0: one regular period */
+  /** seconds, at most 366 days; 0: one regular period */
   readonly firstInterval: number;
 }
 

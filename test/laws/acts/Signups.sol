@@ -248,7 +248,7 @@ abstract contract Signups is Changes {
     /// @dev Mostly by one with the right, for this signup; at times for another, too dear, too late, or by no one.
     function _someVoucher(uint256 seed, Wish memory w) private returns (Voucher memory v, bytes memory err) {
         Terms storage terms = _planOf(w.planId).terms;
-        uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, 7) : 0;
+        uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, 8) : 0;
         uint256 place =
             _draw(seed, 4) == 0
                 ? 2
@@ -259,6 +259,8 @@ abstract contract Signups is Changes {
         v.firstAmount = uint96(_draw(seed, 2) == 0 ? 0 : _draw(seed, uint256(terms.amount) + 1));
         if (_draw(seed, 16) == 0) v.firstAmount = terms.amount;
         if (_draw(seed, 2) == 0) v.firstInterval = uint32(1 + _draw(seed, 60 days));
+        if (flaw == 8 || _draw(seed, 16) == 0) v.firstInterval = 366 days;
+        if (flaw == 8) v.firstInterval += 1 + uint32(_draw(seed, 2 ** 31));
         if (flaw == 1) v.firstAmount = terms.amount + 1;
         v.deadline = flaw == 2 ? clock - 1 : clock + _draw(seed, 2 days);
         (w.intro, w.firstAmount, w.firstInterval) = (true, v.firstAmount, v.firstInterval);
@@ -278,7 +280,9 @@ abstract contract Signups is Changes {
         bool sound = flaw == 0 || flaw == 1 || flaw == 2;
         if (sound) offered[_offerKey(v.signer, w.id, w.planId, v.firstAmount, v.firstInterval)] = v.deadline;
         bool isRegular = v.firstAmount == terms.amount && v.firstInterval == 0;
-        if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
+        if (flaw == 8) {
+            err = abi.encodeWithSelector(ITurnpike.FirstIntervalTooLong.selector, v.firstInterval, 366 days);
+        } else if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
             err = abi.encodeWithSelector(ITurnpike.InvalidVoucher.selector, w.planId, v.signer);
         } else if (flaw == 2) {
             err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, v.deadline);

@@ -50,7 +50,8 @@ describe("acts of a provider", () => {
       [{ planId: "0x" }, /^planId is 0x: /],
       [{ subscriber: undefined }, /^subscriber is undefined: /],
       [{ firstAmount: -1n }, /^firstAmount is -1: /],
-      [{ firstInterval: -1 }, /^firstInterval is -1: give a whole number of seconds, at least 0$/],
+      [{ firstInterval: -1 }, /^firstInterval is -1: give a whole number of seconds, 0 to 31622400$/],
+      [{ firstInterval: 31_622_401 }, /^firstInterval is 31622401: give a whole number of seconds, 0 to 31622400$/],
       [{ deadlineSec: 1.5 }, /^deadlineSec is 1\.5: /],
     ] as const) {
       const wallet = new Wallet(testKey("provider"));
