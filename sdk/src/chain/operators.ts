@@ -1,20 +1,21 @@
 /** Reads what a plan's provider allows other accounts. Sends nothing. */
 import { type Address, type Hex, lensAddressOf } from "../protocol";
-import { lensInterface, turnpikeInterface } from "./abi";
+import { lensInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
 import { callView } from "./rpc";
 
+/** bit of `setOperator` */
+const DEBIT_RIGHT = 1;
+
 /** @returns those of `accounts` that may not debit on the plan. @throws Unavailable */
 export async function missingOperators(
-  { rpc, turnpike }: MeterStatesOptions,
+  options: MeterStatesOptions,
   planId: Hex,
   accounts: readonly Address[],
 ): Promise<Address[]> {
   const allowed = await Promise.all(
     accounts.map(async (account) => {
-      const args = [planId, account];
-      const [isOperator] = await callView(rpc, { to: turnpike, iface: turnpikeInterface, method: "isOperator", args });
-      return isOperator as boolean;
+      return ((await rightsOf(options, planId, account)) & DEBIT_RIGHT) !== 0;
     }),
   );
   return accounts.filter((_, i) => !allowed[i]);

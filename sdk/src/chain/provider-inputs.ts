@@ -35,6 +35,8 @@ export interface VoucherOffer extends FirstPeriod {
   readonly planId: Hex;
   readonly subscriber: Address;
   readonly secretHash: Hex;
+  /** the plan's */
+  readonly token: Address;
   /** unix seconds, inclusive: until when the signup can be made */
   readonly deadlineSec: number;
 }
@@ -86,6 +88,7 @@ export function checkedVoucher(offer: VoucherOffer) {
     planId: requireHash(offer.planId, "planId"),
     subscriber: requireAddress(offer.subscriber, "subscriber"),
     secretHash: requireHash(offer.secretHash, "secretHash"),
+    token: requireAddress(offer.token, "token"),
     firstAmount: toAmount(offer.firstAmount, "firstAmount"),
     firstInterval: requireSeconds(offer.firstInterval, "firstInterval", 0, LONGEST_FIRST_INTERVAL_SEC),
     deadline: BigInt(requireSeconds(offer.deadlineSec, "deadlineSec", 1)),

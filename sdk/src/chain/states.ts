@@ -6,6 +6,7 @@
 import { type Address, checksum, type Hex, idOrNone, lensAddressOf, Unavailable, ZERO_ADDRESS } from "../protocol";
 import { type Deferred, deferred } from "../protocol/waiting";
 import { lensInterface } from "./abi";
+import { PLAN_ENDED } from "./confirmed-head";
 import type { HeadWatcher } from "./heads";
 import { callView, type Rpc } from "./rpc";
 
@@ -155,17 +156,21 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   const stopListening = heads.listen({
     onAdvance(_head, touched) {
       unknown.clear();
+      // Which records are on the plan is not looked up: a plan is stopped once.
+      if (touched.has(PLAN_ENDED)) forget();
       for (const topic of touched) {
         records.delete(topic as Hex);
         if (inFlight) touchedInFlight.add(topic);
       }
     },
-    onReset() {
-      generation++;
-      records.clear();
-      unknown.clear();
-    },
+    onReset: forget,
   });
+
+  function forget(): void {
+    generation++;
+    records.clear();
+    unknown.clear();
+  }
 
   function peek(idHash: Hex): SubscriptionState | undefined {
     if (!heads.fresh()) return undefined;

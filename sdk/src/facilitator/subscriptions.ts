@@ -155,6 +155,20 @@ const changeBase = {
   permit: permitSchema.optional(),
 };
 
+/** The terms of the plan of a `SetNext`, as they are signed. */
+const nextTermsSchema = z.object({
+  token: addressSchema,
+  /** the present payee */
+  payTo: addressSchema,
+  /** base units */
+  amount: amountSchema,
+  /** in the unit */
+  interval: z.number().int().positive().max(4_294_967_295),
+  unit: z.enum(["seconds", "months"]),
+});
+
+export type NextTermsWire = z.input<typeof nextTermsSchema>;
+
 /** The body of `POST /subscriptions/{idHash}/<act>`, by act. Each is the signed struct's fields beside idHash. */
 export const CHANGE_REQUESTS = {
   pause: z.object(changeBase),
@@ -166,6 +180,8 @@ export const CHANGE_REQUESTS = {
     until: untilSchema,
     /** all zero: no change is scheduled */
     nextPlanId: hash32Schema,
+    /** the next plan's, as they are signed; absent: no plan */
+    terms: nextTermsSchema.optional(),
   }),
   plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
   rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),

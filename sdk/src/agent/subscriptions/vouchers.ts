@@ -34,7 +34,8 @@ export async function voucherFor(
   beneficiary: Beneficiary,
 ): Promise<Voucher | undefined> {
   const { chainId, turnpike } = plan.deployment;
-  const answer = await askVoucher?.({ chainId, turnpike, planId: plan.planId, ...beneficiary });
+  const { planId, token } = plan;
+  const answer = await askVoucher?.({ chainId, turnpike, planId, ...beneficiary, token });
   if (answer === undefined) return undefined;
   const parsed = voucherSchema.safeParse(answer);
   if (!parsed.success) {
@@ -63,11 +64,11 @@ export function requireLive({ deadline }: Voucher, nowSec: number): void {
  */
 async function requireSigned(
   context: AgentContext,
-  { planId, chainId, deployment }: VerifiedPlan,
+  { planId, chainId, token, deployment }: VerifiedPlan,
   beneficiary: Beneficiary,
   { signer, signature, ...terms }: Voucher,
 ): Promise<void> {
-  const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, ...terms }));
+  const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, token, ...terms }));
   const recovered = recoverSigner(digest, signatureWithV(signature));
   if (recovered && sameAddress(recovered, signer)) return;
   const chain = context.chainOf(chainId);
