@@ -88,7 +88,7 @@ describe("scripts on a fresh anvil", function () {
   it("name the account that lacks gas money, and send nothing", async () => {
     const poor = new Wallet(testKey("poor deployer"), chain.provider);
     await chain.provider.send("anvil_setBalance", [poor.address, "0x1"]);
-    const failure = await create2(poor as never, readArtifact("contracts/test/TestToken.sol", "TestToken")).catch(
+    const failure = await create2(poor as never, readArtifact("contracts/test/HookedToken.sol", "HookedToken")).catch(
       (error: Error) => error.message,
     );
     expect(failure)
