@@ -1,7 +1,11 @@
 // Before all other TypeScript: the compiler takes five times as long as esbuild.
 import "./tools/typescript.cjs";
 import path from "node:path";
-import "@nomicfoundation/hardhat-toolbox";
+import "@nomicfoundation/hardhat-chai-matchers";
+import "@nomicfoundation/hardhat-ethers";
+import "@nomicfoundation/hardhat-verify";
+import "@typechain/hardhat";
+import "solidity-coverage";
 import {
   TASK_COMPILE_SOLIDITY_GET_SOLC_BUILD,
   TASK_COMPILE_SOLIDITY_GET_SOURCE_PATHS,

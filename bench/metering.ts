@@ -1,7 +1,7 @@
 // Measures how many calls a meter charges per second. Each charge is durable in its journal before it is confirmed,
 // while debits are merged and sent to an in-memory lane, without a chain. Prints a table and one JSON line per figure;
 // the goal is per core of this process, with 64 calls in flight.
-// Run: node -r ts-node/register/transpile-only -r tsconfig-paths/register bench/metering.ts
+// Run: npm run bench:metering
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -232,6 +232,7 @@ function settings(chain: LoadChain, tokens: readonly Address[], keys: readonly H
     RELAYER_KEYS: keys.join(","),
     PROOF_KEY: testKey("proofs"),
     DATABASE_URL: databaseUrl,
+    METRICS_PORT: "public",
     START_BLOCK: "0",
     FINALITY_DEPTH: "1",
     BLOCK_TIME_MS: "1000",

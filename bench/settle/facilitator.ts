@@ -66,6 +66,7 @@ export async function startLoadedFacilitator(options: FacilitatorOptions): Promi
       BLOCK_TIME_MS: String(blockMs),
       POLL_MS: "100",
       PORT: String(port),
+      METRICS_PORT: "public",
       PGLITE_DIR: path.join(folder, "db"),
       PROFILE_FILE: profileFile,
       ...(databaseUrl && { DATABASE_URL: databaseUrl }),

@@ -8,7 +8,7 @@ import path from "node:path";
 
 export const ROOT = path.resolve(__dirname, "../..");
 /** How this project's TypeScript is run. */
-export const RUN_TS = ["-r", "ts-node/register/transpile-only", "-r", "tsconfig-paths/register"];
+export const RUN_TS = ["-r", require.resolve("../../tools/typescript.cjs")];
 const STOP_MS = 10_000;
 const TICKS_PER_SEC = 100;
 

@@ -55,6 +55,7 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     KEY_REQUESTS_PER_MINUTE: "0",
     OPERATORS: operator,
     PORT: String(port),
+    METRICS_PORT: "public",
     LOG_LEVEL: process.env.TURNPIKE_SANDBOX_LOG ?? "silent",
   };
   const config = loadChains(settings) ?? loadConfig(settings);

@@ -20,6 +20,9 @@ import { WrongOption } from "./options";
 /** Where a running sandbox publishes its addresses. */
 export const stateFile = (folder: string): string => path.join(folder, "state.json");
 
+/** The same as variables, for `node --env-file`. */
+export const envFile = (folder: string): string => path.join(folder, "state.env");
+
 export interface FolderLock {
   /** Removes this sandbox's files and the lock. Synchronous, so that it can run while the process exits. */
   release(): void;
@@ -39,7 +42,7 @@ interface Holder {
 const LOCK = "lock.json";
 
 /** The files that a sandbox writes into its folder. */
-const OWN = /^(state\.json(\.draft)?|turnpike-run-\w{6})$/;
+const OWN = /^(state\.env|state\.json(\.draft)?|turnpike-run-\w{6})$/;
 
 const STATE = "state.json";
 

@@ -1,6 +1,6 @@
 /** Finds a running sandbox by its published addresses. Loads none of its parts, so that a command answers at once. */
 import { existsSync, readFileSync, rmSync } from "node:fs";
-import { stateFile } from "./folder-lock";
+import { envFile, stateFile } from "./folder-lock";
 import type { SandboxState } from "./state";
 
 /** @throws Error with the remedy when no sandbox answers for the folder */
@@ -21,5 +21,5 @@ export async function readState(folder: string): Promise<SandboxState> {
 
 /** A state that names nothing running would mislead. */
 export function removeState(folder: string): void {
-  rmSync(stateFile(folder), { force: true });
+  for (const file of [stateFile(folder), envFile(folder)]) rmSync(file, { force: true });
 }

@@ -1,9 +1,9 @@
-/** `.sandbox/state.json`: what another program needs to use the running sandbox. */
+/** `.sandbox/state.json` and `state.env`: what another program needs to use the running sandbox. */
 import { renameSync, writeFileSync } from "node:fs";
 import { Wallet } from "ethers";
 import { testKey } from "./chain";
 import { TEST_TOKEN } from "./contracts";
-import { stateFile } from "./folder-lock";
+import { envFile, stateFile } from "./folder-lock";
 import { UNIT, type World } from "./world";
 
 /** Accounts with tokens and ether for trying the sandbox. */
@@ -54,6 +54,22 @@ function chainStateOf({ chain, contracts, provider, specialist, plans }: World) 
   };
 }
 
+/** The settings of a seller, and of a buyer in the quickstarts. */
+function variablesOf({ testKeys: [buyer, , seller], ...state }: SandboxState): Readonly<Record<string, unknown>> {
+  return {
+    TURNPIKE_NETWORK: state.network,
+    TURNPIKE_RPC_URL: state.rpcUrl,
+    TURNPIKE_ADDRESS: state.turnpike,
+    TURNPIKE_TOKEN: state.token,
+    TURNPIKE_TOKEN_DECIMALS: state.tokenDecimals,
+    TURNPIKE_TOKEN_CURRENCY: "USD",
+    TURNPIKE_FACILITATOR_URL: state.facilitatorUrl,
+    TURNPIKE_FACILITATOR_SIGNERS: state.facilitatorSigner,
+    TURNPIKE_PAY_TO: seller?.address,
+    AGENT_KEY: buyer?.privateKey,
+  };
+}
+
 /** Writes the state into `folder`. @returns the file */
 export async function writeState(world: World, folder: string): Promise<string> {
   for (const { chain, contracts } of [world, ...(world.second ? [world.second] : [])]) {
@@ -62,7 +78,10 @@ export async function writeState(world: World, folder: string): Promise<string> 
   const file = stateFile(folder);
   // Written atomically: another program may be waiting for the file.
   const draft = `${file}.draft`;
-  writeFileSync(draft, `${JSON.stringify(stateOf(world), null, 2)}\n`);
+  const state = stateOf(world);
+  const lines = Object.entries(variablesOf(state)).map(([name, value]) => `${name}=${value}\n`);
+  writeFileSync(envFile(folder), lines.join(""));
+  writeFileSync(draft, `${JSON.stringify(state, null, 2)}\n`);
   renameSync(draft, file);
   return file;
 }

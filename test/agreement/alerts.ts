@@ -33,7 +33,7 @@ describe("agreement > alerts", () => {
     expect(entries.map((entry) => entry.split("\n")[0])).to.deep.equal(alerts);
     for (const entry of entries)
       for (const part of ["**Means.**", "**Look at.**", "**Do.**"]) expect(entry).to.contain(part);
-    const links = namesIn(rules, /runbook_url: docs\/operators\/runbook\.md#(\w+)$/gm);
+    const links = namesIn(rules, /runbook_url: '\{\{ \$externalLabels\.runbook \}\}#(\w+)'$/gm);
     expect(links).to.deep.equal(alerts.map((name) => name.toLowerCase()));
   });
 

@@ -1,16 +1,20 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { gated } from "turnpike/gate";
 import {
   addressOf,
   closeServer,
+  keyOf,
   listen,
   ONE_TIME,
+  RESERVING,
   type SmallFacilitator,
   startSmallFacilitator,
   testProvider,
 } from "../support/gate";
+import { tryAnswers } from "./support/answers";
 import { type ReplayResult, startLiar, tryLies } from "./support/replays";
 import { asksForPayment, type ServerResult, tryServer } from "./support/server";
 
@@ -100,6 +104,52 @@ describe("the hostile battery against servers", () => {
       await closeServer(gullible);
       await provider.close();
       await liar.stop();
+    }
+  }).timeout(60_000);
+
+  it("HA23 finds nothing in the answers of this project's gate, and detects a careless server's", async () => {
+    const facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+    const clock = { nowSec: () => Math.floor(Date.now() / 1_000) };
+    const provider = testProvider(facilitator, { publicUrl: "https://api.example", replay: {}, clock });
+    const gate = provider.paymentGate({ pricing: ONE_TIME });
+    const server = createServer(
+      gated(gate, async (request, response) => {
+        if (request.method === "POST" && (await text(request).catch(() => undefined)) === undefined) return;
+        if (request.headers["if-none-match"]) response.writeHead(304).end();
+        else response.setHeader("Content-Length", "7").write("con") && response.end("tent");
+      }),
+    );
+    // It serves any payment, once, by half an upload too; and a page reads its 402, but cannot pay.
+    const used = new Set<unknown>();
+    const careless = createServer(async (request, response) => {
+      const { "x-payment": payment, "if-none-match": condition, range } = request.headers;
+      if (payment === undefined) {
+        const asked = await fetch(await urlOf(server), { method: request.method ?? "GET" });
+        response.writeHead(402, { "Access-Control-Allow-Origin": "*" }).end(await asked.text());
+      } else if (condition) response.writeHead(304).end();
+      else if (used.has(payment)) response.writeHead(request.method === "POST" ? 402 : 206).end(range && "content");
+      else response.end(used.add(payment) && "content");
+    });
+    try {
+      const found = async (url: string) => {
+        const unsafe: string[] = [];
+        for await (const { id, kind, saw } of tryAnswers(url, keyOf("payer")))
+          if (kind === "unsafe") unsafe.push(`${id}: ${saw}`);
+        return unsafe;
+      };
+      expect(await found(await listen(server))).to.deep.equal([]);
+      expect((await found(await listen(careless))).map((each) => each.split(":")[0])).to.include.members([
+        "HA23 If-None-Match",
+        "HA23 bought, and asked for again",
+        "HA23 a page that reads the 402 can send the payment",
+        "HA23 an upload that was cut, and then sent whole",
+      ]);
+    } finally {
+      await closeServer(server);
+      await closeServer(careless);
+      await provider.close();
+      await facilitator.stop();
     }
   }).timeout(60_000);
 });

@@ -34,6 +34,7 @@ describe("interop > conformance", function () {
       "/first": { pricing: [{ type: "one-time", amount: 1_000n }], settle: "before" },
       "/choice": { pricing: [plan, { type: "one-time", amount: 1_000n }], discovery: { queryParams: { a: "b" } } },
       "/plan": { pricing: [plan] },
+      "/long": { pricing: [{ type: "one-time", amount: 1_000n }], description: "long ".repeat(1_000) },
     });
     stock = await (STOCK_FACILITATORS["@x402/core 2.27.0"] as (w: InteropWorld) => Promise<StockFacilitator>)(world);
   });
@@ -61,13 +62,19 @@ describe("interop > conformance", function () {
   const decodedHeader = (response: Response, name: string) =>
     JSON.parse(Buffer.from(String(response.headers.get(name)), "base64").toString("utf8"));
 
-  const asked = (path: string) => fetch(`${server.url}${path}`);
+  /** Of version 2, where no server of the reference looks. */
+  const MISPLACED = { authorization: `Bearer ${btoa(JSON.stringify({ x402Version: 2, payload: {} }))}` };
+
+  const asked = (path: string) =>
+    fetch(`${server.url}${path.split("#")[0]}`, path.endsWith("#misplaced") ? { headers: MISPLACED } : {});
 
   for (const [path, what] of [
     ["/one", "a one-time price"],
     ["/first", "a price that settles before the handler"],
     ["/choice", "a price beside a plan"],
     ["/plan", "plans alone"],
+    ["/long", "a description that is shortened"],
+    ["/one#misplaced", "to a payload in another header"],
   ] as const) {
     answer(
       { sender: "gate", answer: `PAYMENT-REQUIRED, ${what}`, reader: "@x402/core PaymentRequiredV2Schema" },

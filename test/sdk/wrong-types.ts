@@ -1,9 +1,11 @@
-/** Every exported function of the gate's and the agent's entry points, called with values of other types than it takes. */
+/** Every exported function of the package, called with values of other types than it takes. */
 import { expect } from "chai";
 import fc from "fast-check";
 import * as main from "turnpike";
 import * as agent from "turnpike/agent";
 import * as fileLedger from "turnpike/agent/file-ledger";
+import * as chain from "turnpike/chain";
+import * as facilitator from "turnpike/facilitator";
 import * as gate from "turnpike/gate";
 import * as express from "turnpike/gate/express";
 import * as fastify from "turnpike/gate/fastify";
@@ -13,8 +15,13 @@ import * as next from "turnpike/gate/next";
 import * as node from "turnpike/gate/node";
 import * as postgres from "turnpike/gate/postgres";
 import * as redis from "turnpike/gate/redis";
+import * as mcpClient from "turnpike/mcp/client";
+import * as mcpServer from "turnpike/mcp/server";
+import { runWallet } from "turnpike/mcp/wallet";
+import * as protocol from "turnpike/protocol";
 import { ERRORS, isTurnpikeError } from "turnpike/protocol";
-import { createTestProvider } from "turnpike/testing";
+import * as testing from "turnpike/testing";
+import manifest from "../../sdk/package.json";
 
 const ENTRY_POINTS = {
   turnpike: main,
@@ -29,44 +36,29 @@ const ENTRY_POINTS = {
   "turnpike/gate/node": node,
   "turnpike/gate/postgres": postgres,
   "turnpike/gate/redis": redis,
+  "turnpike/chain": chain,
+  "turnpike/facilitator": facilitator,
+  "turnpike/mcp/client": mcpClient,
+  "turnpike/mcp/server": mcpServer,
+  "turnpike/protocol": protocol,
+  "turnpike/testing": testing,
 };
 
 /** No texts: a function that takes a path would write there. */
 const scalar = fc.oneof(
-  fc.constantFrom(undefined, null, Number.NaN, Symbol("wrong"), new Date(0), () => undefined),
+  fc.constantFrom(undefined, null, Number.NaN, Symbol("wrong"), new Date(0), () => undefined, Object.create(null)),
   fc.boolean(),
   fc.integer(),
   fc.bigInt({ min: -5n, max: 5n }),
 );
 
 const names = fc.constantFrom(
-  ...[
-    "pricing",
-    "network",
-    "url",
-    "folder",
-    "path",
-    "secret",
-    "facilitator",
-    "token",
-    "wallet",
-    "policy",
-    "facilitators",
-  ],
-  ...[
-    "provider",
-    "plan",
-    "request",
-    "type",
-    "amount",
-    "price",
-    "signers",
-    "client",
-    "pool",
-    "headers",
-    "accepts",
-    "warn",
-  ],
+  ..."pricing network url urls folder path secret facilitator token wallet policy facilitators provider plan".split(
+    " ",
+  ),
+  ..."request type amount price signers client pool headers accepts warn rpc target deployment turnpike".split(" "),
+  ..."idHash index first terms clock version payer planId sign key signer units chainId domain message".split(" "),
+  ..."intervalSec months unit count paymentPayload permit2Authorization scopes origin topics".split(" "),
 );
 
 const wrong = fc.oneof(
@@ -76,7 +68,7 @@ const wrong = fc.oneof(
     names,
     fc.oneof(scalar, fc.array(scalar, { maxLength: 2 }), fc.dictionary(names, scalar, { maxKeys: 2 })),
     {
-      maxKeys: 3,
+      maxKeys: 5,
     },
   ),
 );
@@ -87,9 +79,10 @@ const isClass = (value: unknown): boolean =>
 describe("functions that are given values of other types", () => {
   const refusesAll = (call: (...args: readonly unknown[]) => unknown) =>
     fc.assert(
-      fc.asyncProperty(fc.array(wrong, { maxLength: 3 }), async (args) => {
+      fc.asyncProperty(fc.array(wrong, { maxLength: 4 }), async (args) => {
         try {
-          await call(...args);
+          const made = await call(...args);
+          (made as { close?: () => unknown } | undefined)?.close?.();
         } catch (error) {
           if (!isTurnpikeError(error)) throw error;
           expect(error.message).to.not.equal(ERRORS[error.code].cause);
@@ -106,18 +99,44 @@ describe("functions that are given values of other types", () => {
     fetch: () => Promise.reject(new TypeError("fetch failed")),
     sleep: async () => undefined,
   });
-  const { provider } = createTestProvider();
-  after(() => Promise.all([main.close(), payer.close(), provider.close()]));
-  for (const [of, methods] of Object.entries({ "an agent": payer, "a provider": provider })) {
+  const double = testing.createTestProvider();
+  const { provider } = double;
+  const away = { url: "http://127.0.0.1:9", fetch: () => Promise.reject(new TypeError("fetch failed")) };
+  const rpc = chain.connectRpc({ urls: away.url, chainId: 1 });
+  after(() => Promise.all([main.close(), payer.close(), provider.close(), rpc.close()]));
+  const objects = {
+    "an agent": payer,
+    "a provider": provider,
+    "a Facilitator's client": facilitator.createFacilitatorClient(away),
+    "a catalogue's client": facilitator.createDiscoveryClient(away),
+    "an RPC": { send: rpc.send },
+    "a test's provider": { ...double, install: undefined },
+    "a test's clock": testing.manualClock(),
+  };
+  for (const [of, methods] of Object.entries(objects)) {
     for (const [name, method] of Object.entries(methods)) {
       if (typeof method !== "function" || name === "close") continue;
       it(`throw errors of this package: ${name} of ${of}`, () => refusesAll(method as () => unknown));
     }
   }
 
+  it("cover every entry point", () => {
+    const named = Object.keys(manifest.exports).map((path) => path.replace(/^\./, "turnpike"));
+    // A wallet that starts reads this process's standard input.
+    const others = ["turnpike/package.json", "turnpike/mcp/wallet"];
+    expect([...Object.keys(ENTRY_POINTS), ...others]).to.have.members(named);
+  });
+
+  it("refuse to run a wallet by options of other types", async () => {
+    for (const options of [undefined, null, 5, "wallet.json", { configFile: 5 }, { env: "x" }, { config: "x" }]) {
+      const refused = await runWallet(options as never).catch((error: unknown) => error);
+      expect(isTurnpikeError(refused), String(refused)).to.equal(true);
+    }
+  });
+
   for (const [entryPoint, exported] of Object.entries(ENTRY_POINTS)) {
     for (const [name, value] of Object.entries(exported)) {
-      if (typeof value !== "function" || isClass(value)) continue;
+      if (typeof value !== "function" || isClass(value) || value === Buffer) continue;
       it(`throw errors of this package: ${name} of ${entryPoint}`, () => refusesAll(value as () => unknown));
     }
   }

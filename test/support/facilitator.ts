@@ -138,6 +138,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
     BLOCK_TIME_MS: String(options.blockMs ?? BLOCK_MS),
     POLL_MS: "50",
     LANE_LEASE_MS: "2000",
+    METRICS_PORT: "public",
     LOG_LEVEL: process.env.TURNPIKE_TEST_LOG ?? "silent",
     ...database,
     ...more,

@@ -5,6 +5,7 @@
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { keccakText } from "turnpike/protocol";
+import { fileReceipts } from "../../sdk/src/agent/file-ledger/file-receipts";
 import { fileClaims } from "../../sdk/src/gate/claims/file";
 import { openWriter } from "./writers";
 
@@ -50,6 +51,9 @@ async function main(): Promise<void> {
   const another = await openWriter("ledger", join(disk, "another"));
   await another.keep("before");
   await another.close();
+  const receipts = fileReceipts(join(disk, "receipts"));
+  const receipt = { chainId: 1, turnpike: `0x${"11".repeat(20)}`, idHash: idOf(0), text: "r".repeat(1_000) } as const;
+  await receipts.add([receipt]);
   const filler = join(disk, "filler");
   rmSync(join(folder, "answers"), { recursive: true, force: true });
   fill(filler);
@@ -68,6 +72,8 @@ async function main(): Promise<void> {
   for (const [name, writer] of Object.entries({ ledger, journal }))
     for (let i = 0; i < 100 && !faults[name]; i++)
       await writer.keep(`${name} ${i}`).catch((e) => (faults[name] = messageOf(e)));
+  for (let i = 0; i < 100 && !faults.receipts; i++)
+    await receipts.add([receipt]).catch((e) => (faults.receipts = messageOf(e)));
   await openWriter("ledger", join(disk, "another")).catch((e) => (faults.another = messageOf(e)));
 
   rmSync(filler);

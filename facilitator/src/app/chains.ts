@@ -38,7 +38,7 @@ export async function openChains(configs: readonly FacilitatorConfig[], effects:
   const [first] = configs;
   if (!first) throw new TypeError("no chain is configured");
   onStage("opening the database");
-  const database = await untilDatabaseAnswers(() => openDatabase(first, log), {
+  const database = await untilDatabaseAnswers(() => openDatabase(first, log, effects.onSuperseded), {
     log,
     onWait: onStage,
     monotonicMs: () => performance.now(),

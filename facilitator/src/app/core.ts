@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import { bindChainContracts, requireChainContracts } from "../db/chain-contracts";
+import type { Superseded } from "../db/health";
 import type { Store } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import type { EventFeed } from "../events/feed";
@@ -48,6 +49,7 @@ export interface CoreEffects {
   readonly progress?: Progress;
   /** aborts a start in progress */
   readonly signal?: AbortSignal | undefined;
+  readonly onSuperseded?: Superseded;
   /** receives what the start is doing, in one sentence */
   readonly onStage?: (stage: string) => void;
 }
@@ -99,7 +101,7 @@ async function startOnce(config: FacilitatorConfig, effects: CoreEffects): Promi
   try {
     onStage("opening the database");
     // Stopped last: every other part may write while it stops.
-    const database = effects.database ?? begun("database", await openDatabase(config, log));
+    const database = effects.database ?? begun("database", await openDatabase(config, log, effects.onSuperseded));
     const { store, wallClock } = database;
     // Before any lane of the database is run.
     await requireChainContracts(store.db, config);

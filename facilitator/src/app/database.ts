@@ -1,7 +1,7 @@
 /** Opens the database with its clock and its health, which all chains of a process share. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
-import { HealthWatch } from "../db/health";
+import { HealthWatch, type Superseded } from "../db/health";
 import { openStore, type Store } from "../db/open";
 import { type SharedClock, startSharedClock } from "../db/shared-clock";
 
@@ -14,9 +14,13 @@ export interface Database {
 }
 
 /** @throws Unavailable during an outage */
-export async function openDatabase(config: FacilitatorConfig, log: Logger): Promise<Database> {
+export async function openDatabase(
+  config: FacilitatorConfig,
+  log: Logger,
+  onSuperseded?: Superseded,
+): Promise<Database> {
   const monotonicMs = (): number => performance.now();
-  const health = new HealthWatch(monotonicMs);
+  const health = new HealthWatch(monotonicMs, onSuperseded);
   const store = await openStore(config.database, { timeoutMs: config.databaseTimeoutMs, watch: health });
   let wallClock: SharedClock | undefined;
   const stop = async (): Promise<void> => {

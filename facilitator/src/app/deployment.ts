@@ -30,7 +30,7 @@ export interface Front {
 /** The sandbox of each chain, which has a clock of its own. */
 export type SandboxOf = (network: Network) => Sandbox | undefined;
 
-export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep"> {
+export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep" | "onSuperseded"> {
   readonly log: Logger;
   readonly tracing: Tracing | undefined;
   readonly drain: Drain;

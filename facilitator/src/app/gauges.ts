@@ -1,5 +1,6 @@
 /** Reports the figures of a running chain to its metrics. */
 import { centsOf, createCosts } from "../analytics/costs";
+import { readReconciled } from "../db/reconciled";
 import { countDue } from "../subscriptions/renewals/work-list";
 import type { DatabaseGauges } from "../telemetry/gauges";
 import type { Metrics } from "../telemetry/metrics";
@@ -39,6 +40,7 @@ export function watchCore(metrics: Metrics, { config, store, database, relayer, 
         gas,
         ...(costs.nativePrice !== undefined && { cents: centsOf(wei, costs.nativePrice) }),
       })),
+    reconciled: () => readReconciled(store.db, config.chainId),
     renewalsDue: () => countDue(store.db, config.chainId, indexer.clock.nowSec()),
     webhookBacklogs: () => oldestBacklogs(store.db, config.chainId),
     webhooksPending: () => countPending(store.db, config.chainId),

@@ -25,13 +25,19 @@ function detailOfChain({ head, silentSec, isSilent, keptTo, isTooDeep }: Indexer
     : `${seen}; it moved back: payments in blocks above ${keptTo} are not confirmed until the chain has grown past them`;
 }
 
+function detailOfIndexer({ applied, head, lagSec, isSilent }: IndexerHealth, isCurrent: boolean, isStored: boolean) {
+  const behind = head === undefined ? undefined : Math.max(0, head - applied);
+  const place = `applied ${applied}, ${behind ?? "?"} blocks behind the head, ${lagSec} s late`;
+  if (!isStored) return `${place}; the database is away`;
+  return isCurrent || isSilent || !behind ? place : `${place}; catching up ${behind} blocks`;
+}
+
 /** @param network asked for; of another one than this chain nothing is known */
 export function readinessOf({ config, database, relayer, indexer, payments }: Core, network?: Network): Readiness {
   if (network && network.chainId !== config.chainId) return notServed(network);
   const stored = database.health();
   const chain = indexer.health();
-  const behind = chain.head === undefined ? undefined : chain.head - chain.applied;
-  const isCurrent = behind !== undefined && chain.lagSec <= config.maxLagSec;
+  const isCurrent = chain.head !== undefined && chain.lagSec <= config.maxLagSec;
   const sender = relayer.health();
   const queue = payments.health();
   const checks = [
@@ -44,7 +50,7 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
     {
       name: "indexer",
       ok: isCurrent,
-      detail: `applied ${chain.applied}, ${behind === undefined ? "?" : Math.max(0, behind)} blocks behind the head, ${chain.lagSec} s late`,
+      detail: detailOfIndexer(chain, isCurrent, stored.ok),
     },
     ...sender.lanes.map((lane) => ({
       name: `lane ${lane.key}`,

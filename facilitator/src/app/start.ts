@@ -22,6 +22,8 @@ export interface FacilitatorEffects {
   readonly progress?: Progress;
   /** what makes this service a sandbox */
   readonly sandbox?: SandboxOf;
+  /** how long a stop still answers on connections that clients have kept, each for the last time; default 0 */
+  readonly leaveMs?: number;
   /** aborts a start in progress: it stops what it started and throws the signal's reason */
   readonly signal?: AbortSignal;
 }
@@ -30,6 +32,8 @@ export interface RunningFacilitator {
   readonly url: string;
   /** where METRICS_PORT serves the metrics */
   readonly metricsUrl?: string;
+  /** Resolves, with the reason, after the service has stopped by itself: another release migrated its database. */
+  readonly ended: Promise<Error>;
   /** Answers waiting requests and closes everything. Pending transactions continue at the next start. */
   stop(): Promise<void>;
 }
@@ -64,13 +68,19 @@ export async function startFacilitator(
   const log = effects.logger ?? createLog({ level: first.logLevel, secrets: configs.flatMap(secretsOf) });
   const { host, port, maxConnections } = first;
   const { metrics } = deployment;
-  const { progress = noProgress, signal } = effects;
+  const { progress = noProgress, leaveMs = 0 } = effects;
   const drain = createDrain();
   const starting = createStarting(first.metricsPort === undefined ? metrics : undefined);
-  const front: Front = { fetch: starting.app.fetch };
+  const refusing: Front = { fetch: starting.app.fetch };
+  const front: Front = { ...refusing };
+  const superseded = new AbortController();
+  let isStopping = false;
+  const shown = (): Front => (superseded.signal.aborted ? refusing : front);
   const server = await startServer({
-    fetch: (request, env) => front.fetch(request, env),
-    directRoutes: (incoming, outgoing) => front.directRoutes?.(incoming, outgoing) ?? false,
+    // A balancer that asks sends nothing more, while what arrives is answered.
+    fetch: (request, env) =>
+      (isStopping && new URL(request.url).pathname === "/readyz" ? refusing : shown()).fetch(request, env),
+    directRoutes: (incoming, outgoing) => shown().directRoutes?.(incoming, outgoing) ?? false,
     host,
     port,
     maxConnections,
@@ -91,9 +101,13 @@ export async function startFacilitator(
 
   /** Stops each part even when another one fails to stop. */
   async function stopAll(): Promise<void> {
+    isStopping = true;
+    if (!superseded.signal.aborted) starting.onStage("stopping");
     drain.begin();
+    // On tables of another release nothing more is answered from them.
+    if (superseded.signal.aborted) drain.end();
     const timers = [setTimeout(() => parts?.endNodes(), NODES_DRAIN_MS), setTimeout(() => drain.end(), ANSWER_MS)];
-    for (const outcome of await Promise.allSettled([server.stop(DRAIN_MS), parts?.stopWorkers()]))
+    for (const outcome of await Promise.allSettled([server.stop(DRAIN_MS, leaveMs), parts?.stopWorkers()]))
       if (outcome.status === "rejected") log.warn({ error: outcome.reason }, "a part did not stop cleanly");
     await parts?.stop();
     for (const timer of timers) clearTimeout(timer);
@@ -102,6 +116,22 @@ export async function startFacilitator(
     await metricsServer?.stop(0);
     metrics.close();
     log.info("the Facilitator has stopped");
+  }
+
+  const stop = (): Promise<void> => (stopped ??= stopAll());
+  let end: (reason: Error) => void;
+  const ended = new Promise<Error>((resolve) => {
+    end = resolve;
+  });
+  const signal = effects.signal ? AbortSignal.any([effects.signal, superseded.signal]) : superseded.signal;
+  let isUp = false;
+
+  function onSuperseded(error: Error): void {
+    if (superseded.signal.aborted) return;
+    log.fatal({ error: error.message }, "another release migrated the database: the Facilitator stops");
+    starting.onStage(error.message);
+    superseded.abort(error);
+    if (isUp) void stop().then(() => end(error));
   }
 
   try {
@@ -113,16 +143,18 @@ export async function startFacilitator(
       front,
       progress,
       signal,
+      onSuperseded,
       sandbox: effects.sandbox,
       onStage: starting.onStage,
       ...(effects.fetch && { fetch: effects.fetch }),
       ...(effects.onStep && { onStep: effects.onStep }),
     });
-    signal?.throwIfAborted();
+    signal.throwIfAborted();
+    isUp = true;
     log.info({ ...at, ...deployment.facts }, "the Facilitator is up");
-    return { ...at, stop: () => (stopped ??= stopAll()) };
+    return { ...at, ended, stop };
   } catch (error) {
-    await stopAll();
+    await stop();
     throw error;
   }
 }

@@ -13,6 +13,7 @@ import type { Worker } from "../lib/loop";
 import { transactionsAwaited } from "../payments/ledger";
 import { PAYMENT_EVENTS, REFUND_EVENTS } from "../payments/transfer-events";
 import { deleteOldTransactions, knownHashes } from "../relayer/retention";
+import type { Metrics } from "../telemetry/metrics";
 import { deleteOldDeliveries, eventsDelivered } from "../webhooks/retention";
 
 export interface AppUpkeepContext {
@@ -20,16 +21,35 @@ export interface AppUpkeepContext {
   readonly store: Store;
   readonly wallClock: Pick<SharedClock, "nowMs">;
   readonly log: Logger;
+  readonly metrics: Pick<Metrics, "upkeepWaits">;
 }
 
 const DAY_MS = 86_400_000;
 
-export function startAppUpkeep({ log, ...context }: AppUpkeepContext): Worker {
+export function startAppUpkeep({ log, metrics, ...context }: AppUpkeepContext): Worker {
   const { store, config } = context;
-  return startUpkeep({ store, chainId: config.chainId, log, tasks: upkeepTasks(context) });
+  /** The labels that a task has now: another reason replaces them. */
+  const shown = new Map<string, { readonly task: string; readonly reason: string }>();
+  return startUpkeep({
+    store,
+    chainId: config.chainId,
+    log,
+    tasks: upkeepTasks(context),
+    onRound(task, wait) {
+      const before = shown.get(task);
+      if (before) metrics.upkeepWaits.remove(before);
+      shown.delete(task);
+      if (!wait) return;
+      const labels = { task, reason: wait.reason };
+      metrics.upkeepWaits.set(labels, wait.sec);
+      shown.set(task, labels);
+    },
+  });
 }
 
-export function upkeepTasks({ config, store, wallClock }: Omit<AppUpkeepContext, "log">): readonly UpkeepTask[] {
+type TasksContext = Omit<AppUpkeepContext, "log" | "metrics">;
+
+export function upkeepTasks({ config, store, wallClock }: TasksContext): readonly UpkeepTask[] {
   const { chainId, webhookLogDays, retainTransactionsDays, retainEventsDays } = config;
   const newest = () => newestBlock(store.db, chainId);
   /** Old by both clocks, the database's and the chain's: one that runs ahead makes nothing old. */

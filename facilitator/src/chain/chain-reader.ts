@@ -38,6 +38,8 @@ export interface ChainReceipt {
 /** A mined transaction, as it was sent. */
 export interface ChainTransaction {
   readonly blockHash: Hex;
+  /** its sender, as the node says: no proof of it */
+  readonly from: Address | undefined;
   /** undefined when it creates a contract, or its hash does not prove the call */
   readonly call: { readonly to: Address; readonly data: Hex } | undefined;
 }
@@ -175,7 +177,12 @@ export function createChainReader(rpc: Rpc): ChainReader {
         throw new Unavailable("a node returned another transaction");
       if (blockHash === null || blockHash === undefined) return undefined;
       const isProved = computed !== undefined && Boolean(to);
-      return { blockHash: hexOf(blockHash), call: isProved ? { to: addressOf(to), data: hexOf(input) } : undefined };
+      const from = isAddress(fields.from) ? checksum(fields.from) : undefined;
+      return {
+        blockHash: hexOf(blockHash),
+        from,
+        call: isProved ? { to: addressOf(to), data: hexOf(input) } : undefined,
+      };
     },
     nonce: async (address) => numberOf(await ask("eth_getTransactionCount", [address, "latest"])),
     balanceWei: async (address) => bigintOf(await ask("eth_getBalance", [address, "latest"])),

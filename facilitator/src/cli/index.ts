@@ -6,13 +6,13 @@ import { Command, InvalidArgumentError } from "commander";
 import { ConfigError, isTurnpikeError } from "turnpike/protocol";
 import { type RunningFacilitator, startFacilitator } from "../app/start";
 import { openChain } from "../chain/open";
-import { type FacilitatorConfig, loadConfig } from "../config";
+import { type DatabaseSettings, type FacilitatorConfig, loadConfig, loadDatabase } from "../config";
 import { type ChainConfigs, chainsOf, loadChains } from "../config/chains";
 import { ROLES } from "../config/roles";
 import { openStore } from "../db/open";
 import { untilDatabaseAnswers } from "../db/patience";
 import { terminalProgress } from "../lib/progress";
-import { createLog, secretsOf } from "../telemetry/log";
+import { createLog, secretsOf, secretsOfDatabase } from "../telemetry/log";
 import { doctorCommand } from "./doctor";
 import { reindex } from "./maintenance/reindex";
 import { reconcileCommand } from "./reconcile";
@@ -40,9 +40,9 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
   program
     .command("migrate")
     .description("apply pending database migrations, then exit")
-    .action(async () => {
-      const [config] = chainsOf(env);
-      await migrateCommand(config);
+    .option("--force", "apply a breaking migration also while processes run on the database: they stop by themselves")
+    .action(async ({ force = false }: { force?: boolean }) => {
+      await migrateCommand(loadDatabase(env), force);
       end(0);
     });
   program
@@ -77,8 +77,7 @@ export async function runCommands(argv: readonly string[], env: Environment = pr
       end(await reconcileCommand(configs, since === undefined ? undefined : { since, cursor }));
     });
   addWebhookCommands(program, async (act, id) => {
-    const [config] = chainsOf(env);
-    await webhookCommand(config, act, id);
+    await webhookCommand(loadDatabase(env), act, id);
     end(0);
   });
   const [given] = argv.slice(2);
@@ -123,9 +122,9 @@ function describe(error: unknown): string {
 const WAIT_MS = 60_000;
 
 /** Migrates the database and exits: for installations where the service may not change tables. */
-export async function migrateCommand(config: FacilitatorConfig): Promise<void> {
-  const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
-  const store = await untilDatabaseAnswers(() => openStore(config.database), {
+async function migrateCommand({ database, logLevel }: DatabaseSettings, isForced: boolean): Promise<void> {
+  const log = createLog({ level: logLevel, secrets: secretsOfDatabase(database) });
+  const store = await untilDatabaseAnswers(() => openStore(database, { isForced }), {
     log,
     limitMs: WAIT_MS,
     monotonicMs: () => performance.now(),
@@ -149,6 +148,8 @@ export async function reindexCommand(config: FacilitatorConfig, isWiped: boolean
   }
 }
 
+const LEAVE_MS = 2_000;
+
 /** A longer stop ends like a kill: everything signed or promised is already stored. */
 const STOP_LIMIT_MS = 10_000;
 
@@ -170,11 +171,16 @@ export async function startCommand(config: FacilitatorConfig | ChainConfigs): Pr
   });
   let facilitator: RunningFacilitator | undefined;
   try {
-    facilitator = await startFacilitator(config, { progress: terminalProgress(), signal: stopping.signal });
+    facilitator = await startFacilitator(config, {
+      progress: terminalProgress(),
+      signal: stopping.signal,
+      leaveMs: LEAVE_MS,
+    });
   } catch (error) {
     if (error !== stopping.signal.reason) throw error;
   }
-  await stopped;
+  const reason = await Promise.race([stopped, ...(facilitator ? [facilitator.ended] : [])]);
+  if (reason) throw reason;
   await facilitator?.stop();
   process.exit(0);
 }

@@ -8,6 +8,7 @@ import type { ChainConfigs } from "../config/chains";
 import { requireChainContracts } from "../db/chain-contracts";
 import { openStore, type Store } from "../db/open";
 import { isDatabaseOutage } from "../db/outage";
+import { keepReconciled } from "../db/reconciled";
 import { countStaged } from "../events/feed";
 import { newestBlock } from "../indexer/applied-blocks";
 import { terminalProgress } from "../lib/progress";
@@ -23,7 +24,7 @@ const DIFFER = 1;
 const UNCHECKED = 2;
 
 const REMEDY =
-  "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report";
+  "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report. Payments without a row, as after a restore: see docs/operators/backup.md";
 
 const UNREAD_REMEDY = "start a Facilitator with the role indexer and wait until /readyz is 200, then run it again";
 
@@ -55,8 +56,13 @@ async function reconcileChain(config: FacilitatorConfig, options: SinceOptions |
     const chain = await openChain({ config, log });
     const store = await openStore(config.database);
     const sources = { config, chain, log, say };
-    const compared = options ? compareSince(sources, store, options) : compareAll(sources, store);
-    return conclude(await compared.finally(() => store.close()), say);
+    try {
+      const compared = await (options ? compareSince(sources, store, options) : compareAll(sources, store));
+      if (compared) await keepReconciled(store.db, config.chainId, compared.wrong);
+      return conclude(compared, say);
+    } finally {
+      await store.close();
+    }
   } catch (error) {
     if (!isTurnpikeError(error) || error.code !== "Unavailable") throw error;
     const what = isDatabaseOutage(error) ? "that the database answers" : "that a node of RPC_URLS answers";

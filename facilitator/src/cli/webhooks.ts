@@ -1,6 +1,6 @@
 /** `facilitator webhooks`: what an operator does to one endpoint while the service runs. */
 import type { Command } from "commander";
-import type { FacilitatorConfig } from "../config";
+import type { DatabaseSettings } from "../config";
 import { openStore } from "../db/open";
 import { disableEndpoint, sendWaiting } from "../webhooks/operate";
 
@@ -21,7 +21,7 @@ export function addWebhookCommands(program: Command, run: (act: WebhookAct, id: 
 }
 
 /** @throws UnknownObject */
-export async function webhookCommand({ database }: FacilitatorConfig, act: WebhookAct, id: string): Promise<void> {
+export async function webhookCommand({ database }: DatabaseSettings, act: WebhookAct, id: string): Promise<void> {
   const store = await openStore(database);
   const endpoint = { store, id, nowMs: Date.now() };
   try {

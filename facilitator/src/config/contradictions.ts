@@ -20,28 +20,27 @@ interface CheckedSettings {
 /** Gas of a batch beside its payments. */
 const BATCH_OVERHEAD_GAS = 100_000;
 
-/** @throws ConfigError naming the settings that contradict each other, and what to change */
+/** @throws ConfigError naming the settings that contradict each other, a line for each pair, and what to change */
 export function refuseContradictions(config: CheckedSettings): void {
+  const found = [...contradictions(config)];
+  if (found.length > 0) throw new ConfigError(found.join("\n"));
+}
+
+function* contradictions(config: CheckedSettings): Generator<string> {
   const { batchGas, gasPerItem, minWindowSec, maxWindowSec, priorityFeeWei, maxFeePerGasWei } = config;
   const { host, port, metricsHost, metricsPort } = config;
   const token = repeated(config.tokens.map(({ address }) => address));
-  if (token) throw new ConfigError(`TOKENS names ${token} twice: remove one`);
+  if (token) yield `TOKENS names ${token} twice: remove one`;
   if (repeated(config.relayerKeys.map(nameOf)))
-    throw new ConfigError("RELAYER_KEYS names a key twice: each key is one lane, so remove one");
+    yield "RELAYER_KEYS names a key twice: each key is one lane, so remove one";
   if (gasPerItem + BATCH_OVERHEAD_GAS > batchGas)
-    throw new ConfigError(
-      `BATCH_GAS ${batchGas} holds no payment of GAS_PER_ITEM ${gasPerItem}: raise it to ${gasPerItem + BATCH_OVERHEAD_GAS} at least`,
-    );
+    yield `BATCH_GAS ${batchGas} holds no payment of GAS_PER_ITEM ${gasPerItem}: raise it to ${gasPerItem + BATCH_OVERHEAD_GAS} at least`;
   if (minWindowSec >= maxWindowSec)
-    throw new ConfigError(
-      `MIN_WINDOW_SEC ${minWindowSec} is not below MAX_WINDOW_SEC ${maxWindowSec}: every payment would be refused`,
-    );
+    yield `MIN_WINDOW_SEC ${minWindowSec} is not below MAX_WINDOW_SEC ${maxWindowSec}: every payment would be refused`;
   if (priorityFeeWei > maxFeePerGasWei)
-    throw new ConfigError(
-      `PRIORITY_FEE_WEI ${priorityFeeWei} is above MAX_FEE_PER_GAS_WEI ${maxFeePerGasWei}: nothing would be sent`,
-    );
+    yield `PRIORITY_FEE_WEI ${priorityFeeWei} is above MAX_FEE_PER_GAS_WEI ${maxFeePerGasWei}: nothing would be sent`;
   if (metricsPort !== undefined && port !== 0 && port === metricsPort && host === metricsHost)
-    throw new ConfigError(`METRICS_PORT and PORT are both ${port}: set METRICS_PORT to another one`);
+    yield `METRICS_PORT and PORT are both ${port}: set METRICS_PORT to another one`;
 }
 
 const repeated = (names: readonly string[]): string | undefined =>

@@ -69,35 +69,68 @@ export interface FacilitatorConfig
   readonly relayerKeys: readonly KeySource[];
 }
 
+export type DatabaseSettings = Pick<FacilitatorConfig, "database" | "logLevel">;
+
 /**
  * Reads and checks every setting of a service on one chain.
- * @throws ConfigError naming the first variable that is malformed, or every one that is missing; never a secret value
+ * @throws ConfigError naming every variable that is malformed, a line for each, or every one that is missing; never a
+ * secret value
  */
 export function loadConfig(env: Readonly<Record<string, string | undefined>>): FacilitatorConfig {
   if (env.CHAINS?.trim())
     throw new ConfigError("CHAINS is for `loadChains`: remove it, or read the settings with that");
+  const { parsed, absent } = parse(env, Object.entries(SETTINGS));
+  return assemble(parsed as unknown as Parsed, absent);
+}
+
+/**
+ * Reads what a command needs that works on the database alone: no key, no chain.
+ * @throws ConfigError as loadConfig
+ */
+export function loadDatabase(env: Readonly<Record<string, string | undefined>>): DatabaseSettings {
+  const { parsed } = parse(env, Object.entries({ ...DATABASE, logLevel: SERVICE.logLevel }));
+  const { logLevel } = parsed as unknown as Parsed;
+  return { database: databaseOf(parsed as unknown as Parsed), logLevel };
+}
+
+const databaseOf = ({ databaseUrl, databasePoolSize, pgliteDir, pgliteLockMs }: Parsed): DatabaseConfig =>
+  databaseUrl
+    ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
+    : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };
+
+/** @returns `absent`: required variables that are not set */
+function parse(
+  env: Readonly<Record<string, string | undefined>>,
+  entries: [string, Setting][],
+): { readonly parsed: Readonly<Record<string, unknown>>; readonly absent: readonly Setting[] } {
   const parsed: Record<string, unknown> = {};
   const absent: Setting[] = [];
-  const entries = Object.entries(SETTINGS) as [string, Setting][];
+  const malformed: string[] = [];
   // Settings of a single role come last, when the roles are known: another role's key is not even opened.
   entries.sort(([, a], [, b]) => Number(a.role !== undefined) - Number(b.role !== undefined));
   for (const [name, entry] of entries) {
     if (entry.role && !(parsed.roles as readonly Role[]).includes(entry.role)) continue;
-    const text = env[entry.env]?.trim() || entry.fallback;
+    const text = unquoted(env[entry.env]?.trim()) || entry.fallback;
     if (text === undefined) {
       if (!entry.optional) absent.push(entry);
       continue;
     }
     const result = entry.schema.safeParse(text);
-    if (!result.success) {
-      const issue = result.error.issues[0];
-      const path = issue?.path.length ? ` (at ${issue.path.join(".")})` : "";
-      throw new ConfigError(`${entry.env} ${issue?.message ?? "is malformed"}${path}. ${entry.about}`);
+    if (result.success) {
+      parsed[name] = result.data;
+      continue;
     }
-    parsed[name] = result.data;
+    const issue = result.error.issues[0];
+    const path = issue?.path.length ? ` (at ${issue.path.join(".")})` : "";
+    malformed.push(`${entry.env} ${issue?.message ?? "is malformed"}${path}. ${entry.about}`);
+    if (entry === SETTINGS.roles) break;
   }
-  return assemble(parsed as unknown as Parsed, absent);
+  if (malformed.length > 0) throw new ConfigError(malformed.join("\n"));
+  return { parsed, absent };
 }
+
+/** Some readers of env files, as podman's, leave the quotes on that a shell takes away. */
+const unquoted = (text: string | undefined): string | undefined => /^'(.*)'$/s.exec(text ?? "")?.[1] ?? text;
 
 /** @param absent required variables that are not set: nothing else of `parsed` is used then */
 function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig {
@@ -124,13 +157,10 @@ function assemble(parsed: Parsed, absent: readonly Setting[]): FacilitatorConfig
   }
   refuseOwnFactories(rest);
   refuseContradictions({ ...rest, relayerKeys: relayerKeys ?? [] });
-  const database: DatabaseConfig = databaseUrl
-    ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
-    : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };
   return {
     ...rest,
     network,
-    database,
+    database: databaseOf(parsed),
     startBlock: startBlock ?? 0,
     relayerKeys: relayerKeys ?? [],
     finalityDepth: finalityDepth ?? (isLocal ? 1 : 64),

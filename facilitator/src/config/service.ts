@@ -72,10 +72,14 @@ export const SERVICE = {
     fallback: "8402",
     schema: whole(0, 65_535),
   }),
-  metricsPort: optional({
+  metricsPort: setting({
     env: "METRICS_PORT",
-    about: "Port that serves GET /metrics alone; 0 picks a free one. Unset: PORT serves it too.",
-    schema: whole(0, 65_535),
+    about: "Port that serves GET /metrics alone; 0 picks a free one. `public`: PORT serves it too.",
+    fallback: "9464",
+    danger: "Each process on a machine needs its own. With `public` everyone who reaches the API reads the metrics.",
+    schema: z.union([z.literal("public").transform(() => undefined), whole(0, 65_535)], {
+      error: "must be a port, or public",
+    }),
   }),
   metricsHost: setting({
     env: "METRICS_HOST",

@@ -2,7 +2,9 @@
  * Tracks whether the database can be read and written now: by a probe every few seconds, and by the errors of
  * statements.
  */
+import { isTurnpikeError } from "turnpike/protocol";
 import type { DatabaseWatch } from "./guarded-pool";
+import { requireKnown } from "./migrate";
 import type { Db, Store } from "./open";
 import { describeOutage } from "./outage";
 import { databaseNowMs } from "./sql";
@@ -27,6 +29,9 @@ const SILENT_MS = 10_000;
  */
 const REFUSED_MS = 10_000;
 
+/** Called when a migration was applied on which this release cannot run. */
+export type Superseded = (error: Error) => void;
+
 /** Probes the database one probe at a time, and remembers what came of it. */
 class DatabaseProbe {
   readonly #monotonicMs: () => number;
@@ -37,9 +42,11 @@ class DatabaseProbe {
   /** when the last successful probe ended */
   #okMs: number | undefined;
   #failure: string | undefined;
+  readonly #onSuperseded: Superseded;
 
-  constructor(monotonicMs: () => number) {
+  constructor(monotonicMs: () => number, onSuperseded: Superseded) {
     this.#monotonicMs = monotonicMs;
+    this.#onSuperseded = onSuperseded;
   }
 
   /** Probes from now on with `act`; it throws during an outage. */
@@ -78,7 +85,9 @@ class DatabaseProbe {
       this.#okMs = this.#monotonicMs();
       this.#failure = undefined;
     } catch (error) {
-      this.#failure = describeOutage(error);
+      const isSuperseded = isTurnpikeError(error) && error.code === "ConfigError";
+      this.#failure = isSuperseded ? error.message : describeOutage(error);
+      if (isSuperseded) this.#onSuperseded(error);
     } finally {
       this.#askedMs = undefined;
     }
@@ -92,9 +101,9 @@ export class HealthWatch implements DatabaseWatch {
   #refused: { readonly detail: string; readonly atMs: number } | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(monotonicMs: () => number) {
+  constructor(monotonicMs: () => number, onSuperseded: Superseded = () => undefined) {
     this.#monotonicMs = monotonicMs;
-    this.#probe = new DatabaseProbe(monotonicMs);
+    this.#probe = new DatabaseProbe(monotonicMs, onSuperseded);
   }
 
   /** Probes until stopped. Resolves after the first probe. */
@@ -124,8 +133,13 @@ export class HealthWatch implements DatabaseWatch {
   }
 }
 
-/** Writes the row and reads it back. @throws Unavailable during an outage */
+/**
+ * Writes the row and reads it back.
+ * @throws Unavailable during an outage
+ * @throws ConfigError when this release cannot run on the tables any more
+ */
 async function probeDatabase(db: Db, chainId: number): Promise<void> {
+  await requireKnown(db);
   await db
     .insertInto("database_probes")
     .values({ chain_id: chainId, at_ms: databaseNowMs })

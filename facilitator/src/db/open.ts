@@ -11,7 +11,7 @@ import { ConfigError } from "turnpike/protocol";
 import type { DatabaseConfig } from "../config";
 import { createNotifier, type Notifier } from "../lib/notifier";
 import { type DatabaseWatch, guardPool } from "./guarded-pool";
-import { migrate } from "./migrate";
+import { type MigrateOptions, migrate } from "./migrate";
 import { pglitePool } from "./pglite-pool";
 import type { Tables } from "./schema";
 import { sharedNotifier } from "./shared-notifier";
@@ -86,7 +86,7 @@ const LEASE_TIMEOUT_MS = 5_000;
 /** Delay before the first probe of an idle connection: a failover may end it silently. */
 const KEEP_ALIVE_MS = 10_000;
 
-export interface StoreOptions {
+export interface StoreOptions extends MigrateOptions {
   /**
    * Milliseconds until an unanswered statement fails, and until the server ends a transaction that stopped midway.
    * Absent: no limit.
@@ -105,7 +105,7 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
   const store = await connectStore(database, isServer ? {} : options);
   let migrated: readonly string[];
   try {
-    migrated = await migrate(store.db, database.kind);
+    migrated = await migrate(store.db, database.kind, options);
   } catch (error) {
     await store.close();
     throw error;
@@ -213,7 +213,7 @@ const IN_MEMORY_LOCK: FolderLock = { isOwn: () => true, release: async () => und
 async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | undefined> {
   try {
     mkdirSync(dir, { recursive: true });
-    return await lockFile(dir, { staleMs });
+    return await lockFile(dir, { staleMs, onLost: () => endWithout(dir) });
   } catch (cause) {
     const { code = "unknown error" } = cause as NodeJS.ErrnoException;
     throw new ConfigError(
@@ -221,6 +221,14 @@ async function lockedFolder(dir: string, staleMs: number): Promise<FileLock | un
       { cause },
     );
   }
+}
+
+/** Another process may write to it now, or it is gone: nothing more may be answered. */
+function endWithout(dir: string): never {
+  process.stderr.write(
+    `ConfigError: PGLITE_DIR ${dir} was lost: its lock is gone or another process's. Restore the folder, or stop the other process, and start again\n`,
+  );
+  process.exit(1);
 }
 
 const options = (dataDir: string) => ({ dataDir, parsers: PARSERS });

@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { repeat, type Worker } from "../lib/loop";
 import { createRoleLease } from "./leases";
 import type { Store } from "./open";
+import { isDatabaseOutage } from "./outage";
 
 export interface UpkeepTask {
   /** for the log: "deleted old ..." */
@@ -23,6 +24,19 @@ export interface UpkeepOptions {
   readonly log: Logger;
   readonly tasks: readonly UpkeepTask[];
   readonly everyMs?: number;
+  /** told after each round of a task since when, and why, its rows wait; undefined: they do not */
+  readonly onRound?: (task: string, wait: UpkeepWait | undefined) => void;
+}
+
+export interface UpkeepWait {
+  readonly sec: number;
+  readonly reason: string;
+}
+
+function reasonOf(error: unknown): string {
+  if (isDatabaseOutage(error)) return "database";
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  return typeof code === "string" && /^E[A-Z]+$/.test(code) ? code : "fault";
 }
 
 const EVERY_MS = 60_000;
@@ -35,10 +49,12 @@ const MIN_REST_MS = 20;
 /** The embedded database has no autovacuum: it vacuums after this many rows. */
 const VACUUM_ROWS = 10_000;
 
-export function startUpkeep({ store, chainId, log, tasks, everyMs = EVERY_MS }: UpkeepOptions): Worker {
+export function startUpkeep(options: UpkeepOptions): Worker {
+  const { store, chainId, log, tasks, everyMs = EVERY_MS, onRound = () => undefined } = options;
   const lease = createRoleLease({ store, chainId, role: "upkeep" });
   const ending = new AbortController();
   const unvacuumed = new Map<UpkeepTask, number>();
+  const failingSince = new Map<UpkeepTask, number>();
 
   const pause = (ms: number): Promise<void> => sleep(ms, undefined, { signal: ending.signal }).catch(() => undefined);
 
@@ -65,7 +81,14 @@ export function startUpkeep({ store, chainId, log, tasks, everyMs = EVERY_MS }: 
   const worker = repeat(
     async () => {
       for (const task of tasks) {
-        await runAll(task).catch((error: unknown) => {
+        const done = (): void => {
+          failingSince.delete(task);
+          onRound(task.name, undefined);
+        };
+        await runAll(task).then(done, (error: unknown) => {
+          const sinceMs = failingSince.get(task) ?? performance.now();
+          failingSince.set(task, sinceMs);
+          onRound(task.name, { sec: Math.round((performance.now() - sinceMs) / 1_000), reason: reasonOf(error) });
           // Nothing waits for it; the next round continues.
           log.warn({ error }, `old ${task.name} could not be deleted; trying again in a minute`);
         });

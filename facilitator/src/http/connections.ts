@@ -76,6 +76,11 @@ export class Connections {
     return true;
   }
 
+  /** of open ones */
+  get count(): number {
+    return this.#open.size;
+  }
+
   /** Closes what is only read on. */
   cut(): void {
     for (const socket of this.#lingering) socket.destroy();

@@ -6,7 +6,7 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
-import { type Hex, InvalidRequest, type TurnpikeError } from "turnpike/protocol";
+import { type Hex, InvalidRequest, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import type { Origin } from "../providers/keys";
 import { hasNoBody, readJsonBody } from "./body";
@@ -147,6 +147,7 @@ export function endpoint<
       describe(app, spec);
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
         context.set("route", spec.path);
+        let release = (): void => undefined;
         try {
           // Read first, also when the request is invalid: an unread body would cost the client its connection.
           const { raw } = context.req;
@@ -156,9 +157,11 @@ export function endpoint<
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
           const { untilEnd = all } = context.var;
-          const handle = async () =>
-            spec.handle({
-              caller: (await spec.admission?.admit(authorization, origin)) as C,
+          const handle = async () => {
+            const caller = (await spec.admission?.admit(authorization, origin)) as C;
+            if (spec.mediaType) release = beginExport(caller);
+            return spec.handle({
+              caller,
               origin,
               waitedMs: 0,
               site: siteOf(context),
@@ -171,15 +174,17 @@ export function endpoint<
               query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
               body: parse(spec.body, body, "body") as z.output<B>,
             });
+          };
           const answer = await untilEnd(handle());
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
-            : context.body(textOf(context, answer.body), status, {
+            : context.body(textOf(context, answer.body, release), status, {
                 "content-type": `${spec.mediaType}; charset=utf-8`,
                 ...answer.headers,
               });
         } catch (error) {
+          release();
           return sendError(context, error, spec.problemExtra);
         }
       });
@@ -195,8 +200,32 @@ function isBodyOptional({ body, admission }: { readonly body?: z.ZodType; readon
   return body !== undefined && admission !== undefined && body.safeParse({}).success;
 }
 
+/** Keys with a CSV that is being read. Several at once of one key would slow everybody's payments down. */
+const exporting = new Set<string>();
+
+const EXPORT_AGAIN_SEC = 2;
+
+/** @returns ends it @throws RateLimited while another CSV of the caller's key is being read */
+function beginExport(caller: unknown): () => void {
+  const { keyId } = (caller ?? {}) as { readonly keyId?: string };
+  if (keyId === undefined) return () => undefined;
+  if (exporting.has(keyId))
+    throw new TurnpikeError("RateLimited", "this key has another CSV open: read it to its end first", {
+      retryAfterSec: EXPORT_AGAIN_SEC,
+    });
+  exporting.add(keyId);
+  return () => void exporting.delete(keyId);
+}
+
 /** An error while sending cuts the connection, so a response that ends normally is complete. */
-function textOf(context: Context<RequestScope>, body: unknown): string | ReadableStream<Uint8Array> {
+function textOf(
+  context: Context<RequestScope>,
+  body: unknown,
+  release: () => void,
+): string | ReadableStream<Uint8Array> {
+  // Nobody reads the body of an answer to HEAD.
+  const isWhole = typeof body !== "object" || body === null || context.req.raw.method === "HEAD";
+  if (isWhole) release();
   if (typeof body !== "object" || body === null) return String(body);
   const parts = body as TextParts;
   const encoder = new TextEncoder();
@@ -204,9 +233,12 @@ function textOf(context: Context<RequestScope>, body: unknown): string | Readabl
     async pull(controller) {
       try {
         const { done, value } = await parts.next();
-        if (done) controller.close();
-        else controller.enqueue(encoder.encode(value));
+        if (done) {
+          release();
+          controller.close();
+        } else controller.enqueue(encoder.encode(value));
       } catch (error) {
+        release();
         context.get("brokeOff")?.(error);
         const { outgoing } = (context.env ?? {}) as { outgoing?: { destroy(): void } };
         // Otherwise an error of the stream would be written into the response, which would then end normally.
@@ -215,7 +247,7 @@ function textOf(context: Context<RequestScope>, body: unknown): string | Readabl
       }
     },
     async cancel() {
-      await parts.return(undefined);
+      await parts.return(undefined).finally(release);
     },
   });
 }

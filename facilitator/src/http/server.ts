@@ -1,6 +1,7 @@
 /** Serves the app over HTTP, and stops without cutting responses in progress. */
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { getRequestListener } from "@hono/node-server";
 import { ConfigError } from "turnpike/protocol";
 import { Connections } from "./connections";
@@ -26,8 +27,11 @@ export interface ServerOptions {
 
 export interface RunningServer {
   readonly url: string;
-  /** Accepts no new request, waits up to `drainMs` for running ones, then cuts the rest. */
-  stop(drainMs: number): Promise<void>;
+  /**
+   * Closes each connection with its next answer, for up to `leaveMs`: a client may be about to use one that it has kept.
+   * Then accepts no new request, waits up to `drainMs` for running ones, and cuts the rest.
+   */
+  stop(drainMs: number, leaveMs?: number): Promise<void>;
 }
 
 /** A request whose head and body have not arrived by then gets 408, and its connection is closed. */
@@ -43,6 +47,8 @@ const CHECK_EVERY_MS = 500;
 
 /** Longer than clients keep connections open, so that the server does not close one that is about to be used. */
 const KEEP_ALIVE_MS = 65_000;
+
+const LOOK_EVERY_MS = 20;
 
 /** Connections waiting to be accepted: a burst is not refused before it can get a response. */
 const BACKLOG = 4_096;
@@ -72,9 +78,16 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     headersTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.min(CHECK_EVERY_MS, requestTimeoutMs),
   };
+  let isStopping = false;
+  const running = new Set<ServerResponse>();
   const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
   const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
     if (!connections.begin(incoming, outgoing)) return;
+    outgoing.shouldKeepAlive &&= !isStopping;
+    if (!isStopping) {
+      running.add(outgoing);
+      outgoing.once("close", () => running.delete(outgoing));
+    }
     if (!directRoutes?.(incoming, outgoing)) void listener(incoming, outgoing);
   });
   server.timeout = readTimeoutMs;
@@ -93,9 +106,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     family === "IPv6" ? `[${address === "::" ? "::1" : address}]` : address === "0.0.0.0" ? "127.0.0.1" : address;
   return {
     url: `http://${shown}:${bound}`,
-    async stop(drainMs) {
+    async stop(drainMs, leaveMs = 0) {
       // Clients answered from now on must not reuse the connection.
+      isStopping = true;
+      for (const reply of running) reply.shouldKeepAlive = false;
       server.keepAliveTimeout = 1;
+      for (const endMs = performance.now() + leaveMs; connections.count > 0 && performance.now() < endMs; )
+        await sleep(LOOK_EVERY_MS);
       const cut = setTimeout(() => {
         server.closeAllConnections();
         connections.cut();

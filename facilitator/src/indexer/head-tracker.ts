@@ -83,6 +83,16 @@ export class HeadTracker {
     return newest;
   }
 
+  /** Milliseconds without a read after which one is made beside the round. */
+  get lookAfterMs(): number {
+    return silentAfterMs(this.#options.config) / 3;
+  }
+
+  /** Reads the newest block when no round has for long: a round may take minutes, or wait for the database. */
+  async look(): Promise<void> {
+    if (this.#options.monotonicMs() - this.#lastReadMs >= this.lookAfterMs) await this.refresh();
+  }
+
   /** Returns the highest block that is deep enough to be applied below this head. */
   targetOf({ number }: ChainBlock): number {
     const { config, untilBlock } = this.#options;

@@ -130,6 +130,12 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     () => store.notifier.wait(reads ? "indexer" : "block", reads ? heads.untilNextPollMs() : config.pollMs),
   );
 
+  const looking = repeat(
+    // Each node's health has the failure.
+    () => heads.look().catch(() => undefined),
+    () => new Promise((resolve) => setTimeout(resolve, heads.lookAfterMs / 2).unref()),
+  );
+
   return {
     clock: heads.clock,
     head: () => heads.confirmed,
@@ -166,7 +172,7 @@ export async function startIndexer(options: IndexerOptions): Promise<Indexer> {
     async stop() {
       sync.stop();
       tip.close();
-      await loop.stop();
+      await Promise.all([loop.stop(), looking.stop()]);
       // A caller's round may be running beside the loop's.
       await running?.catch(() => undefined);
       await lease.release();

@@ -9,7 +9,7 @@ export interface ConnectorOptions {
   /** for local development: any address */
   readonly allowPrivate: boolean;
   readonly timeoutMs: number;
-  /** resolver of host names; the system's when absent */
+  /** resolver of host names; default: DNS, or the system's where any address is allowed */
   readonly lookup?: Lookup;
 }
 
@@ -27,8 +27,10 @@ export function guardedConnector({ allowPrivate, timeoutMs, lookup }: ConnectorO
 
 /** Returns why a connection or a response failed. */
 export function connectionFault(error: unknown): (typeof DELIVERY_ERRORS)[number] {
-  const code = String((error as { code?: unknown }).code ?? "");
+  const { code: given = "", syscall } = error as { code?: unknown; syscall?: unknown };
+  const code = String(given);
   if (error instanceof RefusedAddress) return "address";
+  if (/^query/.test(String(syscall))) return "dns";
   if (/TIMEOUT|UND_ERR_ABORTED/.test(code)) return "timeout";
   if (/^(ENOTFOUND|EAI_|ENODATA)/.test(code)) return "dns";
   if (/CERT|TLS|SSL|SELF_SIGNED|UNABLE_TO/.test(code)) return "tls";

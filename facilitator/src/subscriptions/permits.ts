@@ -1,7 +1,7 @@
 /** Reads token accounts and submits permits through the relayer. */
 import { bytesPermitInterface, tokenInterface } from "turnpike/chain";
 import type { AccountWire, PermitFields } from "turnpike/facilitator";
-import { type Address, type Clock, type Hex, signatureWithV, TurnpikeError } from "turnpike/protocol";
+import { type Address, type Clock, type Hex, TurnpikeError } from "turnpike/protocol";
 import { type FacilitatorConfig, findToken } from "../config";
 import type { TokenConfig } from "../config/chain";
 import type { Relayer } from "../relayer";
@@ -83,8 +83,7 @@ export function createPermits({ config, relayer, clock, sender }: PermitDeps): P
       };
     },
 
-    async apply(given, untilMs) {
-      const permit = { ...given, signature: signatureWithV(given.signature) };
+    async apply(permit, untilMs) {
       const token = requireToken(config, permit.token);
       const { owner } = permit;
       const call = permitCall(permit, config.turnpike);

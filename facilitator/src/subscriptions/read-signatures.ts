@@ -1,12 +1,11 @@
 /** Reads the signatures of an act once, so that its key, its simulation and its transaction have the same bytes. */
-import type { PermitFields, Voucher } from "turnpike/facilitator";
-import { type Address, type Hex, signatureWithV } from "turnpike/protocol";
+import type { Voucher } from "turnpike/facilitator";
+import type { Address, Hex } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { signatureForChain } from "../chain/wallet-signature";
 
 interface SignedAct {
   readonly signature: Hex;
-  readonly permit?: PermitFields | undefined;
   readonly voucher?: Voucher | undefined;
 }
 
@@ -16,13 +15,11 @@ export async function asContractsRead<A extends SignedAct>(
   act: A,
   account: Address,
 ): Promise<A> {
-  const { permit, voucher } = act;
+  const { voucher } = act;
   const read = (wallet: Address, signature: Hex) => signatureForChain(chain, { wallet, signature });
   return {
     ...act,
     signature: await read(account, act.signature),
-    // Tokens take 65 bytes as a key's alone.
-    ...(permit && { permit: { ...permit, signature: signatureWithV(permit.signature) } }),
     ...(voucher && { voucher: { ...voucher, signature: await read(voucher.signer, voucher.signature) } }),
   };
 }

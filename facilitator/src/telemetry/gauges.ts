@@ -37,6 +37,8 @@ export interface Gauges {
   highestPayerGas(): number;
   // Known only to the database. During an outage this metric is left out; all others are reported.
   renewalsDue(): Promise<number>;
+  /** what the last `reconcile` found; undefined before the first */
+  reconciled(): Promise<{ readonly ageSec: number; readonly differences: number } | undefined>;
   /** of the last 24 hours; cents only when NATIVE_PRICE is set */
   costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
@@ -59,6 +61,33 @@ export function registerGauges(gauges: Gauges, registers: Registry[]): void {
   watchQueues(gauges, registers);
   watchBacklogs(gauges.webhookBacklogs, registers);
   watchLeases(gauges, registers);
+  watchReconciled(gauges, registers);
+}
+
+function watchReconciled(gauges: Gauges, registers: Registry[]): void {
+  /** One query for both gauges. */
+  const reconciled = inTime(() => gauges.reconciled());
+  const set = async (gauge: Gauge, figure: "ageSec" | "differences"): Promise<void> => {
+    const found = await reconciled();
+    if (found) gauge.set(found[figure]);
+    else gauge.remove();
+  };
+  new Gauge({
+    name: "turnpike_reconcile_age_seconds",
+    help: "Seconds since reconcile last compared database and chain; absent before the first time.",
+    registers,
+    collect() {
+      return set(this, "ageSec");
+    },
+  });
+  new Gauge({
+    name: "turnpike_reconcile_differences",
+    help: "Differences that it found then.",
+    registers,
+    collect() {
+      return set(this, "differences");
+    },
+  });
 }
 
 function watchRelayer(gauges: Gauges, registers: Registry[]): void {

@@ -43,8 +43,11 @@ export function secretsOf(config: FacilitatorConfig): string[] {
   const sources = [...relayerKeys, ...(proofKey ? [proofKey] : []), ...refundKeys.map(({ source }) => source)];
   const keys = sources.flatMap((source) => (source.kind === "local" ? [source.key.reveal()] : []));
   const urls = rpcUrls.flatMap(formsOf).filter(mayHoldKey);
-  return [...keys, ...urls, ...(database.kind === "postgres" ? [database.url.reveal()] : [])];
+  return [...keys, ...urls, ...secretsOfDatabase(database)];
 }
+
+export const secretsOfDatabase = (database: FacilitatorConfig["database"]): string[] =>
+  database.kind === "postgres" ? [database.url.reveal()] : [];
 
 /** Returns a URL as it was given, written out, and without the user's name, which goes into a header. */
 function formsOf(url: string): string[] {

@@ -228,6 +228,12 @@ function createChainMetrics(registers: Registry[]) {
 
 function createWorkMetrics(registers: Registry[]) {
   return {
+    upkeepWaits: new Gauge({
+      name: "turnpike_upkeep_waiting_seconds",
+      help: "Seconds for which old rows could not be deleted, by what they are and why: database, the code of a file's error, or fault.",
+      labelNames: ["task", "reason"] as const,
+      registers,
+    }),
     renewals: new Counter({
       name: "turnpike_renewals_total",
       help: "Renewal attempts by outcome: renewed, early, unsettled, or the reason of the failure.",

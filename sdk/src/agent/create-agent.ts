@@ -1,4 +1,5 @@
 import type { Address, Hex } from "../protocol";
+import { fieldsOf } from "../protocol/arguments";
 import { Tracing } from "../protocol/tracing";
 import { Lifetime, orNothingSigned, signalOf } from "./core/abort";
 import { type AgentEnvironment, type AgentOptions, checkAgentOptions } from "./core/agent-options";
@@ -155,8 +156,10 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
   const run = <T>(work: () => Promise<T>) => lifetime.run(work);
   const runUntil = <T>(signal: AbortSignal | undefined, work: () => Promise<T>) =>
     run(() => orNothingSigned(signal, work));
-  const abortable = <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) =>
-    runUntil(signalOf(input, init), work);
+  const abortable = async <T>(input: RequestInput, init: RequestInit | undefined, work: () => Promise<T>) => {
+    if (init !== undefined) fieldsOf(init, "init");
+    return runUntil(signalOf(input, init), work);
+  };
   const traced = <T>(name: string, work: () => Promise<T>) => (tracing ? tracing.run({ name }, work) : work());
   let closed: Promise<void> | undefined;
   const agent: Agent = {

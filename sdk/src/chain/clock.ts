@@ -1,7 +1,9 @@
 /**
  * Keeps chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints.
  */
+
 import { type Clock, Unavailable } from "../protocol";
+import { callback, fieldsOf } from "../protocol/arguments";
 
 /** The newest block that is known. */
 export interface Head {
@@ -18,7 +20,9 @@ export interface ChainClock extends Clock {
 }
 
 /** `nowSec` throws Unavailable before the first head. `monotonicMs` is handed in by tests. */
-export function createChainClock({ monotonicMs = () => performance.now() } = {}): ChainClock {
+export function createChainClock(options: { readonly monotonicMs?: () => number } = {}): ChainClock {
+  const { monotonicMs = () => performance.now() } = fieldsOf(options, "options");
+  callback(monotonicMs, "options.monotonicMs");
   let head: Head | undefined;
   let seenAtMs = 0;
   return {

@@ -1,5 +1,7 @@
 /** Checks a contract wallet's signature by ERC-1271. Any other behaviour or answer counts as invalid. */
+
 import { type Address, type Hex, isTurnpikeError } from "../protocol";
+import { aText, fieldsOf } from "../protocol/arguments";
 import { NO_ANSWER, type Rpc } from "./rpc";
 
 /** A question to a contract wallet (ERC-1271): whether it accepts the signature of a digest. */
@@ -17,11 +19,14 @@ const GAS = 400_000n;
 const wordOf = (value: number): string => value.toString(16).padStart(64, "0");
 
 /** The call `isValidSignature(bytes32 hash, bytes signature)` of a wallet. */
-export function signatureCheck({ wallet, digest, signature }: ContractSignature): {
+export function signatureCheck(signed: ContractSignature): {
   readonly to: Address;
   readonly data: Hex;
   readonly gas: bigint;
 } {
+  const { wallet, digest, signature } = fieldsOf(signed, "signed");
+  aText(digest, "signed.digest");
+  aText(signature, "signed.signature");
   const length = signature.length / 2 - 1;
   const padded = signature.slice(2).padEnd(Math.ceil(length / 32) * 64, "0");
   return { to: wallet, data: `${SELECTOR}${digest.slice(2)}${wordOf(64)}${wordOf(length)}${padded}`, gas: GAS };

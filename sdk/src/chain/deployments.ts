@@ -1,7 +1,9 @@
 /**
  * Finds Turnpike's deployment on each chain. Known deployments are generated; any other is configured by its addresses.
  */
+
 import { type Address, ConfigError, checksum, configuredAddress, type Hex, networkOfChain } from "../protocol";
+import { aNumber, fieldsOf, kindOf } from "../protocol/arguments";
 import deployed from "./deployed.json";
 
 /** The contracts' addresses on one chain. */
@@ -36,6 +38,7 @@ export function findDeployment(chainId: number): Deployment | undefined {
  * @throws ConfigError when there is neither, or the address is malformed
  */
 export function requireDeployment(wanted: { chainId: number; turnpike?: Hex | string | undefined }): Deployment {
+  aNumber(fieldsOf(wanted, "wanted").chainId, "wanted.chainId");
   const found = findDeployment(wanted.chainId);
   if (wanted.turnpike === undefined) {
     if (found) return found;
@@ -43,7 +46,7 @@ export function requireDeployment(wanted: { chainId: number; turnpike?: Hex | st
       `turnpike is not set, and no deployment is known on chain ${wanted.chainId}: give the contract's address`,
     );
   }
-  const malformed = `turnpike is "${wanted.turnpike}": not an address`;
+  const malformed = `turnpike is ${typeof wanted.turnpike === "string" ? `"${wanted.turnpike}"` : kindOf(wanted.turnpike)}: not an address`;
   const turnpike = configuredAddress(wanted.turnpike, "turnpike", malformed);
   return found?.turnpike === turnpike
     ? found

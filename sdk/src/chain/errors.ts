@@ -1,6 +1,8 @@
 /** Decodes a revert into a typed error, under the contract error's own name and with its arguments. */
+
 import type { ErrorFragment, Result } from "ethers";
 import { type ErrorCode, type Hex, isErrorCode, STATUSES, TurnpikeError } from "../protocol";
+import { aText } from "../protocol/arguments";
 import { batchSettlerInterface, turnpikeInterface } from "./abi";
 
 const INTERFACES = [turnpikeInterface, batchSettlerInterface] as const;
@@ -31,6 +33,7 @@ export function decodeRevert(revert: unknown): TurnpikeError | undefined {
  * selectors.
  */
 export function reasonName(selector: string): ErrorCode | undefined {
+  aText(selector, "selector");
   for (const iface of INTERFACES) {
     const name = iface.getError(selector.slice(0, 10))?.name;
     if (isErrorCode(name)) return name;

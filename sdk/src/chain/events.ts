@@ -1,6 +1,8 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
+
 import { AbiCoder, getBytes, type Result } from "ethers";
 import { type Address, checksum, type Hex, idOrNone, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
+import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { turnpikeInterface } from "./abi";
 
 /** A log as JSON-RPC answers it. */
@@ -185,6 +187,8 @@ function metadataOf(data: string): string {
 
 /** @returns undefined for a log that is none of Turnpike's events; whether its address is Turnpike's is the caller's */
 export function decodeTurnpikeLog(log: Pick<RawLog, "topics" | "data">): TurnpikeEvent | undefined {
+  aList(fieldsOf(log, "log").topics, "log.topics");
+  aText(log.data, "log.data");
   const parsed = turnpikeInterface.parseLog({ topics: [...log.topics], data: log.data });
   if (!parsed || !Object.hasOwn(READERS, parsed.name)) return undefined;
   const name = parsed.name as TurnpikeEvent["name"];

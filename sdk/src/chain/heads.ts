@@ -3,9 +3,12 @@
  * Turnpike that new blocks touched (one eth_getLogs per advance). Polls only while the head is needed. Knows nothing of
  * caches.
  */
+
 import { type Address, Unavailable } from "../protocol";
+import { callback, fieldsOf } from "../protocol/arguments";
 import type { ChainClock, Head } from "./clock";
 import { ConfirmedHead, type HeadListener } from "./confirmed-head";
+import { requireRpc } from "./require-rpc";
 import type { Rpc } from "./rpc";
 
 /** The head of one chain, shared by all who follow it. */
@@ -53,6 +56,10 @@ export const pollPaceMs = (blockMs: number): number => Math.min(MAX_POLL_MS, Mat
 
 /** Follows a chain's head over one RPC, and notifies listeners of the records that each block touched. */
 export function watchHeads(options: HeadWatcherOptions): HeadWatcher {
+  const { rpc, clock } = fieldsOf(options, "options");
+  requireRpc(rpc, "options.rpc");
+  callback(rpc.onBlock, "options.rpc.onBlock");
+  callback(fieldsOf(clock, "options.clock").observe, "options.clock.observe");
   const poller = new HeadPoller(options);
   return {
     fresh: () => poller.fresh(),

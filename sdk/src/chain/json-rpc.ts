@@ -3,9 +3,11 @@
  * agents in browsers and the Facilitator use it too. No message repeats an endpoint's own text, which may hold its URL,
  * and with it an API key.
  */
+
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
+import { callback, fieldsOf } from "../protocol/arguments";
 import { boundedText } from "../protocol/bounded-text";
-import { isConnectionClosed, networkFault } from "../protocol/network-fault";
+import { isConnectionClosed, networkFault, overOwnConnection } from "../protocol/network-fault";
 import { Deadline } from "../protocol/waiting";
 
 /** One call of a method. */
@@ -56,8 +58,10 @@ export function postByFetch(
   send: (input: string, init: RequestInit) => Promise<Response>,
   maxBytes = MAX_ANSWER_BYTES,
 ): RpcPost {
-  return async (url, { body, headers, signal }) => {
-    const response = await send(url, { method: "POST", headers: { ...headers }, body, redirect: "manual", signal });
+  callback(send, "send");
+  return async (url, { body, headers, signal, isRepeated }) => {
+    const init: RequestInit = { method: "POST", headers: { ...headers }, body, redirect: "manual", signal };
+    const response = await send(url, isRepeated ? { ...init, ...overOwnConnection() } : init);
     const text = await boundedText(response, maxBytes);
     if (text === undefined) throw new Unavailable("a node's answer is too large", { reason: "too_large" });
     return { status: response.status, text };
@@ -80,6 +84,11 @@ const LIMIT_EXCEEDED = -32_005;
 
 /** Exchanges calls with one endpoint over HTTP. */
 export class RpcEndpoint {
+  /** Returns whether a call changes nothing, so that it may be sent again when its outcome is unknown. */
+  static isRead({ method }: RpcCall): boolean {
+    return !method.startsWith("eth_send");
+  }
+
   readonly #options: RpcEndpointOptions;
   readonly #address: ReturnType<typeof addressOf>;
   readonly #pending = new Set<Deadline>();
@@ -126,7 +135,7 @@ export class RpcEndpoint {
     try {
       return await post(url, { ...request, isRepeated: false });
     } catch (error) {
-      if (deadline.isOver || !isConnectionClosed(error) || !calls.every(isRead)) throw error;
+      if (deadline.isOver || !isConnectionClosed(error) || !calls.every(RpcEndpoint.isRead)) throw error;
       return post(url, { ...request, isRepeated: true });
     }
   }
@@ -138,11 +147,9 @@ export class RpcEndpoint {
   }
 }
 
-/** Returns whether a call changes nothing, so that it may be sent again when its outcome is unknown. */
-const isRead = ({ method }: RpcCall): boolean => !method.startsWith("eth_send");
-
 /** @throws RpcAnswerError when the answer is an error */
-export function resultOf({ error, result }: RpcAnswer): unknown {
+export function resultOf(answer: RpcAnswer): unknown {
+  const { error, result } = fieldsOf(answer, "answer");
   if (error) throw new RpcAnswerError(Number(error.code ?? 0), String(error.message ?? ""), error.data);
   return result;
 }
@@ -190,10 +197,13 @@ const FAILED_CALL = /revert|out of gas|invalid (?:opcode|jump)|stack (?:under|ov
  * `data.data`.
  * @returns undefined when the endpoint did not run the call
  */
-export function revertDataOf({ data, message }: RpcAnswerError): Hex | undefined {
+export function revertDataOf(error: RpcAnswerError): Hex | undefined {
+  const { data, message } = fieldsOf(error, "error");
   const nested = typeof data === "object" && data !== null ? (data as { data?: unknown }).data : data;
   if (typeof nested === "string" && /^0x([0-9a-fA-F]{2})*$/.test(nested)) return nested as Hex;
-  return FAILED_CALL.test(`${message} ${typeof nested === "string" ? nested : ""}`) ? "0x" : undefined;
+  return FAILED_CALL.test(`${typeof message === "string" ? message : ""} ${typeof nested === "string" ? nested : ""}`)
+    ? "0x"
+    : undefined;
 }
 
 /** Says in a few words, without the endpoint's own text, what came back in place of an answer. */

@@ -2,9 +2,12 @@
  * Reads, uncached, what the sender of debits needs: allowances at one block, and where a rekey moved a record. Sends
  * nothing.
  */
+
 import { type Address, type Hex, lensAddressOf, STATUSES } from "../protocol";
+import { aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface, turnpikeInterface } from "./abi";
 import type { MeteredState, MeterStates } from "./debit-sender";
+import { requireRpc } from "./require-rpc";
 import { callView, type Rpc } from "./rpc";
 
 /** Which contract, and through which RPC. */
@@ -25,6 +28,8 @@ const LOG_RANGE_BLOCKS = 10_000;
 
 /** Reads what metering needs from a chain. */
 export function createMeterStates(options: MeterStatesOptions): MeterStates {
+  requireRpc(fieldsOf(options, "options").rpc, "options.rpc");
+  aText(options.turnpike, "options.turnpike");
   const headNumber = async (): Promise<number> => Number(await options.rpc.send<Hex>("eth_blockNumber", []));
   return {
     read: async (idHashes) => (idHashes.length === 0 ? [] : readMetered(options, idHashes, await headNumber())),

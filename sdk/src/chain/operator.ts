@@ -1,11 +1,14 @@
 /**
  * Sends debits by a plan operator's own transactions. The meter merges and schedules.
  */
-import type { Address, Hex } from "../protocol";
+
+import { type Address, type Hex, isAddress, isPrivateKey } from "../protocol";
+import { aText, fieldsOf, wrongKind } from "../protocol/arguments";
 import { readDebitOutcome } from "./debit-outcome";
 import type { DebitSender, MeterStates } from "./debit-sender";
 import { DebitTransactions, type OperatorOptions } from "./debit-transactions";
 import { createMeterStates } from "./metered-states";
+import { requireRpc } from "./require-rpc";
 
 export type { OperatorOptions, TransactionSigner } from "./debit-transactions";
 
@@ -29,6 +32,10 @@ const ONE_DEBIT_GAS = 1_250_000n;
 
 /** Sends a provider's own transactions: one nonce at a time, replaced when they are stuck. */
 export function createOperator(options: OperatorOptions): Operator {
+  requireRpc(fieldsOf(options, "options").rpc, "options.rpc");
+  aText(options.turnpike, "options.turnpike");
+  if (typeof options.signer === "string" ? !isPrivateKey(options.signer) : !isAddress(options.signer?.address))
+    throw wrongKind(options.signer, "options.signer", "a private key, or a wallet with its address");
   const { rpc, turnpike, confirmations = 1 } = options;
   const transactions = new DebitTransactions(options);
   const { address } = transactions;

@@ -1,7 +1,10 @@
 /** Reads what a plan's provider allows other accounts. Sends nothing. */
+
 import { type Address, type Hex, lensAddressOf } from "../protocol";
+import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
+import { requireRpc } from "./require-rpc";
 import { callView } from "./rpc";
 
 /** bit of `setOperator` */
@@ -13,6 +16,11 @@ export async function missingOperators(
   planId: Hex,
   accounts: readonly Address[],
 ): Promise<Address[]> {
+  const { rpc, turnpike } = fieldsOf(options, "options");
+  requireRpc(rpc, "options.rpc");
+  aText(turnpike, "options.turnpike");
+  aText(planId, "planId");
+  aList(accounts, "accounts");
   const allowed = await Promise.all(
     accounts.map(async (account) => {
       return ((await rightsOf(options, planId, account)) & DEBIT_RIGHT) !== 0;

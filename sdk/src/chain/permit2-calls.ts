@@ -1,4 +1,5 @@
 /** Decodes calls of x402's Permit2 proxies, and finds the payment that one of them moved: their logs name no payment. */
+
 import {
   type Address,
   checksum,
@@ -8,7 +9,9 @@ import {
   sameAddress,
   UPTO_PERMIT2_PROXY,
 } from "../protocol";
+import { fieldsOf } from "../protocol/arguments";
 import { exactProxyInterface, uptoProxyInterface } from "./abi";
+import { requireRpc } from "./require-rpc";
 import type { Rpc } from "./rpc";
 import { depthOf, type ExpectedSettlement, isTransferOf, type Receipt } from "./settlement";
 
@@ -29,7 +32,8 @@ export interface CalledContract {
 }
 
 /** @returns undefined when the call is no settlement through a proxy */
-export function decodeProxyCall({ to, data }: CalledContract): ProxyCall | undefined {
+export function decodeProxyCall(contract: CalledContract): ProxyCall | undefined {
+  const { to, data } = fieldsOf(contract, "contract");
   if (to !== EXACT_PERMIT2_PROXY && to !== UPTO_PERMIT2_PROXY) return undefined;
   try {
     const parsed = (to === EXACT_PERMIT2_PROXY ? exactProxyInterface : uptoProxyInterface).parseTransaction({ data });
@@ -61,6 +65,8 @@ export async function findPermit2Settlement(
   rpc: Rpc,
   expected: Omit<ExpectedSettlement, "before">,
 ): Promise<"settled" | "shallow" | "absent"> {
+  requireRpc(rpc);
+  fieldsOf(expected, "expected");
   const [receipt, called] = await Promise.all([
     rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]),
     rpc.send<Called | null>("eth_getTransactionByHash", [expected.transaction]),

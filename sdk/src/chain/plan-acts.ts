@@ -1,5 +1,6 @@
 /** A provider's acts on plans: its own transactions on Turnpike, and the vouchers that it signs. */
-import { Contract, type Signer, type TransactionReceipt } from "ethers";
+
+import { Contract, type Provider, type Signer, type TransactionReceipt } from "ethers";
 import {
   type Address,
   ConfigError,
@@ -13,9 +14,17 @@ import {
   type TurnpikeDeployment,
   voucherTypedData,
 } from "../protocol";
+import { callback, fieldsOf } from "../protocol/arguments";
 import { lensInterface, turnpikeInterface } from "./abi";
 import { decodeRevert } from "./errors";
-import { checkedPlan, checkedVoucher, type NewPlan, type VoucherOffer } from "./provider-inputs";
+import {
+  checkedParameter,
+  checkedPlan,
+  checkedVoucher,
+  type NewPlan,
+  requireAddress,
+  type VoucherOffer,
+} from "./provider-inputs";
 
 export type { NewPlan, NewPlanTerms, VoucherOffer } from "./provider-inputs";
 
@@ -32,13 +41,15 @@ export interface CreatedPlan {
  * @throws ConfigError without one, or that names a field; TurnpikeError by the contract's own name, such as InvalidTerms
  */
 export async function createPlan(signer: Signer, turnpike: Address, plan: NewPlan): Promise<CreatedPlan> {
+  requireSigner(signer);
+  const address = requireAddress(turnpike, "turnpike");
   const provider = checksum(await signer.getAddress());
   const { period, token, amount, graceSec, payTo, salt, metadata } = checkedPlan(plan, provider);
-  if (!signer.provider) throw new ConfigError("signer has no provider: connect it, as in new Wallet(key, provider)");
-  const { chainId } = await signer.provider.getNetwork();
+  requireSender(signer);
+  const { chainId } = await (signer.provider as Provider).getNetwork();
   const planId = planIdOf({
     chainId: Number(chainId),
-    turnpike,
+    turnpike: address,
     provider,
     token,
     amount,
@@ -48,19 +59,23 @@ export async function createPlan(signer: Signer, turnpike: Address, plan: NewPla
     metadata,
     ...lengthOf(period),
   });
-  const lens = new Contract(lensAddressOf(turnpike), lensInterface, signer);
+  const lens = new Contract(lensAddressOf(address), lensInterface, signer);
   if ((await lens.getFunction("getPlan")(planId)).planId === planId) return { planId, receipt: undefined };
   const terms = { token, amount, interval: period.count, months: period.unit === "month", grace: graceSec, payTo };
-  return { planId, receipt: await mined(signer, turnpike, "createPlan", [terms, salt, metadata]) };
+  return {
+    planId,
+    receipt: await mined(signer, turnpike, "createPlan", { terms, salt, metadata }, ["terms", "salt", "metadata"]),
+  };
 }
 
 /** Closes a plan to new subscriptions. @param successor the plan to point to; default none */
 export function deprecatePlan(
   signer: Signer,
   turnpike: Address,
-  { planId, successor = NO_PLAN }: { readonly planId: Hex; readonly successor?: Hex },
+  plan: { readonly planId: Hex; readonly successor?: Hex },
 ): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "deprecatePlan", [planId, successor]);
+  const { planId, successor = NO_PLAN } = fieldsOf(plan, "plan");
+  return mined(signer, turnpike, "deprecatePlan", { planId, successor }, ["planId", "successor"]);
 }
 
 /** Stops a plan for good: nothing on it is charged any more, and each of its subscriptions ends with its paid period. */
@@ -75,9 +90,9 @@ export const RIGHTS = { debit: 1, voucher: 2, receipt: 4 } as const;
 export function setOperator(
   signer: Signer,
   turnpike: Address,
-  { planId, account, rights }: { readonly planId: Hex; readonly account: Address; readonly rights: number },
+  operator: { readonly planId: Hex; readonly account: Address; readonly rights: number },
 ): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "setOperator", [planId, account, rights]);
+  return mined(signer, turnpike, "setOperator", fieldsOf(operator, "operator"), ["planId", "account", "rights"]);
 }
 
 /**
@@ -87,33 +102,33 @@ export function setOperator(
 export function proposePayTo(
   signer: Signer,
   turnpike: Address,
-  { planId, payTo }: { readonly planId: Hex; readonly payTo: Address },
+  proposal: { readonly planId: Hex; readonly payTo: Address },
 ): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "proposePayTo", [planId, payTo]);
+  return mined(signer, turnpike, "proposePayTo", fieldsOf(proposal, "proposal"), ["planId", "payTo"]);
 }
 
 /** Withdraws a proposed payee, as provider or present payee. */
 export function withdrawPayTo(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "withdrawPayTo", [planId]);
+  return mined(signer, turnpike, "withdrawPayTo", { planId }, ["planId"]);
 }
 
 /** Makes a payee that was proposed seven days ago the plan's; anyone may. */
 export function applyPayTo(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "applyPayTo", [planId]);
+  return mined(signer, turnpike, "applyPayTo", { planId }, ["planId"]);
 }
 
 /** Offers the plan to another provider, who accepts it by {@link acceptPlan}. */
 export function offerPlan(
   signer: Signer,
   turnpike: Address,
-  { planId, nextProvider }: { readonly planId: Hex; readonly nextProvider: Address },
+  offer: { readonly planId: Hex; readonly nextProvider: Address },
 ): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "offerPlan", [planId, nextProvider]);
+  return mined(signer, turnpike, "offerPlan", fieldsOf(offer, "offer"), ["planId", "nextProvider"]);
 }
 
 /** Takes over a plan that the signer is offered, as provider and payee, from a provider who is its payee. */
 export function acceptPlan(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "acceptPlan", [planId]);
+  return mined(signer, turnpike, "acceptPlan", { planId }, ["planId"]);
 }
 
 /** A voucher as the signup carries it; amounts as decimal strings. */
@@ -135,7 +150,9 @@ export async function issueVoucher(
   deployment: TurnpikeDeployment,
   offer: VoucherOffer,
 ): Promise<IssuedVoucher> {
+  requireSigner(signer);
   const message = checkedVoucher(offer);
+  fieldsOf(deployment, "deployment");
   const data = voucherTypedData(deployment, message);
   return {
     signer: checksum(await signer.getAddress()),
@@ -146,13 +163,28 @@ export async function issueVoucher(
   };
 }
 
+/** @throws ConfigError for a signer that can send nothing */
+function requireSender(signer: Signer): void {
+  requireSigner(signer);
+  if (!signer.provider) throw new ConfigError("signer has no provider: connect it, as in new Wallet(key, provider)");
+}
+
+function requireSigner(signer: Signer): void {
+  callback(fieldsOf(signer, "signer").getAddress, "signer.getAddress");
+  callback(signer.signTypedData, "signer.signTypedData");
+}
+
 async function mined(
   signer: Signer,
   turnpike: Address,
   method: string,
-  parameters: readonly unknown[],
+  given: object,
+  names: readonly string[],
 ): Promise<TransactionReceipt> {
-  const sent = await new Contract(turnpike, turnpikeInterface, signer)
+  requireSender(signer);
+  const address = requireAddress(turnpike, "turnpike");
+  const parameters = names.map((name) => checkedParameter(name, (given as Readonly<Record<string, unknown>>)[name]));
+  const sent = await new Contract(address, turnpikeInterface, signer)
     .getFunction(method)(...parameters)
     .catch((error: unknown) => {
       throw decodeRevert(error) ?? error;

@@ -1,17 +1,21 @@
 /** Reads plans and tokens from the chain. A plan's terms never change; its payee, its provider and its end can. */
+
 import type { Result } from "ethers";
 import {
   type Address,
   checksum,
   type Hex,
   idOrNone,
+  isHash32,
   isTurnpikeError,
   lengthOf,
   lensAddressOf,
   type PeriodLength,
   ZERO_ADDRESS,
 } from "../protocol";
+import { aList, aText, wrongKind } from "../protocol/arguments";
 import { lensInterface, tokenInterface } from "./abi";
+import { requireRpc } from "./require-rpc";
 import { callView, NO_ANSWER, type Rpc } from "./rpc";
 
 /** A plan as the chain has it; amounts in base units, times in seconds. */
@@ -49,6 +53,10 @@ const PLANS_PER_CALL = 200;
 
 /** @returns the plans that exist, by lower-case id. @throws Unavailable */
 export async function loadPlans(rpc: Rpc, turnpike: Address, planIds: readonly Hex[]): Promise<Map<Hex, Plan>> {
+  requireRpc(rpc);
+  aText(turnpike, "turnpike");
+  aList(planIds, "planIds");
+  for (const planId of planIds) if (!isHash32(planId)) throw wrongKind(planId, "planIds", "0x and 64 hex digits");
   const plans = new Map<Hex, Plan>();
   for (let start = 0; start < planIds.length; start += PLANS_PER_CALL) {
     const args = [planIds.slice(start, start + PLANS_PER_CALL)];
@@ -98,6 +106,8 @@ export interface Token {
 
 /** `eip712Domain()` where the token has it, else `name()` and `version()` (1 when absent). @throws Unavailable */
 export async function loadToken(rpc: Rpc, address: Address): Promise<Token> {
+  requireRpc(rpc);
+  aText(address, "address");
   const view = (method: string) => callView(rpc, { to: address, iface: tokenInterface, method, args: [] });
   const optional = async (method: string): Promise<Result | undefined> => {
     try {

@@ -1,4 +1,5 @@
 /** Plans to create and vouchers to sign, checked before anything is sent: ethers' own errors name no field. */
+
 import {
   type Address,
   ConfigError,
@@ -10,6 +11,7 @@ import {
   type Period,
   toAmount,
 } from "../protocol";
+import { fieldsOf, kindOf } from "../protocol/arguments";
 import { requireKnownFields } from "../protocol/known-fields";
 
 /** A plan to create; amounts in base units, times in seconds. Its periods count seconds, or calendar months (UTC). */
@@ -43,18 +45,22 @@ export interface VoucherOffer extends FirstPeriod {
 
 const PLAN_FIELDS = ["token", "amount", "intervalSec", "months", "graceSec", "payTo", "salt", "metadata"];
 
-const requireAddress = (value: unknown, field: string): Address =>
-  configuredAddress(value, field, `${field} is ${String(value)}: an address is 0x and 40 hex digits`);
+/** Texts and numbers as they are, which are no secrets here; all else by its kind. */
+const shown = (value: unknown): string =>
+  /^(?:string|number|bigint)$/.test(typeof value) ? String(value) : kindOf(value);
+
+export const requireAddress = (value: unknown, field: string): Address =>
+  configuredAddress(value, field, `${field} is ${shown(value)}: an address is 0x and 40 hex digits`);
 
 function requireSeconds(value: unknown, field: string, least: number, most = Number.MAX_SAFE_INTEGER): number {
   if (Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most) return Number(value);
   const range = most < Number.MAX_SAFE_INTEGER ? `${least} to ${most}` : `at least ${least}`;
-  throw new ConfigError(`${field} is ${String(value)}: give a whole number of seconds, ${range}`);
+  throw new ConfigError(`${field} is ${shown(value)}: give a whole number of seconds, ${range}`);
 }
 
 function requireHash(value: unknown, field: string): Hex {
   if (isHash32(value)) return value;
-  throw new ConfigError(`${field} is ${String(value)}: it must be 0x and 64 hex digits`);
+  throw new ConfigError(`${field} is ${shown(value)}: it must be 0x and 64 hex digits`);
 }
 
 function periodOf({ months, intervalSec }: { readonly months?: unknown; readonly intervalSec?: unknown }): Period {
@@ -62,11 +68,12 @@ function periodOf({ months, intervalSec }: { readonly months?: unknown; readonly
     throw new ConfigError("a plan needs either months or intervalSec, and not both: months: 1 is one calendar month");
   if (months === undefined) return { unit: "second", count: requireSeconds(intervalSec, "intervalSec", 1) };
   if (Number.isSafeInteger(months) && Number(months) >= 1) return { unit: "month", count: Number(months) };
-  throw new ConfigError(`months is ${String(months)}: give a whole number of calendar months, at least 1`);
+  throw new ConfigError(`months is ${shown(months)}: give a whole number of calendar months, at least 1`);
 }
 
 /** @throws ConfigError that names the field */
 export function checkedPlan(plan: NewPlan, provider: Address) {
+  fieldsOf(plan, "plan");
   requireKnownFields(plan, PLAN_FIELDS, "plan.");
   const { token, amount, graceSec, payTo = provider, salt = `0x${"00".repeat(32)}`, metadata = "{}" } = plan;
   if (typeof metadata !== "string")
@@ -84,6 +91,7 @@ export function checkedPlan(plan: NewPlan, provider: Address) {
 
 /** @throws ConfigError that names the field */
 export function checkedVoucher(offer: VoucherOffer) {
+  fieldsOf(offer, "offer");
   return {
     planId: requireHash(offer.planId, "planId"),
     subscriber: requireAddress(offer.subscriber, "subscriber"),
@@ -94,3 +102,21 @@ export function checkedVoucher(offer: VoucherOffer) {
     deadline: BigInt(requireSeconds(offer.deadlineSec, "deadlineSec", 1)),
   };
 }
+
+const PARAMETERS: Readonly<Record<string, (value: unknown, field: string) => unknown>> = {
+  planId: requireHash,
+  successor: requireHash,
+  account: requireAddress,
+  payTo: requireAddress,
+  nextProvider: requireAddress,
+  rights: requireRights,
+};
+
+function requireRights(value: unknown): unknown {
+  if (Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= 7) return value;
+  throw new ConfigError(`rights is ${shown(value)}: add up RIGHTS.debit, RIGHTS.voucher and RIGHTS.receipt; 0 is none`);
+}
+
+/** Returns a parameter of a plan's acts. @throws ConfigError that names it */
+export const checkedParameter = (name: string, value: unknown): unknown =>
+  PARAMETERS[name] ? PARAMETERS[name](value, name) : value;

@@ -2,11 +2,14 @@
  * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
  * contract's error.
  */
+
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
-import { atMost } from "../protocol/waiting";
+import { aList, aNumber, callback, fieldsOf, wrongKind } from "../protocol/arguments";
+import { listOf, text } from "../protocol/option-checks";
+import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
   describeFault,
@@ -19,6 +22,7 @@ import {
   resultOf,
   revertDataOf,
 } from "./json-rpc";
+import { requireRpc } from "./require-rpc";
 
 /** JSON-RPC to one chain, with fallbacks. */
 export interface Rpc {
@@ -49,8 +53,13 @@ const MAX_TIMEOUTS = 2;
  * Connects to a chain by one or several URLs, http or websocket.
  * @throws ConfigError for a URL that is neither
  */
-export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rpc {
+export function connectRpc(options: RpcOptions): Rpc {
+  const { urls, chainId, timeoutMs = 5_000 } = fieldsOf(options, "options");
   const list = typeof urls === "string" ? [urls] : urls;
+  listOf(text)(list, "urls");
+  if (!Number.isSafeInteger(chainId) || chainId < 1)
+    throw wrongKind(chainId, "chainId", "the chain's number, such as 8453");
+  aNumber(timeoutMs, "timeoutMs");
   if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
   const endpoints = list.map((url) => endpointOf(url, chainId, timeoutMs));
   const resting = new Map<Endpoint, number>();
@@ -64,6 +73,8 @@ export function connectRpc({ urls, chainId, timeoutMs = 5_000 }: RpcOptions): Rp
 
   return {
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
+      text(method, "method");
+      aList(params, "params");
       let last: unknown;
       let reverted = false;
       let timeouts = 0;
@@ -151,25 +162,34 @@ const RECONNECT_MS = 1_000;
 /** Reopens a dropped socket, at the next call, or soon when there are block listeners. */
 function socketEndpoint(url: string, network: Network): Endpoint {
   const wakes = new Set<() => void>();
-  let provider: WebSocketProvider | undefined;
+  let current: { readonly provider: WebSocketProvider; readonly dropped: Deferred<never> } | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
 
-  function opened(): WebSocketProvider {
-    if (provider) return provider;
-    const made = new WebSocketProvider(url, network, { staticNetwork: network });
-    const socket = made.websocket as { onclose?: unknown; onerror?: unknown };
-    socket.onclose = () => drop(made);
-    socket.onerror = () => drop(made);
-    for (const wake of wakes) void made.on("block", wake);
-    provider = made;
+  function opened() {
+    if (current) return current;
+    const provider = new WebSocketProvider(url, network, { staticNetwork: network });
+    const made = { provider, dropped: deferred<never>() };
+    // Without a call under way nobody awaits it.
+    made.dropped.promise.catch(() => undefined);
+    const socket = provider.websocket as { onclose?: unknown; onerror?: unknown };
+    socket.onclose = () => drop();
+    socket.onerror = (event: { readonly error?: unknown }) => drop(event.error);
+    for (const wake of wakes) void provider.on("block", wake);
+    current = made;
     return made;
+
+    function drop(cause?: unknown): void {
+      if (current !== made) return;
+      current = undefined;
+      // ethers leaves the calls of a closed socket waiting.
+      made.dropped.reject(Object.assign(new Error("the socket was closed", { cause }), { code: "ECONNRESET" }));
+      provider.destroy().catch(() => undefined);
+      reopenSoon();
+    }
   }
 
-  function drop(made: WebSocketProvider): void {
-    if (provider !== made) return;
-    provider = undefined;
-    made.destroy().catch(() => undefined);
+  function reopenSoon(): void {
     if (closed || wakes.size === 0) return;
     timer = setTimeout(() => {
       opened();
@@ -179,30 +199,35 @@ function socketEndpoint(url: string, network: Network): Endpoint {
     timer.unref();
   }
 
+  async function send(call: RpcCall, isRepeated = false): Promise<unknown> {
+    const { provider, dropped } = opened();
+    try {
+      return await Promise.race([dropped.promise, provider.send(call.method, [...call.params]).catch(throwAnswer)]);
+    } catch (error) {
+      const isDropped = !closed && current?.provider !== provider && !(error instanceof RpcAnswerError);
+      if (!isDropped || isRepeated || !RpcEndpoint.isRead(call)) throw error;
+      return send(call, true);
+    }
+  }
+
   return {
-    send: ({ method, params }, withinMs) =>
-      atMost(
-        withinMs,
-        opened()
-          .send(method, [...params])
-          .catch(throwAnswer),
-        throwLate,
-      ),
+    send: (call, withinMs) => atMost(withinMs, send(call), throwLate),
     onBlock(wake) {
       wakes.add(wake);
-      void opened().on("block", wake);
+      void opened().provider.on("block", wake);
       return () => {
         wakes.delete(wake);
         // ethers rejects where the subscription was not confirmed before the socket went: there is nothing to end then.
-        provider?.off("block", wake).catch(() => undefined);
+        current?.provider.off("block", wake).catch(() => undefined);
       };
     },
     close() {
       closed = true;
       clearTimeout(timer);
-      const last = provider;
-      provider = undefined;
-      last?.destroy().catch(() => undefined);
+      const last = current;
+      current = undefined;
+      last?.dropped.reject(new Error("closed"));
+      last?.provider.destroy().catch(() => undefined);
     },
   };
 }
@@ -220,6 +245,8 @@ function throwAnswer(cause: { readonly error?: RpcAnswer["error"]; readonly info
 
 /** @throws ConfigError when the endpoints serve another chain than the one configured */
 export async function checkChainId(rpc: Rpc, chainId: number): Promise<void> {
+  requireRpc(rpc);
+  aNumber(chainId, "chainId");
   const actual = Number(await rpc.send<string>("eth_chainId", []));
   if (actual !== chainId) {
     throw new ConfigError(`network is chain ${chainId}, but rpcUrl serves chain ${actual}: correct one of them`);
@@ -237,7 +264,12 @@ export interface ViewCall {
 }
 
 /** @returns the decoded outputs. @throws Unavailable also when the answer cannot be decoded (no contract there) */
-export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "latest" }: ViewCall) {
+export async function callView(rpc: Rpc, call: ViewCall) {
+  requireRpc(rpc);
+  const { to, iface, method, args, blockTag = "latest" } = fieldsOf(call, "call");
+  text(to, "call.to");
+  callback(fieldsOf(iface, "call.iface").encodeFunctionData, "call.iface.encodeFunctionData");
+  aList(args, "call.args");
   const data = iface.encodeFunctionData(method, args);
   const answer = await rpc.send<Hex>("eth_call", [{ to, data }, blockTag]);
   try {
@@ -255,6 +287,8 @@ export async function callView(rpc: Rpc, { to, iface, method, args, blockTag = "
  * @throws Unavailable
  */
 export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
+  requireRpc(rpc);
+  text(address, "address");
   const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
   return typeof code === "string" && code.length > 2;
 }

@@ -2,9 +2,12 @@
  * Finds the evidence of a one-time payment on chain: the token's `Transfer` right after the matching
  * `AuthorizationUsed`.
  */
+
 import { type Address, type Hex, sameAddress, Unavailable } from "../protocol";
+import { fieldsOf } from "../protocol/arguments";
 import { tokenInterface } from "./abi";
 import type { RawLog } from "./events";
+import { requireRpc } from "./require-rpc";
 import type { Rpc } from "./rpc";
 
 /** The transfer that a payment claims to have been. */
@@ -38,6 +41,8 @@ export async function findSettlement(
   rpc: Rpc,
   expected: ExpectedSettlement,
 ): Promise<"settled" | "shallow" | "late" | "absent"> {
+  requireRpc(rpc);
+  fieldsOf(expected, "expected");
   const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
   const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
   if (!logs.some((_, index) => isPaidAt(index))) return "absent";
@@ -83,6 +88,12 @@ async function timeOf(rpc: Rpc, receipt: Receipt | null): Promise<number> {
   if (block?.hash !== receipt?.blockHash || !Number.isSafeInteger(time))
     throw new Unavailable("The block of the payment could not be read.", { retryAfterSec: 2 });
   return time;
+}
+
+/** Returns the time of the node's newest block, unix seconds. @throws Unavailable */
+export async function timeOfHead(rpc: Rpc): Promise<number> {
+  const head = await rpc.send<{ timestamp?: string } | null>("eth_getBlockByNumber", ["latest", false]);
+  return Number(head?.timestamp ?? 0);
 }
 
 function eventOf(log: RawLog | undefined, token: Address) {

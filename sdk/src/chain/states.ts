@@ -3,11 +3,23 @@
  * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
-import { type Address, checksum, type Hex, idOrNone, lensAddressOf, Unavailable, ZERO_ADDRESS } from "../protocol";
+
+import {
+  type Address,
+  checksum,
+  type Hex,
+  idOrNone,
+  isHash32,
+  lensAddressOf,
+  Unavailable,
+  ZERO_ADDRESS,
+} from "../protocol";
+import { aList, aNumber, aText, callback, fieldsOf, wrongKind } from "../protocol/arguments";
 import { type Deferred, deferred } from "../protocol/waiting";
 import { lensInterface } from "./abi";
 import { PLAN_ENDED } from "./confirmed-head";
 import type { HeadWatcher } from "./heads";
+import { requireRpc } from "./require-rpc";
 import { callView, type Rpc } from "./rpc";
 
 /** One subscription and its allowance, all from one read at one block. Amounts in base units. */
@@ -66,6 +78,11 @@ export async function readStates(
   idHashes: readonly Hex[],
   blockNumber: number,
 ): Promise<SubscriptionState[]> {
+  requireRpc(rpc);
+  aText(turnpike, "turnpike");
+  aList(idHashes, "idHashes");
+  for (const idHash of idHashes) if (!isHash32(idHash)) throw wrongKind(idHash, "idHashes", "0x and 64 hex digits");
+  aNumber(blockNumber, "blockNumber");
   const [outputs] = await callView(rpc, {
     to: lensAddressOf(turnpike),
     iface: lensInterface,
@@ -140,6 +157,10 @@ const MAX_ATTEMPTS = 3;
 
 /** Reads subscriptions once and keeps them until the chain touches them: no RPC per request. */
 export function createStateReader(options: StateReaderOptions): StateReader {
+  fieldsOf(options, "options");
+  requireRpc(options.rpc, "options.rpc");
+  callback(fieldsOf(options.heads, "options.heads").listen, "options.heads.listen");
+  aText(options.turnpike, "options.turnpike");
   const { rpc, turnpike, heads, maxRecordAgeMs = 60_000, unknownPerSec = 100 } = options;
   const { monotonicMs = () => performance.now() } = options;
   const records = new Map<Hex, { readonly state: SubscriptionState; readonly readAtMs: number }>();

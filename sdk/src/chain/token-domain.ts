@@ -1,4 +1,5 @@
 /** Judges whether signatures under a name and a version are those that a token accepts. Asks the token what it can. */
+
 import type { Result } from "ethers";
 import {
   type Address,
@@ -9,6 +10,7 @@ import {
   type TokenDomain,
   toHex,
 } from "../protocol";
+import { callback, fieldsOf } from "../protocol/arguments";
 import { tokenInterface } from "./abi";
 import { callView, NO_ANSWER, type Rpc } from "./rpc";
 
@@ -47,6 +49,8 @@ const SIGNED_FIELDS = 0x0f;
 
 /** Compares a name and a version with what the token states. */
 export function judgeTokenDomain(given: TokenDomain, stated: StatedDomain): DomainVerdict {
+  fieldsOf(given, "given");
+  fieldsOf(stated, "stated");
   const { separator, domain, name, version } = stated;
   const { chainId, token } = given;
   const isPlain =
@@ -86,6 +90,7 @@ export function readTokenDomain(rpc: Rpc, token: Address): Promise<StatedDomain>
  * @param view calls a view of `tokenInterface` without arguments; undefined where the token has none
  */
 export async function statedTokenDomain(view: (method: string) => Promise<Result | undefined>): Promise<StatedDomain> {
+  callback(view, "view");
   const methods = ["DOMAIN_SEPARATOR", "eip712Domain", "name", "version"];
   const [separator, domain, name, version] = await Promise.all(methods.map(view));
   return {

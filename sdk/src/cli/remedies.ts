@@ -1,5 +1,6 @@
 /** What a user of the command line does about a refusal of the agent, by its reason. */
 import { isTurnpikeError, TurnpikeError } from "../protocol";
+import { shownMoney } from "./money";
 
 const REMEDIES: Readonly<Record<string, string>> = {
   max_amount: "Raise --max if the price is right.",
@@ -14,7 +15,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
   facilitator: "Set TURNPIKE_FACILITATOR_URL to the server's Facilitator if you trust it.",
   redirect: "Nothing was paid. Run the command with the URL that the server redirects to if you trust it.",
   insecure_origin: "Use https. The policy file's allowHttp allows plain http to other machines.",
-  subscription_only: "Run `npx turnpike quote URL` to see the plans, and `npx turnpike subscribe URL` to sign up.",
+  subscription_only:
+    "Run `npx turnpike pay URL --subscription` where you have one (`npx turnpike list`), else `npx turnpike subscribe URL` to sign up.",
   quote: "Run `npx turnpike validate URL` to see what is wrong with the server's answer.",
   no_plan: "Run `npx turnpike quote URL` to see the plans that the URL offers.",
 };
@@ -22,9 +24,9 @@ const REMEDIES: Readonly<Record<string, string>> = {
 /** Returns the error with the remedy of the command line, where there is one; else the error itself. */
 export function withCliRemedy(error: unknown): unknown {
   if (!isTurnpikeError(error)) return error;
-  const remedy = remedyOf(error);
-  if (remedy === undefined) return error;
-  const { code, message, reason, retryAfterSec, details } = error;
+  const { code, reason, retryAfterSec, details } = error;
+  const { message, remedy = remedyOf(error) ?? error.remedy } = inOwnWords(error);
+  if (message === error.message && remedy === error.remedy) return error;
   const options = {
     cause: error,
     details,
@@ -32,6 +34,23 @@ export function withCliRemedy(error: unknown): unknown {
     ...(retryAfterSec !== undefined && { retryAfterSec }),
   };
   return Object.assign(new TurnpikeError(code, message, options), { remedy });
+}
+
+const OF_AMOUNTS: ReadonlySet<string | undefined> = new Set(["max_amount", "limit", "first_charge"]);
+
+/** An amount that stands alone; a number of periods is none. */
+const AMOUNT = /(?<![\w.-])(\d+)(?: base units)?(?![\w.]*\w| periods)/g;
+
+/** The agent speaks of its options and of base units, the command line of its settings and of whole tokens. */
+function inOwnWords({ code, message, reason }: TurnpikeError): { readonly message: string; readonly remedy?: string } {
+  const [, chainId] = /^no deployment is known on chain (\d+)/.exec(message) ?? [];
+  if (chainId !== undefined) {
+    const remedy =
+      "Set TURNPIKE_NETWORK and TURNPIKE_ADDRESS to the network and the contract that the Facilitator names.";
+    return { message: `Turnpike's contract on chain ${chainId} is not known`, remedy };
+  }
+  if (code !== "InsufficientFunds" && !(code === "PolicyRefused" && OF_AMOUNTS.has(reason))) return { message };
+  return { message: message.replace(AMOUNT, (_all, digits: string) => shownMoney(BigInt(digits))) };
 }
 
 function remedyOf({ code, reason }: TurnpikeError): string | undefined {

@@ -1,6 +1,8 @@
 /** Wire bodies of discovery: what providers list, in the shape that stock `bazaar` clients read, and its client. */
+
 import * as z from "zod";
 import type { Address } from "../protocol";
+import { checkedCalls, DISCOVERY_ARGUMENTS } from "./checked-calls";
 import {
   type CallOptions,
   createCalls,
@@ -138,7 +140,7 @@ export type DiscoveryClient = ReturnType<typeof createDiscoveryClient>;
  */
 export function createDiscoveryClient(options: TransportOptions) {
   const calls = createCalls(options);
-  return {
+  const methods = {
     /** The catalogue, a page at a time, in the order of creation. Ask the URL itself for its terms before paying. */
     resources({
       signal,
@@ -181,4 +183,5 @@ export function createDiscoveryClient(options: TransportOptions) {
       return calls.lookUp(deletedSchema, { method: "DELETE", path, signal });
     },
   };
+  return checkedCalls(methods, DISCOVERY_ARGUMENTS);
 }

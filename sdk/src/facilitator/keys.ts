@@ -1,4 +1,5 @@
 /** API keys of providers: what they may do, what a wallet signs to get one, and their wire bodies. */
+
 import * as z from "zod";
 import {
   type Address,
@@ -11,6 +12,7 @@ import {
   type TypedData,
   typedDataDigest,
 } from "../protocol";
+import { aList, aNumber, fieldsOf, wrongKind } from "../protocol/arguments";
 import { DAY_SEC } from "../protocol/time";
 
 /**
@@ -145,15 +147,9 @@ const FIELDS = [
 ] as const;
 
 /** What the provider's wallet signs. Its domain and type are unique: the signature is valid for nothing else. */
-export function apiKeyTypedData({
-  provider,
-  facilitator,
-  name,
-  scopes,
-  expiresAt,
-  challenge,
-  chainId,
-}: KeyTerms): TypedData {
+export function apiKeyTypedData(terms: KeyTerms): TypedData {
+  const { provider, facilitator, name, scopes, expiresAt, challenge, chainId } = fieldsOf(terms, "terms");
+  aList(scopes, "terms.scopes");
   return {
     domain: { name: "Turnpike API Key", version: "1", chainId },
     primaryType: "ApiKeyRequest",
@@ -172,10 +168,13 @@ export interface SignInSite {
 }
 
 /** The same as a text by EIP-4361, which a wallet shows beside the site that asks, and warns of when it is another. */
-export function apiKeyMessage(
-  { provider, facilitator, name, scopes, expiresAt, challenge, chainId }: KeyTerms,
-  { origin, issuedAt, validUntil }: SignInSite,
-): string {
+export function apiKeyMessage(terms: KeyTerms, site: SignInSite): string {
+  const { provider, facilitator, name, scopes, expiresAt, challenge, chainId } = fieldsOf(terms, "terms");
+  const { origin, issuedAt, validUntil } = fieldsOf(site, "site");
+  aList(scopes, "terms.scopes");
+  if (!URL.canParse(origin))
+    throw wrongKind(origin, "site.origin", "the service's address, as in https://facilitator.example");
+  for (const [field, value] of Object.entries({ expiresAt, issuedAt, validUntil })) aNumber(value, field);
   return signInMessage({
     domain: new URL(origin).host,
     address: provider,
@@ -195,6 +194,7 @@ const iso = (timeSec: number): string => new Date(timeSec * 1_000).toISOString()
 
 /** The digests whose signature creates the key: typed data, and the text where a site is known. */
 export function apiKeyDigests(terms: KeyTerms, site: SignInSite | undefined): readonly Hex[] {
+  fieldsOf(terms, "terms");
   const typed = typedDataDigest(apiKeyTypedData(terms));
   return site ? [typed, personalDigest(apiKeyMessage(terms, site))] : [typed];
 }

@@ -1,6 +1,8 @@
 /** The body of every error of the Facilitator: RFC 9457 problem details with a stable code, both ways. */
+
 import * as z from "zod";
-import { ERRORS, type ErrorCode, isErrorCode, TurnpikeError } from "../protocol";
+import { ERRORS, type ErrorCode, isErrorCode, isTurnpikeError, TurnpikeError } from "../protocol";
+import { fieldsOf, wrongKind } from "../protocol/arguments";
 
 /** The content type of an error body. */
 export const PROBLEM_CONTENT_TYPE = "application/problem+json";
@@ -29,6 +31,7 @@ export type Problem = z.output<typeof problemSchema>;
 
 /** An error over HTTP, by RFC 9457. */
 export function problemOf(error: TurnpikeError, requestId?: string): Problem {
+  if (!isTurnpikeError(error)) throw wrongKind(error, "error", "a TurnpikeError");
   return {
     type: `urn:turnpike:error:${error.code}`,
     title: ERRORS[error.code].cause,
@@ -46,6 +49,7 @@ export function problemOf(error: TurnpikeError, requestId?: string): Problem {
 
 /** @returns undefined when the problem's code is not in this version's table */
 export function errorOfProblem(problem: Problem): TurnpikeError | undefined {
+  fieldsOf(problem, "problem");
   if (!isErrorCode(problem.code)) return undefined;
   const code: ErrorCode = problem.code;
   return new TurnpikeError(code, problem.message, {

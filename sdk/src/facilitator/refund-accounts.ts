@@ -1,4 +1,5 @@
 /** Accounts that automatic refunds are paid from: what a provider signs to name one, and the wire bodies. */
+
 import * as z from "zod";
 import {
   type Address,
@@ -9,6 +10,7 @@ import {
   type TypedData,
   typedDataDigest,
 } from "../protocol";
+import { fieldsOf } from "../protocol/arguments";
 
 const unixSec = z.number().int().nonnegative();
 
@@ -93,7 +95,8 @@ const FIELDS = [
 ] as const;
 
 /** What the provider's wallet signs. Its domain and type are unique: the signature is valid for nothing else. */
-export function refundAccountTypedData({ chainId, ...message }: RefundAccountTerms): TypedData {
+export function refundAccountTypedData(terms: RefundAccountTerms): TypedData {
+  const { chainId, ...message } = fieldsOf(terms, "terms");
   const { provider, facilitator, account, token, dailyCap, version, expiresAt } = message;
   return {
     domain: { name: "Turnpike Refund Account", version: "1", chainId },

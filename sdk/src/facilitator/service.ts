@@ -1,6 +1,8 @@
 /** Wire bodies about the Facilitator itself: what it supports, its health, its events. */
+
 import * as z from "zod";
 import { addressSchema, hash32Schema, networkOfChain, Unavailable } from "../protocol";
+import { aNumber, fieldsOf } from "../protocol/arguments";
 
 /** What a Facilitator settles on one chain, and with which contracts and keys. */
 const chainFields = {
@@ -67,6 +69,8 @@ export type Supported = z.output<typeof supportedSchema>;
  * @throws Unavailable with the reason `network` where that chain is not among those that are up
  */
 export function supportedOn(supported: Supported, chainId: number): Supported {
+  fieldsOf(supported, "supported");
+  aNumber(chainId, "chainId");
   const chains = supported.chains ?? [supported];
   const own = chains.find((chain) => chain.chainId === chainId);
   if (own) return { ...supported, ...own };

@@ -1,4 +1,5 @@
 /** Signs a refund with the payee's or the provider's own wallet, and has the Facilitator settle it. */
+
 import {
   type Address,
   caip2Of,
@@ -11,6 +12,7 @@ import {
   transferTypedData,
   Unavailable,
 } from "../protocol";
+import { aBigint, aNumber, aText, callback, fieldsOf } from "../protocol/arguments";
 import type { CallOptions, FacilitatorClient, RefundOutcome } from "./client";
 
 /** What to refund, to whom, and who signs; amounts in base units. */
@@ -42,6 +44,12 @@ export async function submitRefund(
   wanted: WantedRefund,
   call: CallOptions = {},
 ): Promise<RefundOutcome> {
+  for (const name of ["account", "refund"] as const) callback(fieldsOf(client, "client")[name], `client.${name}`);
+  aBigint(fieldsOf(wanted, "wanted").amount, "wanted.amount");
+  callback(wanted.sign, "wanted.sign");
+  fieldsOf(wanted.target, "wanted.target");
+  for (const name of ["token", "payer", "account"] as const) aText(wanted[name], `wanted.${name}`);
+  aNumber(fieldsOf(wanted.deployment, "wanted.deployment").chainId, "wanted.deployment.chainId");
   const { target, index = 0, amount, token, payer, account, deployment, validForSec = 600 } = wanted;
   const asked = { ...call, network: caip2Of(deployment.chainId) };
   const found = await client.account({ address: account, token }, asked);

@@ -10,6 +10,7 @@ import {
   hash32Schema,
   LONGEST_FIRST_INTERVAL_SEC,
   periodSchema,
+  permitSignatureSchema,
   STATUSES,
   signatureSchema,
 } from "../protocol";
@@ -69,7 +70,7 @@ export const permitSchema = z.object({
   /** unix seconds, inclusive */
   deadline: amountSchema,
   /** 65 bytes r, s, v; any other length for tokens whose permit takes bytes, as contract wallets sign */
-  signature: signatureSchema,
+  signature: permitSignatureSchema,
 });
 
 export type PermitFields = z.output<typeof permitSchema>;

@@ -6,6 +6,8 @@
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
+import { isConnectionClosed, overOwnConnection } from "../protocol/network-fault";
+import { aNumber, callback, optionsOf, text, wrongKind } from "../protocol/option-checks";
 import type { TraceHeaders } from "../protocol/tracing";
 import { Deadline } from "../protocol/waiting";
 import { pendingSchema } from "./payments";
@@ -43,16 +45,28 @@ const MAX_RESPONSE_BYTES = 1_048_576;
 
 const DEFAULT_TIMEOUT_MS = 40_000;
 
+const checkOptions = optionsOf<TransportOptions>({ url: text, fetch: callback, apiKey: text, timeoutMs: aNumber }, [
+  "url",
+]);
+
 function createTransport(options: TransportOptions): (exchange: Exchange) => Promise<Answer> {
+  checkOptions(options, "");
   const base = baseOf(options.url);
   const send: FetchLike = options.fetch ?? ((input, init) => fetch(input, init));
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
 
   return async ({ method, path, query, body, signal, trace }) => {
     const url = `${base}${path}${queryString(query)}`;
+    const json = body === undefined ? undefined : jsonOf(body, `${method} ${path}`);
     const deadline = new Deadline(timeoutMs, signal);
+    /** Reads are sent once more where a kept connection was closed before the answer. */
+    const once = (init: RequestInit) =>
+      send(url, init).catch((error) => {
+        if (method !== "GET" || deadline.isOver || !isConnectionClosed(error)) throw error;
+        return send(url, { ...init, ...overOwnConnection() });
+      });
     try {
-      const response = await send(url, {
+      const response = await once({
         method,
         redirect: "manual",
         signal: deadline.signal,
@@ -62,7 +76,7 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
           ...(body === undefined ? {} : { "content-type": "application/json" }),
           ...trace,
         },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(json === undefined ? {} : { body: json }),
       });
       return await answerOf(response);
     } catch (error) {
@@ -73,6 +87,14 @@ function createTransport(options: TransportOptions): (exchange: Exchange) => Pro
       deadline.end();
     }
   };
+}
+
+function jsonOf(body: unknown, of: string): string {
+  try {
+    return JSON.stringify(body);
+  } catch {
+    throw new ConfigError(`${of}: its body is no JSON: write amounts as decimal strings, as in "500000"`);
+  }
 }
 
 async function answerOf(response: Response): Promise<Answer> {
@@ -124,9 +146,14 @@ function parseRetryAfter(value: string | null): number | undefined {
   return value !== null && /^[0-9]{1,6}$/.test(value) ? Number(value) : undefined;
 }
 
+function queryText(value: unknown, field: string): string {
+  if (/^(?:string|number|bigint|boolean)$/.test(typeof value)) return String(value);
+  throw wrongKind(value, field, "a text or a number");
+}
+
 function queryString(query: Exchange["query"]): string {
   const pairs = Object.entries(query ?? {}).flatMap(([key, value]) =>
-    value === undefined ? [] : [[key, String(value)] as [string, string]],
+    value === undefined ? [] : [[key, queryText(value, key)] as [string, string]],
   );
   return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs).toString()}`;
 }
@@ -134,7 +161,7 @@ function queryString(query: Exchange["query"]): string {
 function baseOf(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:") || url.username || url.search || url.hash) {
-    throw new ConfigError("The Facilitator's url must be an http(s) address without credentials, query or fragment.");
+    throw new ConfigError("url of the Facilitator must be an http(s) address without credentials, query or fragment");
   }
   return `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
 }

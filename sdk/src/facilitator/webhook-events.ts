@@ -1,6 +1,8 @@
 /** Every event of webhooks and the feed, typed: the envelope, and for each type its object's full state. */
+
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES } from "../protocol";
+import { wrongKind } from "../protocol/arguments";
 
 const unixSec = z.number().int().nonnegative();
 
@@ -178,7 +180,7 @@ export const TEST_EVENT_TYPE = "webhook.test";
 
 /** Returns whether a type is one of {@link WEBHOOK_EVENT_TYPES}. */
 export function isWebhookEventType(type: string): type is WebhookEventType {
-  return Object.hasOwn(WEBHOOK_DATA, type);
+  return typeof type === "string" && Object.hasOwn(WEBHOOK_DATA, type);
 }
 
 const envelope = {
@@ -203,8 +205,10 @@ export const webhookEnvelopeSchema = z.looseObject({
 });
 
 /** The body of one type of webhook. */
-export const webhookEventSchemaOf = <T extends WebhookEventType>(type: T) =>
-  z.object({ type: z.literal(type), ...envelope, data: WEBHOOK_DATA[type] });
+export const webhookEventSchemaOf = <T extends WebhookEventType>(type: T) => {
+  if (!isWebhookEventType(type)) throw wrongKind(type, "type", "one of WEBHOOK_EVENT_TYPES");
+  return z.object({ type: z.literal(type), ...envelope, data: WEBHOOK_DATA[type] });
+};
 
 interface Envelope<T extends string, D> {
   readonly type: T;

@@ -2,6 +2,7 @@
  * Checks addresses and writes them in EIP-55 form; every address on the wire is written so (stock v1 clients compare by
  * case).
  */
+import { aText, wrongKind } from "./arguments";
 import { BoundedMap } from "./bounded-map";
 import { ConfigError } from "./errors";
 import { type Hex, textToBytes } from "./hex";
@@ -27,6 +28,7 @@ export function isAddress(value: unknown): value is Address {
  * lower and all upper case have no checksum.
  */
 export function checksumFault(address: Address): string | undefined {
+  aText(address, "address");
   const digits = address.slice(2);
   const isMixed = /[a-f]/.test(digits) && /[A-F]/.test(digits);
   return isMixed && checksum(address) !== address ? `${address} fails its checksum: a digit was mistyped` : undefined;
@@ -38,6 +40,8 @@ export function checksumFault(address: Address): string | undefined {
  * @throws ConfigError
  */
 export function configuredAddress(value: unknown, field: string, malformed: string): Address {
+  aText(field, "field");
+  aText(malformed, "malformed");
   if (!isAddress(value)) throw new ConfigError(malformed);
   const fault = checksumFault(value);
   if (fault) throw new ConfigError(`${field} ${fault}`);
@@ -48,6 +52,7 @@ export function configuredAddress(value: unknown, field: string, malformed: stri
 export function checksum(address: string): Address {
   const known = cache.get(address);
   if (known) return known;
+  if (!isAddress(address)) throw wrongKind(address, "address", "0x and 40 hex digits");
   const lower = address.slice(2).toLowerCase();
   const upper = lower.toUpperCase();
   const hash = keccak256Of(textToBytes(lower));
@@ -60,5 +65,7 @@ export function checksum(address: string): Address {
 
 /** Returns whether two addresses are one, whatever their case. */
 export function sameAddress(a: string, b: string): boolean {
+  aText(a, "a");
+  aText(b, "b");
   return a.toLowerCase() === b.toLowerCase();
 }

@@ -2,8 +2,9 @@
  * Parses and formats token amounts: `bigint` base units inside, decimal integer strings on the wire, whole units only
  * in views.
  */
+import { aBigint, aNumber, aText, kindOf } from "./arguments";
+import { decimalText } from "./decimal-text";
 import { ConfigError } from "./errors";
-import { kindOf } from "./option-checks";
 
 /** The largest overage cap. */
 export const UINT88_MAX = (1n << 88n) - 1n;
@@ -28,6 +29,7 @@ export function parseAmount(text: unknown): bigint | undefined {
  * @throws ConfigError that names the field when it is a fraction, negative, unsafe or above uint256
  */
 export function toAmount(value: bigint | number | string, field: string): bigint {
+  aText(field, "field");
   const amount =
     typeof value === "bigint"
       ? value
@@ -46,12 +48,7 @@ export function toAmount(value: bigint | number | string, field: string): bigint
 
 /** For people: 1500000 with 6 decimals is "1.50"; at least two and at most `decimals` fraction digits. */
 export function formatAmount(amount: bigint, decimals = 6): string {
-  const sign = amount < 0n ? "-" : "";
-  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, "0");
-  const whole = digits.slice(0, digits.length - decimals);
-  const fraction = digits
-    .slice(digits.length - decimals)
-    .replace(/0+$/, "")
-    .padEnd(Math.min(2, decimals), "0");
-  return fraction ? `${sign}${whole}.${fraction}` : `${sign}${whole}`;
+  aBigint(amount, "amount");
+  aNumber(decimals, "decimals");
+  return decimalText(amount, decimals);
 }

@@ -1,8 +1,10 @@
 /**
  * Implements EIP-712 for the structs that this project signs: digest, recovery and signing, written for hot paths.
  */
+
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
+import { aList, aText, callback, fieldsOf, wholeNumber, wrongKind } from "./arguments";
 import { BoundedMap } from "./bounded-map";
 import { type Hex, hexToBytes, keccak256, textToBytes, toHex } from "./hex";
 import { keccak256Of } from "./keccak";
@@ -46,8 +48,12 @@ export interface TypedData {
 
 /** Copies the types of a message into mutable arrays, which ethers' `signTypedData` requires by its types. */
 export function mutableTypes(types: TypedDataTypes): Record<string, TypedDataField[]> {
+  fieldsOf(types, "types");
   return Object.fromEntries(
-    Object.entries(types).map(([name, fields]) => [name, fields.map((field) => ({ ...field }))]),
+    Object.entries(types).map(([name, fields]) => {
+      aList(fields, `types.${name}`);
+      return [name, fields.map((field) => ({ ...field }))];
+    }),
   );
 }
 
@@ -55,6 +61,8 @@ export function mutableTypes(types: TypedDataTypes): Record<string, TypedDataFie
 const typeHashes = new WeakMap<readonly TypedDataField[], Uint8Array>();
 
 const separators = new BoundedMap<string, Uint8Array>(1_000);
+
+const isInteger = (text: string): boolean => /^(?:[0-9]+|0x[0-9a-fA-F]+)$/.test(text);
 
 const hashOfText = (text: string): Uint8Array => keccak256Of(textToBytes(text));
 
@@ -75,27 +83,28 @@ function typeHash(name: string, fields: readonly TypedDataField[], types: TypedD
 function writeValue(
   into: Uint8Array,
   at: number,
-  { type, value, types }: { type: TypedDataField["type"]; value: TypedDataValue; types: TypedDataTypes },
+  { name, type, value, types }: TypedDataField & { value: TypedDataValue; types: TypedDataTypes },
 ): void {
   switch (type) {
     case "address":
-      writeAddress(into, at, value as string);
+      writeAddress(into, at, value as string, name);
       break;
     case "string":
+      aText(value, name);
       into.set(hashOfText(value as string), at);
       break;
     case "bytes32":
-      writeHash(into, at, value as Hex);
+      writeHash(into, at, value as Hex, name);
       break;
     case "bool":
       writeUint(into, at, value ? 1 : 0);
       break;
     case "TokenPermissions":
     case "Witness":
-      into.set(structHash(type, types, value as TypedDataStruct), at);
+      into.set(structHash(type, types, fieldsOf(value as TypedDataStruct, name)), at);
       break;
     default:
-      writeUint(into, at, typeof value === "string" ? BigInt(value) : (value as bigint | number));
+      writeUint(into, at, typeof value === "string" && isInteger(value) ? BigInt(value) : (value as bigint), name);
   }
 }
 
@@ -106,7 +115,7 @@ function structHash(name: string, types: TypedDataTypes, values: TypedDataStruct
   words.set(typeHash(name, fields, types), 0);
   for (let i = 0; i < fields.length; i++) {
     const { name: field, type } = fields[i] as TypedDataField;
-    writeValue(words, (1 + i) * WORD, { type, value: values[field] as TypedDataValue, types });
+    writeValue(words, (1 + i) * WORD, { name: field, type, value: values[field] as TypedDataValue, types });
   }
   return keccak256Of(words);
 }
@@ -120,6 +129,10 @@ const DOMAIN_FIELDS: readonly TypedDataField[] = [
 
 /** keccak256 of the domain; remembered per domain. Fields that are absent are left out of the domain's type. */
 export function domainSeparator(domain: TypedDataDomain): Uint8Array {
+  fieldsOf(domain, "domain");
+  const { name, version = "", chainId = 0, verifyingContract = "" } = domain;
+  for (const [field, value] of Object.entries({ name, version, verifyingContract })) aText(value, `domain.${field}`);
+  wholeNumber(chainId, "domain.chainId");
   const key = `${domain.name}\n${domain.version ?? ""}\n${domain.chainId ?? ""}\n${domain.verifyingContract?.toLowerCase() ?? ""}`;
   const known = separators.get(key);
   if (known) return known;
@@ -131,7 +144,8 @@ export function domainSeparator(domain: TypedDataDomain): Uint8Array {
 }
 
 /** The 32 bytes that a wallet signs. */
-export function typedDataDigest({ domain, primaryType, types, message }: TypedData): Hex {
+export function typedDataDigest(data: TypedData): Hex {
+  const { domain, primaryType, types, message } = fieldsOf(data, "data");
   const signed = new Uint8Array(2 + 2 * WORD);
   signed[0] = 0x19;
   signed[1] = 0x01;
@@ -145,6 +159,9 @@ export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 
 /** Half the order of the curve: a larger s is another form of the same signature. */
 const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
+
+/** @param signature of 65 bytes */
+export const isLowS = (signature: string): boolean => signature.slice(66, 130).toLowerCase() <= HALF_ORDER;
 
 /** Recovers public keys; the npm package `secp256k1` has this form. */
 export interface RecoveryCurve {
@@ -164,11 +181,12 @@ export type RecoverSigner = (digest: Hex, signature: string) => Address | undefi
 
 /** Makes a recovery of 65-byte r || s || v signatures on one curve library. All of them are equally strict. */
 export function signerRecovery(curve: RecoveryCurve): RecoverSigner {
+  fieldsOf(curve, "curve");
   return (digest, signature) => {
-    if (!SIGNATURE_65.test(signature)) return undefined;
+    if (typeof signature !== "string" || !SIGNATURE_65.test(signature)) return undefined;
     const v = Number.parseInt(signature.slice(130), 16);
     if (v !== 27 && v !== 28) return undefined;
-    if (signature.slice(66, 130).toLowerCase() > HALF_ORDER) return undefined;
+    if (!isLowS(signature)) return undefined;
     const compact = hexToBytes(signature.slice(0, 130) as Hex);
     try {
       return addressOfPublicKey(curve.ecdsaRecover(compact, v - 27, hexToBytes(digest), false));
@@ -190,6 +208,7 @@ export const recoverSigner: RecoverSigner = signerRecovery({
  * one stays as it is.
  */
 export function signatureWithV(signature: Hex): Hex {
+  aText(signature, "signature");
   if (!SIGNATURE_65.test(signature)) return signature;
   const v = Number.parseInt(signature.slice(130), 16);
   return v > 1 ? signature : `0x${signature.slice(2, 130)}${(27 + v).toString(16)}`;
@@ -201,12 +220,17 @@ export function signatureWithV(signature: Hex): Hex {
  * @param isOwn whether the key of the account made this signature
  */
 export function keySignature(signature: Hex, isOwn: (withV: Hex) => boolean): Hex {
+  aText(signature, "signature");
+  callback(isOwn, "isOwn");
   const withV = signatureWithV(signature);
   return withV === signature || !isOwn(withV) ? signature : withV;
 }
 
 /** Deterministic (RFC 6979), low s, 65 bytes r || s || v. */
 export function signDigest(digest: Hex, privateKey: Hex): Hex {
+  requireKey(privateKey);
+  if (typeof digest !== "string" || !/^0x[0-9a-fA-F]{64}$/.test(digest))
+    throw wrongKind(digest, "digest", "0x and 64 hex digits");
   const signature = secp256k1.sign(digest.slice(2), privateKey.slice(2), { lowS: true });
   return `0x${signature.toCompactHex()}${(27 + signature.recovery).toString(16)}`;
 }
@@ -220,10 +244,16 @@ export function isPrivateKey(text: unknown): text is Hex {
 
 /**
  * The checksummed address of a private key.
- * @throws RangeError for a key out of range
+ * @throws ConfigError for what is no private key
  */
 export function addressOfKey(privateKey: Hex): Address {
+  requireKey(privateKey);
   return addressOfPublicKey(secp256k1.getPublicKey(privateKey.slice(2), false));
+}
+
+function requireKey(privateKey: Hex): void {
+  if (!isPrivateKey(privateKey))
+    throw wrongKind(privateKey, "privateKey", "0x and 64 hex digits, a number that the curve has");
 }
 
 function addressOfPublicKey(uncompressed: Uint8Array): Address {

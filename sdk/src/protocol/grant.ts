@@ -2,7 +2,9 @@
  * Signs and verifies grants: the Facilitator's signed statement that a settled x402 payment belongs to one purchase.
  * Authorizations are public in calldata, so a transfer alone does not say who bought what.
  */
+
 import type { Address } from "./address";
+import { aText, fieldsOf } from "./arguments";
 import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import type { Hex } from "./hex";
 
@@ -41,6 +43,7 @@ export interface PaymentGrant {
 
 /** Returns the EIP-712 digest that the Facilitator signs. */
 export function grantDigest(grant: PaymentGrant): Hex {
+  fieldsOf(grant, "grant");
   const { chainId, token, ...message } = grant;
   return typedDataDigest({
     domain: { name: "Turnpike Payment Grant", version: "1", chainId, verifyingContract: token },
@@ -57,5 +60,7 @@ export function signGrant(grant: PaymentGrant, privateKey: Hex): Hex {
 
 /** Returns whether the grant's `facilitator` signed it. The gate decides whether it trusts that Facilitator. */
 export function isGrantSigned(grant: PaymentGrant, signature: Hex, recover: RecoverSigner = recoverSigner): boolean {
+  fieldsOf(grant, "grant");
+  aText(signature, "signature");
   return recover(grantDigest(grant), signature) === grant.facilitator;
 }

@@ -1,33 +1,58 @@
 /**
  * Encodes and hashes bytes: hex strings, base64url, keccak256, SHA-256. Knows no domain rule.
  */
+
 import { hmac } from "@noble/hashes/hmac";
 import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
-import { bytesToHex, concatBytes, hexToBytes as nobleHexToBytes, utf8ToBytes } from "@noble/hashes/utils";
+import {
+  bytesToHex,
+  utf8ToBytes as encoded,
+  concatBytes as joined,
+  hexToBytes as nobleHexToBytes,
+} from "@noble/hashes/utils";
+import { aBytes, aList, aText, wrongKind } from "./arguments";
 import { keccak256Of } from "./keccak";
 
-export { concatBytes, utf8ToBytes };
+/** Bytes in a row. */
+export function concatBytes(...pieces: Uint8Array[]): Uint8Array {
+  for (const piece of pieces) aBytes(piece, "piece");
+  return joined(...pieces);
+}
+
+/** A text in UTF-8. */
+export function utf8ToBytes(text: string): Uint8Array {
+  aText(text, "text");
+  return encoded(text);
+}
 
 /** 0x and hex digits. */
 export type Hex = `0x${string}`;
 
 /** Bytes as 0x and lower-case hex. */
 export function toHex(bytes: Uint8Array): Hex {
+  aBytes(bytes, "bytes");
   return `0x${bytesToHex(bytes)}`;
 }
 
-/** @throws Error (from the hex library) when `hex` is not an even number of hex digits. */
+/** @throws ConfigError when `hex` is not an even number of hex digits after 0x */
 export function hexToBytes(hex: Hex): Uint8Array {
-  return nobleHexToBytes(hex.slice(2));
+  aText(hex, "hex");
+  try {
+    return nobleHexToBytes(hex.slice(2));
+  } catch {
+    throw wrongKind(hex, "hex", "0x and an even number of hex digits");
+  }
 }
 
 /** Keccak-256 of bytes, as hex. */
 export function keccak256(bytes: Uint8Array): Hex {
+  aBytes(bytes, "bytes");
   return toHex(keccak256Of(bytes));
 }
 
 /** Keccak-256 of a text in UTF-8, as hex. */
 export function keccakText(text: string): Hex {
+  aText(text, "text");
   return keccak256(textToBytes(text));
 }
 
@@ -38,23 +63,32 @@ const node = (globalThis as { process?: { getBuiltinModule?(id: string): unknown
 
 /** SHA-256 of bytes. */
 export function sha256(bytes: Uint8Array): Uint8Array {
+  aBytes(bytes, "bytes");
   return node ? node.createHash("sha256").update(bytes).digest() : nobleSha256(bytes);
 }
 
 /** SHA-256 of bytes in pieces, which are not joined. */
 export function sha256Of(pieces: readonly Uint8Array[]): Uint8Array {
+  aList(pieces, "pieces");
   const hash = node ? node.createHash("sha256") : nobleSha256.create();
-  for (const piece of pieces) hash.update(piece);
+  for (const piece of pieces) {
+    aBytes(piece, "piece");
+    hash.update(piece);
+  }
   return hash.digest();
 }
 
 /** HMAC-SHA256 of a message. */
 export function hmacSha256(key: Uint8Array, message: Uint8Array): Uint8Array {
+  aBytes(key, "key");
+  aBytes(message, "message");
   return node ? node.createHmac("sha256", key).update(message).digest() : hmac(nobleSha256, key, message);
 }
 
 /** Compares in constant time: does not leak the position of the first difference. */
 export function equalConstantTime(a: Uint8Array, b: Uint8Array): boolean {
+  aBytes(a, "a");
+  aBytes(b, "b");
   if (a.length !== b.length) return false;
   let difference = 0;
   for (let i = 0; i < a.length; i++) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
@@ -68,11 +102,15 @@ const BASE64URL = /^[A-Za-z0-9_-]*$/;
 
 /** Returns a text in UTF-8, for hashing: the bytes may be a view into a larger buffer. */
 export const textToBytes: (text: string) => Uint8Array = NodeBuffer
-  ? (text) => NodeBuffer.from(text, "utf8")
+  ? (text) => {
+      aText(text, "text");
+      return NodeBuffer.from(text, "utf8");
+    }
   : utf8ToBytes;
 
 /** Bytes as base64url without padding. */
 export function toBase64Url(bytes: Uint8Array): string {
+  aBytes(bytes, "bytes");
   if (NodeBuffer) return NodeBuffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64url");
   let binary = "";
   for (const byte of bytes) binary += String.fromCharCode(byte);
@@ -81,6 +119,7 @@ export function toBase64Url(bytes: Uint8Array): string {
 
 /** @returns undefined when `text` is not the one canonical unpadded base64url form of some bytes. */
 export function fromBase64Url(text: string): Uint8Array | undefined {
+  aText(text, "text");
   if (!BASE64URL.test(text) || text.length % 4 === 1) return undefined;
   if (NodeBuffer) {
     const read = Uint8Array.from(NodeBuffer.from(text, "base64url"));
@@ -93,5 +132,7 @@ export function fromBase64Url(text: string): Uint8Array | undefined {
 
 /** Bytes from the platform's secure source. */
 export function randomBytes(length: number): Uint8Array {
+  if (!(Number.isSafeInteger(length) && length >= 0 && length <= 65_536))
+    throw wrongKind(length, "length", "a whole number from 0 to 65536");
   return crypto.getRandomValues(new Uint8Array(length));
 }

@@ -2,7 +2,9 @@
  * Computes the ids of payments, plans and subscriptions: hashes of what they name, so that anyone can check them. A
  * `subscription.id` is a credential: subscriber (20 bytes) || secret (32 bytes); only its hash is public.
  */
+
 import { type Address, checksum } from "./address";
+import { aText, fieldsOf } from "./arguments";
 import type { PeriodLength } from "./calendar";
 import { concatBytes, type Hex, hexToBytes, keccak256, keccakText } from "./hex";
 import { abiEncodeStrings, WORD, wordOfAddress, wordOfUint, writeAddress, writeHash, writeUint } from "./words";
@@ -21,12 +23,13 @@ export interface PaymentKey {
 }
 
 /** keccak256(abi.encode(uint256 chainId, address token, address payer, bytes32 nonce)): of claims, proofs, status. */
-export function paymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
+export function paymentIdOf(key: PaymentKey): Hex {
+  const { chainId, token, payer, nonce } = fieldsOf(key, "key");
   const words = new Uint8Array(4 * WORD);
-  writeUint(words, 0, chainId);
-  writeAddress(words, WORD, token);
-  writeAddress(words, 2 * WORD, payer);
-  writeHash(words, 3 * WORD, nonce);
+  writeUint(words, 0, chainId, "key.chainId");
+  writeAddress(words, WORD, token, "key.token");
+  writeAddress(words, 2 * WORD, payer, "key.payer");
+  writeHash(words, 3 * WORD, nonce, "key.nonce");
   return keccak256(words);
 }
 
@@ -37,13 +40,14 @@ const PERMIT2_DOMAIN: Hex = keccakText("turnpike.payment.permit2");
  * nonce)). One word longer than `paymentIdOf` hashes, so no EIP-3009 payment has the same id.
  * @param key `nonce` is Permit2's, as 32 bytes
  */
-export function permit2PaymentIdOf({ chainId, token, payer, nonce }: PaymentKey): Hex {
+export function permit2PaymentIdOf(key: PaymentKey): Hex {
+  const { chainId, token, payer, nonce } = fieldsOf(key, "key");
   const words = new Uint8Array(5 * WORD);
   writeHash(words, 0, PERMIT2_DOMAIN);
-  writeUint(words, WORD, chainId);
-  writeAddress(words, 2 * WORD, token);
-  writeAddress(words, 3 * WORD, payer);
-  writeHash(words, 4 * WORD, nonce);
+  writeUint(words, WORD, chainId, "key.chainId");
+  writeAddress(words, 2 * WORD, token, "key.token");
+  writeAddress(words, 3 * WORD, payer, "key.payer");
+  writeHash(words, 4 * WORD, nonce, "key.nonce");
   return keccak256(words);
 }
 
@@ -68,17 +72,18 @@ export interface PlanPreimage extends PeriodLength {
  * @see Plans.createPlan in contracts/Plans.sol
  */
 export function planIdOf(plan: PlanPreimage): Hex {
+  fieldsOf(plan, "plan");
   return keccak256(
     concatBytes(
-      wordOfUint(plan.chainId),
-      wordOfAddress(plan.turnpike),
-      wordOfAddress(plan.provider),
-      wordOfAddress(plan.token),
-      wordOfUint(plan.amount),
+      wordOfUint(plan.chainId, "plan.chainId"),
+      wordOfAddress(plan.turnpike, "plan.turnpike"),
+      wordOfAddress(plan.provider, "plan.provider"),
+      wordOfAddress(plan.token, "plan.token"),
+      wordOfUint(plan.amount, "plan.amount"),
       wordOfUint(plan.months || plan.intervalSec),
       wordOfUint(plan.months > 0 ? 1 : 0),
-      wordOfUint(plan.graceSec),
-      wordOfAddress(plan.payTo),
+      wordOfUint(plan.graceSec, "plan.graceSec"),
+      wordOfAddress(plan.payTo, "plan.payTo"),
       hexToBytes(plan.salt),
       hexToBytes(keccakText(plan.metadata)),
     ),
@@ -102,6 +107,8 @@ export const idOrNone = (word: string): Hex | undefined => (word === NO_PLAN ? u
 
 /** The credential: the subscriber's address, then the 32 secret bytes. Keep it out of logs. */
 export function subscriptionId(subscriber: Address, secret: Hex): Hex {
+  aText(subscriber, "subscriber");
+  aText(secret, "secret");
   return `0x${subscriber.slice(2).toLowerCase()}${secret.slice(2).toLowerCase()}`;
 }
 
@@ -123,6 +130,8 @@ export function parseSubscriptionId(id: unknown): ParsedSubscriptionId | undefin
 
 /** As `Turnpike.idHashOf`: keccak256(abi.encode(subscriber, secretHash)). */
 export function idHashOf(subscriber: Address, secretHash: Hex): Hex {
+  aText(subscriber, "subscriber");
+  aText(secretHash, "secretHash");
   return keccak256(concatBytes(wordOfAddress(subscriber), hexToBytes(secretHash)));
 }
 
@@ -134,5 +143,6 @@ export function lensAddressOf(turnpike: Address): Address {
 
 /** Returns the hash that represents the secret on chain. */
 export function secretHashOf(secret: Hex): Hex {
+  aText(secret, "secret");
   return keccak256(hexToBytes(secret));
 }

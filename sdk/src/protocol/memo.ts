@@ -2,7 +2,9 @@
  * Issues and verifies memos: the gate's reference that ties a payment to a request, `<ref>.<keyId>.<expiry>.<mac>`. The
  * MAC covers everything that was quoted, so the gate honours quoted terms without storing the quote.
  */
+
 import type { Address } from "./address";
+import { aBigint, aList, aNumber, aText, fieldsOf } from "./arguments";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
 import type { Permit2Method } from "./permit2";
 
@@ -72,17 +74,27 @@ export function randomSalt(): Uint8Array {
 
 /** The same purchase, named by the same Idempotency-Key, has the same ref: independent of price and expiry. */
 export function refOfIdempotencyKey(key: MemoKey, method: string, resource: string, idempotencyKey: string): string {
+  fieldsOf(key, "key");
+  aText(method, "method");
+  aText(resource, "resource");
+  aText(idempotencyKey, "idempotencyKey");
   const message = utf8ToBytes(JSON.stringify(["ref", method, resource, idempotencyKey]));
   return toBase64Url(hmacSha256(key.secret, message).slice(0, REF_BYTES));
 }
 
 /** Issues a memo for quoted facts, valid until `expiresAtSec`; it need not be stored. */
 export function issueMemo(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: number): string {
+  fieldsOf(key, "key");
+  fieldsOf(facts, "facts");
+  aText(ref, "ref");
+  aNumber(expiresAtSec, "expiresAtSec");
   return memoIssuer(key, facts)(ref, expiresAtSec);
 }
 
 /** Issues many memos of the same facts: the part that does not change is encoded once. */
 export function memoIssuer(key: MemoKey, facts: QuotedFacts): (ref: string, expiresAtSec: number) => string {
+  fieldsOf(key, "key");
+  fieldsOf(facts, "facts");
   const [before, after] = messageParts(key, facts);
   return (ref, expiresAtSec) => {
     const mac = hmacSha256(key.secret, utf8ToBytes(`${before}${ref}${after(expiresAtSec)}`)).subarray(0, MAC_BYTES);
@@ -101,7 +113,10 @@ export function parseMemo(memo: unknown): ParsedMemo | undefined {
 
 /** Returns whether one of `keys` issued this memo for exactly these facts. Says nothing about its expiry. */
 export function isMemoGenuine(memo: ParsedMemo, facts: QuotedFacts, keys: readonly MemoKey[]): boolean {
-  const key = keys.find((candidate) => candidate.id === memo.keyId);
+  fieldsOf(memo, "memo");
+  fieldsOf(facts, "facts");
+  aList(keys, "keys");
+  const key = keys.find((candidate) => candidate?.id === memo.keyId);
   return key !== undefined && equalConstantTime(memo.mac, macOf(key, facts, memo.ref, memo.expiresAtSec));
 }
 
@@ -113,6 +128,10 @@ function macOf(key: MemoKey, facts: QuotedFacts, ref: string, expiresAtSec: numb
 /** The MAC's message, one JSON list, around the ref (base64url: nothing in it is escaped) and the expiry. */
 function messageParts(key: MemoKey, facts: QuotedFacts): readonly [before: string, after: (expiry: number) => string] {
   const { method, resource, amount, token, payTo, network, bodyHash, transfer } = facts;
+  fieldsOf(key, "key");
+  for (const [name, value] of Object.entries({ method, resource, token, payTo, network }))
+    aText(value, `facts.${name}`);
+  aBigint(amount, "facts.amount");
   const listed = [method, resource, amount.toString(), token.toLowerCase(), payTo.toLowerCase(), network];
   // Only where it is there: memos of other entries stay as they are.
   if (transfer) listed.push(transfer);

@@ -16,3 +16,11 @@ const CLOSED: ReadonlySet<string> = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EP
 export function isConnectionClosed(error: unknown): boolean {
   return CLOSED.has(networkFault(error) ?? "");
 }
+
+/** Returns what has Node's own fetch open a connection, and keep none; other fetches ignore it. */
+export function overOwnConnection(): object {
+  const kept = (globalThis as Record<symbol, object | undefined>)[Symbol.for("undici.globalDispatcher.1")];
+  const Dispatcher = kept?.constructor as (new (options: object) => object) | undefined;
+  // A proxy's dispatcher knows more than this.
+  return Dispatcher?.name === "Agent" ? { dispatcher: new Dispatcher({ pipelining: 0 }) } : {};
+}

@@ -1,7 +1,9 @@
 /**
  * Settlement chains by name. Presets live in this one table; any other EVM chain is `local-<chainId>` or configured.
  */
+
 import type { Address } from "./address";
+import { aList, aNumber, aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";
 import type { PricedToken } from "./prices";
 
@@ -59,8 +61,15 @@ const LOCAL = /^local-([1-9][0-9]{0,15})$/;
 
 const CAIP2 = /^eip155:([1-9][0-9]{0,15})$/;
 
+function requireNetworks(extra: readonly Network[]): void {
+  aList(extra, "extra");
+  for (const network of extra) fieldsOf(network, "extra");
+}
+
 /** @returns undefined for a name that is neither a preset, `local-<chainId>` nor `eip155:<chainId>` */
 export function findNetwork(name: string, extra: readonly Network[] = []): Network | undefined {
+  aText(name, "name");
+  requireNetworks(extra);
   const known = [...extra, ...PRESETS].find((network) => network.name === name || network.x402v1 === name);
   if (known) return known;
   const caip2 = CAIP2.exec(name);
@@ -71,11 +80,14 @@ export function findNetwork(name: string, extra: readonly Network[] = []): Netwo
 
 /** The network of a chain id: its preset, or `local-<chainId>`. */
 export function networkOfChain(chainId: number, extra: readonly Network[] = []): Network {
+  aNumber(chainId, "chainId");
+  requireNetworks(extra);
   return [...extra, ...PRESETS].find((network) => network.chainId === chainId) ?? { name: `local-${chainId}`, chainId };
 }
 
 /** @throws ConfigError naming the known networks */
 export function requireNetwork(name: string, extra: readonly Network[] = []): Network {
+  aText(name, "name");
   const network = findNetwork(name, extra);
   if (network) return network;
   const names = [...extra, ...PRESETS].map((known) => known.name).join(", ");
@@ -84,5 +96,6 @@ export function requireNetwork(name: string, extra: readonly Network[] = []): Ne
 
 /** A chain in CAIP-2, as x402 version 2 writes it: `eip155:8453`. */
 export function caip2Of(chainId: number): string {
+  aNumber(chainId, "chainId");
   return `eip155:${chainId}`;
 }

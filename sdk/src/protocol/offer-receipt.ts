@@ -2,7 +2,9 @@
  * Defines the extension `offer-receipt` of x402: the terms that a provider signs before a payment, and the receipt that
  * it signs for a request that was paid and served. Both are EIP-712 messages or JSON Web Signatures.
  */
+
 import * as z from "zod";
+import { fieldsOf, wholeOf } from "./arguments";
 import type { TypedData, TypedDataField } from "./eip712";
 import { MAX_RESOURCE_BYTES } from "./resource";
 import { signature65Schema } from "./schemas";
@@ -84,13 +86,24 @@ const RECEIPT = fields(
 const domainOf = (statement: "offer" | "receipt") => ({ name: `x402 ${statement}`, version: "1", chainId: 1 });
 
 /** The message that an EIP-712 offer signs; an absent end is signed as 0. */
-export function offerTypedData({ version, validUntil = 0, ...terms }: OfferPayload): TypedData {
-  const message = { ...terms, version: BigInt(version), validUntil: BigInt(validUntil) };
+export function offerTypedData(payload: OfferPayload): TypedData {
+  const { version, validUntil = 0, ...terms } = fieldsOf(payload, "payload");
+  const message = {
+    ...terms,
+    version: wholeOf(version, "payload.version"),
+    validUntil: wholeOf(validUntil, "payload.validUntil"),
+  };
   return { domain: domainOf("offer"), primaryType: "Offer", types: { Offer: OFFER }, message };
 }
 
 /** The message that an EIP-712 receipt signs; an absent transaction is signed as the empty text. */
-export function receiptTypedData({ version, issuedAt, transaction = "", ...facts }: ReceiptPayload): TypedData {
-  const message = { ...facts, version: BigInt(version), issuedAt: BigInt(issuedAt), transaction };
+export function receiptTypedData(payload: ReceiptPayload): TypedData {
+  const { version, issuedAt, transaction = "", ...facts } = fieldsOf(payload, "payload");
+  const message = {
+    ...facts,
+    version: wholeOf(version, "payload.version"),
+    issuedAt: wholeOf(issuedAt, "payload.issuedAt"),
+    transaction,
+  };
   return { domain: domainOf("receipt"), primaryType: "Receipt", types: { Receipt: RECEIPT }, message };
 }

@@ -2,38 +2,17 @@
  * Checks options by name and kind before anything reads them: what is misspelled or of another kind is refused by its
  * path, at every depth. No message repeats a value, which may be a secret.
  */
+import { aNumber, aText, callback, kind, kindOf, type OptionCheck, wholeNumber, wrongKind } from "./arguments";
 import { ConfigError } from "./errors";
 import { requireKnownFields } from "./known-fields";
 import { isObject } from "./strict-json";
 
-/** @throws ConfigError that names the field */
-export type OptionCheck = (value: unknown, field: string) => void;
-
-const kind =
-  (expected: string, isOne: (value: unknown) => boolean): OptionCheck =>
-  (value, field) => {
-    if (!isOne(value)) throw wrongKind(value, field, expected);
-  };
-
-/** @returns the error that names what was given only by its kind */
-export function wrongKind(value: unknown, field: string, expected: string): ConfigError {
-  return new ConfigError(`${field} is ${kindOf(value)}: use ${expected}`);
-}
+export type { OptionCheck } from "./arguments";
+export { aNumber, aText as text, callback, kindOf, wholeNumber, wrongKind };
 
 export const anything: OptionCheck = () => undefined;
 
-export const text = kind("a text", (value) => typeof value === "string");
-
 export const flag = kind("true or false", (value) => typeof value === "boolean");
-
-export const aNumber = kind("a number", (value) => typeof value === "number");
-
-export const wholeNumber = kind(
-  "a whole number, as a number or a bigint",
-  (value) => typeof value === "bigint" || Number.isSafeInteger(value),
-);
-
-export const callback = kind("a function", (value) => typeof value === "function");
 
 /** An object whose fields another module or the application owns. */
 export const anObject = kind("an object", (value) => isObject(value));
@@ -86,11 +65,3 @@ export const optionsOf =
       if (value[name] !== undefined) check(value[name], `${path}${name}`);
     }
   };
-
-/** Says what a value is without repeating it; whatever it is, this does not throw. */
-export function kindOf(value: unknown): string {
-  if (value === undefined) return "not set";
-  if (value === null || typeof value === "boolean") return String(value);
-  if (Array.isArray(value)) return "a list";
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
-}

@@ -1,4 +1,5 @@
 /** Computes a subscription's status, and what it allows, as pure functions of a record and a time. */
+import { aBigint, aNumber, fieldsOf, wholeOf } from "./arguments";
 import { nextBoundarySec, type PeriodLength, periodLengthSec } from "./calendar";
 import { HOUR_SEC } from "./time";
 
@@ -25,6 +26,8 @@ export interface SubscriptionRecord extends PeriodLength {
 
 /** First match wins. @see Subscriptions.statusOf in contracts/Subscriptions.sol */
 export function statusAt(record: SubscriptionRecord, nowSec: number): SubscriptionStatus {
+  fieldsOf(record, "record");
+  aNumber(nowSec, "nowSec");
   if (!record.known) return "NONE";
   const isLast = record.ending || (record.untilSec !== 0 && nowSec >= record.untilSec);
   if (record.cancelled || (isLast && nowSec >= record.paidThroughSec)) return "CANCELLED";
@@ -36,12 +39,16 @@ export function statusAt(record: SubscriptionRecord, nowSec: number): Subscripti
 
 /** Returns whether anyone may collect the next period now. */
 export function isCollectable(record: SubscriptionRecord, nowSec: number): boolean {
+  fieldsOf(record, "record");
+  aNumber(nowSec, "nowSec");
   const status = statusAt(record, nowSec);
   return (status === "ACTIVE" || status === "PAST_DUE") && nowSec >= record.paidThroughSec && !record.ending;
 }
 
 /** Where the next period starts when it is collected at `nowSec`: served grace is paid, unserved time is not. */
 export function nextPeriodStart(record: SubscriptionRecord, nowSec: number): number {
+  fieldsOf(record, "record");
+  aNumber(nowSec, "nowSec");
   return nowSec < record.paidThroughSec + record.graceSec ? record.paidThroughSec : nowSec - record.graceSec;
 }
 
@@ -55,12 +62,18 @@ export function quoteChange(
   newPrice: bigint,
   nowSec: number,
 ): { readonly credit: bigint; readonly charge: bigint | undefined } {
-  const unusedSec = BigInt(record.paidThroughSec - nowSec);
-  const credit = record.intro ? 0n : (price * unusedSec) / BigInt(periodLengthSec(record));
+  fieldsOf(record, "record");
+  aBigint(price, "price");
+  aBigint(newPrice, "newPrice");
+  aNumber(nowSec, "nowSec");
+  const unusedSec = wholeOf(record.paidThroughSec - nowSec, "record.paidThroughSec");
+  const wholeSec = wholeOf(periodLengthSec(record), "record.intervalSec");
+  const credit = record.intro || wholeSec === 0n ? 0n : (price * unusedSec) / wholeSec;
   return { credit, charge: credit > newPrice ? undefined : newPrice - credit };
 }
 
 /** The grace a plan gets unless its provider names one: an hour or a thirtieth of the interval, at most half of it. */
 export function defaultGraceSec(intervalSec: number): number {
+  aNumber(intervalSec, "intervalSec");
   return Math.floor(Math.min(Math.max(HOUR_SEC, intervalSec / 30), intervalSec / 2));
 }

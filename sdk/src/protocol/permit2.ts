@@ -2,9 +2,11 @@
  * Payments over Permit2, as the x402 schemes `exact` and `upto` have them: the contracts' addresses, what a payer signs,
  * and the payloads of stock clients.
  */
+
 import * as z from "zod";
 import type { Address } from "./address";
-import type { TypedData, TypedDataField, TypedDataStruct } from "./eip712";
+import { aNumber, fieldsOf } from "./arguments";
+import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
 import { type Hex, toHex } from "./hex";
 import { addressSchema, amountSchema, signature65Schema, signatureSchema } from "./schemas";
 import { wordOfUint } from "./words";
@@ -72,10 +74,12 @@ const UPTO_TYPES = {
 };
 
 /** What a payer signs: a transfer through a proxy. With a facilitator it is one of the scheme `upto`. */
-export function permit2TypedData(
-  chainId: number,
-  { token, amount, spender, nonce, deadline, to, validAfter, facilitator }: Permit2Authorization,
-): TypedData {
+export function permit2TypedData(chainId: number, authorization: Permit2Authorization): TypedData {
+  aNumber(chainId, "chainId");
+  const { token, amount, spender, nonce, deadline, to, validAfter, facilitator } = fieldsOf(
+    authorization,
+    "authorization",
+  );
   const witness: TypedDataStruct = facilitator ? { to, facilitator, validAfter } : { to, validAfter };
   return {
     domain: { name: "Permit2", chainId, verifyingContract: PERMIT2 },
@@ -117,9 +121,11 @@ export const uptoPayloadSchema = z.object({
 });
 
 /** Returns the authorization of a payload. */
-export function permit2AuthorizationOf({
-  permit2Authorization: { from, permitted, spender, nonce, deadline, witness },
-}: z.output<typeof permit2PayloadSchema> | z.output<typeof uptoPayloadSchema>): Permit2Authorization {
+export function permit2AuthorizationOf(
+  payload: z.output<typeof permit2PayloadSchema> | z.output<typeof uptoPayloadSchema>,
+): Permit2Authorization {
+  const signed = fieldsOf(fieldsOf(payload, "payload").permit2Authorization, "payload.permit2Authorization");
+  const { from, permitted, spender, nonce, deadline, witness } = signed;
   return { from, ...permitted, spender, nonce, deadline, ...witness };
 }
 
@@ -148,5 +154,5 @@ export const gasSponsoringInfoSchema = z.object({
   amount: amountSchema,
   nonce: amountSchema,
   deadline: amountSchema,
-  signature: signature65Schema,
+  signature: signature65Schema.refine(isLowS, "must have a low s"),
 });

@@ -2,7 +2,9 @@
  * Parses prices as people write them ("$0.05", "0.05 USDC") into base units. Exact: decimal digits become a `bigint`,
  * no number with a fraction exists on the way, and digits that the token cannot hold are refused, never cut off.
  */
+
 import { toAmount, UINT256_MAX } from "./amounts";
+import { aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";
 import { kindOf } from "./option-checks";
 
@@ -28,6 +30,8 @@ const FORMS = 'write "$0.05", "0.05", "0.05 USD" or the token\'s symbol, as in "
  * or symbol that is not the token's, or more digits than the token has
  */
 export function parsePrice(price: unknown, token: PricedToken, field: string): bigint {
+  aText(field, "field");
+  fieldsOf(token, "token");
   if (typeof price !== "string") {
     throw new ConfigError(
       `${field} is ${typeof price === "object" ? kindOf(price) : `the ${typeof price} ${String(price)}`}: a price is text, since numbers with fractions are not exact; ${FORMS}`,
@@ -68,6 +72,7 @@ export type Money = bigint | number | string;
  * mean base units or whole tokens
  */
 export function parseMoney(value: unknown, token: PricedToken, field: string): bigint {
+  aText(field, "field");
   if (typeof value !== "string") return toAmount(value as bigint | number, field);
   const text = value.trim();
   if (!DIGITS.test(text)) return parsePrice(text, token, field);

@@ -1,5 +1,7 @@
 /** Signs, encodes and parses payment proofs, and recovers their signers. The gate decides whether a proof pays. */
+
 import { type Address, checksum, sameAddress } from "./address";
+import { aBigint, aNumber, aText, fieldsOf } from "./arguments";
 import { BoundedMap } from "./bounded-map";
 import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
@@ -43,6 +45,8 @@ function hashOf(resource: string): Hex {
 
 /** What the Facilitator signs; `chainId` is that of the proof's network. */
 export function proofDigest(proof: UnsignedPaymentProof, chainId: number): Hex {
+  fieldsOf(proof, "proof");
+  aNumber(chainId, "chainId");
   return typedDataDigest({
     domain: { name: "Turnpike Payment Proof", version: "1", chainId, verifyingContract: proof.token },
     primaryType: "PaymentProof",
@@ -76,6 +80,9 @@ export function isProofSignedBy(
   facilitator: Address,
   recover: RecoverSigner = recoverSigner,
 ): boolean {
+  fieldsOf(proof, "proof");
+  aNumber(chainId, "chainId");
+  aText(facilitator, "facilitator");
   if (!sameAddress(proof.facilitator, facilitator)) return false;
   const signer = recover(proofDigest(proof, chainId), proof.signature);
   return signer !== undefined && signer === checksum(facilitator);
@@ -88,6 +95,8 @@ export function encodePaymentProof(proof: PaymentProof): string {
 
 /** A proof as it is written: amounts as decimal strings. */
 export function proofToWire(proof: PaymentProof): PaymentProofWire {
+  fieldsOf(proof, "proof");
+  aBigint(proof.amount, "proof.amount");
   return { ...proof, amount: proof.amount.toString() };
 }
 

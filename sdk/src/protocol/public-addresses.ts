@@ -2,6 +2,7 @@
  * Decides which IP addresses are public: the only ones that a program may connect to on behalf of somebody it does not
  * trust. Pure: resolves no name.
  */
+import { aText } from "./arguments";
 
 /** A block of addresses: its first address and the length of its prefix, bits. */
 type Block = readonly [address: string, bits: number];
@@ -54,6 +55,7 @@ const CLOSED_V6: readonly Block[] = [
  * @param address an IP address as text, without brackets or zone; anything else is not public
  */
 export function isPublicAddress(address: string): boolean {
+  aText(address, "address");
   const v4 = parseV4(address);
   if (v4 !== undefined) return !CLOSED_V4.some(([first, bits]) => isIn(v4, parseV4(first), 32 - bits));
   const v6 = parseV6(address);

@@ -2,6 +2,7 @@
  * Names what is refunded, and derives the nonce of the EIP-3009 transfer that is the refund: the token accepts
  * each nonce of an account once.
  */
+import { aNumber, aText, fieldsOf } from "./arguments";
 import { concatBytes, type Hex, hexToBytes, keccak256, textToBytes } from "./hex";
 import type { TurnpikeDeployment } from "./typed-data";
 import { WORD, wordOfAddress, wordOfUint } from "./words";
@@ -21,6 +22,8 @@ export type RefundTarget =
 
 /** The id that a target's refunds are counted under: the paymentId, {@link debitIdOf} or {@link chargeIdOf}. */
 export function refundedIdOf(deployment: TurnpikeDeployment, target: RefundTarget): Hex {
+  fieldsOf(deployment, "deployment");
+  fieldsOf(target, "target");
   if (target.type === "payment") return target.paymentId.toLowerCase() as Hex;
   return target.type === "debit" ? debitIdOf(deployment, target) : chargeIdOf(deployment, target);
 }
@@ -28,8 +31,10 @@ export function refundedIdOf(deployment: TurnpikeDeployment, target: RefundTarge
 /** keccak256(abi.encode(chainId, turnpike, idHash, "debit", index)). */
 export function debitIdOf(
   deployment: TurnpikeDeployment,
-  { idHash, index }: { readonly idHash: Hex; readonly index: number },
+  target: { readonly idHash: Hex; readonly index: number },
 ): Hex {
+  fieldsOf(deployment, "deployment");
+  const { idHash, index } = fieldsOf(target, "target");
   return collectionId(deployment, idHash, "debit", [index]);
 }
 
@@ -39,13 +44,17 @@ export function debitIdOf(
  */
 export function chargeIdOf(
   deployment: TurnpikeDeployment,
-  { idHash, version, paidThrough }: { readonly idHash: Hex; readonly version: number; readonly paidThrough: number },
+  target: { readonly idHash: Hex; readonly version: number; readonly paidThrough: number },
 ): Hex {
+  fieldsOf(deployment, "deployment");
+  const { idHash, version, paidThrough } = fieldsOf(target, "target");
   return collectionId(deployment, idHash, "charge", [version, paidThrough]);
 }
 
 /** keccak256(abi.encode("turnpike.refund", id, index)): the nonce of refund `index` of what `id` names. */
 export function refundNonce(id: Hex, index: number): Hex {
+  aText(id, "id");
+  aNumber(index, "index");
   return keccak256(
     concatBytes(wordOfUint(3 * WORD), hexToBytes(id), wordOfUint(index), ...encodedText("turnpike.refund")),
   );

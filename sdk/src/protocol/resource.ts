@@ -1,6 +1,7 @@
 /**
  * Serialises the `resource`, what a payment buys, as one string that gate, agent and Facilitator compare byte by byte.
  */
+import { aText, wrongKind } from "./arguments";
 import { utf8ToBytes } from "./hex";
 
 /** The longest URL that can be paid for. */
@@ -14,6 +15,7 @@ const MAX_WHOLE_CHARS = 1_024;
  * too. The memo covers all of it.
  */
 export function shortResourceOf(resource: string): string {
+  aText(resource, "resource");
   if (resource.length <= MAX_WHOLE_CHARS) return resource;
   const { origin, pathname } = new URL(resource);
   const path = `${origin}${pathname}`;
@@ -39,6 +41,8 @@ function baseOf(publicUrl: string): { readonly base: URL; readonly prefix: strin
  * @returns undefined when the target is not origin-form, leaves the public origin or passes 2,048 bytes
  */
 export function resourceOf(publicUrl: string, target: string): string | undefined {
+  aText(publicUrl, "publicUrl");
+  aText(target, "target");
   if (!target.startsWith("/") || target.includes("\\")) return undefined;
   const { base, prefix } = baseOf(publicUrl);
   if (PLAIN.test(target) && !target.includes("/.")) {
@@ -76,6 +80,8 @@ export function resourceOfUrl(url: string | URL): string | undefined {
 
 /** What the Facilitator may keep and show of a resource: origin and path, never the query. */
 export function resourceWithoutQuery(resource: string): string {
+  aText(resource, "resource");
+  if (!URL.canParse(resource)) throw wrongKind(resource, "resource", "an absolute URL");
   const { protocol, host, pathname } = new URL(resource);
   // Not `origin`: of any scheme but the web's that is "null".
   return `${protocol}//${host}${pathname}`;

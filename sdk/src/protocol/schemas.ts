@@ -2,10 +2,12 @@
  * Defines the wire's bodies, each once as a schema; the types are derived. Unknown keys are ignored, since peers may
  * send them.
  */
+
 import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
-import { signatureWithV } from "./eip712";
+import { fieldsOf } from "./arguments";
+import { isLowS, SIGNATURE_65, signatureWithV } from "./eip712";
 import type { Hex } from "./hex";
 import { MAX_RESOURCE_BYTES } from "./resource";
 
@@ -33,6 +35,11 @@ const plainSignature65Schema = z
 
 /** The same of any wallet: v of 0 or 1 is read. */
 export const signature65Schema = plainSignature65Schema.transform(signatureWithV);
+
+/** Of a permit: a token takes 65 bytes as a key's alone, and some take a high s. */
+export const permitSignatureSchema = signatureSchema
+  .refine((value) => !SIGNATURE_65.test(value) || isLowS(value), "must have a low s, as wallets write it")
+  .transform(signatureWithV);
 
 /** A base-unit amount: decimal integer string on the wire, `bigint` inside. */
 export const amountSchema = z
@@ -166,7 +173,8 @@ export type AcceptEntryWire = z.input<typeof acceptEntrySchema>;
 export const SUBSCRIPTION_SCHEME = "subscription";
 
 /** Returns whether an entry of this project's gates is a plan's, rather than the price of one request. */
-export function isPlanEntry({ scheme, extra }: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
+export function isPlanEntry(entry: Pick<AcceptEntryWire, "scheme" | "extra">): boolean {
+  const { scheme, extra } = fieldsOf(entry, "entry");
   return scheme === SUBSCRIPTION_SCHEME || extra?.kind === "subscription";
 }
 

@@ -1,5 +1,7 @@
 /** Decides whose signature counts on a statement about a payment, and for payments that settled before what time. */
+
 import { type Address, checksum, isAddress } from "./address";
+import { aList, aText, fieldsOf } from "./arguments";
 
 /** A signer of payment proofs. */
 export interface ProofSigner {
@@ -23,6 +25,8 @@ export interface TrustedSigners {
 
 /** A set to judge by. The first of several entries for one address counts. */
 export function trustSigners(signers: readonly ProofSigner[]): TrustedSigners {
+  aList(signers, "signers");
+  for (const signer of signers) fieldsOf(signer, "signers");
   const byAddress = new Map([...signers].reverse().map((signer) => [checksum(signer.address), signer]));
   const find = (address: Address) => byAddress.get(checksum(address));
   return {
@@ -42,6 +46,7 @@ const SECONDS = /^\d{1,11}$/;
 
 /** Unix seconds of a time that is written as such or in ISO 8601 with its zone. */
 export function parseInstant(text: string): number | undefined {
+  aText(text, "text");
   if (SECONDS.test(text)) return Number(text);
   const ms = INSTANT.test(text) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(ms) ? undefined : Math.floor(ms / 1_000);
@@ -52,6 +57,7 @@ export function parseInstant(text: string): number | undefined {
  * @returns undefined for anything else
  */
 export function parseProofSigner(text: string): ProofSigner | undefined {
+  aText(text, "text");
   const [given = "", time, ...more] = text.split("@");
   if (!isAddress(given) || more.length > 0) return undefined;
   const address = checksum(given);

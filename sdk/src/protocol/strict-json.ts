@@ -2,6 +2,7 @@
  * Decodes credentials: base64 of JSON from untrusted clients. Accepts only unambiguous input: canonical base64
  * (standard or URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
  */
+import { aText, wrongKind } from "./arguments";
 import { MAX_CREDENTIAL_BYTES } from "./headers";
 import { NodeBuffer } from "./hex";
 
@@ -27,7 +28,7 @@ export function isObject(value: unknown): value is JsonObject {
 
 /** Returns a member of an object; undefined where it is no object or has no such member of its own. */
 export function memberOf(value: unknown, key: string): unknown {
-  return isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+  return isObject(value) && typeof key === "string" && Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
 /** @returns undefined for anything but a well-formed header of at most `maxBytes`; never throws */
@@ -36,6 +37,7 @@ export function decodeJsonHeader(
   maxBytes = MAX_CREDENTIAL_BYTES,
   maxDepth = MAX_DEPTH,
 ): JsonObject | undefined {
+  aText(value, "value");
   if (value.length > maxBytes || !BASE64.test(value)) return undefined;
   const standard = value.replaceAll("-", "+").replaceAll("_", "/");
   const unpadded = standard.replace(/=+$/, "");
@@ -55,11 +57,16 @@ export function decodeJsonHeader(
 
 /** JSON in UTF-8 in standard base64, as payment headers carry it. */
 export function encodeJsonHeader(value: unknown): string {
-  return encodeHeaderText(JSON.stringify(value));
+  try {
+    return encodeHeaderText(JSON.stringify(value));
+  } catch {
+    throw wrongKind(value, "value", "JSON: a bigint is written as a decimal string");
+  }
 }
 
 /** Encodes text that is JSON already. */
 export function encodeHeaderText(text: string): string {
+  aText(text, "text");
   if (NodeBuffer) return NodeBuffer.from(text, "utf8").toString("base64");
   if (PRINTABLE.test(text)) return btoa(text);
   let binary = "";
@@ -75,6 +82,7 @@ export function parseStrictJson(text: string, maxDepth = MAX_DEPTH): JsonObject 
 
 /** Parses text that may also be a list. */
 export function parseStrictBody(text: string, maxDepth = MAX_DEPTH): JsonObject | unknown[] | undefined {
+  aText(text, "text");
   if (!isUnambiguous(text, maxDepth)) return undefined;
   try {
     const parsed: unknown = JSON.parse(text);

@@ -1,7 +1,9 @@
 /**
  * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
  */
+
 import { type Address, ZERO_ADDRESS } from "./address";
+import { fieldsOf, wholeOf, wrongKind } from "./arguments";
 import { type PeriodLength, periodOf } from "./calendar";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";
 import type { Hex } from "./hex";
@@ -76,7 +78,7 @@ export interface SignedTerms extends PeriodLength {
 /** The terms as fields that a wallet shows: `interval` counts the unit. */
 export function shownTerms({ token, payTo, amount, ...length }: SignedTerms) {
   const { unit, count } = periodOf(length);
-  return { token, payTo, amount, interval: BigInt(count), unit: `${unit}s` as const };
+  return { token, payTo, amount, interval: wholeOf(count, "terms"), unit: `${unit}s` as const };
 }
 
 /** What a `SetNext` without a plan shows. */
@@ -110,14 +112,17 @@ export interface SubscribeMessage {
 export function subscribeTypedData(
   deployment: TurnpikeDeployment,
   terms: SignedTerms,
-  { first, until = 0, ...message }: SubscribeMessage,
+  message: SubscribeMessage,
 ): TypedData {
+  fieldsOf(deployment, "deployment");
+  fieldsOf(terms, "terms");
+  const { first, until = 0, ...fields } = fieldsOf(message, "message");
   return typed(turnpikeDomain(deployment), "Subscribe", {
-    ...message,
+    ...fields,
     ...shownTerms(terms),
     firstAmount: first?.firstAmount ?? terms.amount,
-    firstInterval: BigInt(first?.firstInterval ?? 0),
-    until: BigInt(until),
+    firstInterval: wholeOf(first?.firstInterval ?? 0, "message.first.firstInterval"),
+    until: wholeOf(until, "message.until"),
   });
 }
 
@@ -133,7 +138,12 @@ export interface VoucherMessage extends FirstPeriod {
 
 /** What an account with the VOUCHER right signs to offer another first period. */
 export function voucherTypedData(deployment: TurnpikeDeployment, message: VoucherMessage): TypedData {
-  return typed(turnpikeDomain(deployment), "Voucher", { ...message, firstInterval: BigInt(message.firstInterval) });
+  fieldsOf(deployment, "deployment");
+  fieldsOf(message, "message");
+  return typed(turnpikeDomain(deployment), "Voucher", {
+    ...message,
+    firstInterval: wholeOf(message.firstInterval, "message.firstInterval"),
+  });
 }
 
 /** The fields of a void; `deadline` in unix seconds, inclusive. */
@@ -145,6 +155,8 @@ export interface VoidMessage {
 
 /** What a subscriber signs so that a signup that it signed for this secret is worth nothing. */
 export function voidTypedData(deployment: TurnpikeDeployment, message: VoidMessage): TypedData {
+  fieldsOf(deployment, "deployment");
+  fieldsOf(message, "message");
   return typed(turnpikeDomain(deployment), "Void", { ...message });
 }
 
@@ -184,6 +196,10 @@ export function actTypedData<A extends SignedAct>(
   act: A,
   message: ActBase & ActFields[A],
 ): TypedData {
+  fieldsOf(deployment, "deployment");
+  fieldsOf(message, "message");
+  if (!Object.hasOwn(TYPES, typeof act === "string" ? act : ""))
+    throw wrongKind(act, "act", "Pause, Resume, Cancel, SetMaxOverage, SetNext, ChangePlan or Rekey");
   const { terms, ...fields } = message as ActBase & { readonly terms?: SignedTerms };
   const shown = terms ? shownTerms(terms) : act === "SetNext" ? NO_TERMS : {};
   return typed(turnpikeDomain(deployment), act, { ...fields, ...shown });
@@ -218,6 +234,8 @@ export interface TransferAuthorization {
 
 /** What a payer signs: an EIP-3009 transfer of the token itself. */
 export function transferTypedData(token: TokenDomain, authorization: TransferAuthorization): TypedData {
+  fieldsOf(token, "token");
+  fieldsOf(authorization, "authorization");
   return typed(tokenDomain(token), "TransferWithAuthorization", { ...authorization });
 }
 
@@ -232,6 +250,8 @@ export interface PermitMessage {
 
 /** What an owner signs to approve Turnpike: an EIP-2612 permit. It *sets* the approval. */
 export function permitTypedData(token: TokenDomain, message: PermitMessage): TypedData {
+  fieldsOf(token, "token");
+  fieldsOf(message, "message");
   return typed(tokenDomain(token), "Permit", { ...message });
 }
 

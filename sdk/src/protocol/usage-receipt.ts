@@ -2,7 +2,9 @@
  * Defines the usage receipt: what a provider signs for each metered charge, so that a subscriber can prove what it was
  * billed. An EIP-712 message, bound to the chain and the contract, and a compact text for headers and comments.
  */
+
 import { parseAmount, UINT256_MAX } from "./amounts";
+import { aText, fieldsOf } from "./arguments";
 import type { TypedData, TypedDataField } from "./eip712";
 import { concatBytes, fromBase64Url, type Hex, hexToBytes, keccak256, textToBytes, toBase64Url, toHex } from "./hex";
 import type { TurnpikeDeployment } from "./typed-data";
@@ -66,13 +68,18 @@ const FIELDS: readonly TypedDataField[] = [
 ];
 
 /** What a provider's receipt key signs. */
-export function usageReceiptTypedData({ chainId, turnpike }: TurnpikeDeployment, receipt: UsageReceipt): TypedData {
+export function usageReceiptTypedData(deployment: TurnpikeDeployment, receipt: UsageReceipt): TypedData {
+  const { chainId, turnpike } = fieldsOf(deployment, "deployment");
+  fieldsOf(receipt, "receipt");
   const domain = { name: "Turnpike Usage Receipt", version: "1", chainId, verifyingContract: turnpike };
   return { domain, primaryType: "UsageReceipt", types: { UsageReceipt: FIELDS }, message: { ...receipt } };
 }
 
 /** keccak256(salt ‖ method ‖ " " ‖ resource): shows the request to nobody who does not know it. */
 export function requestHashOf(salt: Hex, method: string, resource: string): Hex {
+  aText(salt, "salt");
+  aText(method, "method");
+  aText(resource, "resource");
   return keccak256(concatBytes(hexToBytes(salt), textToBytes(`${method} ${resource}`)));
 }
 
@@ -80,6 +87,7 @@ const UNIT_PRICE = /^(0|[1-9]\d{0,77})\/([1-9]\d{0,77})$/;
 
 /** Reads `AMOUNT/PER`. @returns undefined for any other text */
 export function parseUnitPrice(text: string): { readonly amount: bigint; readonly per: bigint } | undefined {
+  aText(text, "text");
   const [, amount, per] = UNIT_PRICE.exec(text) ?? [];
   if (amount === undefined || per === undefined) return undefined;
   const price = { amount: BigInt(amount), per: BigInt(per) };
@@ -87,7 +95,8 @@ export function parseUnitPrice(text: string): { readonly amount: bigint; readonl
 }
 
 /** Returns whether a receipt charges more than its own units cost, or more than its own total. */
-export function isOverpriced({ units, unitPrice, amount, total }: UsageReceipt): boolean {
+export function isOverpriced(receipt: UsageReceipt): boolean {
+  const { units, unitPrice, amount, total } = fieldsOf(receipt, "receipt");
   const price = parseUnitPrice(unitPrice);
   return price === undefined || amount > (units * price.amount + price.per - 1n) / price.per || amount > total;
 }
@@ -97,9 +106,10 @@ const FORMAT = "1";
 const hexToText = (hex: Hex): string => toBase64Url(hexToBytes(hex));
 
 /** Writes a receipt as one word of at most 600 characters, for headers and comments. */
-export function encodeUsageReceipt({ receipt, salt, signature }: SignedUsageReceipt): string {
+export function encodeUsageReceipt(signed: SignedUsageReceipt): string {
+  const { receipt, salt, signature } = fieldsOf(signed, "signed");
   const { planId, idHash, version, paidThrough, sequence, requestHash, unit, units, unitPrice, amount, total } =
-    receipt;
+    fieldsOf(receipt, "signed.receipt");
   return [
     ...[FORMAT, hexToText(planId), hexToText(idHash), version, paidThrough, sequence, hexToText(requestHash)],
     ...[toBase64Url(textToBytes(unit)), units, unitPrice, amount, total, hexToText(salt), hexToText(signature)],
@@ -110,6 +120,7 @@ const MAX_TEXT_LENGTH = 1_024;
 
 /** Reads what {@link encodeUsageReceipt} writes; judges no signature. @returns undefined for any other text */
 export function parseUsageReceipt(text: string): SignedUsageReceipt | undefined {
+  aText(text, "text");
   if (text.length > MAX_TEXT_LENGTH) return undefined;
   const [format, ...parts] = text.split(".");
   if (format !== FORMAT || parts.length !== 13) return undefined;
@@ -152,6 +163,7 @@ function unitAt(text: string): string | undefined {
 
 /** Reads the words of a `USAGE-RECEIPT` header; those that are no receipt are left out. */
 export function usageReceiptTexts(header: string | null | undefined): string[] {
+  if (header !== undefined && header !== null) aText(header, "header");
   return (header ?? "")
     .split(",")
     .map((text) => text.trim())

@@ -2,7 +2,9 @@
  * What this project speaks of x402 version 2 beyond the payment itself: the names of its extensions, the idempotency
  * key that a payload carries, and the signed message of `sign-in-with-x` (CAIP-122 with an EIP-4361 message).
  */
+
 import * as z from "zod";
+import { aList, aText, fieldsOf } from "./arguments";
 import { concatBytes, type Hex, keccak256, utf8ToBytes } from "./hex";
 import { addressSchema, signatureSchema } from "./schemas";
 import type { JsonObject } from "./strict-json";
@@ -31,6 +33,7 @@ export type PaymentIdentifier =
 
 /** The idempotency key in a version 2 payload, where the client has put one. */
 export function paymentIdentifierOf(payload: JsonObject): PaymentIdentifier {
+  fieldsOf(payload, "payload");
   const extension = member(payload.extensions, EXTENSION.paymentIdentifier);
   const id = member(member(extension, "info"), "id");
   if (id === undefined) return { kind: "none" };
@@ -84,8 +87,11 @@ export type SignIn = z.output<typeof signInSchema>;
 
 /** The text that the wallet signs (EIP-4361): every field in its line, absent ones left out. */
 export function signInMessage(fields: Omit<SignIn, "signature" | "type">): string {
+  fieldsOf(fields, "fields");
   const { domain, address, statement, uri, version, chainId, nonce, issuedAt } = fields;
   const { expirationTime, notBefore, requestId, resources } = fields;
+  for (const [name, value] of Object.entries({ domain, address, uri, chainId, nonce })) aText(value, `fields.${name}`);
+  if (resources !== undefined) aList(resources, "fields.resources");
   const lines = [`${domain} wants you to sign in with your Ethereum account:`, address, ""];
   if (statement !== undefined && statement !== "") lines.push(statement);
   lines.push(
@@ -105,6 +111,7 @@ export function signInMessage(fields: Omit<SignIn, "signature" | "type">): strin
 
 /** EIP-191, version 0x45: what `personal_sign` signs. */
 export function personalDigest(message: string): Hex {
+  aText(message, "message");
   const bytes = utf8ToBytes(message);
   return keccak256(concatBytes(utf8ToBytes(`\x19Ethereum Signed Message:\n${bytes.length}`), bytes));
 }

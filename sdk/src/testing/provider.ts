@@ -26,6 +26,8 @@ import {
   signProof,
   Unavailable,
 } from "../protocol";
+import { aNumber, callback, fieldsOf } from "../protocol/arguments";
+import { optionsOf, text } from "../protocol/option-checks";
 import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 import { payUpto } from "./upto";
@@ -43,13 +45,16 @@ export interface ManualClock extends Clock {
  * @param startSec unix seconds; default a fixed time, so that tests are the same every day
  */
 export function manualClock(startSec = 1_800_000_000): ManualClock {
+  aNumber(startSec, "startSec");
   let sec = startSec;
   return {
     nowSec: () => sec,
     advance(seconds) {
+      aNumber(seconds, "seconds");
       sec += seconds;
     },
     set(next) {
+      aNumber(next, "sec");
       sec = next;
     },
   };
@@ -100,13 +105,17 @@ const TURNPIKE = checksum(`0x${"71".repeat(20)}`);
 // Keys for tests: anyone can derive them.
 const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
 
+const checkOptions = optionsOf<TestProviderOptions>({
+  clock: (clock, field) => callback((fieldsOf(clock, field) as ManualClock).advance, `${field}.advance`),
+  publicUrl: text,
+  receiptKey: text,
+  onMeterEvent: callback,
+});
+
 /** A provider that grants without a chain. */
-export function createTestProvider({
-  clock = manualClock(),
-  publicUrl,
-  receiptKey: key,
-  onMeterEvent: report = () => undefined,
-}: TestProviderOptions = {}): TestProvider {
+export function createTestProvider(options: TestProviderOptions = {}): TestProvider {
+  checkOptions(options, "");
+  const { clock = manualClock(), publicUrl, receiptKey: key, onMeterEvent: report = () => undefined } = options;
   const facilitator = addressOfKey(keyOf("facilitator"));
   const payTo = addressOfKey(keyOf("provider"));
   const payer = addressOfKey(keyOf("payer"));
@@ -141,7 +150,8 @@ export function createTestProvider({
     clock,
     install: () => installProvider(provider),
     pay(required, who = {}) {
-      const entry = required.accepts[0];
+      const entry = Array.isArray(required?.accepts) ? required.accepts[0] : undefined;
+      if (who !== undefined && who !== null) fieldsOf(who, "who");
       if (!entry?.memo || !entry.resource || !entry.token || !entry.amount) {
         throw new ConfigError("pay() needs the body of a 402 that offers something to pay");
       }
@@ -166,11 +176,11 @@ export function createTestProvider({
     },
     payUpto: (header) => payUpto(header, { chainId: CHAIN_ID, nowSec: clock.nowSec(), key: keyOf("payer") }),
     subscribe(subscription) {
-      const id = books.subscribe(subscription);
+      const id = books.subscribe(fieldsOf(subscription, "subscription"));
       return { id, headers: { [HEADER.subscription]: id } };
     },
-    addPlan: (plan) => books.addPlan(plan),
-    change: (id, change) => books.change(id, change),
+    addPlan: (plan) => books.addPlan(fieldsOf(plan, "plan")),
+    change: (id, change) => books.change(id, fieldsOf(change, "change")),
     spentOf: (id) => books.spentOf(id),
     setDown(isDown) {
       books.isDown = isDown;
@@ -178,12 +188,15 @@ export function createTestProvider({
   };
 }
 
+/** What a Facilitator takes whose settings name no other, base units. */
+const MIN_AMOUNT = "100";
+
 /** The test's Facilitator settles both schemes over Permit2. */
 function supportFrom(uptoSigner: Address): GateContext["support"] {
   const support = {
     exactOverPermit2: true,
     uptoSigner,
-    minAmount: undefined,
+    minAmount: MIN_AMOUNT,
     token: undefined,
     sponsorsGas: false,
     senders: [uptoSigner],

@@ -1,6 +1,7 @@
 /**
  * Keeps plans, subscriptions and allowances in memory, where a gate would read the chain. The rules are the contract's.
  */
+
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
@@ -23,6 +24,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../protocol";
+import { aBigint, aText } from "../protocol/arguments";
 import { DAY_SEC } from "../protocol/time";
 
 /** A plan of the test provider; amounts in base units. */
@@ -89,6 +91,8 @@ export class TestBooks {
   }
 
   addPlan({ planId, amount = 10_000_000n, intervalSec, graceSec, deprecated = false }: TestPlan): Plan {
+    if (planId !== undefined) aText(planId, "plan.planId");
+    aBigint(amount, "plan.amount");
     const { payTo, token } = this.#parts;
     const index = this.#plans.size;
     const id = (planId ?? keccakText(`test plan ${index}`)).toLowerCase() as Hex;
@@ -112,6 +116,9 @@ export class TestBooks {
   }
 
   subscribe({ planId, maxOverage = 0n, subscriber = this.#parts.payer }: TestSubscription): string {
+    aText(planId, "subscription.planId");
+    aText(subscriber, "subscription.subscriber");
+    aBigint(maxOverage, "subscription.maxOverage");
     const plan = this.#plans.get(planId.toLowerCase()) ?? this.addPlan({ planId });
     const id = subscriptionId(subscriber, keccakText(`test secret ${this.#subscriptions++}`));
     const idHash = parseSubscriptionId(id)?.idHash as Hex;

@@ -1,9 +1,11 @@
 /** Signs a test payer's payment of the scheme `upto`, as stock clients do. */
+
 import {
   type Address,
   addressOfKey,
   ConfigError,
   checksum,
+  decodeJsonHeader,
   encodeJsonHeader,
   HEADER,
   type Hex,
@@ -14,6 +16,7 @@ import {
   typedDataDigest,
   UPTO_PERMIT2_PROXY,
 } from "../protocol";
+import { aText } from "../protocol/arguments";
 
 export interface TestPayer {
   readonly chainId: number;
@@ -33,8 +36,9 @@ interface UptoEntry {
 
 /** @param header value of PAYMENT-REQUIRED. @throws ConfigError when it offers no `upto` option */
 export function payUpto(header: string, { chainId, nowSec, key }: TestPayer): Record<string, string> {
-  const { accepts, resource } = JSON.parse(Buffer.from(header, "base64").toString("utf8"));
-  const accepted = (accepts as readonly UptoEntry[]).find(({ scheme }) => scheme === "upto");
+  aText(header, "header");
+  const { accepts, resource } = decodeJsonHeader(header) ?? {};
+  const accepted = (Array.isArray(accepts) ? (accepts as UptoEntry[]) : []).find((entry) => entry?.scheme === "upto");
   if (!accepted) throw new ConfigError('payUpto() needs the PAYMENT-REQUIRED of a 402 with a price of type "upto"');
   const signed = {
     from: addressOfKey(key),

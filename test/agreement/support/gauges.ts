@@ -14,6 +14,7 @@ export const UNUSED_GAUGES: Gauges & DatabaseGauges = {
   paymentQueue: () => ({ queued: 0, oldestQueuedSec: 0 }),
   highestPayerGas: () => 0,
   renewalsDue: async () => 0,
+  reconciled: async () => undefined,
   costs: async () => [],
   webhookBacklogs: async () => [],
   webhooksPending: async () => 0,

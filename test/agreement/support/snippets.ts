@@ -28,7 +28,7 @@ export function snippetsOfPages(): Snippet[] {
 }
 
 function snippetsIn(page: string, text: string): Snippet[] {
-  return [...text.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(({ index, 1: code = "" }) => ({
+  return [...text.matchAll(/^```ts(?: \[[^\]]+\])?\n([\s\S]*?)^```/gm)].map(({ index, 1: code = "" }) => ({
     page,
     line: text.slice(0, index).split("\n").length + 1,
     code,

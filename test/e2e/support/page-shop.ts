@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import path from "node:path";
 import type { Browser, Page } from "playwright-core";
-import { createProvider, type GateOptions, gated, memoryClaims, type Provider } from "turnpike/gate";
+import { createProvider, type GateOptions, gated, memoryClaims, type PricingEntry, type Provider } from "turnpike/gate";
 import { launchBrowser, openPage } from "../../support/browser";
 import { testKey } from "../../support/chain";
 import { closeServer, listen } from "../../support/gate";
@@ -85,8 +85,8 @@ export function useShop(): Shop {
       return settings;
     },
     async sell(handler, options = {}) {
-      const pricing: GateOptions["pricing"] = [{ type: "one-time", price: "$0.50" }];
-      const gate = provider.paymentGate({ pricing, page: true, description: "The report", ...options });
+      const pricing: readonly PricingEntry[] = [{ type: "one-time", price: "$0.50" }];
+      const gate = provider.paymentGate({ pricing, page: true, description: "The report", ...options } as GateOptions);
       const server = createServer(
         gated(gate, (request, response) => {
           response.setHeader("Content-Type", "text/plain; charset=utf-8");

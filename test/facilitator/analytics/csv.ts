@@ -10,7 +10,7 @@ import { createApp } from "../../../facilitator/src/http/app";
 import { endpoint } from "../../../facilitator/src/http/endpoint";
 import { csvHeader, csvRows, csvSchema, decimalOf, money, sheetOfPages } from "../../../facilitator/src/http/figures";
 import { startServer } from "../../../facilitator/src/http/server";
-import { emptyDatabase } from "../../support/facilitator";
+import { emptyDatabase, until } from "../../support/facilitator";
 import { unusedServices } from "../../support/unused-services";
 import { paymentToWire } from "../support/payments";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -22,6 +22,14 @@ const OTHER = "0x0000000000000000000000000000000000000002" as Address;
 /** more than the pages of a list hold, and more than one export held before */
 const MANY = 10_250;
 const NOW_SEC = 1_800_000_000;
+
+function pause(): { readonly promise: Promise<void>; end(): void } {
+  let end = (): void => undefined;
+  const promise = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  return { promise, end: () => end() };
+}
 
 describe("CSV", () => {
   it("HC24 writes amounts in base units and as decimals, with the token and its decimals, and never through a float", () => {
@@ -109,6 +117,49 @@ describe("CSV", () => {
         .catch((error: Error) => error.name);
       expect(broken).to.equal("TypeError");
       expect(logged).to.deep.equal(["answer broke off"]);
+    } finally {
+      await server.stop(100);
+    }
+  });
+
+  it("HC33 is read by one request of a key at a time; other keys do not wait", async () => {
+    const { promise: paused, end } = pause();
+    let isFirst = true;
+    const sheet = endpoint({
+      method: "get",
+      path: "/slow.csv",
+      tag: "t",
+      summary: "s",
+      mediaType: "text/csv",
+      admission: { scope: "read", admit: async (key) => ({ keyId: key ?? "" }) },
+      answers: { 200: csvSchema },
+      async handle() {
+        const slow = isFirst ? paused : Promise.resolve();
+        isFirst = false;
+        return sheetOfPages("slow", { columns: { n: (n: number) => n } }, async (at) => {
+          if (at !== undefined) await slow;
+          return { rows: [1], next: at === undefined ? "more" : undefined };
+        });
+      },
+    });
+    const log = { info: () => undefined } as never;
+    const app = createApp({ ...unusedServices(), log }, [sheet]);
+    const server = await startServer({ fetch: app.fetch, host: "127.0.0.1", port: 0 });
+    const read = (authorization: string) => fetch(`${server.url}/slow.csv`, { headers: { authorization } });
+    try {
+      const first = await read("a");
+      const second = await read("a");
+      expect([second.status, second.headers.get("retry-after")]).to.deep.equal([429, "2"]);
+      expect(await second.text()).to.contain("another CSV");
+      expect((await (await read("b")).text()).length).to.be.greaterThan(0);
+      end();
+      expect(await first.text()).to.equal("n\r\n1\r\n1\r\n");
+      expect(await (await read("a")).text()).to.equal("n\r\n1\r\n1\r\n");
+      const left = new AbortController();
+      isFirst = true;
+      await fetch(`${server.url}/slow.csv`, { headers: { authorization: "a" }, signal: left.signal });
+      left.abort();
+      await until(async () => (await read("a")).status === 200, "a client that left holds nobody up");
     } finally {
       await server.stop(100);
     }

@@ -60,7 +60,7 @@ describe("Facilitator: compose.yaml's own processes", function () {
 
   async function launch(name: string, from = composition, more: Readonly<Record<string, string>> = {}) {
     const { args, env } = from.service(name);
-    const launched = await program.launch(args, { ...env, ...more });
+    const launched = await program.launch(args, { ...env, METRICS_PORT: "0", ...more });
     running.add(launched);
     return launched;
   }

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { expect } from "chai";
 import { Client } from "pg";
 import pino from "pino";
@@ -6,7 +8,7 @@ import { startFacilitator } from "../../../facilitator/src/app/start";
 import { createLag } from "../../../facilitator/src/indexer/lag";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, fund, startWorld, until } from "../../support/facilitator";
-import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { startBreakablePostgres, startPostgres, type TestPostgres } from "../../support/postgres";
 import { paymentToWire } from "../support/payments";
 import { startSilentNode } from "../support/silent-node";
 
@@ -189,6 +191,70 @@ describe("Facilitator: what readiness judges", function () {
       await until(async () => (await readiness(api.url)).status === 200, "all is well again");
     } finally {
       for (const node of [ofRelayer, ofApi]) await node.stop();
+    }
+  });
+
+  it("HD4 a round that takes minutes is catching up: the node answers, and the lease stays", async () => {
+    const DATABASE_URL = await postgres.database();
+    const { url } = await start({ DATABASE_URL, ROLES: "relayer,indexer", MAX_LAG_SEC: "2" });
+    const client = new Client({ connectionString: DATABASE_URL });
+    await client.connect();
+    const holder =
+      "select owner from role_leases where role = 'indexer' and until_ms > extract(epoch from now()) * 1000";
+    const { rows: before } = await client.query(holder);
+    await client.query("begin");
+    await client.query("lock table blocks in access exclusive mode");
+    try {
+      const late = await until(async () => {
+        const check = await checkOf(url, "indexer");
+        return Number(/(\d+) s late/.exec(check?.detail ?? "")?.[1]) > 20 && check;
+      }, "the round has taken longer than a silence");
+      expect(late.detail).to.match(/, (\d+) blocks behind the head, \d+ s late; catching up \1 blocks$/);
+      const chain = await checkOf(url, "chain");
+      expect(chain, chain?.detail).to.include({ ok: true });
+      expect(chain?.detail).not.to.contain("no node");
+    } finally {
+      await client.query("rollback");
+    }
+    expect((await client.query(holder)).rows).to.deep.equal(before);
+    await client.end();
+    await until(async () => (await readiness(url)).status === 200, "it has caught up");
+  });
+
+  it("HD10 while it stops, /readyz is 503 and requests are answered", async () => {
+    const config = world.config({ DATABASE_URL: await postgres.database(), PORT: "0" });
+    const service = await startFacilitator(config, { logger: pino({ level: "silent" }), leaveMs: 60_000 });
+    // As a balancer keeps one.
+    const { port } = new URL(service.url);
+    const kept = connect(Number(port), "127.0.0.1");
+    await once(kept, "connect");
+    const stopped = service.stop();
+    const ready = await fetch(`${service.url}/readyz`);
+    expect([ready.status, ready.headers.get("connection")]).to.deep.equal([503, "close"]);
+    expect(await ready.text()).to.contain('"detail":"stopping"');
+    expect((await fetch(`${service.url}/healthz`)).status).to.equal(200);
+    kept.destroy();
+    await stopped;
+  });
+
+  it("HD4 while the database is away, what is said of the chain stays true", async () => {
+    const own = await startBreakablePostgres();
+    try {
+      const { url } = await start({ DATABASE_URL: await own.database(), ROLES: "relayer,indexer", MAX_LAG_SEC: "2" });
+      await own.crash();
+      const late = await until(async () => {
+        const check = await checkOf(url, "indexer");
+        return Number(/(\d+) s late/.exec(check?.detail ?? "")?.[1]) > 20 && check;
+      }, "it has been away for longer than a silence");
+      expect(late.detail).to.match(/ s late; the database is away$/);
+      expect((await checkOf(url, "database"))?.ok).to.equal(false);
+      expect((await checkOf(url, "chain"))?.detail).not.to.contain("no node");
+      await own.resume();
+      await until(async () => (await readiness(url)).status === 200, "it is back");
+      for (const one of running) await one.stop();
+      running.clear();
+    } finally {
+      await own.stop();
     }
   });
 

@@ -63,7 +63,7 @@ describe("transactions as a node returns them", () => {
   it("S4 a kind that not every chain hashes in the same way proves no call", async () => {
     const { hash, fields } = await signed(kinds[3]?.[1] ?? {});
     const read = await readerOf({ ...fields, type: "0x7e" }).transaction(hash);
-    expect(read).to.deep.equal({ blockHash: BLOCK_HASH, call: undefined });
+    expect(read).to.deep.equal({ blockHash: BLOCK_HASH, from: undefined, call: undefined });
   });
 });
 

@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { Client } from "pg";
-import { examineConnection, tlsFailure } from "../../../facilitator/src/cli/doctor/connection";
+import { examineConnection, isPooledByTransaction, tlsFailure } from "../../../facilitator/src/cli/doctor/connection";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { connectStore, type Store } from "../../../facilitator/src/db/open";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
@@ -73,6 +73,30 @@ describe("doctor on the connection to PostgreSQL", () => {
       `alter role doctor connection limit -1; alter database ${url.pathname.slice(1)} connection limit 5`,
     );
     expect((await poolOf(10))?.level).to.equal("fail");
+  });
+
+  it("HD12 knows a pooler that gives each transaction another connection, and takes no server for one", async () => {
+    expect((await examine(10)).map(({ detail }) => detail).join()).not.to.contain("pooler");
+    const stores = await Promise.all(
+      [1, 2].map(() => connectStore({ kind: "postgres", url: new Secret(url.href), poolSize: 2 })),
+    );
+    const [one, other] = stores.map(({ db }) => db) as [Store["db"], Store["db"]];
+    // As PgBouncer in transaction mode: the server's process of the first goes to the transaction.
+    let isTaken = false;
+    const pooled = {
+      connection: () => ({
+        execute: (act: (db: Store["db"]) => unknown) =>
+          act({ getExecutor: () => (isTaken ? other : one).getExecutor() } as Store["db"]),
+      }),
+      transaction: () => ({
+        execute: (act: (db: Store["db"]) => unknown) => {
+          isTaken = true;
+          return act(one);
+        },
+      }),
+    } as unknown as Store["db"];
+    expect(await isPooledByTransaction(pooled)).to.equal(true);
+    for (const store of stores) await store.close();
   });
 
   it("HD12 says that TLS is what failed: a server without it, a CA's file that is missing, a foreign certificate", async () => {

@@ -20,7 +20,7 @@ import { openStore } from "../../../facilitator/src/db/open";
 import { bytes } from "../../../facilitator/src/db/sql";
 import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import { noProgress } from "../../../facilitator/src/lib/progress";
-import { type FacilitatorWorld, startWorld, until } from "../../support/facilitator";
+import { type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
 
 const log = pino({ level: "silent" });
 
@@ -181,6 +181,39 @@ describe("Facilitator: reconcile --since", function () {
     expect(said).to.have.length(1);
     expect(said[0]).to.match(lost);
     expect(all.filter((wrong) => lost.test(wrong))).to.have.length(1);
+    expect((await compare()).said).to.deep.equal([]);
+  });
+
+  it("HD15 names payments without a row and without an event, as a restored backup leaves them, and their sum", async () => {
+    const { db } = core.store;
+    const row = await db.selectFrom("payments").where("payment_id", "=", second).selectAll().executeTakeFirstOrThrow();
+    const events = await db.selectFrom("events").where("object_id", "=", second).selectAll().execute();
+    await db.deleteFrom("events").where("object_id", "=", second).execute();
+    await db.deleteFrom("payments").where("payment_id", "=", second).execute();
+    const { said, differences } = await compare();
+    const all: string[] = [];
+    const job = { config: world.config(), store: core.store, chain: core.relayer.chain, log, progress: noProgress };
+    for await (const wrong of reconcile(job)) all.push(wrong);
+    await db
+      .insertInto("payments")
+      .values({ ...row, ...inBytes(row) })
+      .execute();
+    for (const event of events)
+      await db
+        .insertInto("events")
+        .values({ ...event, payload: JSON.stringify(event.payload) })
+        .execute();
+    const missing = `payments ${second}: 250000 base units of ${row.token} moved to ${row.pay_to} by ${row.tx_hash}, and no row is here`;
+    const sum = `1 payments without a row moved 250000 base units of ${row.token}`;
+    expect(said).to.deep.equal([`difference: ${missing}`, sum]);
+    expect(differences).to.equal(1);
+    expect(all).to.include.members([missing, sum]);
+    // What strangers send to a payee is none of ours.
+    const stranger = await world.payer();
+    const wallet = walletOf(world.chain, stranger.key);
+    await fund(world.chain, stranger.address);
+    await (await (world.token.connect(wallet) as typeof world.token).getFunction("transfer")(world.payee, 5n)).wait();
+    await mine(5);
     expect((await compare()).said).to.deep.equal([]);
   });
 

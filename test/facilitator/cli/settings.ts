@@ -1,7 +1,7 @@
 /** What the Facilitator makes of the variables that an operator wrote. */
 import { expect } from "chai";
 import { checksum } from "turnpike/protocol";
-import { loadConfig } from "../../../facilitator/src/config";
+import { loadConfig, loadDatabase } from "../../../facilitator/src/config";
 import { testKey } from "../../support/chain";
 
 const RIGHT = checksum(`0x${"8ba1f109551bd432803012645ac136ddd64dba72"}`);
@@ -73,6 +73,34 @@ describe("Facilitator: settings", () => {
     const bounds = { BATCH_GAS: "500000", GAS_PER_ITEM: "400000", MIN_WINDOW_SEC: "59", MAX_WINDOW_SEC: "60" };
     const more = { PRIORITY_FEE_WEI: "8", MAX_FEE_PER_GAS_WEI: "8", PORT: "0", METRICS_PORT: "0" };
     expect(problem({ ...bounds, ...more })).to.equal("accepted");
+  });
+
+  it("J10 name every one that is wrong, each in a line", () => {
+    const both = problem({ BATCH_GAS: "500000", GAS_PER_ITEM: "450000", MIN_WINDOW_SEC: "60", MAX_WINDOW_SEC: "60" });
+    expect(both.split("\n").map((line) => line.split(" ")[0])).to.deep.equal(["BATCH_GAS", "MIN_WINDOW_SEC"]);
+    const low = problem({ BATCH_GAS: "1", MIN_WINDOW_SEC: "0", PORT: "x" });
+    expect(low.split("\n").map((line) => line.split(" ")[0])).to.deep.equal(["BATCH_GAS", "MIN_WINDOW_SEC", "PORT"]);
+  });
+
+  it("serve the metrics on a port of their own, unless they are to be public", () => {
+    const portOf = (change: Readonly<Record<string, string>>) => loadConfig({ ...environment, ...change }).metricsPort;
+    expect([portOf({}), portOf({ METRICS_PORT: "0" }), portOf({ METRICS_PORT: "public" })]).to.deep.equal([
+      9_464,
+      0,
+      undefined,
+    ]);
+    expect(problem({ METRICS_PORT: "yes" })).to.match(/^METRICS_PORT must be a port, or public/);
+  });
+
+  it("take away the quotes that a shell would, and readers of env files leave", () => {
+    expect(problem({ TOKENS: `'${token(RIGHT)}'` })).to.equal("accepted");
+    expect(problem({ TOKENS: `'${token(RIGHT)}` })).to.match(/^TOKENS must be JSON/);
+  });
+
+  it("of the database are enough to migrate", () => {
+    const { database } = loadDatabase({ DATABASE_URL: "postgres://x@127.0.0.1/y" });
+    expect(database.kind).to.equal("postgres");
+    expect(() => loadDatabase({ DATABASE_POOL_SIZE: "0" })).to.throw(/^DATABASE_POOL_SIZE must be at least 2/);
   });
 
   it("name what is no address as that", () => {

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import pino from "pino";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
-import { startUpkeep } from "../../../facilitator/src/db/upkeep";
+import { startUpkeep, type UpkeepWait } from "../../../facilitator/src/db/upkeep";
 import { until } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -23,6 +23,8 @@ describe("Facilitator: upkeep", function () {
     await postgres.stop();
   });
 
+  const waits = new Map<string, UpkeepWait | undefined>();
+
   /** Work that ends after some batches, and records the process that did each. */
   function work(batches: number) {
     const by: number[] = [];
@@ -33,12 +35,13 @@ describe("Facilitator: upkeep", function () {
         chainId: 31_337,
         log,
         everyMs: 10,
+        onRound: (task, wait) => void waits.set(task, wait),
         tasks: [
           {
             name: "failures",
             tables: [],
             run: async () => {
-              throw new Error("this task always fails");
+              throw Object.assign(new Error("this task always fails"), { code: "ENOSPC" });
             },
           },
           {
@@ -62,6 +65,8 @@ describe("Facilitator: upkeep", function () {
     await until(async () => first.by.length > 0, "the first process works");
     const other = first.start(1);
     await until(first.isDone, "everything is done");
+    expect(waits.get("failures")).to.include({ reason: "ENOSPC" });
+    expect(waits.get("rows"), "nothing waits").to.equal(undefined);
     expect(new Set(first.by)).to.deep.equal(new Set([0]));
     await one.stop();
     await other.stop();

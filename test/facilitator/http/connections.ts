@@ -40,6 +40,19 @@ describe("Facilitator: many connections", function () {
     await server.stop(0);
   });
 
+  it("HD10 a stop answers once more on each connection that clients have kept, and says that it closes it", async () => {
+    const clients = await openMany(server.url, MAX_CONNECTIONS, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (const { text } of clients) await until(async () => text().endsWith("early"), "the first answers");
+    const stopped = server.stop(1_000, 10_000);
+    for (const { socket } of clients) socket.write("GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (const { text } of clients) {
+      await until(async () => text().split("HTTP/1.1 200").length === 3 && text().endsWith("early"), "the second");
+      expect(text().split("HTTP/1.1 200")[1]).to.match(/^connection: keep-alive/im);
+      expect(text().split("HTTP/1.1 200")[2]).to.match(/^connection: close/im);
+    }
+    await stopped;
+  });
+
   it("HB9 a connection above the limit gets 503 and a time to come again, also in the middle of its body", async () => {
     const served = await openMany(server.url, MAX_CONNECTIONS, `${HEAD}\r\n{}`);
     await until(async () => held.length === MAX_CONNECTIONS, "all connections are being served");

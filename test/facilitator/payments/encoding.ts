@@ -18,6 +18,7 @@ import type { PaymentRow } from "../../../facilitator/src/db/tables/payments";
 import { planTransaction, planTransactions } from "../../../facilitator/src/payments/batch";
 import { type SignedTransfer, settleCalldata, transferCalldata } from "../../../facilitator/src/payments/calldata";
 import { digestSigner } from "../../../facilitator/src/relayer/signer";
+import { highS } from "../../support/signature-forms";
 
 const hexOf = (bytes: number) =>
   fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((b): Hex => `0x${Buffer.from(b).toString("hex")}`);
@@ -86,10 +87,8 @@ describe("payments by hand-made encoding", () => {
     const digest: Hex = `0x${"22".repeat(32)}`;
     const signed = signDigest(digest, secret);
     const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-    const highS = (order - BigInt(`0x${signed.slice(66, 130)}`)).toString(16).padStart(64, "0");
-    const flipped = signed.endsWith("1b") ? "1c" : "1b";
     const bad = [
-      `${signed.slice(0, 66)}${highS}${flipped}`,
+      highS(signed),
       signed.slice(0, 130),
       `${signed.slice(0, 130)}00`,
       `${signed}00`,

@@ -88,7 +88,8 @@ describe("hostile factories of wallets that are not deployed yet", function () {
     });
     for (let count = 0; count < 2; count++) {
       const settled = await core.payments.settleExact(reserved);
-      // Its transfer is found before the payment is bound, or by the block that follows.
+      // Both are true: refused where the deployment's block, which moved it, is read before the payment has a row, and
+      // failed where it is read after. Neither moves the money again, nor grants anything.
       expect(settled.kind, "what moved before it was accepted buys nothing").to.be.oneOf(["refused", "failed"]);
       if (settled.kind === "refused") expect(settled.reason).to.equal("invalid_exact_evm_nonce_already_used");
       expect(await movedFrom(second.address)).to.equal(1);

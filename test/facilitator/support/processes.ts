@@ -1,7 +1,7 @@
 /** The Facilitator as programs of their own, that can be killed: bundled once, so that a start takes a second. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { createFacilitatorClient, type FacilitatorClient } from "turnpike/facilitator";
 import { freePort } from "../../support/chain";
@@ -43,14 +43,20 @@ export interface ServiceProcess {
   stop(): Promise<number | null>;
 }
 
-export function buildProgram(): Program {
+/** @param change applied to the program's text, for a release that is not there yet */
+export function buildProgram(change = (text: string) => text): Program {
   const tools: { build(outfile: string): string } = require("../../../facilitator/tools/build.cjs");
   // Inside the workspace, so that its packages are found from there.
   const folder = path.join(ROOT, "facilitator/dist");
   mkdirSync(folder, { recursive: true });
   const home = mkdtempSync(path.join(folder, "test-"));
   const outfile = tools.build(path.join(home, "facilitator.cjs"));
+  writeFileSync(outfile, change(readFileSync(outfile, "utf8")));
+  return programAt(outfile, () => rmSync(home, { recursive: true, force: true }));
+}
 
+/** @param remove called at the end */
+export function programAt(outfile: string, remove: () => void): Program {
   const spawned = (args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess =>
     spawn(process.execPath, [outfile, ...args], {
       cwd: ROOT,
@@ -60,7 +66,7 @@ export function buildProgram(): Program {
 
   async function launch(args: readonly string[], env: Readonly<Record<string, string>>): Promise<LaunchedProcess> {
     const port = await freePort();
-    const child = spawned(args, { ...env, HOST: "127.0.0.1", PORT: String(port) });
+    const child = spawned(args, { METRICS_PORT: "public", ...env, HOST: "127.0.0.1", PORT: String(port) });
     const [stdout, stderr] = [collect(child.stdout), collect(child.stderr)];
     const ended = once(child, "close").then(([status]) => status as number | null);
     const output = (): string => stdout() + stderr();
@@ -96,7 +102,7 @@ export function buildProgram(): Program {
       return service;
     },
     launch,
-    remove: () => rmSync(home, { recursive: true, force: true }),
+    remove,
   };
 }
 

@@ -1,12 +1,25 @@
+import { createSocket } from "node:dgram";
 import type { LookupAddress } from "node:dns";
+import { Resolver } from "node:dns/promises";
+import { stat } from "node:fs/promises";
 import { expect } from "chai";
 import { isPublicAddress } from "turnpike/protocol";
-import { checkPublicUrl, type Lookup } from "../../../facilitator/src/lib/public-addresses";
+import { connectionFault } from "../../../facilitator/src/lib/guarded-connector";
+import {
+  checkPublicUrl,
+  dnsLookup,
+  type Lookup,
+  publicLookup,
+  RefusedAddress,
+} from "../../../facilitator/src/lib/public-addresses";
 import { createSender } from "../../../facilitator/src/webhooks/send";
 import { type Receiver, startReceiver } from "./support/receiver";
 
 const CLOSED = { allowPrivate: false };
 const LOCAL = { allowPrivate: true };
+
+const INSIDE = [127, 0, 0, 1];
+const OUTSIDE = [93, 184, 216, 34];
 
 const PRIVATE = [
   ...["127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "100.100.100.200"],
@@ -115,6 +128,34 @@ describe("Facilitator: addresses of webhooks", () => {
     const result = await send(named("mixed.example"), resolvesTo([v4("127.0.0.1"), v4("192.0.3.1")]), 1_000);
     expect(result.kind).to.equal("failed");
     expect(receiver.received).to.deep.equal([]);
+  });
+
+  it("B50 asks DNS without the threads that files need, so that names which nobody answers hold nothing up", async () => {
+    const server = createSocket("udp4");
+    server.on("message", (question, { port }) => {
+      const name = question.subarray(13, 13 + (question[12] ?? 0)).toString();
+      if (name === "silent") return;
+      const isV4 = question.readUInt16BE(question.indexOf(0, 12) + 1) === 1;
+      const end = question.indexOf(0, 12) + 5;
+      const head = Buffer.from([...question.subarray(0, 2), 0x81, 0x80, 0, 1, 0, isV4 ? 1 : 0, 0, 0, 0, 0]);
+      const answer = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, ...(name === "inside" ? INSIDE : OUTSIDE)]);
+      server.send(Buffer.concat([head, question.subarray(12, end), ...(isV4 ? [answer] : [])]), port, "127.0.0.1");
+    });
+    await new Promise<void>((resolve) => server.bind(0, "127.0.0.1", resolve));
+    const resolver = new Resolver();
+    resolver.setServers([`127.0.0.1:${server.address().port}`]);
+    const lookup = publicLookup(dnsLookup(resolver));
+    const found = (name: string) =>
+      new Promise((resolve) => lookup(name, { all: true }, (error, all) => resolve(error ?? all)));
+    let ended = 0;
+    const silent = Array.from({ length: 32 }, (_, i) => found(`silent.${i}.example`).finally(() => ended++));
+    expect(await found("api.example")).to.deep.equal([v4(OUTSIDE.join("."))]);
+    expect(await found("inside.example")).to.be.instanceOf(RefusedAddress);
+    await stat(__filename);
+    expect(ended).to.equal(0);
+    resolver.cancel();
+    for (const error of await Promise.all(silent)) expect(connectionFault(error)).to.equal("dns");
+    server.close();
   });
 
   it("B18 follows no redirect", async () => {

@@ -35,6 +35,36 @@ export const TERMS: readonly HostileCase[] = [
     })),
     dialects: ["turnpike"],
   },
+  {
+    id: "D6-dearer-here",
+    does: "Twice the price that the other version's terms in the same 402 ask for.",
+    safeResult: "the lower price is paid, or nothing",
+    dialects: ["x402-v1", "x402-v2"],
+    async run(play) {
+      const dear = (facts: Facts) => ({ ...facts, amount: (2n * PRICE).toString() });
+      const gate = await play.stage.gate({ lie: dear, beside: (facts) => facts });
+      await play.attempt(`${gate.url}/data?q=1`);
+      const values = play.stage.authorizations.map(({ value }) => BigInt(value));
+      return play.also(values.length <= 1 && values.every((value) => value <= PRICE), "two prices");
+    },
+  },
+  {
+    id: "D6-two-payees",
+    does: "A lower price, to a payee that the other version's terms in the same 402 do not name.",
+    safeResult: "that payee gets nothing",
+    dialects: ["x402-v1", "x402-v2"],
+    async run(play) {
+      const theirs = (facts: Facts) => ({ ...facts, amount: "1", payTo: addressOf("stranger") });
+      const gate = await play.stage.gate({ lie: theirs, beside: (facts) => facts });
+      await play.attempt(`${gate.url}/data?q=1`, {
+        limits: { payees: [addressOf("provider"), addressOf("stranger")] },
+      });
+      return play.also(
+        play.stage.authorizations.every(({ to }) => to.toLowerCase() === addressOf("provider").toLowerCase()),
+        "two payees",
+      );
+    },
+  },
   lie("D6-above-limit", "A price above what the user allows for one payment.", () => ({
     amount: (1_000n * PRICE).toString(),
   })),

@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import type { Hex } from "turnpike/protocol";
+import { tryAnswers } from "./answers";
 import { CASES, CONTROL, type Result, trialsOf, tryCase } from "./battery";
 import type { HostileClient } from "./play";
 import { type ReplayResult, startLiar, tryLies, tryReplays } from "./replays";
@@ -88,7 +89,10 @@ async function attack(urls: readonly [string, ...string[]], { only, isJson, liar
   const { HOSTILE_KEY: key } = process.env;
   if (liar) for await (const result of tryLies(url)) add(result);
   else for await (const result of tryServer(url, only)) add(result);
-  if (key !== undefined) for await (const result of tryReplays(urls, key as Hex, only)) add(result);
+  if (key !== undefined) {
+    for await (const result of tryReplays(urls, key as Hex, only)) add(result);
+    for await (const result of tryAnswers(url, key as Hex, only)) add(result);
+  }
   await liar?.stop();
   const unsafe = results.filter(({ kind }) => kind === "unsafe").length;
   say(`\n${results.length - unsafe} safe, ${unsafe} unsafe`);

@@ -47,8 +47,8 @@ const WINDOW_SEC = 55;
 const AT_ONCE = 4;
 
 /** What a URL asks for today, in each version that it speaks. @throws TypeError when it asks for nothing that is payable */
-async function termsOf(url: string): Promise<Terms> {
-  const answer = await fetch(url, { redirect: "manual" });
+async function termsOf(url: string, method = "GET"): Promise<Terms> {
+  const answer = await fetch(url, { method, redirect: "manual" });
   const body = (await answer.json().catch(() => ({}))) as { accepts?: Record<string, unknown>[] };
   const header = answer.headers.get("payment-required");
   const required =
@@ -85,8 +85,8 @@ async function sign(terms: Terms, key: Hex, amount = terms.amount): Promise<Payl
 }
 
 /** Every way to write one authorization for a URL, with that URL's own fresh quote. */
-async function formsOf(payload: Payload, url: string): Promise<{ form: string; headers: Headers }[]> {
-  const { v1, v2 } = await termsOf(url);
+async function formsOf(payload: Payload, url: string, terms?: Terms): Promise<{ form: string; headers: Headers }[]> {
+  const { v1, v2 } = terms ?? (await termsOf(url));
   const forms: { form: string; headers: Headers }[] = [];
   if (v1) {
     const body = { x402Version: 1, scheme: "exact", network: v1.network, payload };
@@ -102,6 +102,13 @@ async function formsOf(payload: Payload, url: string): Promise<{ form: string; h
     forms.push({ form, headers: { "PAYMENT-SIGNATURE": encodeJsonHeader(body) } });
   }
   return forms;
+}
+
+/** Signs a payment of what a URL asks for, as a stock client sends it. */
+export async function paymentFor(url: string, key: Hex, method?: string): Promise<Headers> {
+  const terms = await termsOf(url, method);
+  const [first] = await formsOf(await sign(terms, key), url, terms);
+  return first?.headers ?? {};
 }
 
 async function present(url: string, headers: Headers): Promise<number> {

@@ -79,6 +79,8 @@ export type FacilitatorStep =
   | { readonly redirect: string };
 
 export interface GateOptions {
+  /** what a 402 of version 1 says beside it in the header of version 2, and one of version 2 in its body */
+  readonly beside?: (facts: Facts) => Facts;
   readonly lie?: (facts: Facts, nth: number) => Facts;
   readonly steps?: readonly GateStep[];
   /** instead of the quote, for requests that bear no payment; undefined: the quote */
@@ -183,9 +185,12 @@ export class Stage {
       more: {},
     };
     const facts = options.lie?.(honest, nth) ?? honest;
-    return this.dialect === "x402-v2"
-      ? quoteV2(facts, error)
-      : quoteV1(facts, request, { dialect: this.dialect, error });
+    const written = (dialect: Dialect, of: Facts): Quote =>
+      dialect === "x402-v2" ? quoteV2(of, error) : quoteV1(of, request, { dialect, error });
+    const answer = written(this.dialect, facts);
+    if (!options.beside) return answer;
+    const other = written(this.dialect === "x402-v2" ? "x402-v1" : "x402-v2", options.beside(honest));
+    return { status: 402, json: { ...other.json, ...answer.json }, headers: { ...other.headers, ...answer.headers } };
   }
 
   #facilitate(request: Seen): Answer {
@@ -255,11 +260,17 @@ export class Stage {
   }
 }
 
+interface Quote {
+  readonly status: 402;
+  readonly json: object;
+  readonly headers?: Record<string, string>;
+}
+
 function quoteV1(
   facts: Facts,
   { method, headers }: Seen,
   { dialect, error }: { dialect: Dialect; error: string | undefined },
-): Answer {
+): Quote {
   const { scheme, network, token, amount, payTo, resource, maxTimeoutSeconds, extra, more } = facts;
   const standard = {
     scheme,
@@ -291,7 +302,7 @@ function quoteV1(
   return { status: 402, json: { version: "1", x402Version: 1, accepts: [native], ...problem } };
 }
 
-function quoteV2(facts: Facts, error: string | undefined): Answer {
+function quoteV2(facts: Facts, error: string | undefined): Quote {
   const { scheme, caip2, token, amount, payTo, resource, maxTimeoutSeconds, extra, more } = facts;
   const entry = { scheme, network: caip2, amount, asset: token, payTo, maxTimeoutSeconds, extra, ...more };
   const body = { x402Version: 2, error: error ?? "", resource: { url: resource }, accepts: [entry] };

@@ -109,6 +109,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       PERMIT2: "true",
       UPTO_SIGNER: relayer.address,
       PROOF_KEY: proofKey,
+      METRICS_PORT: "public",
       WALLET_FACTORIES: factory.address,
       PGLITE_DIR: path.join(home, "facilitator"),
       START_BLOCK: "0",

@@ -22,6 +22,7 @@ import {
   type UsageReceipt,
   usageReceiptTypedData,
 } from "turnpike/protocol";
+import { bare, highS } from "../../support/signature-forms";
 import { until } from "../../support/subscriptions";
 import {
   CAP,
@@ -274,6 +275,25 @@ describe("agent.audit of a gate's metered bill", function () {
       ...["forged", "forged", "foreign", "foreign", "foreign", "foreign", "foreign"],
     ]);
     expect(kindsOf(verified), "what anybody can write accuses nobody").to.deep.equal(["gap"]);
+  });
+
+  it("UR1 counts a receipt whose signature has a v of 0 or 1, and none with a high s", async () => {
+    const signedAs = (form: (signature: Hex) => Hex) => (response: Response) => {
+      const signed = parseUsageReceipt(response.headers.get("usage-receipt") ?? "") ?? expect.fail("no receipt");
+      const text = encodeUsageReceipt({ ...signed, signature: form(signed.signature) });
+      return new Response(response.body, { headers: { "usage-receipt": text } });
+    };
+    spoil.push(signedAs(bare));
+    await bill.call();
+    await provider.flush();
+    const audit = await agent.audit();
+    expect([audit.isClean, (await bill.verify(audit.text)).isClean]).to.deep.equal([true, true]);
+    spoil.push(
+      signedAs(highS),
+      signedAs((signature) => bare(highS(signature))),
+    );
+    for (let i = 0; i < 2; i++) await bill.call();
+    expect(kindsOf(await agent.audit())).to.deep.equal(["forged", "forged"]);
   });
 
   it("UR1 counts no receipt that is signed for another plan, by who has the right there", async () => {

@@ -6,6 +6,7 @@ import { secp256k1 } from "@noble/curves/secp256k1";
 import { expect } from "chai";
 import { type AgentPolicy, type JudgedReceipt, memoryLedger } from "turnpike/agent";
 import { type ReceiptPayload, ReceiptRejected, sha256, toBase64Url, utf8ToBytes } from "turnpike/protocol";
+import { bare, highS } from "../../support/signature-forms";
 import { removeTerminals, terminal } from "../cli/support/run";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";
@@ -85,6 +86,22 @@ describe("agent > offers and receipts of providers", () => {
     expect(kept?.signedOffer?.signed).to.deep.equal(receipt?.signedOffer?.signed);
   });
 
+  it("count with a v of 0 or 1, as one statement with the other form", async () => {
+    const signed = <S extends { signature: string }>(statement: S) => ({
+      ...statement,
+      signature: bare(statement.signature),
+    });
+    const server = await serverOf({
+      offers: (terms) => [signed(signedOffer(terms))],
+      receipt: (facts) => signed(signedReceipt(facts)),
+    });
+    const { receipt } = await agentOf({ requireReceipt: true }).agent.pay(server.url);
+    for (const statement of [receipt?.signedOffer, receipt?.signedReceipt]) {
+      expect([statement?.trustedBy, statement?.fault]).to.deep.equal(["payTo", undefined]);
+      expect(statement?.signed?.signature).to.match(/1[bc]$/);
+    }
+  });
+
   it("of a server that signs none leave the answer as it is", async () => {
     const { receipt } = await agentOf().agent.pay((await serverOf({})).url);
     expect([receipt?.signedOffer, receipt?.signedReceipt]).to.deep.equal([undefined, undefined]);
@@ -117,6 +134,10 @@ describe("agent > offers and receipts of providers", () => {
     "without a signature of the curve": [
       "signature",
       (facts) => ({ ...signedReceipt(facts), signature: `0x${"00".repeat(65)}` }),
+    ],
+    "with a high s": [
+      "signature",
+      (facts) => ({ ...signedReceipt(facts), signature: highS(signedReceipt(facts).signature) }),
     ],
     "with another version": ["malformed", (facts) => ({ ...signedReceipt(facts), payload: { ...facts, version: 2 } })],
     "that is no receipt": ["malformed", () => "paid"],

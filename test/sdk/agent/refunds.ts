@@ -11,6 +11,7 @@ import {
   wordOfAddress,
   wordOfUint,
 } from "turnpike/protocol";
+import { bare, highS } from "../../support/signature-forms";
 import { rejection } from "./support/rejection";
 import { serve } from "./support/servers";
 import { addressOf, agentFor, CHAIN_ID, marketBeforeEach, TOKEN, testKey } from "./support/world";
@@ -123,10 +124,16 @@ describe("refunds to an agent", () => {
       statement("provider", { chainId: CHAIN_ID + 1 }),
       statement("provider", { token: account }),
       { ...statement("provider"), account: addressOf("payer") },
+      { ...statement("provider"), signature: bare(highS(statement("provider").signature)) },
     ];
     for (const [index, naming] of forged.entries())
       expect(await creditOf(naming), `forgery ${index}`).to.deep.equal([]);
-    expect(await creditOf(statement("provider"))).to.have.length(1);
+    const ledgerBefore = ledger;
+    for (const form of [bare, (signature: Hex) => signature]) {
+      ledger = ledgerBefore;
+      const { signature, ...named } = statement("provider");
+      expect(await creditOf({ ...named, signature: form(signature) })).to.have.length(form === bare ? 1 : 0);
+    }
   });
 
   it("D18 are not credited on a Facilitator's word, nor by another transfer", async () => {

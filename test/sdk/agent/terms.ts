@@ -5,6 +5,7 @@ import { type VoucherRequest, walletFromKey } from "turnpike/agent";
 import { acceptPlan, applyPayTo, deprecatePlan, issueVoucher, offerPlan, proposePayTo } from "turnpike/chain";
 import type { VoucherWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
+import { bare, highS } from "../../support/signature-forms";
 import { inWords, walletCodeOf } from "../../support/wallet-code";
 import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
@@ -194,6 +195,20 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
       expect(forged.code).to.equal("InvalidVoucher");
       expect(await paid()).to.equal(0n);
     });
+  });
+
+  it("signs up by a voucher whose signature has a v of 0 or 1, and by none with a high s", async () => {
+    const issued = (form: (signature: Hex) => Hex) => async (request: VoucherRequest) => {
+      const [, provider] = await ethers.getSigners();
+      const deadlineSec = (await relay.nowSec()) + 600;
+      const terms = { ...request, firstAmount: 0n, firstInterval: DAY, deadlineSec };
+      const voucher = await issueVoucher(provider ?? expect.fail("Hardhat has accounts"), request, terms);
+      return { ...voucher, signature: form(voucher.signature as Hex) };
+    };
+    const { agent } = thrifty({ rpc: (await startRpc()).url });
+    const high = await rejection(agent.subscribe({ planId, voucher: issued((signature) => bare(highS(signature))) }));
+    expect(high).to.include({ code: "PolicyRefused", reason: "voucher" });
+    expect((await agent.subscribe({ planId, voucher: issued(bare) })).status).to.equal("ACTIVE");
   });
 
   describe("with a voucher that is of no use", () => {

@@ -89,6 +89,52 @@ describe("a Facilitator that cannot be reached", () => {
     expect((error as Error).message).to.equal(`${gone.url}/quote cannot be reached: ECONNREFUSED`);
   });
 
+  describe("in a page of another origin", () => {
+    beforeEach(() => {
+      Object.assign(globalThis, { location: { origin: "https://shop.example" } });
+    });
+    afterEach(() => {
+      Reflect.deleteProperty(globalThis, "location");
+    });
+    /** A browser's fetch, which says of an answer without CORS headers what it says of a server that is down. */
+    const browser =
+      (isKept: (headers: Headers) => boolean): typeof fetch =>
+      async (input, init) => {
+        const url = new URL(input instanceof Request ? input.url : input);
+        const isProviders = url.origin === new URL(market.provider.url).origin;
+        if (isProviders && isKept(new Headers(init?.headers))) throw new TypeError("Failed to fetch");
+        return fetch(input, init);
+      };
+
+    it("names CORS where the provider answers no preflight, before anything is signed", async () => {
+      const subject = agentFor(market.facilitator.url, { policy, fetch: browser(() => true) });
+      const error = await subject.agent.pay(market.provider.url).catch((reason: Error) => reason);
+      expect((error as Error).message).to.match(
+        /cannot be reached: .*\(CORS\): the provider has to answer the preflight/,
+      );
+      expect(transfersSigned(subject)).to.equal(0);
+    });
+
+    it("names CORS where the paid request's answer is kept from the page, and presents the same payment again", async () => {
+      let isKept = true;
+      const keeping = browser((headers) => isKept && headers.has("X-PAYMENT"));
+      const subject = agentFor(market.facilitator.url, { policy, fetch: keeping, limits: { settleMs: 1_000 } });
+      const error = await rejection(subject.agent.pay(market.provider.url));
+      expect(error.code).to.equal("Unavailable");
+      expect(error.message).to.match(/\(CORS\): the provider has to answer the preflight/);
+      isKept = false;
+      expect((await subject.agent.pay(market.provider.url)).status).to.equal(200);
+      expect(transfersSigned(subject)).to.equal(1);
+    });
+
+    it("names the header that a page does not see where the 402's terms are in it alone", async () => {
+      const hidden = await serve(() => ({ status: 402, json: {} }));
+      const subject = agentFor(market.facilitator.url, { policy });
+      const error = await rejection(subject.agent.pay(hidden.url));
+      expect(error.message).to.match(/PAYMENT-REQUIRED only where .*Access-Control-Expose-Headers \(CORS\)/);
+    });
+  });
+
   it("names a Facilitator that is not the agent's, the wallet without funds, and the key that is missing", async () => {
     const other = await startProvider(market.chain, "http://127.0.0.1:9/other");
     const subject = agentFor(market.facilitator.url);

@@ -3,6 +3,7 @@ import { expect } from "chai";
 import { BrowserProvider, Wallet } from "ethers";
 import { type AgentWallet, createAgent } from "turnpike/agent";
 import { ConfigError } from "turnpike/protocol";
+import { bare, highS } from "../../support/signature-forms";
 import { browserWallet } from "./support/browser-wallet";
 import { rejection } from "./support/rejection";
 import { addressOf, agentFor, marketBeforeEach, testKey } from "./support/world";
@@ -12,8 +13,18 @@ describe("an agent's wallet", () => {
 
   const agentOf = (wallet: AgentWallet) => agentFor(market.facilitator.url, { wallet }).agent;
 
+  const writing = (form: (signature: string) => string): AgentWallet => {
+    const wallet = new Wallet(testKey("payer"));
+    return {
+      getAddress: () => wallet.getAddress(),
+      signTypedData: async (...signed: unknown[]) =>
+        form(await wallet.signTypedData(...(signed as [never, never, never]))),
+    };
+  };
   const WALLETS: Record<string, () => AgentWallet | Promise<AgentWallet>> = {
     "an ethers Wallet": () => new Wallet(testKey("payer")),
+    "one that writes a v of 0 or 1": () => writing(bare),
+    "one that writes a high s": () => writing(highS),
     "an ethers BrowserProvider's signer": () => new BrowserProvider(browserWallet()).getSigner(),
     "an EIP-1193 provider": () => browserWallet(),
     "an EIP-1193 provider that shares no account yet": () => browserWallet({ isShared: false }),

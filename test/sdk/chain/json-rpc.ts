@@ -1,5 +1,6 @@
+import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { json } from "node:stream/consumers";
 import { expect } from "chai";
 import {
@@ -65,6 +66,44 @@ describe("JSON-RPC over HTTP", () => {
       return withResult(body);
     };
   };
+
+  /** Reads frames of a client, each shorter than 126 bytes; other frames than text are none. */
+  function* callsIn(frames: Buffer): Generator<Asked> {
+    for (let at = 0; at < frames.length; at += 6 + ((frames[at + 1] ?? 0) & 127)) {
+      const mask = frames.subarray(at + 2, at + 6);
+      const text = frames.subarray(at + 6, at + 6 + ((frames[at + 1] ?? 0) & 127));
+      const plain = Buffer.from(text.map((byte, i) => byte ^ (mask[i % 4] ?? 0)));
+      if (((frames[at] ?? 0) & 15) === 1) yield JSON.parse(plain.toString()) as Asked;
+    }
+  }
+
+  /** Loses its first sockets with the first call of each. */
+  async function serveSocket(first: number) {
+    let left = first;
+    const asked: string[] = [];
+    const server = createServer();
+    servers.push(server);
+    server.on("upgrade", ({ headers }, socket: Socket) => {
+      const key = `${headers["sec-websocket-key"]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`;
+      const accept = createHash("sha1").update(key).digest("base64");
+      const head = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"];
+      socket.write([...head, `Sec-WebSocket-Accept: ${accept}`, "", ""].join("\r\n"));
+      socket.on("data", (frames) => {
+        for (const { id, method } of callsIn(frames)) {
+          if (socket.destroyed) return;
+          asked.push(method);
+          if (left-- > 0) return void socket.resetAndDestroy();
+          const answer = Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, result: method }));
+          socket.write(Buffer.concat([Buffer.from([0x81, answer.length]), answer]));
+        }
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const losing = (sockets: number) => {
+      left = sockets;
+    };
+    return { url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`, asked, losing };
+  }
 
   /** What the agent posts by, and what the Facilitator does. */
   const POSTS = { fetch: postByFetch(fetch), "kept connections": postKeptAlive };
@@ -203,10 +242,26 @@ describe("JSON-RPC over HTTP", () => {
       const { url } = await serve(forgetting());
       const rpc = connect(url);
       const kept = new RpcEndpoint({ url, post: postKeptAlive, timeoutMs: 5_000 });
-      for (const ask of [() => rpc.send("eth_chainId", []), () => kept.request("eth_chainId", [])]) {
+      const agents = new RpcEndpoint({ url, post: postByFetch(fetch), timeoutMs: 5_000 });
+      const ways = [rpc.send.bind(rpc), kept.request.bind(kept), agents.request.bind(agents)];
+      for (const ask of ways.map((way) => () => way("eth_chainId", []))) {
         await Promise.all(Array.from({ length: 4 }, ask));
         for (let i = 0; i < 3; i++) expect(await ask()).to.equal("eth_chainId");
       }
+      rpc.close();
+    });
+
+    it("reads once more on a socket of its own where one is lost, at once and for every call under way", async () => {
+      const { url, asked, losing } = await serveSocket(1);
+      const rpc = connectRpc({ urls: url, chainId: CHAIN_ID, timeoutMs: 60_000 });
+      const methods = ["eth_chainId", "eth_blockNumber", "eth_gasPrice"];
+      expect(await Promise.all(methods.map((method) => rpc.send(method, [])))).to.deep.equal(methods);
+      losing(2);
+      expect(await rejection(rpc.send("eth_chainId", []))).to.include({ code: "Unavailable" });
+      losing(1);
+      const sent = asked.length;
+      expect(await rejection(rpc.send("eth_sendRawTransaction", ["0x00"]))).to.include({ code: "Unavailable" });
+      expect(asked.slice(sent)).to.deep.equal(["eth_sendRawTransaction"]);
       rpc.close();
     });
 

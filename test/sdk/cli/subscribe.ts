@@ -118,6 +118,7 @@ describe("command line > subscribe, list, pay --subscription", () => {
   it("points to subscribe where a URL sells plans alone", async () => {
     const ran = await shell.run("pay", url, "--max", "20.00");
     expectCode(ran, 3);
+    expect(ran.err).to.contain("npx turnpike pay URL --subscription");
     expect(ran.err).to.contain("npx turnpike subscribe URL");
   });
 });

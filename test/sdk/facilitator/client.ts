@@ -76,6 +76,25 @@ describe("Facilitator client", () => {
     expect(reached).to.equal(0);
   });
 
+  it("reads once more where a kept connection was closed before the answer, and posts nothing twice", async () => {
+    const asked: string[] = [];
+    const used = new WeakSet<object>();
+    const url = await serve(({ method, url: path, socket }, response) => {
+      asked.push(`${method} ${path}`);
+      if (used.has(socket)) return void socket.resetAndDestroy();
+      used.add(socket);
+      response.writeHead(404, { "content-type": "application/json" }).end("{}");
+    });
+    const client = createFacilitatorClient({ url });
+    const payment = () => client.payment(ID).catch((error: TurnpikeError) => error.message);
+    const first = await payment();
+    expect(new Set(await Promise.all(Array.from({ length: 4 }, payment)))).to.deep.equal(new Set([first]));
+    for (let i = 0; i < 3; i++) expect(await payment()).to.equal(first);
+    const before = asked.length;
+    await expectUnavailable(url);
+    expect(asked.slice(before)).to.deep.equal(["POST /authorize"]);
+  });
+
   it("stops reading an endless response", async () => {
     let written = 0;
     const url = await serve((_request, response) => {

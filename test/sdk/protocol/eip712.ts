@@ -22,6 +22,7 @@ import {
   voidTypedData,
   voucherTypedData,
 } from "turnpike/protocol";
+import { highS } from "../../support/signature-forms";
 
 const TEST_KEY = id("turnpike test key: protocol") as Hex;
 const wallet = new Wallet(TEST_KEY);
@@ -108,9 +109,7 @@ describe("protocol > eip712", () => {
     const digest = typedDataDigest(MESSAGES.Pause as TypedData);
     const good = signDigest(digest, TEST_KEY);
     const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-    const highS = (order - BigInt(`0x${good.slice(66, 130)}`)).toString(16).padStart(64, "0");
-    const flipped = good.endsWith("1b") ? "1c" : "1b";
-    expect(recoverSigner(digest, `${good.slice(0, 66)}${highS}${flipped}`)).to.equal(undefined);
+    expect(recoverSigner(digest, highS(good))).to.equal(undefined);
     expect(recoverSigner(digest, `${good.slice(0, 130)}00`)).to.equal(undefined);
     expect(recoverSigner(digest, `${good.slice(0, 130)}1d`)).to.equal(undefined);
     expect(recoverSigner(digest, good.slice(0, 130))).to.equal(undefined);

@@ -36,7 +36,34 @@ export function tlsFailure(error: unknown): Finding | undefined {
 }
 
 export async function examineConnection({ url, poolSize }: PostgresConfig, db: Db): Promise<Finding[]> {
-  return [await tlsFinding(new URL(url.reveal()), db), await poolFinding(poolSize, db)];
+  return [
+    await tlsFinding(new URL(url.reveal()), db),
+    await poolFinding(poolSize, db),
+    ...((await isPooledByTransaction(db)) ? [BY_TRANSACTION] : []),
+  ];
+}
+
+const BY_TRANSACTION: Finding = {
+  level: "fail",
+  subject: SUBJECT,
+  detail: "a pooler gives each transaction another connection of the server: notifications and locks are lost",
+  remedy: "set pool_mode = session in PgBouncer, or name PostgreSQL itself",
+};
+
+/** Asks for the server's process, lets another transaction take that away, and asks again. */
+export function isPooledByTransaction(db: Pick<Db, "connection" | "transaction">): Promise<boolean> {
+  return db.connection().execute(async (one) => {
+    const before = await processOf(one);
+    return db.transaction().execute(async (other) => {
+      await processOf(other);
+      return (await processOf(one)) !== before;
+    });
+  });
+}
+
+async function processOf(db: Db): Promise<number | undefined> {
+  const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(db);
+  return rows[0]?.pid;
 }
 
 async function tlsFinding(url: URL, db: Db): Promise<Finding> {

@@ -1,10 +1,11 @@
 /** Checks the database without changing it. */
 import { sql } from "kysely";
+import { isTurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../../chain/chain-reader";
 import type { Finding } from "../../chain/contract-checks";
 import type { FacilitatorConfig } from "../../config";
 import { FOREIGN_REMEDY, foreignContracts } from "../../db/chain-contracts";
-import { pendingMigrations } from "../../db/migrate";
+import { pendingMigrations, STOP_FIRST } from "../../db/migrate";
 import { connectStore, type Store } from "../../db/open";
 import { describeOutage } from "../../db/outage";
 import { newestBlock } from "../../indexer/applied-blocks";
@@ -60,10 +61,20 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     findings.push({ level: "warn", subject, detail, remedy: "keep both by NTP: leases are by the database's clock" });
   }
   if (config.database.kind === "postgres") findings.push(...(await examineConnection(config.database, store.db)));
-  const pending = await pendingMigrations(store.db);
+  const pending = await pendingMigrations(store.db).catch((error: unknown) => {
+    if (!isTurnpikeError(error) || error.code !== "ConfigError") throw error;
+    return error;
+  });
+  if ("message" in pending) {
+    const [detail = "", remedy = ""] = pending.message.split(": ");
+    findings.push({ level: "fail", subject, detail, remedy });
+    await store.close();
+    return { findings };
+  }
   if (pending.length > 0) {
-    const detail = `${pending.length} migrations are to be applied: ${pending.join(", ")}`;
-    findings.push({ level: "fail", subject, detail, remedy: "facilitator migrate" });
+    const detail = `${pending.length} migrations are to be applied: ${pending.map(({ id }) => id).join(", ")}`;
+    const isBreaking = config.database.kind === "postgres" && pending.some((one) => one.isBreaking);
+    findings.push({ level: "fail", subject, detail, remedy: isBreaking ? STOP_FIRST : "run `migrate`" });
     return { findings, store };
   }
   findings.push({ level: "ok", subject, detail: "is migrated" });

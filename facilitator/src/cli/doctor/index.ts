@@ -27,7 +27,8 @@ export async function doctorCommand(
     configs = chainsOf(env, chain);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
-    print({ level: "fail", subject: "settings", detail: error.message, remedy: "see docs/reference/settings.md" });
+    for (const detail of error.message.split("\n"))
+      print({ level: "fail", subject: "settings", detail, remedy: "see docs/reference/settings.md" });
     return 1;
   }
   for (const name of strayVariables(env))

@@ -11,7 +11,12 @@ import { openSigner } from "../../relayer/keys";
 import { coins } from "../../relayer/lane-state";
 import { type DigestSigner, PROBE_DIGEST } from "../../relayer/signer";
 
-const NOBODY_ELSE = 0o077;
+const GROUP_READS = 0o040;
+
+/** of others to read, and of anyone but the owner to change */
+const OPEN = 0o037;
+
+const ANYONE_WRITES = 0o222;
 
 export interface KeyDoctor {
   readonly config: FacilitatorConfig;
@@ -97,7 +102,11 @@ function fileFindings(subject: string, source: KeySource): Finding[] {
     return [{ level: "ok", subject, detail: `is in the environment: ${remedy}` }];
   }
   const mode = statSync(source.path).mode & 0o777;
-  if ((mode & NOBODY_ELSE) === 0) return [{ level: "ok", subject, detail: "only its owner can read its file" }];
+  // As Kubernetes mounts a secret for the group of a pod: 0440.
+  const isMounted = (mode & ANYONE_WRITES) === 0;
+  const isGroups = (mode & GROUP_READS) !== 0;
+  if ((mode & OPEN) === 0 && (!isGroups || isMounted))
+    return [{ level: "ok", subject, detail: `only its owner${isGroups ? " and its group" : ""} can read its file` }];
   const detail = `its file can be read by others (mode ${mode.toString(8)})`;
   return [{ level: "fail", subject, detail, remedy: `chmod 600 ${source.path}` }];
 }

@@ -3,7 +3,7 @@
  * database, `store` must be one snapshot of it. It compares:
  * - the rows with a second reading of all logs
  * - the plans and the subscriptions with the contract's own storage
- * - the payments with the token's logs
+ * - the payments with the token's logs, and the service's transfers to its payees with the payments
  * - the outbox and the sums with the events
  */
 import { lensInterface, tokenInterface } from "turnpike/chain";
@@ -22,6 +22,7 @@ import { findPermit2Evidence } from "../../payments/permit2-evidence";
 import { findUnqueued } from "../../webhooks/outbox";
 import { type DumpedRow, differences, dumpChainRows } from "./dump";
 import { type Reindex, readChain } from "./reindex";
+import { type Missing, missed, missingPayments, sumsOf } from "./since/missing";
 import { SETTLED, unsettled } from "./since/wrong";
 
 /** One sentence that states what is wrong. */
@@ -54,6 +55,18 @@ export async function* reconcile(job: Omit<Reindex, "untilBlock">): AsyncGenerat
   yield* againstContract(job, newest.number);
   yield* againstToken(job, newest.number);
   yield* againstEvents(job, newest.timestamp);
+  yield* againstTransfers(job, newest.number - config.finalityDepth);
+}
+
+/** The transfers of newer blocks may not have their rows yet. @param toBlock the newest final block */
+async function* againstTransfers(job: Omit<Reindex, "untilBlock">, toBlock: number): AsyncGenerator<Wrong> {
+  const missing: Missing[] = [];
+  const range = { fromBlock: job.config.startBlock, toBlock };
+  for await (const one of missingPayments(job, range)) {
+    missing.push(one);
+    yield missed(one);
+  }
+  yield* sumsOf(missing);
 }
 
 async function* againstSecondReading(job: Omit<Reindex, "untilBlock">, untilBlock: number): AsyncGenerator<Wrong> {

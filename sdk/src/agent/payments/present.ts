@@ -88,12 +88,10 @@ export async function present<R>(context: AgentContext, job: PresentJob<R>): Pro
         throw cause;
       }
       if (await tries.wait(backoffMs(turn))) continue;
+      const why = isTurnpikeError(cause) ? ` (${cause.message.replace(/\.$/, "")})` : "";
       throw new Unavailable(
-        "The payment was made, but the provider does not answer; the next call presents it again.",
-        {
-          cause,
-          details: factsOf(entry),
-        },
+        `The payment was made, but the provider does not answer${why}; the next call presents it again.`,
+        { cause, details: factsOf(entry) },
       );
     }
     const { reading } = answer;

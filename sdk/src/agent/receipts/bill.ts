@@ -3,7 +3,7 @@
  * are facts of the chain that the caller has read.
  */
 import { type Address, type Hex, isOverpriced, type UsageReceipt } from "../../protocol";
-import { anObject } from "../../protocol/option-checks";
+import { anObject, wrongKind } from "../../protocol/option-checks";
 
 /** A cycle as receipts and the chain name it: the record, its version, and the end of its paid period. */
 export interface CycleName {
@@ -90,6 +90,9 @@ export interface AuditedSubscription {
 /** Says in one line what was found. */
 export function describeFinding(finding: Finding): string {
   anObject(finding, "finding");
+  for (const [name, value] of Object.entries(finding))
+    if (typeof value === "object" || typeof value === "symbol")
+      throw wrongKind(value, `finding.${name}`, "a text or a number");
   if (finding.kind === "foreign")
     return `foreign: a receipt that is no evidence of this subscription (${finding.reason})`;
   const cycle = `in the cycle until ${finding.paidThrough}, version ${finding.version}`;

@@ -1,4 +1,5 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
+
 import type { FacilitatorClient } from "../../facilitator/client";
 import type { NextTermsWire, Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
@@ -23,6 +24,7 @@ import {
   type TurnpikeDeployment,
   TurnpikeError,
 } from "../../protocol";
+import { aText } from "../../protocol/arguments";
 import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
@@ -179,6 +181,7 @@ export async function stateOnChain(
 
 /** @throws PolicyRefused for a Facilitator that is not of this agent's configuration */
 export function requireFacilitator(context: AgentContext, url: string | undefined): Facilitator {
+  if (url !== undefined) aText(url, "facilitator");
   const facilitator = context.facilitators.find(url);
   if (facilitator) return facilitator;
   throw new PolicyRefused(`The Facilitator ${url ?? "that is meant"} is not in the agent's \`facilitators\`.`, {

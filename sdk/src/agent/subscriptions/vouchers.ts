@@ -4,10 +4,9 @@ import {
   type Address,
   type Hex,
   InvalidRequest,
+  keySignature,
   PolicyRefused,
   recoverSigner,
-  sameAddress,
-  signatureWithV,
   typedDataDigest,
   voucherTypedData,
 } from "../../protocol";
@@ -46,8 +45,7 @@ export async function voucherFor(
   if (firstAmount > plan.amount) throw refused("The voucher's first amount is above the plan's price.");
   if (firstAmount === plan.amount && firstInterval === 0)
     throw refused("The voucher offers what the plan has without it. Subscribe without it.");
-  await requireSigned(context, plan, beneficiary, parsed.data);
-  return parsed.data;
+  return signedVoucher(context, plan, beneficiary, parsed.data);
 }
 
 /** @throws PolicyRefused for a voucher that is over */
@@ -59,24 +57,27 @@ export function requireLive({ deadline }: Voucher, nowSec: number): void {
 }
 
 /**
+ * Returns the voucher with its signature as contracts read it.
  * A contract may accept any signature as its own, and only the chain says whether the signer is one. Without it nothing is
  * signed: a signup with a voucher that the contract refuses blocks the next one until the voucher's end.
  */
-async function requireSigned(
+async function signedVoucher(
   context: AgentContext,
   { planId, chainId, token, deployment }: VerifiedPlan,
   beneficiary: Beneficiary,
-  { signer, signature, ...terms }: Voucher,
-): Promise<void> {
+  voucher: Voucher,
+): Promise<Voucher> {
+  const { signer, signature: given, ...terms } = voucher;
   const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, token, ...terms }));
-  const recovered = recoverSigner(digest, signatureWithV(signature));
-  if (recovered && sameAddress(recovered, signer)) return;
+  const isOwn = (signature: Hex): boolean => recoverSigner(digest, signature) === signer;
+  const signature = keySignature(given, isOwn);
+  if (isOwn(signature)) return { ...voucher, signature };
   const chain = context.chainOf(chainId);
   if (!chain)
     throw refused(
       `The voucher is not signed by the key of ${signer} over this plan, subscriber and secret. Nothing was signed. Ask the provider for a voucher with the \`planId\`, \`subscriber\` and \`secretHash\` of the request; where ${signer} is a contract, configure \`rpc\` for the plan's chain: only the chain shows that.`,
     );
-  if (await chain.hasCode(signer)) return;
+  if (await chain.hasCode(signer)) return voucher;
   throw refused(
     `The voucher is not signed by ${signer} over this plan, subscriber and secret. Nothing was signed. Ask the provider for a voucher with the \`planId\`, \`subscriber\` and \`secretHash\` of the request.`,
   );

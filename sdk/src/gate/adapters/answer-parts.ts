@@ -27,10 +27,29 @@ interface Operation {
   readonly args: readonly unknown[];
 }
 
-/** What waits, in the order in which the handler wrote it. */
+/** What waits, in the order in which the handler wrote it. Node sends nothing of HTTP/1 meanwhile. */
 export class AnswerQueue {
   readonly operations: Operation[] = [];
+  readonly #response: { _send: unknown };
+  readonly #ownSend: unknown;
   #bytes = 0;
+
+  constructor(response: ServerResponse) {
+    this.#response = response as unknown as { _send: unknown };
+    this.#ownSend = this.#response._send;
+    this.#response._send = refuseSend;
+  }
+
+  /** Lets Node send. */
+  open(): void {
+    // Assigned, not deleted: V8 makes an object slow that loses a property.
+    this.#response._send = this.#ownSend;
+  }
+
+  /** Those of parts. */
+  callbacks(): Callback[] {
+    return this.operations.flatMap(({ args }) => callbackIn(args) ?? []);
+  }
 
   get bytes(): number {
     return this.#bytes;
@@ -64,6 +83,13 @@ export class AnswerQueue {
     this.#bytes += lengthOf(chunk, encoding);
     this.push(method, copyOf(chunk), ...encodingIn(encoding), ...rest);
   }
+}
+
+/** A handler that calls the methods of ServerResponse.prototype would send its answer past the gate. */
+function refuseSend(): never {
+  throw new TypeError(
+    "the answer to a paid request goes through the response's own methods, not through those of its prototype",
+  );
 }
 
 export const headersSent = (response: ServerResponse): Error =>

@@ -19,7 +19,7 @@ import {
   writeAfterEnd,
 } from "./answer-parts";
 import { applyHead, requireStatusLine, setAbsent, type Write } from "./node-headers";
-import { isHttp2, ShownAnswer } from "./shown-answer";
+import { isHttp2, nodeError, ShownAnswer } from "./shown-answer";
 
 export interface WriterOptions {
   readonly response: ServerResponse;
@@ -96,7 +96,7 @@ export class AnswerWriter {
 
   /** @param accepts whether each part is accepted at once, because the answer waits for its own end */
   hold(accepts = false): void {
-    this.#queue ??= new AnswerQueue();
+    this.#queue ??= new AnswerQueue(this.#response);
     this.#accepts = accepts;
   }
 
@@ -207,7 +207,7 @@ export class AnswerWriter {
     try {
       return act();
     } catch (error) {
-      if (!wasHeld) this.#queue = undefined;
+      if (!wasHeld) this.#openQueue();
       throw error;
     }
   }
@@ -247,7 +247,7 @@ export class AnswerWriter {
    */
   replace({ status, headers, body }: Answer, kept: OutgoingHttpHeaders, prepare?: () => void): void {
     const response = this.#response;
-    const callbacks = this.#queue?.operations.map(({ args }) => callbackIn(args)) ?? [];
+    const callbacks = this.#queue?.callbacks() ?? [];
     const cut = this.#open();
     this.#isReplaced = true;
     for (const name of response.getHeaderNames()) response.removeHeader(name);
@@ -265,12 +265,20 @@ export class AnswerWriter {
 
   /** Nothing leaves: the client is gone, or the handler has cut the response. It sees what it has seen. */
   discard(): void {
-    this.#queue = undefined;
+    const callbacks = this.#queue?.callbacks() ?? [];
+    this.#openQueue();
     this.#shown?.cut();
+    const error = nodeError("ERR_STREAM_DESTROYED", "Cannot call write after a stream was destroyed");
+    for (const callback of callbacks) process.nextTick(callback, error);
+  }
+
+  #openQueue(): void {
+    this.#queue?.open();
+    this.#queue = undefined;
   }
 
   #open(): () => void {
-    this.#queue = undefined;
+    this.#openQueue();
     this.#isHeadWaiting = false;
     return this.#shown?.hide() ?? (() => undefined);
   }

@@ -2,6 +2,7 @@
  * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
  * headers before its first byte leaves.
  */
+import { isErrored, type Readable } from "node:stream";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import {
   type Allowed,
@@ -72,8 +73,7 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
       // The handler takes the connection over: what it sends there cannot be withheld.
       const refusal = facts.isUpgrade ? await settleAhead(gate, scope) : undefined;
       if (refusal) return responseOf(refusal);
-      // Taken before the handler runs: a server may abort only a signal that was asked for.
-      const signal = scope.deferred && request.signal;
+      const hasLeft = watchClient(request, scope);
       let response: Response;
       try {
         response = await requestScopes.run(scope, handler, paid, ...rest);
@@ -88,15 +88,15 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
         }
         if (status !== undefined) await settleScope(scope, hasFailed(scope, status) ? "release" : "use");
         const failed = responseOf(errorAnswer(error));
-        const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true });
+        const settled = await settleResponse({ gate, scope, decision, response: failed, threw: true, hasLeft });
         if (scope.refused) return settled;
         throw error;
       }
-      return settleResponse({ gate, scope, decision, response, threw: false, signal });
+      return settleResponse({ gate, scope, decision, response, threw: false, hasLeft });
     }
 
     return async (request: Req, ...rest: Rest): Promise<Response> => {
-      const facts = gateRequestOfFetch(request);
+      const facts = gateRequestOfFetch(request, rest[0]);
       const act = (decision: Decision) =>
         decision.kind === "allow" ? serve(facts, decision, request, rest) : responseOf(answerOf(decision, gate));
       return gate.decide<Response | Promise<Response>>({ facts, act, fail: rethrow });
@@ -122,16 +122,33 @@ export interface ServedResponse {
   readonly response: Response;
   /** the handler threw; the framework made `response` of it */
   readonly threw: boolean;
-  /** aborted when the client leaves */
-  readonly signal?: AbortSignal | undefined;
+  readonly hasLeft: HasLeft;
 }
+
+/** @returns whether the client has left, and whether that was in the middle of its upload */
+type HasLeft = (status: number) => "upload" | "answer" | undefined;
+
+/** Called before the handler runs: a server may abort only a signal that was asked for. */
+export function watchClient(request: Request, { deferred }: RequestScope): HasLeft {
+  const signal = deferred || !BODILESS.has(request.method) ? request.signal : undefined;
+  return (status) => {
+    if (!signal?.aborted) return undefined;
+    // A Request need not show that its body broke off. A handler that has read such a body refuses it.
+    const isCut = request.bodyUsed && (status >= 400 || isErrored(request.body as unknown as Readable));
+    return isCut ? "upload" : "answer";
+  };
+}
+
+const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
 export async function settleResponse(served: ServedResponse): Promise<Response> {
-  const { gate, scope, decision, response, threw } = served;
+  const { gate, scope, decision, response, hasLeft } = served;
   if (decision.payment.kind === "free") return response;
+  // Half a request has bought nothing, whatever the handler makes of it.
+  const threw = served.threw || hasLeft(response.status) === "upload";
   if (response.status === SWITCHED) return settleSwitched(gate, scope, response);
-  if (scope.deferred) return settleWithheld(served);
+  if (scope.deferred) return settleWithheld({ ...served, threw });
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
@@ -164,7 +181,7 @@ async function settleSwitched(gate: Gate, scope: RequestScope, response: Respons
 }
 
 /** The response of a payment that settles after its handler: nothing of it leaves before, and a failure is free. */
-async function settleWithheld({ gate, scope, response, threw, signal }: ServedResponse): Promise<Response> {
+async function settleWithheld({ gate, scope, response, threw, hasLeft }: ServedResponse): Promise<Response> {
   if (threw || hasFailed(scope, response.status)) {
     await cancelDeferred(scope);
     return withPaidHeaders(response, {}, gate.cors);
@@ -177,7 +194,7 @@ async function settleWithheld({ gate, scope, response, threw, signal }: ServedRe
   }
   const kept = body.kind === "whole" ? safeHeaders(headers) : undefined;
   const answer = kept && body.kind === "whole" ? { status, headers: kept, body: body.bytes } : undefined;
-  if (signal?.aborted) {
+  if (hasLeft(status)) {
     await scope.deferred?.shelve(answer);
     await cancelDeferred(scope);
   }

@@ -16,7 +16,7 @@ import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, type RequestScope, requestScopes, settleAhead } from "../core/request-scope";
-import { faultOfResponse, responseOf, settleResponse } from "./fetch";
+import { faultOfResponse, responseOf, settleResponse, watchClient } from "./fetch";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -44,7 +44,7 @@ export function preflight(): MiddlewareHandler {
 export function honoGate(gate: Gate): HonoGate {
   const middleware = (c: Context<{ Variables: PaidVariables }>, next: Next) => {
     const body = honoBody(c as Context);
-    const facts = gateRequestOfFetch(c.req.raw, body);
+    const facts = gateRequestOfFetch(c.req.raw, c.env, body);
     const condition = facts.header(IF_NONE_MATCH);
     const act = (decision: Decision) => {
       const dropped = facts.header(IF_NONE_MATCH) === undefined ? condition : undefined;
@@ -76,19 +76,18 @@ export function honoGate(gate: Gate): HonoGate {
       c.res = responseOf(refusal);
       return undefined;
     }
-    // Taken before the handler runs: a server may abort only a signal that was asked for.
-    const signal = scope.deferred && c.req.raw.signal;
+    const hasLeft = watchClient(c.req.raw, scope);
     try {
       await requestScopes.run(scope, next);
     } catch (thrown) {
       // Hono's error handler takes errors alone: any other value passes through every middleware.
-      await settleResponse({ gate, scope, decision, response: responseOf(errorAnswer(thrown)), threw: true, signal });
+      await settleResponse({ gate, scope, decision, response: responseOf(errorAnswer(thrown)), threw: true, hasLeft });
       throw thrown;
     }
     const fault = faultOf(c as Context, scope);
     const response = fault ? responseOf(errorAnswer(fault)) : c.res;
     const threw = fault !== undefined || c.error !== undefined;
-    const settled = unmatched(await settleResponse({ gate, scope, decision, response, threw, signal }), dropped);
+    const settled = unmatched(await settleResponse({ gate, scope, decision, response, threw, hasLeft }), dropped);
     if (fault || settled !== response) {
       // Hono merges the headers of a response that replaces another, unless there is none.
       c.res = undefined;

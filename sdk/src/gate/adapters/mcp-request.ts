@@ -8,6 +8,7 @@ import {
   TurnpikeError,
   utf8ToBytes,
 } from "../../protocol";
+import { MISPLACED_HEADERS } from "../core/credentials";
 import type { GateRequest, Origin } from "../core/request";
 
 export interface ToolRequestFacts {
@@ -49,7 +50,7 @@ class ToolRequest implements GateRequest {
     this.resource = toolResource(tool);
     this.raw = raw;
     this.#callText = callText;
-    this.#headers = headersOf(meta, paymentHeadersIn(headers, isBatch));
+    this.#headers = new Map([...misplacedIn(headers), ...headersOf(meta, paymentHeadersIn(headers, isBatch))]);
   }
 
   header(name: string): string | undefined {
@@ -119,6 +120,14 @@ function paymentHeadersIn(
     "AmbiguousCredentials",
     `A header pays one call, and the request holds several messages: send each call's payment as its _meta["${MCP_META.payment}"].`,
   );
+}
+
+/** Returns the headers in which no gate reads a payment, and says of one that is there where it belongs. */
+function misplacedIn(headers: ToolRequestFacts["headers"]): (readonly [name: string, value: string])[] {
+  return MISPLACED_HEADERS.flatMap((name) => {
+    const value = headers?.[name.toLowerCase()];
+    return typeof value === "string" ? [[name.toLowerCase(), value] as const] : [];
+  });
 }
 
 /** Returns whether both are one payment, however its JSON is written. */

@@ -217,11 +217,16 @@ function saidBy({ body }: Answer): JsonObject {
   if (typeof said.message !== "string") return said;
   const message = said.message
     .replaceAll(HEADER.subscription, `_meta["${MCP_META.subscription}"]`)
+    .replaceAll(IN_PAYMENT_HEADER, `in _meta["${MCP_META.payment}"]`)
     .replaceAll(PAYMENT_HEADERS, "the payment in _meta");
   return { ...said, message };
 }
 
-const PAYMENT_HEADERS = new RegExp(`(?:${HEADER.payment}|${HEADER.paymentSignatureV2})(?!-)`, "g");
+const PAYMENT_HEADER = `(?<!-)(?:${HEADER.payment}|${HEADER.paymentSignatureV2})(?!-)`;
+
+const PAYMENT_HEADERS = new RegExp(PAYMENT_HEADER, "g");
+
+const IN_PAYMENT_HEADER = new RegExp(`\\bin ${PAYMENT_HEADER}`, "g");
 
 /**
  * A challenge to sign in names a host, and every server's tool of one name would be one host: it is left out. A

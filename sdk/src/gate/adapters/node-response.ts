@@ -11,7 +11,7 @@ import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../rep
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";
 import { setAbsent, type Write, writeHeadOf, writePrivateHead } from "./node-headers";
-import { cutOff, onGivenUp } from "./shown-answer";
+import { cutOff, isUploadCut, onGivenUp } from "./shown-answer";
 import { withhold } from "./withheld-response";
 
 export interface PaidResponse {
@@ -26,9 +26,6 @@ export interface PaidResponse {
 export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
   return response.headersSent || response.writableEnded || response.destroyed || request.socket.destroyed;
 }
-
-/** Returns whether the connection was lost before the request's body had come whole. */
-const isUploadCut = ({ destroyed, complete }: IncomingMessage): boolean => destroyed && !complete;
 
 /**
  * A paid response: kept out of shared caches whatever the handler says, and watched; or withheld until its payment has

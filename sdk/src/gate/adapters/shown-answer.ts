@@ -2,7 +2,7 @@
  * Shows the handler of a Node response what node:http would: that its head is sent and its answer has ended, while both
  * still wait here. Node's own methods then throw what they would throw.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 
 /** What node:http keeps on a response of HTTP/1, under names that middleware reads too. */
@@ -24,6 +24,9 @@ export const streamOf = (response: ServerResponse): Record<string, unknown> | un
 export function cutOff(response: ServerResponse): void {
   response.destroy(isHttp2(response) ? nodeError("ERR_STREAM_PREMATURE_CLOSE", "Premature close") : undefined);
 }
+
+/** Returns whether the connection was lost before the request's body had come whole. */
+export const isUploadCut = ({ destroyed, complete }: IncomingMessage): boolean => destroyed && !complete;
 
 /** Calls `act` once a handler, or its framework, destroys a response whose client has left: it will not end. */
 export function onGivenUp(response: ServerResponse, act: () => void): void {
@@ -64,7 +67,8 @@ export class ShownAnswer {
     this.#isEndShown = true;
     this.#delayDestroy();
     if (isHttp2(response)) {
-      Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
+      // One whose stream has closed, as of a 204, is never shown as ended.
+      if (response.socket) Object.defineProperties(response, { writableEnded: ENDED, finished: ENDED });
       return;
     }
     const own = response as unknown as OwnState;

@@ -13,7 +13,7 @@ import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";
 import type { Write } from "./node-headers";
-import { cutOff, onGivenUp, streamOf } from "./shown-answer";
+import { cutOff, isUploadCut, onGivenUp, streamOf } from "./shown-answer";
 
 export interface Withheld {
   readonly gate: Pick<Gate, "settle">;
@@ -93,7 +93,8 @@ class WithheldResponse implements AnswerPolicy {
     this.#hasLeft = true;
     if (!this.#isOpen) return;
     clearTimeout(this.#timer);
-    if (!hasClientLeft(this.#response)) {
+    // Half a request has bought nothing, whatever the handler makes of it.
+    if (!hasClientLeft(this.#response) || isUploadCut(this.#response.req)) {
       this.#giveUp();
       return;
     }

@@ -13,7 +13,7 @@ import { fileAnswers } from "./answers";
 import { fullDisk } from "./claim-file";
 import { lineOfAct } from "./claim-line";
 import { ClaimLog } from "./claim-log";
-import { applyClaim, type ClaimAct, type ClaimStore, isHeldAfter, outcomeFor, servedOf } from "./rules";
+import { applyClaim, type ClaimAct, type ClaimStore, isHeldAfter, outcomeFor, pinNameOf, servedOf } from "./rules";
 
 export interface FileClaimsOptions {
   /** created when absent, readable by its owner only */
@@ -85,6 +85,12 @@ export function fileClaims(options: FileClaimsOptions): ClaimStore {
     grantKey() {
       return guarded(async () => (grantKey ??= readGrantKey(folder)));
     },
+    pinned(name, first) {
+      return guarded(async () => {
+        const path = join(folder, pinNameOf(name));
+        return existsSync(path) ? readFileSync(path, "utf8") : keepFirst(path, await first());
+      });
+    },
     served(paymentId, nowMs) {
       return guarded(async () => {
         const moving = log.catchUp();
@@ -119,21 +125,24 @@ async function guarded<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Reads the grant key. The first process creates it for all: a hard link is created whole, or not at all. */
+/** Writes a file unless another process has, and reads it: a hard link is created whole, or not at all. */
+function keepFirst(path: string, text: string): string {
+  const made = `${path}.${process.pid}.${toHex(randomBytes(8))}`;
+  writeFileSync(made, text, { mode: 0o600, flush: true });
+  try {
+    linkSync(made, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  } finally {
+    rmSync(made, { force: true });
+  }
+  return readFileSync(path, "utf8");
+}
+
+/** Reads the grant key, which the first process creates for all. */
 function readGrantKey(folder: string): Hex {
   const path = join(folder, GRANT_KEY_FILE);
-  if (!existsSync(path)) {
-    const made = `${path}.${process.pid}.${toHex(randomBytes(8))}`;
-    writeFileSync(made, toHex(randomBytes(32)), { mode: 0o600, flush: true });
-    try {
-      linkSync(made, path);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    } finally {
-      rmSync(made, { force: true });
-    }
-  }
-  const key = readFileSync(path, "latin1").trim();
+  const key = (existsSync(path) ? readFileSync(path, "latin1") : keepFirst(path, toHex(randomBytes(32)))).trim();
   if (isHash32(key)) return key;
   throw new Unavailable(`${path} holds no grant key: restore it, or remove it when no payment is under way.`);
 }

@@ -2,7 +2,7 @@
  * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free`
  * again when its handler failed, at most three times; or `refund` for good, when it is to be refunded instead. Pure, so that every store applies the same rules.
  */
-import type { Hex } from "../../protocol";
+import { type Hex, keccakText } from "../../protocol";
 import { anObject } from "../../protocol/option-checks";
 
 /** How often one payment may be released by handlers that fail. */
@@ -132,6 +132,9 @@ export function servedOf(
   return record?.state === "used" ? { answer: answer(record) } : undefined;
 }
 
+/** Returns the key of a pin: a name holds a URL, which no file or key may be named after. */
+export const pinNameOf = (name: string): string => `pin-${keccakText(name).slice(2)}`;
+
 /**
  * Where claims are kept. Gates that share a resource share a store. Each call is atomic among all of them.
  * Every method rejects with Unavailable when the store cannot answer.
@@ -161,6 +164,11 @@ export interface ClaimStore {
    * the same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
    */
   grantKey(): Promise<Hex>;
+  /**
+   * Returns the text that is pinned under a name: what `first` resolves to where none is, for as long as the store lasts
+   * and the same for every gate that shares it. Without this method nothing is pinned on first use.
+   */
+  pinned?(name: string, first: () => Promise<string>): Promise<string>;
   /**
    * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate
    * finds out from the first payment.

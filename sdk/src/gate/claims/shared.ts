@@ -10,6 +10,7 @@ import {
   type ClaimStore,
   isHeldAfter,
   outcomeFor,
+  pinNameOf,
   type StoredAnswer,
   servedOf,
 } from "./rules";
@@ -109,6 +110,15 @@ export function sharedClaims(
   }
 
   return {
+    async pinned(name, first) {
+      const key = pinNameOf(name);
+      const [before] = await cells.read([key]);
+      if (before !== undefined) return before;
+      await cells.compareAndSwap([{ key, expected: undefined, next: await first() }]);
+      const [stored] = await cells.read([key]);
+      if (stored !== undefined) return stored;
+      throw new Unavailable("The claim store keeps no pin.", { retryAfterSec: 1 });
+    },
     async claim(paymentId, act, nowSec) {
       const record = await change(paymentId, act, { keepSec: Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC });
       return outcomeFor(act.owner, record, await cells.nowMs());

@@ -131,7 +131,7 @@ function usageReceiptsOf(
   return new UsageReceiptIssuer({ key, deployment, origin: settings, rpc, warn });
 }
 
-function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
+export function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
   if (typeof claims === "object") {
     if (typeof claims.grantKey === "function") return claims;
     throw new ConfigError("claims is a store without grantKey(): add it, as ClaimStore of turnpike/gate describes it");

@@ -128,11 +128,11 @@ function whyVersion(version: unknown): string {
 }
 
 /** Where clients send payloads that no gate judges. */
-const MISPLACED = ["Authorization", "X-PAYMENT-SIGNATURE"];
+export const MISPLACED_HEADERS = ["Authorization", "X-PAYMENT-SIGNATURE"];
 
 /** Names the right header for a payload. Whatever else these headers hold is the application's own. */
 function misplacedIn(request: GateRequest): PaymentCredential | undefined {
-  for (const name of MISPLACED) {
+  for (const name of MISPLACED_HEADERS) {
     const value = request.header(name.toLowerCase());
     const payload = value && decodeJsonHeader(value.slice(value.lastIndexOf(" ") + 1));
     if (!payload || !("x402Version" in payload) || !isObject(payload.payload)) continue;

@@ -4,11 +4,22 @@ import { anything, callback, type FieldChecks, flag, type OptionCheck, text } fr
 import type { GateContext } from "./context";
 import type { Discovery } from "./extensions-v2";
 import type { Payment } from "./payment";
-import { type PricingEntry, requireKnown } from "./pricing";
+import { type PricingEntry, requireKnown, type WrittenPrice } from "./pricing";
 
 /** What one route offers, and how it is treated. */
-export interface GateOptions<Req = unknown> {
-  readonly pricing: readonly PricingEntry<Req>[];
+export type GateOptions<Req = unknown> = RouteOptions<Req> & PricingOptions<Req>;
+
+/** `price`, or every way to pay in `pricing`. */
+export type PricingOptions<Req = unknown> =
+  | { readonly pricing: readonly PricingEntry<Req>[]; readonly price?: undefined }
+  | {
+      /** "$0.50": short for `pricing: [{ type: "one-time", price: "$0.50" }]` */
+      readonly price: WrittenPrice<Req>;
+      readonly pricing?: undefined;
+    };
+
+/** How one route is treated. */
+export interface RouteOptions<Req = unknown> {
   /** requests that cost nothing; a throw is a 500, never free */
   readonly free?: (request: Req) => boolean | Promise<boolean>;
   /** refuse before the handler when a subscription's allowance is spent; set by the first deductAllowance otherwise */
@@ -67,6 +78,7 @@ const echoedText: OptionCheck = (value, field) => {
 
 /** Those of `anything` are checked where they are read. */
 const FIELDS: FieldChecks<GateOptions> = {
+  price: anything,
   pricing: anything,
   free: callback,
   metered: flag,
@@ -95,6 +107,13 @@ export function checkGateOptions<Req>(options: GateOptions<Req>): void {
     const value = options[name as keyof GateOptions];
     if (value !== undefined) check(value, name);
   }
+}
+
+/** @throws ConfigError where a route has neither, or both */
+export function pricingEntriesOf<Req>({ price, pricing }: PricingOptions<Req>): readonly PricingEntry<Req>[] {
+  if (price === undefined) return pricing;
+  if (pricing === undefined) return [{ type: "one-time", price }];
+  throw new ConfigError("price and pricing are both set: move the price into an entry of pricing");
 }
 
 /** @throws ConfigError where it is no function, or payments settle before their handler's status is known */

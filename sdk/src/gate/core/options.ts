@@ -199,12 +199,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The options that the environment names; what code says wins over it. */
 export function optionsFromEnvironment(env: Environment): ProviderOptions {
-  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
-  const list = (name: string): string[] | undefined =>
-    text(name)
-      ?.split(",")
-      .map((part) => part.trim())
-      .filter((part) => part !== "");
+  const { text, list } = readerOf(env);
   const oneOf = <T extends string>(name: string, allowed: readonly T[]): T | undefined => {
     const value = text(name);
     if (value === undefined || (allowed as readonly string[]).includes(value)) return value as T | undefined;
@@ -243,7 +238,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
       url &&
       withoutUndefined({
         url,
-        signers: list("TURNPIKE_FACILITATOR_SIGNERS"),
+        signers: signersFromEnvironment(env),
         trustUnsigned: oneOf("TURNPIKE_TRUST_UNSIGNED", ["0", "1"]) === "1" ? true : undefined,
         refundsKey,
       }),
@@ -263,6 +258,20 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     reports: reportsKey && { apiKey: reportsKey },
   }) as ProviderOptions;
 }
+
+const readerOf = (env: Environment) => {
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+  const list = (name: string): string[] | undefined =>
+    text(name)
+      ?.split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== "");
+  return { text, list };
+};
+
+/** The pinned signers that the environment names. */
+export const signersFromEnvironment = (env: Environment): string[] | undefined =>
+  readerOf(env).list("TURNPIKE_FACILITATOR_SIGNERS");
 
 const flagOf = (value: "0" | "1" | undefined): boolean | undefined => (value === undefined ? undefined : value === "1");
 

@@ -1,6 +1,6 @@
 /** Reads the routes of `paymentMiddleware`: a gate's own options, or `accepts` as the stock middleware has it. */
 import { ConfigError } from "../../protocol";
-import { GATE_FIELDS, type GateOptions } from "./gate-options";
+import { GATE_FIELDS, type GateOptions, type RouteOptions } from "./gate-options";
 import type { AcceptOption, PricingEntry } from "./pricing";
 
 /** One entry of `accepts`: a price, and optionally where it is paid. */
@@ -12,8 +12,9 @@ export type RouteAccept<Req = unknown> = AcceptOption<Req> & {
 /** What a request of a route costs. */
 export type RoutePayment<Req = unknown> =
   | GateOptions<Req>
-  | (Omit<GateOptions<Req>, "pricing"> & {
+  | (RouteOptions<Req> & {
       readonly accepts: RouteAccept<Req> | readonly RouteAccept<Req>[];
+      readonly price?: undefined;
       readonly pricing?: undefined;
     });
 
@@ -45,8 +46,9 @@ export function gateOptionsOf<Req>(pattern: string, route: RoutePayment<Req>): G
   if (route.page && method.toUpperCase() !== "GET")
     throw refused(".page", "is for GET: name that method, or remove it");
   if (!("accepts" in route)) return route as GateOptions<Req>;
-  const { accepts, pricing, ...options } = route;
+  const { accepts, price, pricing, ...options } = route;
   if (pricing !== undefined) throw refused("", "has accepts and pricing: keep one");
+  if (price !== undefined) throw refused("", "has accepts and price: keep one");
   const list = Array.isArray(accepts) ? accepts : [accepts];
   const prices = list.map((entry: RouteAccept<Req>, index): AcceptOption<Req> => {
     const field = `.accepts[${index}]`;

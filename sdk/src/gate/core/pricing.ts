@@ -26,9 +26,11 @@ export type Cost<Req = unknown> =
     }
   | {
       /** as people write it: "$0.05", or with the token's symbol "0.05 USDC"; text, never a number */
-      readonly price: string | ((request: Req) => string | Promise<string>);
+      readonly price: WrittenPrice<Req>;
       readonly amount?: undefined;
     };
+
+export type WrittenPrice<Req = unknown> = string | ((request: Req) => string | Promise<string>);
 
 /** The most that one request may cost; `payment.charge()` then names what it does cost. */
 export interface MaximumCost<Req = unknown> {
@@ -81,7 +83,8 @@ export interface Pricing {
 
 /** @throws ConfigError for an entry that could never be charged as written */
 export function pricingOf<Req>(entries: readonly PricingEntry<Req>[], provider: GateContext): Pricing {
-  if (!Array.isArray(entries)) throw wrongKind(entries, "pricing", "a list of entries, as in pricing: [{ ... }]");
+  if (!Array.isArray(entries))
+    throw wrongKind(entries, "pricing", 'a list of entries; for one price write price: "$0.50"');
   if (entries.length === 0) {
     throw new ConfigError("pricing is empty: give it a one-time or a subscription entry");
   }
@@ -208,7 +211,7 @@ function requireSigners(facilitator: Settings["facilitator"]): void {
     throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
   if (facilitator.signers.list.length > 0) return;
   throw new ConfigError(
-    `facilitator.signers is empty (TURNPIKE_FACILITATOR_SIGNERS): pin the addresses whose proofs of ${facilitator.url} count`,
+    `facilitator.signers is empty (TURNPIKE_FACILITATOR_SIGNERS): pin the addresses whose proofs of ${facilitator.url} count. configure() pins the first it sees by https, where claims last`,
   );
 }
 

@@ -1,7 +1,7 @@
 /** Reads a request the same way from every framework, and derives the `resource` that it asks for. */
 import type { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { ConfigError, InvalidRequest, resourceOf, utf8ToBytes } from "../../protocol";
+import { ConfigError, InvalidRequest, isObject, resourceOf, utf8ToBytes } from "../../protocol";
 import {
   bodyDropped,
   bodyMembers,
@@ -23,6 +23,8 @@ export interface GateRequest {
   readonly method: string;
   /** the request target as it came, before any mounting took a prefix off */
   readonly target: string;
+  /** as it was sent, where a server serialised it before the router saw it */
+  readonly sentTarget?: string | undefined;
   /** what it asks for, where that is no URL of this provider's, such as `mcp://tool/quote` */
   readonly resource?: string;
   /** the Host header, with port */
@@ -174,8 +176,14 @@ const NO_BYTES = new Uint8Array();
 
 const FETCH_REMEDY = "wrap the handler with the gate before anything that reads the request";
 
-export function gateRequestOfFetch(request: Request, body: BodyOfRequest = bodyOfFetch(request)): GateRequest {
-  return new FetchGateRequest(request, body);
+/** @param env what the server gives beside the request: @hono/node-server's has the message itself */
+export function gateRequestOfFetch(
+  request: Request,
+  env?: unknown,
+  body: BodyOfRequest = bodyOfFetch(request),
+): GateRequest {
+  const { incoming } = (isObject(env) ? env : {}) as { readonly incoming?: { readonly url?: unknown } };
+  return new FetchGateRequest(request, body, typeof incoming?.url === "string" ? incoming.url : undefined);
 }
 
 function bodyOfFetch(request: Request): BodyOfRequest {
@@ -201,6 +209,7 @@ class FetchGateRequest implements GateRequest {
   constructor(
     private readonly request: Request,
     private readonly bodyOf: BodyOfRequest,
+    readonly sentTarget: string | undefined,
   ) {
     // Some servers provide the target as it came, others serialised: the gate judges what the router saw.
     const [, protocol = "", host = "", target = ""] = /^([a-z]+):\/\/([^/?#]*)(.*)$/is.exec(request.url) ?? [];
@@ -276,10 +285,18 @@ export function resourceOfRequest(request: GateRequest, origin: Origin): string 
   const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOfRequest(request, origin), target);
   // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
   // would name two paths, and the cheaper one's payment would buy the other.
-  if (resource !== undefined && pathOf(resource).endsWith(pathOf(target))) return resource;
+  const isPlain = resource !== undefined && pathOf(resource).endsWith(pathOf(target));
+  if (isPlain && hasOneReading(request.sentTarget)) return resource;
   throw new InvalidRequest(
     "The request target is too long, or its path is not as URLs are written: dot segments, a backslash, a fragment, or characters to be percent-encoded.",
   );
+}
+
+/** Returns whether serialising leaves the path of a target as it was sent. */
+function hasOneReading(sent: string | undefined): boolean {
+  if (sent === undefined || !sent.startsWith("/")) return true;
+  const serialised = NOT_IN_A_TARGET.test(sent) ? undefined : resourceOf("http://localhost", sent);
+  return serialised !== undefined && pathOf(serialised).endsWith(pathOf(sent));
 }
 
 const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";

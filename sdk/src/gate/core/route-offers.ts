@@ -57,6 +57,11 @@ export class RouteOffers {
     await Promise.all(this.#pricing.prices.map(requireSupport));
   }
 
+  /** Asks Facilitators that have not answered yet what they settle, and waits for none. */
+  askSupport(): void {
+    void supportOutage(this.#overPermit2);
+  }
+
   /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */
   cached(): readonly Offer[] | undefined {
     const unready = this.#loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
@@ -82,11 +87,10 @@ export class RouteOffers {
    * @throws ConfigError
    */
   async now(request: GateRequest): Promise<OffersNow> {
-    await retryAll(this.#loaders);
+    const [, unsupported] = await Promise.all([retryAll(this.#loaders), supportOutage(this.#overPermit2)]);
     const sound = this.#loaders.filter(({ isMisconfigured }) => !isMisconfigured);
     if (sound.length === 0) throw this.#loaders[0]?.fault;
     const sold = new Set(sound.map((loader) => loader.context));
-    const unsupported = await supportOutage(this.#overPermit2);
     const plans = sold.has(this.#context);
     const offers = [...(await this.#oneTime(request, sold)), ...(plans ? this.#subscriptions() : [])];
     const missing = sound.filter(({ isLoaded }) => !isLoaded);

@@ -13,6 +13,7 @@ import {
   checkGateOptions,
   type GateOptions,
   mayRefund,
+  pricingEntriesOf,
 } from "./gate-options";
 import type { Presentation } from "./offers";
 import { hasPage } from "./page";
@@ -54,12 +55,13 @@ export interface Route extends MeteredRoute, BodyBinding {
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
   checkGateOptions(options);
-  const { prices, planIds, contexts } = pricingOf(options.pricing, context);
+  const { prices, planIds, contexts } = pricingOf(pricingEntriesOf(options), context);
   const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
   if (sellsUpto && options.settle === "before") {
     throw new ConfigError('settle is "before", but a price of type "upto" settles after the handler: leave settle out');
   }
   const offers = new RouteOffers(context, { prices, planIds, contexts }, { bindsBody: options.bind !== undefined });
+  const refreshTime = timeRefresher(contexts);
   return {
     offers,
     quotes: createQuotes(),
@@ -88,7 +90,12 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
       if (sellsUpto) requireChargeRecords(context.claims);
       await offers.load();
     },
-    refreshTime: timeRefresher(contexts),
+    refreshTime() {
+      const refreshing = refreshTime();
+      // Asked meanwhile: chain and Facilitator may both be silent.
+      if (refreshing) offers.askSupport();
+      return refreshing;
+    },
   };
 }
 

@@ -75,13 +75,15 @@ export interface Settings {
 
 const MIN_SECRET_LENGTH = 32;
 
-const FACILITATOR_WAIT_MS = 5_000;
+export const FACILITATOR_WAIT_MS = 5_000;
 
 /** @throws ConfigError naming the setting */
 export function settingsOf(options: ProviderOptions, isProduction: boolean): Settings {
   checkProviderOptions(options);
   if (!options.network)
-    throw new ConfigError("network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337");
+    throw new ConfigError(
+      "network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337. configure() reads it of a Facilitator by https, where claims last",
+    );
   const extraNetworks = options.networks ?? [];
   for (const { name, token } of extraNetworks) if (token) address(token.address, `networks: token of ${name}`);
   const named = requireNetwork(options.network, extraNetworks);
@@ -198,6 +200,8 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
     throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use "eip3009" or "permit2"`);
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
+  // As TURNPIKE_TOKEN alone has it.
+  if (preset?.address === given.address && Object.keys(token).length === 1) return preset;
   return { ...given, hasGivenDecimals: decimals !== undefined };
 }
 
@@ -268,7 +272,7 @@ function payee(value: string, field: string): Address {
   throw new ConfigError(`${field} is the zero address, and what is paid to it is lost: name the account that is paid`);
 }
 
-function httpUrl(value: string, field: string): string {
+export function httpUrl(value: string, field: string): string {
   const url = URL.canParse(value) ? new URL(value) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.search || url.hash || url.username) {
     throw new ConfigError(`${field} must be an http(s) address without credentials, query or fragment`);

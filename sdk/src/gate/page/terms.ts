@@ -1,5 +1,5 @@
 /** Defines what a payment page hands to its script: the options that a browser wallet can pay. */
-import { formatAmount } from "../../protocol/amounts";
+import { decimalText } from "../../protocol/decimal-text";
 import type { AcceptEntryWire } from "../../protocol/schemas";
 
 /** One price in one token on one network. */
@@ -29,4 +29,4 @@ export const withoutTurning = (text: string): string => text.replace(TURNING, ""
 
 /** An option's price for people: "0.50 USDC". */
 export const labelOf = ({ entry, decimals, symbol }: PageOption): string =>
-  `${formatAmount(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;
+  `${decimalText(BigInt(entry.maxAmountRequired ?? "0"), decimals)} ${symbol}`;

@@ -19,7 +19,7 @@ import type { GateContext } from "../core/context";
 import { createGateContext } from "../core/create-context";
 import { createGate, type Gate, requirePinnedSigner } from "../core/gate";
 import type { GateOptions } from "../core/gate-options";
-import { optionsFromEnvironment, type ProviderOptions } from "../core/options";
+import { optionsFromEnvironment, type ProviderOptions, signersFromEnvironment } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
@@ -28,6 +28,7 @@ import type { UnsettledReport } from "../metering/reports";
 import type { DeductUsage } from "../metering/usage-meter";
 import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";
+import { withFirstUse } from "./first-use";
 import { type AnyRequest, buildPlanQuote, followRequests, verifyProof } from "./verify";
 
 /** One configuration: its operations and its gates. */
@@ -82,7 +83,7 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
     if (!isObject(gateOptions)) throw wrongKind(gateOptions, "options", "an object, in { }");
     const made = createGate(context, gateOptions);
     gates.push(made);
-    for (const entry of gateOptions.pricing) {
+    for (const entry of gateOptions.pricing ?? []) {
       if (entry.type === "subscription") offered.add(entry.plan.toLowerCase() as Hex);
     }
     return made;
@@ -136,10 +137,10 @@ export async function deductAllowance(amount: Amount, usage?: DeductUsage): Prom
 }
 
 /** What a gate of the free functions offers. */
-export interface DefaultGateOptions<Req> extends GateOptions<Req> {
+export type DefaultGateOptions<Req> = GateOptions<Req> & {
   /** default: the one that configure() or the environment named */
   readonly provider?: Provider;
-}
+};
 
 // Shared by the ESM and the CommonJS copy of this package, should a process hold both.
 const SLOT = Symbol.for("turnpike.provider");
@@ -147,15 +148,25 @@ const SLOT = Symbol.for("turnpike.provider");
 const slot = globalThis as { [SLOT]?: Provider };
 
 /**
- * Configures the free functions; what is not given here is taken from the environment. Loads `plans`.
+ * Configures the free functions; what is not given here is taken from the environment, and the network and the signers
+ * that neither names from the Facilitator, which are pinned. Loads `plans`.
  * @throws ConfigError for a wrong setting; Unavailable when the chain cannot be asked
  */
 export async function configure(options: ProviderOptions = {}): Promise<Provider> {
   anObject(options, "options");
-  const provider = createProvider({ ...optionsFromEnvironment(process.env), ...options });
+  const provider = createProvider(await withFirstUse(withEnvironment(options)));
   await installProvider(provider);
   await provider.ready();
   return provider;
+}
+
+/** Signers of the environment also count where code names the Facilitator alone: nothing is pinned in their place. */
+function withEnvironment(options: ProviderOptions): ProviderOptions {
+  const environment = optionsFromEnvironment(process.env);
+  const { facilitator } = options;
+  const signers = signersFromEnvironment(process.env);
+  if (!isObject(facilitator) || facilitator.signers !== undefined || !signers) return { ...environment, ...options };
+  return { ...environment, ...options, facilitator: { ...facilitator, signers } };
 }
 
 /** Makes the free functions act on `provider`; closes the one before. */
@@ -189,9 +200,9 @@ export function gateOf<Req>(given: DefaultGateOptions<Req>): Gate {
 /** @throws ConfigError also where a framework called `paymentGate` itself, with a request */
 export function requireOptions(given: DefaultGateOptions<never>): void {
   if (!isObject(given)) throw wrongKind(given, "paymentGate's options", "an object, in { }");
-  if (!("pricing" in given) && REQUEST_FIELDS.some((name) => name in given)) {
+  if (!("pricing" in given || "price" in given) && REQUEST_FIELDS.some((name) => name in given)) {
     throw new ConfigError(
-      "paymentGate was given a request in place of its options: call it where it is mounted, as in paymentGate({ pricing: [...] })",
+      'paymentGate was given a request in place of its options: call it where it is mounted, as in paymentGate({ price: "$0.50" })',
     );
   }
   const { provider } = given as DefaultGateOptions<never>;

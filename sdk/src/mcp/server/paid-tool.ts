@@ -18,10 +18,11 @@ import { type CallConnection, gateRequestOfTool, requireConfidential } from "../
 import { errorAnswer } from "../../gate/core/answer";
 import { lineOf } from "../../gate/core/callback-fault";
 import type { Gate } from "../../gate/core/gate";
-import type { GateOptions } from "../../gate/core/gate-options";
+import { type PricingOptions, pricingEntriesOf, type RouteOptions } from "../../gate/core/gate-options";
 import type { Payment } from "../../gate/core/payment";
 import { gateOf, type Provider } from "../../gate/provider/provider";
 import { ConfigError, InvalidRequest, isTurnpikeError } from "../../protocol";
+import { callback, fieldsOf, kindOf } from "../../protocol/arguments";
 import { toolResource, withoutCredentials } from "../wire";
 import { resultChecker } from "./check-result";
 import { followCalls, sentCallOf } from "./sent-calls";
@@ -58,11 +59,14 @@ export interface ToolCallRequest<Input = undefined> {
   readonly extra: SdkExtra;
 }
 
-type Sold = "pricing" | "free" | "metered" | "authorize" | "replay" | "settle" | "refundOnFailure";
+type Sold = "free" | "metered" | "authorize" | "replay" | "settle" | "refundOnFailure";
 
 /** A tool: how it is listed, and what it costs. */
-export interface PaidToolOptions<Input = undefined, Output = undefined>
-  extends Pick<GateOptions<ToolCallRequest<Input>>, Sold | "sellSingleAtPlanPrice"> {
+export type PaidToolOptions<Input = undefined, Output = undefined> = ToolOptions<Input, Output> &
+  PricingOptions<ToolCallRequest<Input>>;
+
+interface ToolOptions<Input, Output>
+  extends Pick<RouteOptions<ToolCallRequest<Input>>, Sold | "sellSingleAtPlanPrice"> {
   /**
    * a name of this server that no other server has, and that stays: its public address, for example. A payment is bound
    * to it, so that another server's tool of the same name is another resource
@@ -101,6 +105,9 @@ export function paidTool<
   Input extends ToolSchema | undefined = undefined,
   Output extends ToolSchema | undefined = undefined,
 >(server: McpServer, name: string, options: PaidToolOptions<Input, Output>, handler: PaidToolHandler<Input>): PaidTool {
+  callback(fieldsOf(server, "server").registerTool, "server.registerTool");
+  fieldsOf(options, "options");
+  callback(handler, "handler");
   const gate = gateFor(name, options as PaidToolOptions<never, never>);
   const { serverId, inputSchema, outputSchema } = options;
   const check = resultChecker(name, outputSchema);
@@ -157,6 +164,7 @@ const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
   annotations: true,
   _meta: true,
   maxArgumentBytes: true,
+  price: true,
   pricing: true,
   free: true,
   metered: true,
@@ -171,14 +179,14 @@ const OPTIONS: Readonly<Record<keyof PaidToolOptions, true>> = {
 const gates = new WeakMap<object, Map<string, Gate>>();
 
 function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
-  const { serverId, provider, pricing, free, metered, authorize, replay, settle, refundOnFailure } = options;
+  const { serverId, provider, free, metered, authorize, replay, settle, refundOnFailure } = options;
   const { description, sellSingleAtPlanPrice, maxArgumentBytes } = options;
   toolResource(name);
   const surplus = Object.keys(options).find((field) => !Object.hasOwn(OPTIONS, field));
   if (surplus !== undefined) throw new ConfigError(`paidTool: "${name}".${surplus} is no option: remove it`);
   if (typeof serverId !== "string" || serverId.length < 1 || serverId.length > MAX_ID_CHARS) {
     throw new ConfigError(
-      `serverId is ${JSON.stringify(serverId)}: use 1 to ${MAX_ID_CHARS} characters that name this server alone, such as its public address`,
+      `serverId is ${typeof serverId === "string" ? JSON.stringify(serverId) : kindOf(serverId)}: use 1 to ${MAX_ID_CHARS} characters that name this server alone, such as its public address`,
     );
   }
   if (maxArgumentBytes !== undefined && !(Number.isSafeInteger(maxArgumentBytes) && maxArgumentBytes >= 1)) {
@@ -190,7 +198,7 @@ function gateFor(name: string, options: PaidToolOptions<never, never>): Gate {
   if (known) return known;
   const sold = { free, metered, authorize, replay, settle, refundOnFailure, description, sellSingleAtPlanPrice };
   const gate = gateOf<ToolCallRequest<never>>({
-    pricing,
+    pricing: pricingEntriesOf(options),
     ...withoutUndefined({ ...sold, provider }),
     bind: "body",
     ...(maxArgumentBytes !== undefined && { maxBodyBytes: maxArgumentBytes }),

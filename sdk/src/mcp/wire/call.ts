@@ -12,8 +12,11 @@ const MAX_DEPTH = 64;
  * @throws ConfigError for a name with two readings as a URL
  */
 export function toolResource(name: string): string {
-  if (TOOL_NAME.test(name) && !/^\.{1,2}$/.test(name)) return `mcp://tool/${encodeURIComponent(name)}`;
-  throw new ConfigError(`the tool's name is ${JSON.stringify(name)}: use 1 to 128 letters, digits and _ - . /`);
+  if (typeof name === "string" && TOOL_NAME.test(name) && !/^\.{1,2}$/.test(name))
+    return `mcp://tool/${encodeURIComponent(name)}`;
+  throw new ConfigError(
+    `the tool's name is ${typeof name === "string" ? JSON.stringify(name) : kindOf(name)}: use 1 to 128 letters, digits and _ - . /`,
+  );
 }
 
 /** One call of one tool of one server. */

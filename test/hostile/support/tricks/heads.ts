@@ -55,6 +55,15 @@ export const HEADS: readonly HeadTrick[] = [
     "ambiguous",
   ],
   [
+    "one authorization with other extensions in each header",
+    () => {
+      const payload = { signature: "0x11", authorization: { from: "0x11" } };
+      const [first, second] = [{ a: 1 }, { a: 2 }].map((extensions) => json({ x402Version: 2, payload, extensions }));
+      return [`X-PAYMENT: ${first}`, `PAYMENT-SIGNATURE: ${second}`];
+    },
+    "ambiguous",
+  ],
+  [
     "the other header of version 2",
     (p) => [`PAYMENT-SIGNATURE: ${json({ x402Version: 2 })}`, `X-PAYMENT: ${p}`],
     "ambiguous",
@@ -79,6 +88,11 @@ export const HEADS: readonly HeadTrick[] = [
   ["version 2 in the header of version 1", () => [`X-PAYMENT: ${json({ x402Version: 2 })}`], "malformed"],
   ["version 1 in the header of version 2", () => [`PAYMENT-SIGNATURE: ${json({ x402Version: 1 })}`], "malformed"],
   ["a version nobody knows", () => [`X-PAYMENT: ${json({ x402Version: 3 })}`], "malformed"],
+  [
+    "version 2 as text in its header",
+    () => [`PAYMENT-SIGNATURE: ${json({ x402Version: "2", payload: {} })}`],
+    "malformed",
+  ],
   ["a version as text", () => [`X-PAYMENT: ${json({ x402Version: "1" })}`], "malformed"],
   ["with a scheme", (p) => [`X-PAYMENT: Bearer ${p}`], "malformed"],
   ["in quotation marks", (p) => [`X-PAYMENT: "${p}"`], "malformed"],
@@ -98,6 +112,7 @@ export const HEADS: readonly HeadTrick[] = [
   ["no version at all", () => [`PAYMENT-SIGNATURE: ${json({ payload: {} })}`], "malformed"],
   ["both headers empty", () => ["X-PAYMENT:", "PAYMENT-SIGNATURE:"], "malformed"],
   ["a payload in Authorization", () => [`Authorization: Bearer ${json({ x402Version: 2, payload: {} })}`], "malformed"],
+  ["a payload alone in Authorization", () => [`Authorization: ${json({ x402Version: 1, payload: {} })}`], "malformed"],
   [
     "a payload in X-PAYMENT-SIGNATURE",
     () => [`X-PAYMENT-SIGNATURE: ${json({ x402Version: 2, payload: {} })}`],

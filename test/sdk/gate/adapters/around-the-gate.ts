@@ -1,5 +1,5 @@
 /** What an application puts around a gate: another gate, middleware behind it, and handlers that go past the response. */
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, type Server, ServerResponse } from "node:http";
 import http2 from "node:http2";
 import { text } from "node:stream/consumers";
 import { expect } from "chai";
@@ -19,6 +19,7 @@ import {
   startSmallFacilitator,
   testProvider,
 } from "../../../support/gate";
+import { exchange } from "../support/raw-answers";
 import { v1Headers } from "../support/standard";
 
 const optionsOf = (more: object = {}) => ({ pricing: ONE_TIME, ...more }) as unknown as GateOptions<never>;
@@ -135,6 +136,32 @@ describe("what is around a gate", () => {
       }
     }
     expect(settlements()).to.equal(4);
+  });
+
+  it("C39 S2 a handler that answers past its response by the methods of its prototype fails, and costs nothing", async () => {
+    const { prototype } = ServerResponse;
+    const ways: Readonly<Record<string, (response: ServerResponse) => unknown>> = {
+      end: (response) => Reflect.apply(prototype.end, response, ["the content"]),
+      write: (response) => Reflect.apply(prototype.write, response, ["the content"]),
+      head: (response) => {
+        Reflect.apply(prototype.writeHead, response, [200]);
+        Reflect.apply(prototype.end, response, ["the content"]);
+      },
+    };
+    const app = express();
+    app.use(gate());
+    app.get("/x", (request, response) => void ways[String(request.query.way)]?.(response));
+    app.use(((error, _request, response, _next) => {
+      if (response.headersSent) response.destroy();
+      else response.status(500).send(error.message);
+    }) as express.ErrorRequestHandler);
+    const base = await serve(app);
+    for (const way of Object.keys(ways)) {
+      const url = `${base}?way=${way}`;
+      const { body, rest } = await exchange(url, await standard(url));
+      expect(`${body}${rest}`, way).not.to.include("the content");
+    }
+    expect(settlements()).to.equal(0);
   });
 
   it("C39 S2 a handler that answers past an HTTP/2 response fails, and costs nothing", async () => {

@@ -40,6 +40,9 @@ const SERVED: Readonly<Record<string, () => Response>> = {
   "a string": () => new Response(bodyOf("text")),
   "strings and bytes": () => new Response(bodyOf("é", bytes("b"), "", Buffer.from("c"))),
   "strings of events": () => new Response(bodyOf("data: 1\n\n", "data: 2\n\n"), EVENTS),
+  // Longer than what is withheld.
+  "3 MB of a declared length": () =>
+    new Response(bodyOf(...Array(3).fill(bytes("x".repeat(1_000_000)))), { headers: { "Content-Length": "3000000" } }),
   "strings of a declared length": () => new Response(bodyOf("te", "xt"), { headers: { "Content-Length": "4" } }),
 };
 
@@ -114,6 +117,9 @@ describe("a fetch-style body that is paid for", () => {
           const paid = await send(`${gated}/${at}`, { headers: await payFor(`${gated}/${at}`) });
           expect([paid.status, paid.text], name).to.deep.equal([free.status, free.text]);
           expect(free.status, name).to.equal(200);
+          if (name.includes("declared")) {
+            expect(paid.headers["content-length"], name).to.equal(free.headers["content-length"]);
+          }
         }
       });
 

@@ -64,6 +64,17 @@ for (const [name, start] of Object.entries(FRAMEWORKS)) {
       expect(outcomeOf(await ask(at.server.url, { target: plain, lines: [line] }))).to.equal("used");
     });
 
+    it("C5 a target with two readings is judged as it was sent", async () => {
+      const readings = [`${PREFIX}/./dear`, `${PREFIX}/x/../dear`, `${PREFIX}/%2e/dear`, `${PREFIX}/x/%2E%2e/dear`];
+      for (const target of readings) {
+        expect(outcomeOf(await ask(at.server.url, { target })), target).to.be.oneOf([
+          "no resource",
+          "no HTTP",
+          "elsewhere",
+        ]);
+      }
+    });
+
     it("C2 a payment for one method does not buy another", async () => {
       const target = `${PREFIX}/paid`;
       const line = lineOf(await quoted(target));

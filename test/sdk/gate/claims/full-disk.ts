@@ -31,7 +31,9 @@ describe("stores on a full disk", function () {
     const found = JSON.parse(onSmallDisk(bundled(path.join(__dirname, "../../../support/full-disk.ts"), home)));
     expect(found.kinds).to.deep.equal({ sold: 300, "then used": 300 });
     expect(found.lastAnswer, "the newest are kept").to.equal("1.k.a");
-    expect(Object.keys(found.faults)).to.have.members(["answers", "claims", "ready", "ledger", "journal", "another"]);
+    expect(Object.keys(found.faults)).to.have.members([
+      ...["answers", "claims", "ready", "ledger", "receipts", "journal", "another"],
+    ]);
     for (const [name, message] of Object.entries(found.faults)) {
       expect(message, name).to.match(FULL).and.not.include("ENOSPC");
     }

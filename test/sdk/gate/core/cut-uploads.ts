@@ -2,33 +2,40 @@
 import { once } from "node:events";
 import { request as ask, createServer, type IncomingMessage, type Server } from "node:http";
 import { createRequire } from "node:module";
+import { createAdaptorServer } from "@hono/node-server";
 import { expect } from "chai";
 import express from "express";
 import fastify from "fastify";
-import { gated, type Provider } from "turnpike/gate";
+import { Hono, type HonoRequest } from "hono";
+import { type GateOptions, gated, type Provider } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
 import { fastifyGate } from "turnpike/gate/fastify";
+import { type FetchGate, fetchGate } from "turnpike/gate/fetch";
+import { honoGate } from "turnpike/gate/hono";
+import { nextGate } from "turnpike/gate/next";
 import {
   closeServer,
   headerOf,
   listen,
   ONE_TIME,
   proofOf,
+  RESERVING,
   type SmallFacilitator,
   send,
   startSmallFacilitator,
   testProvider,
 } from "../../../support/gate";
 import { until } from "../../../support/subscriptions";
+import { v1Headers } from "../support/standard";
 
 /** Opens POST /data, which calls `onRun` with each run of its parser or handler that has ended, and how. */
-type Start = (provider: Provider, onRun: (how: string) => void) => Promise<Server>;
+type Start = (provider: Provider, options: GateOptions<never>, onRun: (how: string) => void) => Promise<Server>;
 
 const startExpress =
   (make: typeof express): Start =>
-  async (provider, onRun) => {
+  async (provider, options, onRun) => {
     const app = make();
-    app.post("/data", expressGate(provider.gate({ pricing: ONE_TIME })), make.json(), (_request, response) => {
+    app.post("/data", expressGate(provider.gate(options)), make.json(), (_request, response) => {
       response.json({ ok: true });
     });
     app.use((error: { type?: string }, _request: unknown, response: express.Response, _next: unknown) => {
@@ -38,12 +45,52 @@ const startExpress =
     return createServer(app);
   };
 
+const READS: Readonly<Record<string, (request: Request) => Promise<unknown>>> = {
+  "json()": (request) => request.json(),
+  body: async (request) => {
+    for await (const _part of request.body as unknown as AsyncIterable<Uint8Array>) await Promise.resolve();
+  },
+};
+
+const startFetch =
+  (gateOf: (provider: Provider, options: GateOptions<never>) => FetchGate, how: string): Start =>
+  async (provider, options, onRun) => {
+    const fetch = gateOf(
+      provider,
+      options,
+    )(async (request) => {
+      const cut = await READS[how]?.(request).then(
+        () => undefined,
+        () => Response.json({ error: "cut" }, { status: 400 }),
+      );
+      if (cut) onRun("cut");
+      return cut ?? Response.json({ ok: true });
+    });
+    return createAdaptorServer({ fetch: fetch as never }) as Server;
+  };
+
+const startHono =
+  (read: (request: HonoRequest) => Promise<unknown>): Start =>
+  async (provider, options, onRun) => {
+    const app = new Hono();
+    app.post("/data", honoGate(provider.gate(options)), async (c) => {
+      try {
+        await read(c.req);
+      } catch {
+        onRun("cut");
+        return c.json({ error: "cut" }, 400);
+      }
+      return c.json({ ok: true });
+    });
+    return createAdaptorServer({ fetch: app.fetch as never }) as Server;
+  };
+
 const FRAMEWORKS: Readonly<Record<string, Start>> = {
   "Express 5": startExpress(express),
   "Express 4": startExpress(createRequire(__filename)("express4") as typeof express),
-  async Fastify(provider, onRun) {
+  async Fastify(provider, options, onRun) {
     const app = fastify();
-    const onRequest = fastifyGate(provider.gate({ pricing: ONE_TIME }));
+    const onRequest = fastifyGate(provider.gate(options));
     app.post("/data", { onRequest }, async () => ({ ok: true }));
     app.setErrorHandler((_error, _request, reply) => {
       void reply.code(400).send({ error: "cut" });
@@ -52,9 +99,9 @@ const FRAMEWORKS: Readonly<Record<string, Start>> = {
     await app.ready();
     return app.server;
   },
-  async "node:http"(provider, onRun) {
+  async "node:http"(provider, options, onRun) {
     return createServer(
-      gated(provider.paymentGate({ pricing: ONE_TIME }), async (request, response) => {
+      gated(provider.paymentGate(options), async (request, response) => {
         const parts: unknown[] = [];
         try {
           for await (const part of request) parts.push(part);
@@ -66,6 +113,30 @@ const FRAMEWORKS: Readonly<Record<string, Start>> = {
       }),
     );
   },
+  async "node:http, as if it were whole"(provider, options, onRun) {
+    return createServer(
+      gated(provider.paymentGate(options), async (request, response) => {
+        const parts: unknown[] = [];
+        try {
+          for await (const part of request) parts.push(part);
+        } catch {
+          onRun("cut");
+        }
+        response.end(JSON.stringify({ ok: true }));
+      }),
+    );
+  },
+  "Hono's json()": startHono((request) => request.json()),
+  "Hono's text()": startHono((request) => request.text()),
+  "fetch, json()": startFetch((provider, options) => fetchGate(provider.gate(options)), "json()"),
+  "fetch, body": startFetch((provider, options) => fetchGate(provider.gate(options)), "body"),
+  "a Next.js route handler": startFetch((provider, options) => nextGate(provider.gate(options)) as FetchGate, "json()"),
+};
+
+const WAYS: Readonly<Record<string, GateOptions<never>>> = {
+  "a proof": { pricing: ONE_TIME } as never,
+  "a payment settled before": { pricing: ONE_TIME, settle: "before" } as never,
+  "a payment settled after": { pricing: ONE_TIME, settle: "after" } as never,
 };
 
 describe("uploads that are cut", () => {
@@ -74,6 +145,7 @@ describe("uploads that are cut", () => {
 
   before(async () => {
     facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
     // Answers are kept, as by default: the failure of half a request must not be what the next one gets.
     provider = testProvider(facilitator, { replay: {} });
   });
@@ -83,35 +155,43 @@ describe("uploads that are cut", () => {
   });
 
   for (const [name, start] of Object.entries(FRAMEWORKS)) {
-    it(`an upload that never arrived whole leaves the payment for the next attempt: ${name}`, async () => {
-      const ended: string[] = [];
-      const server = await start(provider, (how) => ended.push(how));
-      const url = await listen(server);
-      try {
-        const body = JSON.stringify({ some: "x".repeat(1_000) });
-        const quoted = await send(`${url}/data`, { method: "POST" });
-        const headers = {
-          ...headerOf(proofOf(quoted.json?.accepts[0])),
-          "Content-Type": "application/json",
-          "Content-Length": String(body.length),
-        };
-        for (const run of [1, 2]) {
-          const arrival = once(server, "request");
-          const cut = ask(`${url}/data`, { method: "POST", headers });
-          cut.on("error", () => undefined);
-          cut.write(body.slice(0, 500));
-          const [received] = (await arrival) as [IncomingMessage];
-          await until(async () => received.readableDidRead);
-          cut.destroy();
-          await until(async () => ended.length >= run);
+    for (const [payment, options] of Object.entries(WAYS)) {
+      it(`an upload that never arrived whole leaves ${payment} for the next attempt: ${name}`, async () => {
+        const ended: string[] = [];
+        const server = await start(provider, options, (how) => ended.push(how));
+        const url = await listen(server);
+        try {
+          const body = JSON.stringify({ some: "x".repeat(1_000) });
+          const quoted = await send(`${url}/data`, { method: "POST" });
+          const [entry] = quoted.json.accepts;
+          const headers = {
+            ...(payment === "a proof" ? headerOf(proofOf(entry)) : await v1Headers(entry)),
+            "Idempotency-Key": `one-purchase-of-${name}-by-${payment}`.replace(/[^\w-]/g, "_"),
+            "Content-Type": "application/json",
+            "Content-Length": String(body.length),
+          };
+          for (const run of [1, 2]) {
+            const arrival = once(server, "request");
+            const cut = ask(`${url}/data`, { method: "POST", headers });
+            cut.on("error", () => undefined);
+            cut.write(body.slice(0, 500));
+            const [received] = (await arrival) as [IncomingMessage];
+            await until(async () => received.readableDidRead);
+            cut.destroy();
+            await until(async () => ended.length >= run);
+          }
+          const paid = await send(`${url}/data`, { method: "POST", headers, body });
+          expect([paid.status, paid.json]).to.deep.equal([200, { ok: true }]);
+          const again = await send(`${url}/data`, { method: "POST", headers, body });
+          expect([again.status, again.text, again.headers["idempotency-replayed"]]).to.deep.equal([
+            200,
+            paid.text,
+            "true",
+          ]);
+        } finally {
+          await closeServer(server);
         }
-        const paid = await send(`${url}/data`, { method: "POST", headers, body });
-        expect([paid.status, paid.json]).to.deep.equal([200, { ok: true }]);
-        const again = await send(`${url}/data`, { method: "POST", headers, body });
-        expect(again.headers["idempotency-replayed"]).to.equal("true");
-      } finally {
-        await closeServer(server);
-      }
-    });
+      });
+    }
   }
 });

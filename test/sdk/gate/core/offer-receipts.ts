@@ -28,6 +28,7 @@ import {
   TOKEN,
   testProvider,
 } from "../../../support/gate";
+import { bare, highS } from "../../../support/signature-forms";
 import { ADAPTERS, type AdapterServer, type Handled, PREFIX } from "../support/frameworks";
 import { requiredIn, v2Headers } from "../support/standard";
 
@@ -176,6 +177,7 @@ describe("gate > offers and receipts", () => {
     },
     "that signs as somebody else": async (data) => signDigest(typedDataDigest(data), keyOf("other")),
     "that returns something else": async () => "0x",
+    "that signs with a high s": async (data) => highS(await good(data)),
   };
   for (const [kind, signTypedData] of Object.entries(SIGNERS)) {
     it(`HA32 are left out for a signer ${kind}: prices and paid answers leave without`, async () => {
@@ -199,6 +201,13 @@ describe("gate > offers and receipts", () => {
     const offers = [offersIn(await send(url)), offersIn(await send(url))];
     expect(offers[0]).to.deep.equal(offers[1]);
     expect([offers[0]?.length, asked]).to.deep.equal([1, 1]);
+  });
+
+  it("leave with a v of 27 or 28 where a signer object writes 0 or 1", async () => {
+    await start({ signer: { address: SIGNER, signTypedData: async (data: TypedData) => bare(await good(data)) } });
+    const statements = [...offersIn(await send(url)), receiptIn(await proven())];
+    expect(statements).to.have.length(2);
+    for (const statement of statements) expect(statement?.signature).to.match(/1[bc]$/);
   });
 
   it("need a key or a signer that can sign", async () => {

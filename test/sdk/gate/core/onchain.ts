@@ -73,6 +73,8 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const entry = await quoted();
       const short = await quoted();
       const tooLittle = expiring(await payOnChain(world, short, 499_999n));
+      await world.chain.provider.send("evm_setNextBlockTimestamp", [tooLittle.settledAt + 1]);
+      await world.chain.provider.send("evm_mine", []);
       const lies: [string, AcceptEntryWire, ProofFields][] = [
         ["no such transaction", entry, { ...paid, transaction: `0x${"cd".repeat(32)}` }],
         ["another payment's transaction", entry, paid],
@@ -108,12 +110,16 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await present(second, fresh)).status, "a fresh proof by the current signer").to.equal(200);
     });
 
-    it("refuses a payment that the chain took back", async () => {
+    it("refuses a payment that the chain took back, once its node has a block of the payment's time", async () => {
       await serve();
       const entry = await quoted();
       const snapshot = await world.chain.provider.send("evm_snapshot", []);
       const paid = expiring(await payOnChain(world, entry));
       await world.chain.provider.send("evm_revert", [snapshot]);
+      const early = await present(entry, paid);
+      expect([early.status, early.json.error], "a node behind the payment's block").to.deep.equal([503, "Unavailable"]);
+      await world.chain.provider.send("evm_setNextBlockTimestamp", [paid.settledAt + 1]);
+      await world.chain.provider.send("evm_mine", []);
       expect((await present(entry, paid)).json).to.include({ error: "InvalidPaymentProof", reason: "not_settled" });
     });
 

@@ -1,6 +1,6 @@
 /** Prices as people write them, in the pricing of a route. */
 import { expect } from "chai";
-import type { GateOptions, ProviderOptions } from "turnpike/gate";
+import type { PricingEntry, ProviderOptions } from "turnpike/gate";
 import { createTestProvider } from "turnpike/testing";
 import {
   addressOf,
@@ -34,7 +34,7 @@ describe("prices in decimals", () => {
     return made;
   };
   const faultOf = (pricing: unknown, more?: ProviderOptions) => () =>
-    void provider(more).gate({ pricing: pricing as GateOptions["pricing"] });
+    void provider(more).gate({ pricing: pricing as PricingEntry[] });
 
   it("quotes what a price means in the token's base units, fixed or by the request", async () => {
     const routes = [

@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import { json } from "node:stream/consumers";
 import { expect } from "chai";
 import { AbiCoder, Wallet } from "ethers";
-import type { GateOptions, ProviderOptions } from "turnpike/gate";
+import type { PricingEntry, ProviderOptions } from "turnpike/gate";
 import {
   type AcceptEntryWire,
   checksum,
@@ -112,7 +112,7 @@ describe("a route that is sold in several tokens and on several networks", () =>
 
   async function serve(prices: readonly object[], more: ProviderOptions = {}): Promise<string> {
     const provider = testProvider(here, more);
-    const pricing = [{ type: "one-time", prices }] as unknown as GateOptions["pricing"];
+    const pricing = [{ type: "one-time", prices }] as unknown as PricingEntry[];
     const server = await FRAMEWORKS.express(provider, [{ path: "/x", gate: { pricing } }]);
     open.push(provider, server);
     return `${server.url}/x`;

@@ -3,9 +3,10 @@ import { expect } from "chai";
 import { Wallet } from "ethers";
 import express from "express";
 import { expressGate } from "turnpike/gate/express";
-import type { Address } from "turnpike/protocol";
+import { type Address, encodeJsonHeader } from "turnpike/protocol";
 import { createTestProvider } from "turnpike/testing";
 import { closeServer, keyOf, listen, send } from "../../../support/gate";
+import { bare, highS } from "../../../support/signature-forms";
 import { answerTo, challengeOf, extensionsIn } from "../support/sign-in";
 
 const PLAN = `0x${"5a".repeat(32)}`;
@@ -53,6 +54,19 @@ describe("sign-in-with-x", () => {
       expect(answer.headers.vary).to.contain("SIGN-IN-WITH-X");
       expect(await reasonOf(headers, path)).to.equal("sign_in_replayed");
     }
+  });
+
+  it("accepts a signature with a v of 0 or 1, once in either form, and none with a high s", async () => {
+    subscribe();
+    const whole = await answerTo(await challengeOf(`${url}/feed`), wallet);
+    const signedAs = (form: (signature: string) => string) => {
+      const signed = JSON.parse(Buffer.from(whole["SIGN-IN-WITH-X"], "base64").toString());
+      return { "SIGN-IN-WITH-X": encodeJsonHeader({ ...signed, signature: form(signed.signature) }) };
+    };
+    for (const form of [highS, (signature: string) => bare(highS(signature))])
+      expect(await reasonOf(signedAs(form))).to.equal("sign_in_signature");
+    expect(await reasonOf(signedAs(bare))).to.equal("served");
+    expect([await reasonOf(whole), await reasonOf(signedAs(bare))]).to.deep.equal(Array(2).fill("sign_in_replayed"));
   });
 
   it("C1 accepts one of many identical sign-ins", async () => {

@@ -12,16 +12,9 @@ import {
   type TestServer,
   testProvider,
 } from "../../../support/gate";
+import { bare, highS } from "../../../support/signature-forms";
 import { permit2Headers } from "../support/permit2";
 import { requiredIn, v1Headers, v2Headers } from "../support/standard";
-
-const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-
-const bare = (signature: string) => `${signature.slice(0, 130)}${signature.endsWith("1b") ? "00" : "01"}`;
-const highS = (signature: string) => {
-  const s = (ORDER - BigInt(`0x${signature.slice(66, 130)}`)).toString(16).padStart(64, "0");
-  return `${signature.slice(0, 66)}${s}${signature.endsWith("1b") ? "1c" : "1b"}`;
-};
 
 type Headers = Record<string, string>;
 

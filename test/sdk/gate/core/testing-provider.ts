@@ -32,6 +32,20 @@ describe("turnpike/testing", () => {
   });
   after(() => closeServer(server));
 
+  it("refuses a charge below the least that a Facilitator settles by default, and takes one of 0", async () => {
+    app.get("/used", paymentGate({ pricing: [{ type: "upto", max: "$0.50" }] }), ({ payment, query }, response) => {
+      if (payment && "charge" in payment) payment.charge(BigInt(String(query.units)));
+      response.json({});
+    });
+    const statuses = [];
+    for (const units of [1, 99, 100, 0]) {
+      const refused = await fetch(`${url}/used?units=${units}`);
+      const headers = test.payUpto(refused.headers.get("PAYMENT-REQUIRED") ?? "");
+      statuses.push((await fetch(`${url}/used?units=${units}`, { headers })).status);
+    }
+    expect(statuses).to.deep.equal([500, 500, 200, 200]);
+  });
+
   it("lets an application's tests pay, without a chain", async () => {
     const required = await send(`${url}/joke`);
     expect(required.status).to.equal(402);

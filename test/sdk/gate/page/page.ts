@@ -174,7 +174,7 @@ describe("gate > page", () => {
     ];
     for (const [options, more, message] of facts) {
       const at = providerWith({ rpcUrl: "http://127.0.0.1:9", turnpike: PAY_TO, ...more });
-      const make = () => at.gate({ pricing: ONE_TIME, page: true, ...options });
+      const make = () => at.gate({ pricing: ONE_TIME, page: true, ...options } as GateOptions);
       expect(make).to.throw(message).with.property("code", "ConfigError");
     }
   });

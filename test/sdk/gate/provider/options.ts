@@ -127,4 +127,17 @@ describe("a provider's options", () => {
     }
     expect(await problem(() => configure("base-mainnet" as never))).to.match(/^ConfigError: options /);
   });
+
+  it("know a network's own token by its address alone, as TURNPIKE_TOKEN names it", async () => {
+    const token = { address: "0x036CbD53842c5426634e7929541eC2318f3dCF7e" };
+    const sells = (more: object) =>
+      problem(() => {
+        const provider = createProvider({ ...RIGHT, network: "base-sepolia", token: { ...token, ...more } });
+        provider.gate({ price: "$0.50" });
+        return provider.close();
+      });
+    expect(await sells({})).to.equal("accepted");
+    // Where the provider says anything of it, that alone counts.
+    expect(await sells({ name: "USDC", version: "2" })).to.match(/^ConfigError: pricing\[0\]\.price /);
+  });
 });

@@ -1,7 +1,7 @@
 /** What `ready()` says of settings that would sell nothing. */
 import { createServer, type RequestListener } from "node:http";
 import { expect } from "chai";
-import type { GateOptions, Provider, ProviderOptions } from "turnpike/gate";
+import type { PricingEntry, Provider, ProviderOptions } from "turnpike/gate";
 import type { TurnpikeError } from "turnpike/protocol";
 import { createTestProvider } from "turnpike/testing";
 import {
@@ -114,7 +114,7 @@ describe("ready()", () => {
     const low = { type: "one-time", amount: 999 } as const;
     const computed = { type: "one-time", amount: () => 5_000 } as const;
     const enough = { type: "one-time", amount: 1_000 } as const;
-    for (const pricing of [[low], [computed, low], [enough, low]] as GateOptions["pricing"][]) {
+    for (const pricing of [[low], [computed, low], [enough, low]] as PricingEntry[][]) {
       const provider = open();
       const gate = provider.gate({ pricing });
       for (const ready of [gate.ready(), provider.ready()]) {

@@ -59,10 +59,21 @@ describe("a route's options", () => {
 
   it("say of one price without a list that pricing is a list", () => {
     expect(gate({ pricing: { type: "one-time", amount: 5 } })).to.equal(
-      "ConfigError: pricing is an object: use a list of entries, as in pricing: [{ ... }]",
+      'ConfigError: pricing is an object: use a list of entries; for one price write price: "$0.50"',
     );
     expect(gate({ pricing: [] })).to.match(/^ConfigError: pricing is empty/);
     expect(gate({ pricing: undefined })).to.match(/^ConfigError: pricing is not set: use a list/);
+  });
+
+  it("may be one price alone, which is refused beside a list and as a number", () => {
+    const alone = (more: object) => gate({ pricing: undefined, ...more });
+    const wrong = [
+      [{ price: "$0.50", pricing: ONE_TIME }, "price and pricing are both set"],
+      [{ price: 0.5 }, "pricing[0].price"],
+      [{ price: "$0" }, "pricing[0].price is 0"],
+    ] as const;
+    for (const [more, said] of wrong) expect(alone(more)).to.include(`ConfigError: ${said}`);
+    expect(alone({ price: "$0.50" })).to.equal("accepted");
   });
 
   for (const [framework, { paymentGate }] of Object.entries(FACTORIES)) {

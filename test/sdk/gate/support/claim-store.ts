@@ -1,6 +1,6 @@
 /** Tests of every claim store, for memory, file, PostgreSQL and Redis. */
 import { expect } from "chai";
-import type { ClaimStore } from "turnpike/gate";
+import { type ClaimStore, ConfigError } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
 import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
 import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
@@ -49,6 +49,22 @@ export function testClaimStore(make: () => ClaimStore): void {
     await store.apply(idOf("a"), { act: "use", owner: held[0]?.owner ?? "" });
     expect((await attempt(store, idOf("a"))).kind).to.equal("used");
     expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
+  });
+
+  it("pin the first text under a name, for good, and ask for no other", async () => {
+    const store = make();
+    // In memory nothing lasts.
+    if (!store.pinned) return;
+    const first = await Promise.all(
+      ["a", "b", "c"].map((text) => store.pinned?.("signer of https://f.example/x@y", async () => text)),
+    );
+    expect(new Set(first).size).to.equal(1);
+    const never = () => Promise.reject(new TypeError("asked again"));
+    expect(await store.pinned("signer of https://f.example/x@y", never)).to.equal(first[0]);
+    expect(await store.pinned("another name", async () => "d")).to.equal("d");
+    const refused = store.pinned("a third", () => Promise.reject(new ConfigError("nobody answers")));
+    expect(await refused.catch((error: Error) => error.message)).to.equal("nobody answers");
+    expect(await store.pinned("a third", async () => "e")).to.equal("e");
   });
 
   it("HA1 have one grant key, the same at every read", async () => {

@@ -90,7 +90,7 @@ async function startHono(provider: Provider, routes: readonly RouteSpec[]): Prom
     });
   }
   const app = new Hono({ strict: false }).route(PREFIX, api as never);
-  return servingFetch((request) => app.fetch(request));
+  return servingFetch((request, env) => app.fetch(request, env));
 }
 
 async function startFastify(provider: Provider, routes: readonly RouteSpec[]): Promise<AdapterServer> {
@@ -162,10 +162,12 @@ async function startFetch(
       return responseOf({ ...made, body: made.body ?? grantOf(payment) });
     }),
   }));
-  return servingFetch(async (request) => {
+  return servingFetch(async (request, env) => {
     const target = request.url.slice(request.url.indexOf("/", 8));
     const found = routed(handlers, target);
-    return found ? found.handler(request, { params: Promise.resolve({}) }) : new Response(null, { status: 404 });
+    return found
+      ? found.handler(request, { ...env, params: Promise.resolve({}) })
+      : new Response(null, { status: 404 });
   });
 }
 
@@ -235,7 +237,9 @@ async function serving(server: Server): Promise<AdapterServer> {
   return { url: await listen(server), connections: () => connectionsOf(server), stop: () => closeServer(server) };
 }
 
-async function servingFetch(fetch: (request: Request) => Response | Promise<Response>): Promise<AdapterServer> {
+async function servingFetch(
+  fetch: (request: Request, env: object) => Response | Promise<Response>,
+): Promise<AdapterServer> {
   const server = await new Promise<Server>((resolve) => {
     const started = serve({ fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server)) as Server;
   });

@@ -20,13 +20,14 @@ export interface Permit2Changes extends Partial<Permit2Authorization> {
   /** what the payload says of the option, where it is not the quoted one */
   readonly accepted?: object;
   readonly resource?: object;
+  readonly chainId?: number;
 }
 
 let nonces = 0;
 
 /** @param changes what is signed otherwise than the entry asks */
 export function permit2Headers(entry: Accepted, changes: Permit2Changes = {}): Record<string, string> {
-  const { payer = "payer", accepted, resource, ...signed } = changes;
+  const { payer = "payer", chainId = CHAIN_ID, accepted, resource, ...signed } = changes;
   const isUpto = entry.scheme === "upto";
   const terms: Permit2Authorization = {
     from: addressOf(payer),
@@ -40,7 +41,7 @@ export function permit2Headers(entry: Accepted, changes: Permit2Changes = {}): R
     ...(isUpto && { facilitator: entry.extra.facilitatorAddress as Address }),
     ...signed,
   };
-  const signature: Hex = signDigest(typedDataDigest(permit2TypedData(CHAIN_ID, terms)), keyOf(payer));
+  const signature: Hex = signDigest(typedDataDigest(permit2TypedData(chainId, terms)), keyOf(payer));
   const { from, token, amount, spender, nonce, deadline, to, validAfter, facilitator } = terms;
   const permit2Authorization = {
     from,

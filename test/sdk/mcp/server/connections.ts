@@ -40,6 +40,7 @@ describe("mcp > server > connections", () => {
   /** of the tool, which returns once this is resolved */
   let released: Promise<void> = Promise.resolve();
   let onRun: () => void = () => undefined;
+  let fails = false;
   let onBroken: () => void = () => undefined;
 
   function register(server: McpServer): void {
@@ -47,6 +48,7 @@ describe("mcp > server > connections", () => {
       runs++;
       onRun();
       await released;
+      if (fails) throw new Error("midway");
       return { content: [{ type: "text", text: "done" }] };
     });
   }
@@ -105,6 +107,24 @@ describe("mcp > server > connections", () => {
       }
     });
   }
+
+  it("HA20 gives the payment back at once where the tool fails after its client has left", async () => {
+    const served = await serveTools(register, { onBroken: () => onBroken() });
+    try {
+      const client = await served.connect();
+      const meta = await paying(client, { tool: "slow" });
+      fails = true;
+      await callAndLeave(served.url, client, meta);
+      fails = false;
+      const result = await repeated(await served.connect(), meta);
+      expect(textOf(result)).to.equal("done");
+      expect(result._meta?.["x402/payment-response"]).to.include({ success: true });
+      expect(runs).to.equal(2);
+    } finally {
+      fails = false;
+      await served.close();
+    }
+  });
 
   it("charges for a result that the client can fetch by resuming its stream", async () => {
     const eventStore = new Events();

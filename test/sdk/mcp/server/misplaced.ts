@@ -25,6 +25,10 @@ describe("mcp > server > a payment in another place", () => {
       runs++;
       return { content: [{ type: "text", text: "done" }] };
     });
+    paidTool(server, "long", options, () => {
+      runs++;
+      return { content: [{ type: "text", text: "long ".repeat(400_000) }] };
+    });
     paidTool(server, "loose", { ...options, inputSchema: z.looseObject({}) }, () => {
       runs++;
       return { content: [{ type: "text", text: "done" }] };
@@ -115,6 +119,25 @@ describe("mcp > server > a payment in another place", () => {
     expect(runs).to.equal(1);
   });
 
+  it("says where a payment belongs that is in another header, and uses it there", async () => {
+    const payment = await version2();
+    const elsewhere: Record<string, string>[] = [
+      { authorization: `Bearer ${payment}` },
+      { "X-PAYMENT-SIGNATURE": payment },
+    ];
+    for (const headers of elsewhere) {
+      const [result] = await post(callOf(1), headers);
+      const [name = ""] = Object.keys(headers);
+      const { message } = askOf(result as never).quote;
+      expect(message).to.match(new RegExp(`the payload is in ${name}, .*; send it in _meta\\["x402/payment"\\]`, "i"));
+    }
+    expect(runs).to.equal(0);
+    const [paid] = await post(callOf(2), { "PAYMENT-SIGNATURE": payment, authorization: "Bearer a.token.of-a-server" });
+    expect(isServed(paid), JSON.stringify(paid)).to.equal(true);
+    const [free] = await post(callOf(3), { authorization: "Bearer a.token.of-a-server" });
+    expect(askOf(free as never).quote).to.include({ error: "PaymentRequired" });
+  });
+
   it("says where a payment belongs that is among the arguments, and uses it there", async () => {
     const payment = await payloadFor(await call(client, { tool: "loose" }));
     for (const args of [
@@ -133,6 +156,30 @@ describe("mcp > server > a payment in another place", () => {
     expect((await call(client, { tool: "loose", meta: { "x402/payment": payment } })).isError).to.equal(undefined);
     const plain = await call(client, { tool: "loose", args: { city: "Oslo", nested: { memo: "a", payer: "b" } } });
     expect(askOf(plain).quote.message).to.not.include("argument");
+  });
+
+  it("returns the kept result of a streamed call that is repeated, and says of one that is too long that none is kept", async () => {
+    const streamed = async (name: string, meta: object) => {
+      const seen: { type: string; result?: unknown }[] = [];
+      const params = { name, arguments: {}, _meta: { ...meta } };
+      for await (const message of client.experimental.tasks.callToolStream(params)) seen.push(message);
+      expect(seen.map(({ type }) => type)).to.deep.equal(["result"]);
+      return seen[0]?.result as Awaited<ReturnType<typeof call>>;
+    };
+    for (const [tool, isKept] of [
+      ["quote", true],
+      ["long", false],
+    ] as const) {
+      const payload = await payloadFor(await call(client, { tool }));
+      const extensions = { "payment-identifier": { info: { id: `a_streamed_call_of_${tool}` } } };
+      const meta = { "x402/payment": { ...payload, extensions } };
+      const first = await streamed(tool, meta);
+      expect(first.isError, textOf(first)).to.equal(undefined);
+      const again = await streamed(tool, meta);
+      if (isKept) expect([textOf(again), again._meta?.["turnpike/replayed"]]).to.deep.equal([textOf(first), true]);
+      else expect(askOf(again).quote.message).to.include("its answer is not available");
+    }
+    expect(runs).to.equal(2);
   });
 
   it("charges nothing for a streamed call that asks for a task, and serves its payment without", async () => {

@@ -6,6 +6,7 @@ import { type BlockRow, newestBlock } from "../../../indexer/applied-blocks";
 import type { Progress } from "../../../lib/progress";
 import { readCursorFile, writeCursorFile } from "./cursor-file";
 import type { BlockRange, SinceJob } from "./job";
+import { type Missing, sumsOf } from "./missing";
 import { compareSettled } from "./settled";
 import { firstBlockSince, sinceSecOf } from "./time";
 
@@ -48,17 +49,20 @@ export async function reconcileSince(run: SinceRun): Promise<SinceOutcome | unde
   await untilPublished(run);
   const bar = run.progress.begin("blocks", Math.max(0, range.toBlock - range.fromBlock + 1));
   let [payments, differences] = [0, kept?.differences ?? 0];
+  const missing: Missing[] = [];
   try {
     for await (const step of compareSettled(run, range)) {
       for (const wrong of step.wrong) say(`difference: ${wrong}`);
       payments += step.payments;
       differences += step.wrong.length;
+      missing.push(...step.missing);
       bar.advance(step.toBlock - step.fromBlock + 1);
       keep(run, step.toBlock, differences);
     }
   } finally {
     bar.end();
   }
+  for (const sum of sumsOf(missing)) say(sum);
   keep(run, Math.max(range.toBlock, fromBlock - 1), 0);
   return { range, payments, differences };
 }

@@ -12,7 +12,7 @@ import { PROXIES, PROXY_TOPICS } from "../../../chain/permit2-settlements";
 import type { BlockRange, SinceJob } from "./job";
 
 /** Payees that one query asks for. */
-const PAYEES_AT_ONCE = 200;
+export const PAYEES_AT_ONCE = 200;
 
 /**
  * Returns them in the chain's order. Of the token's transfers only those to `payees`: a token has many transfers that

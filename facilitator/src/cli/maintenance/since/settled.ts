@@ -5,6 +5,7 @@
  * - each payment that the logs name with its state
  * - each event of a log with the log, and each settled payment with its event, unless retention has deleted it
  * - each event of a settled payment with a row
+ * - each transfer that the service made to one of its payees with a row
  * - the outbox with the events
  */
 import { isTurnpikeError, Unavailable } from "turnpike/protocol";
@@ -13,6 +14,7 @@ import { prunedBlock } from "../../../events/retention";
 import { findUnqueued } from "../../../webhooks/outbox";
 import type { BlockRange, SinceJob } from "./job";
 import { readLogs } from "./logs";
+import { type Missing, missed, missingIn, readServed, type Served } from "./missing";
 import { eventsOf, eventsWithoutPayment, otherPayments, settledPayments } from "./rows";
 import { SETTLED, unsettled, wrongEvents, wrongPayments } from "./wrong";
 
@@ -21,6 +23,8 @@ export interface ComparedStep extends BlockRange {
   readonly payments: number;
   /** one sentence for each difference */
   readonly wrong: readonly string[];
+  /** payments without a row; `wrong` names them too */
+  readonly missing: readonly Missing[];
 }
 
 const FIRST_SPAN = 16;
@@ -32,38 +36,40 @@ const MANY = 5_000;
 
 /** @throws Unavailable when no node answers: the step is not yielded then */
 export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGenerator<ComparedStep> {
+  const served = await readServed(job);
   let span = FIRST_SPAN;
   for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
     const step = { fromBlock, toBlock: Math.min(fromBlock + span - 1, range.toBlock) };
-    const compared = await compareStep(job, step);
+    const compared = await compareStep(job, step, served);
     if (compared === "too wide") {
       if (step.fromBlock === step.toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
       span = Math.ceil((step.toBlock - step.fromBlock + 1) / 4);
       continue;
     }
-    yield { ...step, payments: compared.payments, wrong: compared.wrong };
+    const { payments, wrong, missing } = compared;
+    yield { ...step, payments, wrong, missing };
     fromBlock = step.toBlock + 1;
     if (compared.size > MANY) span = Math.max(1, Math.floor(span / 2));
     else if (compared.size < MANY / 3) span = Math.min(MAX_SPAN, span * 2);
   }
 }
 
-interface Compared {
-  readonly payments: number;
-  readonly wrong: readonly string[];
+interface Compared extends Pick<ComparedStep, "payments" | "wrong" | "missing"> {
   /** rows and logs that were in memory */
   readonly size: number;
 }
 
-async function compareStep(job: SinceJob, range: BlockRange): Promise<Compared | "too wide"> {
+async function compareStep(job: SinceJob, range: BlockRange, served: Served): Promise<Compared | "too wide"> {
   const { store, config } = job;
   const isOneBlock = range.fromBlock === range.toBlock;
   const payments = await settledPayments(store.db, config.chainId, range, isOneBlock ? undefined : MANY + 1);
   if (payments.length > MANY && !isOneBlock) return "too wide";
   const payees = new Set(payments.map((row) => row.pay_to));
   let logs: readonly ChainLog[];
+  let missing: readonly Missing[];
   try {
     logs = await readLogs(job, range, payees);
+    missing = await missingIn(job, range, served);
   } catch (error) {
     if (isTurnpikeError(error)) throw error;
     return "too wide";
@@ -84,12 +90,14 @@ async function compareStep(job: SinceJob, range: BlockRange): Promise<Compared |
   const unqueued = await findUnqueued(store.db, config.chainId, range);
   return {
     payments: payments.length,
+    missing,
     size: payments.length + logs.length + events.length,
     wrong: [
       ...wrong,
       ...others.map(({ payment_id: id, state }) => `payments ${id}: ${state} here, and its nonce is used on the chain`),
       ...lost.map(unsettled),
       ...wrongEvents({ payments, pruned, events: rest, logs }),
+      ...missing.map(missed),
       ...unqueued.map(({ endpoint, event }) => `outbox: event ${event} was never queued for endpoint ${endpoint}`),
     ],
   };

@@ -32,7 +32,7 @@ export async function wrongPayments(
   return { wrong, named };
 }
 
-const sourcesOf = ({ config }: Pick<SinceJob, "config">) => ({
+export const sourcesOf = ({ config }: Pick<SinceJob, "config">) => ({
   chainId: config.chainId,
   turnpike: config.turnpike,
   tokens: config.tokens.map(({ address }) => address),

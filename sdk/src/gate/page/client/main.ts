@@ -2,7 +2,7 @@
  * The script of a payment page: connect, sign once, present, show. A signed payment is stored before it is sent. While
  * its outcome is unknown it is presented again, and nothing else is signed.
  */
-import { formatAmount } from "../../../protocol/amounts";
+import { decimalText } from "../../../protocol/decimal-text";
 import { labelOf, type PageOption, type PageTerms } from "../terms";
 import { elementOf, saveLinkOf } from "./content";
 import { freshQuote, isSameOption, type PageQuote, signPayment } from "./payment";
@@ -140,7 +140,7 @@ async function pay(): Promise<void> {
   const { entry, decimals, symbol } = option;
   const balance = await balanceOf(wallet, entry.asset ?? "", account);
   if (balance !== undefined && balance < BigInt(entry.maxAmountRequired ?? "0")) {
-    const held = `${formatAmount(balance, decimals)} ${symbol}`;
+    const held = `${decimalText(balance, decimals)} ${symbol}`;
     throw new Problem(`This costs ${label}, and the wallet has ${held} on ${network}. Nothing was charged.`);
   }
   showStatus(`Sign in your wallet to pay ${label}.`, true);

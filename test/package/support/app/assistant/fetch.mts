@@ -1,5 +1,5 @@
 // Deno, Bun, and everything else that serves (Request) => Response
 import { paymentGate } from "turnpike/gate/fetch";
 
-const gate = paymentGate({ pricing: [{ type: "one-time", price: "$0.05" }] });
+const gate = paymentGate({ price: "$0.05" });
 export default { fetch: gate((request) => Response.json({ paidBy: request.payment.kind })) };

@@ -2,7 +2,7 @@ import { Hono } from "hono";
 import { paymentGate } from "turnpike/gate/hono";
 
 const app = new Hono();
-app.get("/report", paymentGate({ pricing: [{ type: "one-time", price: "$0.05" }] }), (c) =>
+app.get("/report", paymentGate({ price: "$0.05" }), (c) =>
   c.json({ paidBy: c.get("payment").kind }),
 );
 export default app;

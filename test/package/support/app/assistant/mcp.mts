@@ -11,7 +11,7 @@ paidTool(
     serverId: "https://prices.example/mcp", // names this server alone, and stays: payments are bound to it
     description: "The price of a symbol, in dollars",
     inputSchema: { symbol: z.string() },
-    pricing: [{ type: "one-time", price: "$0.01" }],
+    price: "$0.01",
   },
   ({ symbol }) => ({ content: [{ type: "text", text: `${symbol} 97000` }] }),
 );

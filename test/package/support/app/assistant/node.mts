@@ -1,5 +1,5 @@
 import { createServer } from "node:http";
 import { gated, paymentGate } from "turnpike/gate/node";
 
-const gate = paymentGate({ pricing: [{ type: "one-time", price: "$0.05" }] });
+const gate = paymentGate({ price: "$0.05" });
 createServer(gated(gate, (request, response) => response.end(request.payment?.kind))).listen(3000);
