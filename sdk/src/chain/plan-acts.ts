@@ -80,7 +80,7 @@ export function deprecatePlan(
 
 /** Stops a plan for good: nothing on it is charged any more, and each of its subscriptions ends with its paid period. */
 export function stopPlan(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
-  return mined(signer, turnpike, "stopPlan", [planId]);
+  return mined(signer, turnpike, "stopPlan", { planId }, ["planId"]);
 }
 
 /** What an account may do on a plan, as the contract's bits: debit, sign vouchers, sign usage receipts. */

@@ -76,7 +76,8 @@ export interface SignedTerms extends PeriodLength {
 }
 
 /** The terms as fields that a wallet shows: `interval` counts the unit. */
-export function shownTerms({ token, payTo, amount, ...length }: SignedTerms) {
+export function shownTerms(terms: SignedTerms) {
+  const { token, payTo, amount, ...length } = fieldsOf(terms, "terms");
   const { unit, count } = periodOf(length);
   return { token, payTo, amount, interval: wholeOf(count, "terms"), unit: `${unit}s` as const };
 }

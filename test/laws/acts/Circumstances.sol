@@ -127,10 +127,10 @@ abstract contract Circumstances is Collections {
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.deprecatePlan, (plan.id, successor)), err);
     }
 
-    /// @dev Of plans that few have, mostly, for the others to live on; then what could still charge is tried.
+    /// @dev Mostly a plan that somebody has paid for, who then may leave it.
     function _stop(uint256 seed) private {
-        Plan storage plan = plans[_draw(seed, plans.length)];
-        for (uint256 i = 0; i < 6 && plan.stopped; ++i) plan = plans[_draw(seed, plans.length)];
+        Plan storage plan = _planOf(records[_pickFit(seed, _isPaid)].planId);
+        if (plan.id == bytes32(0)) return;
         address caller = _draw(seed, 4) == 0 ? plan.terms.payTo : plan.provider;
         bytes memory err;
         if (caller != plan.provider) {
@@ -142,7 +142,7 @@ abstract contract Circumstances is Collections {
         }
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.stopPlan, (plan.id)), err);
         for (uint256 i = 0; i < ids.length && plan.stopped; ++i) {
-            if (records[ids[i]].planId == plan.id && _draw(seed, 3) == 0) _change(seed, ids[i]);
+            if (records[ids[i]].planId == plan.id && _isPaid(ids[i])) _change(seed, ids[i]);
         }
     }
 
