@@ -3,13 +3,14 @@
  * transfer counts when it goes to a payee that the service serves, and one of its keys or the batch settler made it.
  */
 import { type RawBuilder, sql } from "kysely";
-import { type Address, type Hex, isTurnpikeError, Unavailable } from "turnpike/protocol";
+import { type Address, type Hex, Unavailable } from "turnpike/protocol";
 import type { ChainLog } from "../../../chain/chain-reader";
-import { AUTHORIZATION_USED_TOPIC, TRANSFER_TOPIC, topicOf } from "../../../chain/facts";
+import { AUTHORIZATION_USED_TOPIC, TRANSFER_TOPIC } from "../../../chain/facts";
 import { PROXIES, PROXY_TOPICS, readFacts } from "../../../chain/permit2-settlements";
 import { bytesList, idList, intList } from "../../../db/sql";
 import type { BlockRange, SinceJob } from "./job";
-import { PAYEES_AT_ONCE } from "./logs";
+import { readTransfers } from "./logs";
+import { inSteps, orTooWide } from "./steps";
 import { sourcesOf } from "./wrong";
 
 export interface Missing {
@@ -22,15 +23,10 @@ export interface Missing {
 
 /** Whose transfers count. */
 export interface Served {
-  readonly payees: readonly Hex[];
+  readonly payees: readonly Address[];
   /** of the relayer, former keys included */
   readonly keys: ReadonlySet<string>;
 }
-
-const FIRST_SPAN = 16;
-
-/** Blocks of a busy service's transfers that fit into memory. */
-const MAX_SPAN = 500;
 
 const AT_ONCE = 8;
 
@@ -45,37 +41,22 @@ export async function readServed({ store: { db }, config }: Pick<SinceJob, "stor
       ${first(sql`''`)} union all select ${first(sql`payees.pay_to`)} from payees where payees.pay_to is not null)
     select pay_to from payees where pay_to is not null`.execute(db);
   const lanes = await db.selectFrom("lanes").select("key").where("chain_id", "=", chainId).execute();
-  const payees = new Set([...payTo, ...rows.map(({ pay_to: payee }) => payee)].map(topicOf));
+  const payees = new Set([...payTo, ...rows.map(({ pay_to: payee }) => payee)]);
   return { payees: [...payees], keys: new Set(lanes.map(({ key }) => key)) };
 }
 
 /** @throws Unavailable when no node answers */
 export async function* missingPayments(job: SinceJob, range: BlockRange): AsyncGenerator<Missing> {
   const served = await readServed(job);
-  let span = FIRST_SPAN;
-  for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
-    const toBlock = Math.min(fromBlock + span - 1, range.toBlock);
-    try {
-      yield* await missingIn(job, { fromBlock, toBlock }, served);
-    } catch (error) {
-      if (isTurnpikeError(error)) throw error;
-      if (fromBlock === toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
-      span = Math.ceil((toBlock - fromBlock + 1) / 4);
-      continue;
-    }
-    fromBlock = toBlock + 1;
-    span = Math.min(MAX_SPAN, span * 2);
-  }
+  const read = async (step: BlockRange) => {
+    const transfers = await readTransfers(job, step, served.payees);
+    return { size: transfers.length, missing: await missingAmong(job, transfers, served) };
+  };
+  for await (const { missing } of inSteps(range, (step) => orTooWide(read(step)))) yield* missing;
 }
 
-/** @throws RpcAnswerError when the node rejects the range as too wide */
-export async function missingIn(job: SinceJob, range: BlockRange, { payees, keys }: Served): Promise<Missing[]> {
-  const addresses = job.config.tokens.map(({ address }) => address);
-  const all: ChainLog[] = [];
-  for (let start = 0; start < payees.length; start += PAYEES_AT_ONCE) {
-    const topics = [[TRANSFER_TOPIC], null, payees.slice(start, start + PAYEES_AT_ONCE)];
-    all.push(...(await job.chain.logsBetween(range.fromBlock, range.toBlock, { addresses, topics })));
-  }
+/** @param all the transfers of some blocks to the served payees */
+export async function missingAmong(job: SinceJob, all: readonly ChainLog[], { keys }: Served): Promise<Missing[]> {
   const transfers = await withoutRow(job, all);
   const hashes = [...new Set(transfers.map(({ transaction }) => transaction))];
   const missing: Missing[] = [];

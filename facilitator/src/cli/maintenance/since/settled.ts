@@ -8,14 +8,13 @@
  * - each transfer that the service made to one of its payees with a row
  * - the outbox with the events
  */
-import { isTurnpikeError, Unavailable } from "turnpike/protocol";
-import type { ChainLog } from "../../../chain/chain-reader";
 import { prunedBlock } from "../../../events/retention";
 import { findUnqueued } from "../../../webhooks/outbox";
 import type { BlockRange, SinceJob } from "./job";
-import { readLogs } from "./logs";
-import { type Missing, missed, missingIn, readServed, type Served } from "./missing";
+import { isTransfer, readLogs } from "./logs";
+import { type Missing, missed, missingAmong, readServed, type Served } from "./missing";
 import { eventsOf, eventsWithoutPayment, otherPayments, settledPayments } from "./rows";
+import { inSteps, MANY, orTooWide } from "./steps";
 import { SETTLED, unsettled, wrongEvents, wrongPayments } from "./wrong";
 
 /** What one step compared. */
@@ -27,31 +26,10 @@ export interface ComparedStep extends BlockRange {
   readonly missing: readonly Missing[];
 }
 
-const FIRST_SPAN = 16;
-
-const MAX_SPAN = 2_000;
-
-/** Logs and rows of a step, after which steps become shorter. A step of more payments is read again in shorter ones. */
-const MANY = 5_000;
-
 /** @throws Unavailable when no node answers: the step is not yielded then */
 export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGenerator<ComparedStep> {
   const served = await readServed(job);
-  let span = FIRST_SPAN;
-  for (let fromBlock = range.fromBlock; fromBlock <= range.toBlock; ) {
-    const step = { fromBlock, toBlock: Math.min(fromBlock + span - 1, range.toBlock) };
-    const compared = await compareStep(job, step, served);
-    if (compared === "too wide") {
-      if (step.fromBlock === step.toBlock) throw new Unavailable(`a node rejects log queries for block ${fromBlock}`);
-      span = Math.ceil((step.toBlock - step.fromBlock + 1) / 4);
-      continue;
-    }
-    const { payments, wrong, missing } = compared;
-    yield { ...step, payments, wrong, missing };
-    fromBlock = step.toBlock + 1;
-    if (compared.size > MANY) span = Math.max(1, Math.floor(span / 2));
-    else if (compared.size < MANY / 3) span = Math.min(MAX_SPAN, span * 2);
-  }
+  yield* inSteps(range, (step) => compareStep(job, step, served));
 }
 
 interface Compared extends Pick<ComparedStep, "payments" | "wrong" | "missing"> {
@@ -64,16 +42,9 @@ async function compareStep(job: SinceJob, range: BlockRange, served: Served): Pr
   const isOneBlock = range.fromBlock === range.toBlock;
   const payments = await settledPayments(store.db, config.chainId, range, isOneBlock ? undefined : MANY + 1);
   if (payments.length > MANY && !isOneBlock) return "too wide";
-  const payees = new Set(payments.map((row) => row.pay_to));
-  let logs: readonly ChainLog[];
-  let missing: readonly Missing[];
-  try {
-    logs = await readLogs(job, range, payees);
-    missing = await missingIn(job, range, served);
-  } catch (error) {
-    if (isTurnpikeError(error)) throw error;
-    return "too wide";
-  }
+  const read = await orTooWide(readStep(job, range, served));
+  if (read === "too wide") return read;
+  const { logs, missing } = read;
   const pruned = await prunedBlock(store.db, config.chainId);
   const events = await eventsOf(store.db, config.chainId, range);
   const { wrong, named } = await wrongPayments(job, payments, logs);
@@ -84,7 +55,7 @@ async function compareStep(job: SinceJob, range: BlockRange, served: Served): Pr
     config.chainId,
     events.filter(({ type, object_id: id }) => SETTLED.includes(type) && !known.has(id)),
   );
-  // Their logs were not read where no other payment of the range has their payee.
+  // Their logs were not read where the service has no payment of their payee.
   const withoutRow = new Set(lost.map(({ object_id: id }) => id));
   const rest = events.filter(({ object_id: id }) => !withoutRow.has(id));
   const unqueued = await findUnqueued(store.db, config.chainId, range);
@@ -101,4 +72,9 @@ async function compareStep(job: SinceJob, range: BlockRange, served: Served): Pr
       ...unqueued.map(({ endpoint, event }) => `outbox: event ${event} was never queued for endpoint ${endpoint}`),
     ],
   };
+}
+
+async function readStep(job: SinceJob, range: BlockRange, served: Served) {
+  const logs = await readLogs(job, range, served.payees);
+  return { logs, missing: await missingAmong(job, logs.filter(isTransfer), served) };
 }
