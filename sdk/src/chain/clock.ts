@@ -1,7 +1,6 @@
 /**
  * Keeps chain time: the newest head's timestamp plus the monotonic time since it was seen. Knows nothing of endpoints.
  */
-
 import { type Clock, Unavailable } from "../protocol";
 import { callback, fieldsOf } from "../protocol/arguments";
 

@@ -1,5 +1,4 @@
 /** Checks a contract wallet's signature by ERC-1271. Any other behaviour or answer counts as invalid. */
-
 import { type Address, type Hex, isTurnpikeError } from "../protocol";
 import { aText, fieldsOf } from "../protocol/arguments";
 import { NO_ANSWER, type Rpc } from "./rpc";

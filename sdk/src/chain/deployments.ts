@@ -1,7 +1,6 @@
 /**
  * Finds Turnpike's deployment on each chain. Known deployments are generated; any other is configured by its addresses.
  */
-
 import { type Address, ConfigError, checksum, configuredAddress, type Hex, networkOfChain } from "../protocol";
 import { aNumber, fieldsOf, kindOf } from "../protocol/arguments";
 import deployed from "./deployed.json";

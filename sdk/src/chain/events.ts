@@ -1,5 +1,4 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
-
 import { AbiCoder, getBytes, type Result } from "ethers";
 import { type Address, checksum, type Hex, idOrNone, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";

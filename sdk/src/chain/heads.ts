@@ -3,7 +3,6 @@
  * Turnpike that new blocks touched (one eth_getLogs per advance). Polls only while the head is needed. Knows nothing of
  * caches.
  */
-
 import { type Address, Unavailable } from "../protocol";
 import { callback, fieldsOf } from "../protocol/arguments";
 import type { ChainClock, Head } from "./clock";

@@ -3,7 +3,6 @@
  * agents in browsers and the Facilitator use it too. No message repeats an endpoint's own text, which may hold its URL,
  * and with it an API key.
  */
-
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
 import { callback, fieldsOf } from "../protocol/arguments";
 import { boundedText } from "../protocol/bounded-text";

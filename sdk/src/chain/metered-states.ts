@@ -2,7 +2,6 @@
  * Reads, uncached, what the sender of debits needs: allowances at one block, and where a rekey moved a record. Sends
  * nothing.
  */
-
 import { type Address, type Hex, lensAddressOf, STATUSES } from "../protocol";
 import { aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface, turnpikeInterface } from "./abi";

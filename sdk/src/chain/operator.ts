@@ -1,7 +1,6 @@
 /**
  * Sends debits by a plan operator's own transactions. The meter merges and schedules.
  */
-
 import { type Address, type Hex, isAddress, isPrivateKey } from "../protocol";
 import { aText, fieldsOf, wrongKind } from "../protocol/arguments";
 import { readDebitOutcome } from "./debit-outcome";

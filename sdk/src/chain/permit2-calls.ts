@@ -1,5 +1,4 @@
 /** Decodes calls of x402's Permit2 proxies, and finds the payment that one of them moved: their logs name no payment. */
-
 import {
   type Address,
   checksum,

@@ -1,5 +1,4 @@
 /** A provider's acts on plans: its own transactions on Turnpike, and the vouchers that it signs. */
-
 import { Contract, type Provider, type Signer, type TransactionReceipt } from "ethers";
 import {
   type Address,

@@ -1,5 +1,4 @@
 /** Reads plans and tokens from the chain. A plan's terms never change; its payee, its provider and its end can. */
-
 import type { Result } from "ethers";
 import {
   type Address,

@@ -1,5 +1,4 @@
 /** Plans to create and vouchers to sign, checked before anything is sent: ethers' own errors name no field. */
-
 import {
   type Address,
   ConfigError,

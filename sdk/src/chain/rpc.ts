@@ -2,7 +2,6 @@
  * Calls a chain's JSON-RPC through a list of endpoints with failover. An outage is `Unavailable`, a revert the
  * contract's error.
  */
-
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";

@@ -2,7 +2,6 @@
  * Finds the evidence of a one-time payment on chain: the token's `Transfer` right after the matching
  * `AuthorizationUsed`.
  */
-
 import { type Address, type Hex, sameAddress, Unavailable } from "../protocol";
 import { fieldsOf } from "../protocol/arguments";
 import { tokenInterface } from "./abi";

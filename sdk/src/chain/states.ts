@@ -3,7 +3,6 @@
  * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
-
 import {
   type Address,
   checksum,

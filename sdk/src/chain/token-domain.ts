@@ -1,5 +1,4 @@
 /** Judges whether signatures under a name and a version are those that a token accepts. Asks the token what it can. */
-
 import type { Result } from "ethers";
 import {
   type Address,

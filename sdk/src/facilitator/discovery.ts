@@ -1,5 +1,4 @@
 /** Wire bodies of discovery: what providers list, in the shape that stock `bazaar` clients read, and its client. */
-
 import * as z from "zod";
 import type { Address } from "../protocol";
 import { checkedCalls, DISCOVERY_ARGUMENTS } from "./checked-calls";

@@ -1,5 +1,4 @@
 /** API keys of providers: what they may do, what a wallet signs to get one, and their wire bodies. */
-
 import * as z from "zod";
 import {
   type Address,

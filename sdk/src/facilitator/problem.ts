@@ -1,5 +1,4 @@
 /** The body of every error of the Facilitator: RFC 9457 problem details with a stable code, both ways. */
-
 import * as z from "zod";
 import { ERRORS, type ErrorCode, isErrorCode, isTurnpikeError, TurnpikeError } from "../protocol";
 import { fieldsOf, wrongKind } from "../protocol/arguments";

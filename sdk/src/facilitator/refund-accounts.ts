@@ -1,5 +1,4 @@
 /** Accounts that automatic refunds are paid from: what a provider signs to name one, and the wire bodies. */
-
 import * as z from "zod";
 import {
   type Address,

@@ -1,5 +1,4 @@
 /** Wire bodies about the Facilitator itself: what it supports, its health, its events. */
-
 import * as z from "zod";
 import { addressSchema, hash32Schema, networkOfChain, Unavailable } from "../protocol";
 import { aNumber, fieldsOf } from "../protocol/arguments";

@@ -1,5 +1,4 @@
 /** Signs a refund with the payee's or the provider's own wallet, and has the Facilitator settle it. */
-
 import {
   type Address,
   caip2Of,

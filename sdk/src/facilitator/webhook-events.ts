@@ -1,5 +1,4 @@
 /** Every event of webhooks and the feed, typed: the envelope, and for each type its object's full state. */
-
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES } from "../protocol";
 import { wrongKind } from "../protocol/arguments";

@@ -1,7 +1,6 @@
 /**
  * Implements EIP-712 for the structs that this project signs: digest, recovery and signing, written for hot paths.
  */
-
 import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
 import { aList, aText, callback, fieldsOf, wholeNumber, wrongKind } from "./arguments";

@@ -2,7 +2,6 @@
  * Signs and verifies grants: the Facilitator's signed statement that a settled x402 payment belongs to one purchase.
  * Authorizations are public in calldata, so a transfer alone does not say who bought what.
  */
-
 import type { Address } from "./address";
 import { aText, fieldsOf } from "./arguments";
 import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";

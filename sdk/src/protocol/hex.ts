@@ -1,7 +1,6 @@
 /**
  * Encodes and hashes bytes: hex strings, base64url, keccak256, SHA-256. Knows no domain rule.
  */
-
 import { hmac } from "@noble/hashes/hmac";
 import { sha256 as nobleSha256 } from "@noble/hashes/sha2";
 import {

@@ -2,7 +2,6 @@
  * Computes the ids of payments, plans and subscriptions: hashes of what they name, so that anyone can check them. A
  * `subscription.id` is a credential: subscriber (20 bytes) || secret (32 bytes); only its hash is public.
  */
-
 import { type Address, checksum } from "./address";
 import { aText, fieldsOf } from "./arguments";
 import type { PeriodLength } from "./calendar";

@@ -2,7 +2,6 @@
  * Issues and verifies memos: the gate's reference that ties a payment to a request, `<ref>.<keyId>.<expiry>.<mac>`. The
  * MAC covers everything that was quoted, so the gate honours quoted terms without storing the quote.
  */
-
 import type { Address } from "./address";
 import { aBigint, aList, aNumber, aText, fieldsOf } from "./arguments";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";

@@ -1,7 +1,6 @@
 /**
  * Settlement chains by name. Presets live in this one table; any other EVM chain is `local-<chainId>` or configured.
  */
-
 import type { Address } from "./address";
 import { aList, aNumber, aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";

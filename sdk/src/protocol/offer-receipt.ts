@@ -2,7 +2,6 @@
  * Defines the extension `offer-receipt` of x402: the terms that a provider signs before a payment, and the receipt that
  * it signs for a request that was paid and served. Both are EIP-712 messages or JSON Web Signatures.
  */
-
 import * as z from "zod";
 import { fieldsOf, wholeOf } from "./arguments";
 import type { TypedData, TypedDataField } from "./eip712";

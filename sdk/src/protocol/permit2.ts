@@ -2,7 +2,6 @@
  * Payments over Permit2, as the x402 schemes `exact` and `upto` have them: the contracts' addresses, what a payer signs,
  * and the payloads of stock clients.
  */
-
 import * as z from "zod";
 import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";

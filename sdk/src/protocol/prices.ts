@@ -2,7 +2,6 @@
  * Parses prices as people write them ("$0.05", "0.05 USDC") into base units. Exact: decimal digits become a `bigint`,
  * no number with a fraction exists on the way, and digits that the token cannot hold are refused, never cut off.
  */
-
 import { toAmount, UINT256_MAX } from "./amounts";
 import { aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";

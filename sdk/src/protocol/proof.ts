@@ -1,5 +1,4 @@
 /** Signs, encodes and parses payment proofs, and recovers their signers. The gate decides whether a proof pays. */
-
 import { type Address, checksum, sameAddress } from "./address";
 import { aBigint, aNumber, aText, fieldsOf } from "./arguments";
 import { BoundedMap } from "./bounded-map";

@@ -2,7 +2,6 @@
  * Defines the wire's bodies, each once as a schema; the types are derived. Unknown keys are ignored, since peers may
  * send them.
  */
-
 import * as z from "zod";
 import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";

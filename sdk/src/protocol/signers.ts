@@ -1,5 +1,4 @@
 /** Decides whose signature counts on a statement about a payment, and for payments that settled before what time. */
-
 import { type Address, checksum, isAddress } from "./address";
 import { aList, aText, fieldsOf } from "./arguments";
 

@@ -1,7 +1,6 @@
 /**
  * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
  */
-
 import type { Address } from "./address";
 import { fieldsOf, wholeOf, wrongKind } from "./arguments";
 import { type PeriodLength, periodOf } from "./calendar";

@@ -2,7 +2,6 @@
  * Defines the usage receipt: what a provider signs for each metered charge, so that a subscriber can prove what it was
  * billed. An EIP-712 message, bound to the chain and the contract, and a compact text for headers and comments.
  */
-
 import { parseAmount, UINT256_MAX } from "./amounts";
 import { aText, fieldsOf } from "./arguments";
 import type { TypedData, TypedDataField } from "./eip712";

@@ -2,7 +2,6 @@
  * What this project speaks of x402 version 2 beyond the payment itself: the names of its extensions, the idempotency
  * key that a payload carries, and the signed message of `sign-in-with-x` (CAIP-122 with an EIP-4361 message).
  */
-
 import * as z from "zod";
 import { aList, aText, fieldsOf } from "./arguments";
 import { concatBytes, type Hex, keccak256, utf8ToBytes } from "./hex";

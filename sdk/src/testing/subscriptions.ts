@@ -1,7 +1,6 @@
 /**
  * Keeps plans, subscriptions and allowances in memory, where a gate would read the chain. The rules are the contract's.
  */
-
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";

@@ -1,5 +1,4 @@
 /** Signs a test payer's payment of the scheme `upto`, as stock clients do. */
-
 import {
   type Address,
   addressOfKey,

@@ -1,5 +1,4 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
-
 import type { FacilitatorClient } from "../../facilitator/client";
 import type { Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {

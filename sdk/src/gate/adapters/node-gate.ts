@@ -1,5 +1,4 @@
 /** Adapts a gate to `(req, res, next)` middleware. */
-
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { callback } from "../../protocol/option-checks";
 import {
