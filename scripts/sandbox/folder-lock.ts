@@ -42,7 +42,7 @@ interface Holder {
 const LOCK = "lock.json";
 
 /** The files that a sandbox writes into its folder. */
-const OWN = /^(state\.env|state\.json(\.draft)?|turnpike-run-\w{6})$/;
+const OWN = /^(state\.(json|env)(\.draft)?|turnpike-run-\w{6})$/;
 
 const STATE = "state.json";
 

@@ -75,13 +75,17 @@ export async function writeState(world: World, folder: string): Promise<string> 
   for (const { chain, contracts } of [world, ...(world.second ? [world.second] : [])]) {
     for (const name of VISITORS) await contracts.mint((await chain.wallet(name)).address, 1_000n * UNIT);
   }
-  const file = stateFile(folder);
-  // Written atomically: another program may be waiting for the file.
-  const draft = `${file}.draft`;
   const state = stateOf(world);
   const lines = Object.entries(variablesOf(state)).map(([name, value]) => `${name}=${value}\n`);
-  writeFileSync(envFile(folder), lines.join(""));
-  writeFileSync(draft, `${JSON.stringify(state, null, 2)}\n`);
-  renameSync(draft, file);
+  const file = stateFile(folder);
+  publish(envFile(folder), lines.join(""));
+  publish(file, `${JSON.stringify(state, null, 2)}\n`);
   return file;
+}
+
+/** Writes a file atomically: another program may be waiting for it. */
+function publish(file: string, text: string): void {
+  const draft = `${file}.draft`;
+  writeFileSync(draft, text);
+  renameSync(draft, file);
 }
