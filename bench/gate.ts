@@ -26,7 +26,7 @@ import { Secret } from "../facilitator/src/config/setting";
 import { digestSigner } from "../facilitator/src/relayer/signer";
 import { bundled } from "../test/support/bundled";
 import { testKey } from "../test/support/chain";
-import { addressOf, closeServer, keyOf, listen } from "../test/support/gate";
+import { addressOf, closeServer, keyOf, listen, SUPPORTED } from "../test/support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../test/support/subscriptions";
 import { type Loaded, load } from "./gate-load";
 import type { Assignment } from "./gate-server";
@@ -115,18 +115,15 @@ function optionsOf(
 
 /** What the paths of a Facilitator answer here. */
 function answersOf({ contracts, chain }: SubscriptionWorld): Record<string, string> {
-  const signer = addressOf("facilitator");
+  const { token: address, tokenName: name, tokenVersion: version, turnpike } = contracts;
   const supported: SupportedWire = {
+    ...SUPPORTED,
     kinds: [{ x402Version: 2, scheme: "exact", network: `eip155:${chain.chainId}` }],
-    extensions: [],
-    signers: {},
     network: `local-${chain.chainId}`,
     chainId: chain.chainId,
-    turnpike: contracts.turnpike,
-    batchSettler: contracts.turnpike,
-    proofSigners: [signer],
-    relayers: [signer],
-    tokens: [{ address: contracts.token, name: contracts.tokenName, version: contracts.tokenVersion, decimals: 6 }],
+    turnpike,
+    tokens: [{ address, name, version, decimals: 6 }],
+    paymentGrants: false,
   };
   return { "/proofs/verify": '{"valid":true}', "/supported": JSON.stringify(supported) };
 }

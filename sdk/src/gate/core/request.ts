@@ -282,21 +282,28 @@ const NOT_IN_A_TARGET = /[\0-\x20#\x7f]/;
 export function resourceOfRequest(request: GateRequest, origin: Origin): string {
   const { target } = request;
   if (request.resource !== undefined) return request.resource;
-  const resource = NOT_IN_A_TARGET.test(target) ? undefined : resourceOf(publicUrlOfRequest(request, origin), target);
-  // A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource
-  // would name two paths, and the cheaper one's payment would buy the other.
-  const isPlain = resource !== undefined && pathOf(resource).endsWith(pathOf(target));
-  if (isPlain && hasOneReading(request.sentTarget)) return resource;
+  const resource = NOT_IN_A_TARGET.test(target)
+    ? undefined
+    : plainResource(publicUrlOfRequest(request, origin), target);
+  if (resource !== undefined && isSentPlainly(request)) return resource;
   throw new InvalidRequest(
     "The request target is too long, or its path is not as URLs are written: dot segments, a backslash, a fragment, or characters to be percent-encoded.",
   );
 }
 
-/** Returns whether serialising leaves the path of a target as it was sent. */
-function hasOneReading(sent: string | undefined): boolean {
-  if (sent === undefined || !sent.startsWith("/")) return true;
-  const serialised = NOT_IN_A_TARGET.test(sent) ? undefined : resourceOf("http://localhost", sent);
-  return serialised !== undefined && pathOf(serialised).endsWith(pathOf(sent));
+/**
+ * A router sees the path as it came. Where serialising changes it (dot segments, a raw quotation mark), one resource would
+ * name two paths, and the cheaper one's payment would buy the other.
+ * @returns undefined then
+ */
+function plainResource(publicUrl: string, target: string): string | undefined {
+  const resource = resourceOf(publicUrl, target);
+  return resource !== undefined && pathOf(resource).endsWith(pathOf(target)) ? resource : undefined;
+}
+
+function isSentPlainly({ target, sentTarget: sent }: GateRequest): boolean {
+  if (sent === undefined || sent === target || !sent.startsWith("/")) return true;
+  return !NOT_IN_A_TARGET.test(sent) && plainResource("http://localhost", sent) !== undefined;
 }
 
 const pathOf = (target: string): string => target.split("?", 1)[0] ?? "";
