@@ -1,6 +1,9 @@
 /** Gates of every store, replay and order of settlement, for answers that are compared with the same handler's without one. */
+import type { Server } from "node:http";
 import fc from "fast-check";
+import type { FastifyInstance, RouteHandlerMethod } from "fastify";
 import type { ClaimStore, Provider } from "turnpike/gate";
+import { fastifyGate } from "turnpike/gate/fastify";
 import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
 import {
   headerOf,
@@ -31,6 +34,16 @@ export interface Way {
 
 /** By the path at which it is mounted. */
 export type Gates = ReadonlyMap<string, readonly [Provider, object]>;
+
+/** Mounts `/free/:id` as it is, and each gate at its path, under Fastify. */
+export async function fastifyServer(gates: Gates, app: FastifyInstance, handler: RouteHandlerMethod): Promise<Server> {
+  for (const [at, [own, options]] of gates) {
+    app.get(`/${at}/:id`, { preHandler: fastifyGate(own.gate(options as never)) }, handler);
+  }
+  app.get("/free/:id", handler);
+  await app.ready();
+  return app.server;
+}
 
 export const nameOf = ({ store, replay, order }: Omit<Way, "isProof">) =>
   `${store}-${replay ? "kept" : "not"}-${order}`;

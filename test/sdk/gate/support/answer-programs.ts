@@ -3,7 +3,20 @@ import type { ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import fc from "fast-check";
 
-const TIMES = ["same", "microtask", "tick", "immediate"] as const;
+/** When a step comes after the one before; nothing to wait for in the same turn. */
+export const WAITS = {
+  same: () => undefined,
+  microtask: () => Promise.resolve(),
+  tick: () => new Promise<void>((resolve) => process.nextTick(resolve)),
+  immediate: () => new Promise<void>((resolve) => setImmediate(resolve)),
+} as const;
+
+export type Time = keyof typeof WAITS;
+
+export const times = fc.constantFrom(...(Object.keys(WAITS) as Time[]));
+
+/** Some look like what Node writes around them. */
+export const TEXTS = ["", "a part", "é", "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\n\r\n", "0\r\n\r\n"] as const;
 
 type Part = { readonly text: string; readonly encoding: "utf8" | "latin1" | "hex" | "base64" | "buffer" };
 
@@ -15,7 +28,7 @@ export type Act =
   | { readonly kind: "pipe"; readonly parts: readonly string[] };
 
 export interface Step {
-  readonly time: (typeof TIMES)[number];
+  readonly time: Time;
   readonly act: Act;
 }
 
@@ -27,14 +40,7 @@ export interface Program {
 
 const part: fc.Arbitrary<Part> = fc.oneof(
   fc.record({
-    text: fc.constantFrom(
-      "",
-      "a part",
-      "é",
-      "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\n\r\n",
-      "0\r\n\r\n",
-      "x".repeat(20_000),
-    ),
+    text: fc.constantFrom<string>(...TEXTS, "x".repeat(20_000)),
     encoding: fc.constantFrom("utf8", "latin1", "buffer"),
   }),
   fc.record({ text: fc.constantFrom("616263", "00ff"), encoding: fc.constant("hex" as const) }),
@@ -87,7 +93,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 
 export const programs: fc.Arbitrary<Program> = fc.record({
   declares: fc.boolean(),
-  steps: fc.array(fc.record({ time: fc.constantFrom(...TIMES), act }), { minLength: 1, maxLength: 8 }),
+  steps: fc.array(fc.record({ time: times, act }), { minLength: 1, maxLength: 8 }),
 });
 
 /** Whether it is cut before its end, and so never whole. */
@@ -132,9 +138,8 @@ export async function run(program: Program, response: ServerResponse): Promise<r
   if (program.declares) response.setHeader("Content-Length", lengthOf(program));
   let isGone = false;
   for (const [at, { time, act: each }] of [...program.steps, LAST].entries()) {
-    if (time === "microtask") await Promise.resolve();
-    if (time === "tick") await new Promise<void>((resolve) => process.nextTick(resolve));
-    if (time === "immediate") await new Promise(setImmediate);
+    const wait = WAITS[time]();
+    if (wait) await wait;
     const isEnded = response.writableEnded;
     const isLate = each.kind === "end" && isEnded;
     let outcome = "done";

@@ -8,10 +8,19 @@ import fc from "fast-check";
 import fastify from "fastify";
 import { gated } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
-import { fastifyGate } from "turnpike/gate/fastify";
 import type { PaymentRequiredWire } from "turnpike/protocol";
 import { closeServer, listen, quoteOf } from "../../../support/gate";
-import { AnswerGates, type Gates, isWithheld, nameOf, RUNS, SEED, type Stores, type Way } from "./answer-gates";
+import {
+  AnswerGates,
+  fastifyServer,
+  type Gates,
+  isWithheld,
+  nameOf,
+  RUNS,
+  SEED,
+  type Stores,
+  type Way,
+} from "./answer-gates";
 import { isCut, isStreamed, mixesCodings, type Program, programs, run } from "./answer-programs";
 import { express4 } from "./frameworks";
 import { exchange, type RawAnswer } from "./raw-answers";
@@ -47,19 +56,11 @@ const underExpress =
     return createServer(app);
   };
 
-const underFastify: Mount = async (gates, handle) => {
-  const app = fastify();
-  const handler = async (request: { raw: IncomingMessage }, reply: { hijack(): void; raw: ServerResponse }) => {
+const underFastify: Mount = (gates, handle) =>
+  fastifyServer(gates, fastify(), async ({ raw }, reply) => {
     reply.hijack();
-    await handle(request.raw, reply.raw);
-  };
-  for (const [at, [own, options]] of gates) {
-    app.get(`/${at}/:id`, { preHandler: fastifyGate(own.gate(options as never)) }, handler as never);
-  }
-  app.get("/free/:id", handler as never);
-  await app.ready();
-  return app.server;
-};
+    await handle(raw, reply.raw);
+  });
 
 const MOUNTS: Readonly<Record<string, Mount>> = {
   "node:http": underNode,

@@ -7,17 +7,26 @@ import { createAdaptorServer } from "@hono/node-server";
 import { expect } from "chai";
 import express, { type RequestHandler } from "express";
 import fc from "fast-check";
-import fastify, { type FastifyReply } from "fastify";
+import fastify from "fastify";
 import { Hono, type MiddlewareHandler } from "hono";
 import { compress } from "hono/compress";
 import { etag } from "hono/etag";
 import { expressGate } from "turnpike/gate/express";
-import { fastifyGate } from "turnpike/gate/fastify";
 import { fetchGate } from "turnpike/gate/fetch";
 import { honoGate } from "turnpike/gate/hono";
 import { nextGate } from "turnpike/gate/next";
 import { closeServer, listen, quoteOf } from "../../../support/gate";
-import { AnswerGates, type Gates, isWithheld, nameOf, RUNS, SEED, type Stores, type Way } from "./answer-gates";
+import {
+  AnswerGates,
+  fastifyServer,
+  type Gates,
+  isWithheld,
+  nameOf,
+  RUNS,
+  SEED,
+  type Stores,
+  type Way,
+} from "./answer-gates";
 import { exchange, type RawAnswer } from "./raw-answers";
 import {
   hasFailed,
@@ -86,19 +95,13 @@ const underExpress: Mount = async (gates, handle) => {
 
 const underFastify =
   (sent: (made: Made) => unknown): Mount =>
-  async (gates, handle) => {
+  (gates, handle) => {
     const app = fastify();
     app.setErrorHandler((_error, _request, reply) => void reply.code(500).send("failed"));
-    const handler = async ({ url }: { url: string }, reply: FastifyReply) => {
+    return fastifyServer(gates, app, async ({ url }, reply) => {
       const made = await handle(url);
       return reply.code(made.status).headers(made.headers).send(sent(made));
-    };
-    for (const [at, [own, options]] of gates) {
-      app.get(`/${at}/:id`, { preHandler: fastifyGate(own.gate(options as never)) }, handler as never);
-    }
-    app.get("/free/:id", handler as never);
-    await app.ready();
-    return app.server;
+    });
   };
 
 const MOUNTS: Readonly<Record<string, Mount>> = {

@@ -1,17 +1,16 @@
 /** What a fetch-style handler returns, or a framework's reply is given, as data: to be run with a gate and without one. */
 import { Readable } from "node:stream";
 import fc from "fast-check";
-
-const TIMES = ["same", "microtask", "tick", "immediate"] as const;
+import { TEXTS, type Time, times, WAITS } from "./answer-programs";
 
 interface Part {
   readonly text: string;
   readonly isString: boolean;
-  readonly time: (typeof TIMES)[number];
+  readonly time: Time;
 }
 
 export interface ResponseProgram {
-  readonly time: (typeof TIMES)[number];
+  readonly time: Time;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   /** its Content-Length is set */
@@ -23,20 +22,13 @@ export interface ResponseProgram {
 }
 
 const part: fc.Arbitrary<Part> = fc.record({
-  text: fc.constantFrom(
-    "",
-    "a part",
-    "é",
-    "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\n\r\n",
-    "0\r\n\r\n",
-    "x".repeat(40_000),
-  ),
+  text: fc.constantFrom<string>(...TEXTS, "x".repeat(40_000)),
   isString: fc.boolean(),
-  time: fc.constantFrom(...TIMES),
+  time: times,
 });
 
 export const responsePrograms: fc.Arbitrary<ResponseProgram> = fc.record({
-  time: fc.constantFrom(...TIMES),
+  time: times,
   status: fc.constantFrom(200, 200, 200, 201, 204, 404),
   headers: fc.constantFrom<Readonly<Record<string, string>>>(
     {},
@@ -67,16 +59,9 @@ export const hasFailed = (program: ResponseProgram): boolean =>
 
 const textOf = ({ parts }: ResponseProgram): string => parts.map(({ text }) => text).join("");
 
-const passed: Readonly<Record<Part["time"], () => Promise<unknown> | undefined>> = {
-  same: () => undefined,
-  microtask: () => Promise.resolve(),
-  tick: () => new Promise<void>((resolve) => process.nextTick(resolve)),
-  immediate: () => new Promise((resolve) => setImmediate(resolve)),
-};
-
 async function* partsOf({ parts, breaks }: ResponseProgram): AsyncIterable<string | Uint8Array> {
   for (const { text, isString, time } of parts) {
-    await passed[time]();
+    await WAITS[time]();
     yield isString ? text : Buffer.from(text);
   }
   if (breaks) throw new Error("upstream");
@@ -92,7 +77,7 @@ export interface Made {
 
 /** Runs a program. */
 export async function make(program: ResponseProgram): Promise<Made> {
-  await passed[program.time]();
+  await WAITS[program.time]();
   if (program.kind === "thrown") throw new Error("handler");
   const { status, headers, declares } = program;
   const text = textOf(program);
