@@ -7,7 +7,7 @@ import { Agent as HttpsAgent } from "node:https";
 import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
 import { aList, aNumber, callback, fieldsOf, wrongKind } from "../protocol/arguments";
-import { listOf, text } from "../protocol/option-checks";
+import { aText, listOf } from "../protocol/option-checks";
 import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
 import {
@@ -55,7 +55,7 @@ const MAX_TIMEOUTS = 2;
 export function connectRpc(options: RpcOptions): Rpc {
   const { urls, chainId, timeoutMs = 5_000 } = fieldsOf(options, "options");
   const list = typeof urls === "string" ? [urls] : urls;
-  listOf(text)(list, "urls");
+  listOf(aText)(list, "urls");
   if (!Number.isSafeInteger(chainId) || chainId < 1)
     throw wrongKind(chainId, "chainId", "the chain's number, such as 8453");
   aNumber(timeoutMs, "timeoutMs");
@@ -72,7 +72,7 @@ export function connectRpc(options: RpcOptions): Rpc {
 
   return {
     async send<T>(method: string, params: readonly unknown[]): Promise<T> {
-      text(method, "method");
+      aText(method, "method");
       aList(params, "params");
       let last: unknown;
       let reverted = false;
@@ -266,7 +266,7 @@ export interface ViewCall {
 export async function callView(rpc: Rpc, call: ViewCall) {
   requireRpc(rpc);
   const { to, iface, method, args, blockTag = "latest" } = fieldsOf(call, "call");
-  text(to, "call.to");
+  aText(to, "call.to");
   callback(fieldsOf(iface, "call.iface").encodeFunctionData, "call.iface.encodeFunctionData");
   aList(args, "call.args");
   const data = iface.encodeFunctionData(method, args);
@@ -287,7 +287,7 @@ export async function callView(rpc: Rpc, call: ViewCall) {
  */
 export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
   requireRpc(rpc);
-  text(address, "address");
+  aText(address, "address");
   const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
   return typeof code === "string" && code.length > 2;
 }

@@ -7,7 +7,7 @@ import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
 import { boundedText } from "../protocol/bounded-text";
 import { isConnectionClosed, overOwnConnection } from "../protocol/network-fault";
-import { aNumber, callback, optionsOf, text, wrongKind } from "../protocol/option-checks";
+import { aNumber, aText, callback, optionsOf, wrongKind } from "../protocol/option-checks";
 import type { TraceHeaders } from "../protocol/tracing";
 import { Deadline } from "../protocol/waiting";
 import { pendingSchema } from "./payments";
@@ -45,7 +45,7 @@ const MAX_RESPONSE_BYTES = 1_048_576;
 
 const DEFAULT_TIMEOUT_MS = 40_000;
 
-const checkOptions = optionsOf<TransportOptions>({ url: text, fetch: callback, apiKey: text, timeoutMs: aNumber }, [
+const checkOptions = optionsOf<TransportOptions>({ url: aText, fetch: callback, apiKey: aText, timeoutMs: aNumber }, [
   "url",
 ]);
 

@@ -2,7 +2,7 @@
  * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
  * postgresMeter(pool) })`.
  */
-import { type OptionCheck, optionsOf, text, wrongKind } from "../protocol/option-checks";
+import { aText, type OptionCheck, optionsOf, wrongKind } from "../protocol/option-checks";
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -18,7 +18,7 @@ export interface PostgresStoreOptions {
   readonly space?: string;
 }
 
-const checkOptions = optionsOf<PostgresStoreOptions>({ space: text });
+const checkOptions = optionsOf<PostgresStoreOptions>({ space: aText });
 
 const checkClient: OptionCheck = (client, field) => {
   if (typeof (client as PostgresClient | null | undefined)?.query === "function") return;

@@ -2,7 +2,7 @@
  * Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore:
  * redisMeter(redis) })`.
  */
-import { optionsOf, text } from "../protocol/option-checks";
+import { aText, optionsOf } from "../protocol/option-checks";
 import type { ClaimStore } from "./claims/rules";
 import { sharedClaims } from "./claims/shared";
 import { sharedMeterStore } from "./metering/shared-store";
@@ -18,7 +18,7 @@ export interface RedisStoreOptions {
   readonly prefix?: string;
 }
 
-const checkOptions = optionsOf<RedisStoreOptions>({ prefix: text });
+const checkOptions = optionsOf<RedisStoreOptions>({ prefix: aText });
 
 /**
  * Claims in Redis 6 or later. What Redis forgets can be bought once more: keep it with appendfsync and noeviction.

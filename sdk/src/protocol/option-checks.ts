@@ -8,7 +8,7 @@ import { requireKnownFields } from "./known-fields";
 import { isObject } from "./strict-json";
 
 export type { OptionCheck } from "./arguments";
-export { aNumber, aText as text, callback, kindOf, wholeNumber, wrongKind };
+export { aNumber, aText, callback, kindOf, wholeNumber, wrongKind };
 
 export const anything: OptionCheck = () => undefined;
 

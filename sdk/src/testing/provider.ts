@@ -27,7 +27,7 @@ import {
   Unavailable,
 } from "../protocol";
 import { aNumber, callback, fieldsOf } from "../protocol/arguments";
-import { optionsOf, text } from "../protocol/option-checks";
+import { aText, optionsOf } from "../protocol/option-checks";
 import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 import { payUpto } from "./upto";
@@ -107,8 +107,8 @@ const keyOf = (name: string): Hex => keccakText(`turnpike testing ${name}`);
 
 const checkOptions = optionsOf<TestProviderOptions>({
   clock: (clock, field) => callback((fieldsOf(clock, field) as ManualClock).advance, `${field}.advance`),
-  publicUrl: text,
-  receiptKey: text,
+  publicUrl: aText,
+  receiptKey: aText,
   onMeterEvent: callback,
 });
 

@@ -1,6 +1,6 @@
 /** What an agent is made of, and what the programs of this package add to that. */
 import type { Clock, Network, TurnpikeDeployment } from "../../protocol";
-import { anObject, anything, callback, listOf, optionsOf, recordOf, text, textOr } from "../../protocol/option-checks";
+import { anObject, anything, aText, callback, listOf, optionsOf, recordOf, textOr } from "../../protocol/option-checks";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
 import type { Ledger } from "../ledger/ledger-store";
 import type { ReceiptStore } from "../ledger/receipt-store";
@@ -75,7 +75,7 @@ const check = optionsOf<AgentOptions>({
   deployments: listOf(anObject),
   networks: listOf(anObject),
   tokens: listOf(anObject),
-  rpc: textOr(recordOf(text)),
+  rpc: textOr(recordOf(aText)),
   fetch: callback,
   clock: anObject,
   sleep: callback,

@@ -22,7 +22,7 @@ import {
   systemClock,
   TurnpikeError,
 } from "../../protocol";
-import { anything, optionsOf, text, textOr } from "../../protocol/option-checks";
+import { anything, aText, optionsOf, textOr } from "../../protocol/option-checks";
 import { Deadline } from "../../protocol/waiting";
 import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
@@ -63,7 +63,7 @@ export interface Facilitator {
 }
 
 const checkFacilitator = textOr(
-  optionsOf<Exclude<FacilitatorOption, string>>({ url: text, signers: anything }, ["url"]),
+  optionsOf<Exclude<FacilitatorOption, string>>({ url: aText, signers: anything }, ["url"]),
 );
 
 /** @throws ConfigError for what is no http(s) address, and for plain http to another machine */

@@ -10,7 +10,7 @@ import {
   parseUnitPrice,
   signature65Schema,
 } from "../../protocol";
-import { text as aText } from "../../protocol/option-checks";
+import { aText } from "../../protocol/option-checks";
 import type { AuditedCycle, AuditedSubscription } from "./bill";
 
 const FORMAT = "turnpike-audit-1";

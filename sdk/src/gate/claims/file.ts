@@ -8,7 +8,7 @@ import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } 
 import { join } from "node:path";
 import { isDiskFull } from "../../file-lock";
 import { ConfigError, type Hex, isHash32, isTurnpikeError, randomBytes, toHex, Unavailable } from "../../protocol";
-import { aNumber, optionsOf, text } from "../../protocol/option-checks";
+import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
 import { fileAnswers } from "./answers";
 import { fullDisk } from "./claim-file";
 import { lineOfAct } from "./claim-line";
@@ -31,7 +31,7 @@ const MIB = 1_024 * 1_024;
 
 const GRANT_KEY_FILE = "grant.key";
 
-const checkOptions = optionsOf<FileClaimsOptions>({ folder: text, rotateBytes: aNumber, answersBytes: aNumber }, [
+const checkOptions = optionsOf<FileClaimsOptions>({ folder: aText, rotateBytes: aNumber, answersBytes: aNumber }, [
   "folder",
 ]);
 

@@ -1,6 +1,6 @@
 /** The options of a gated route, and the checks of those that need more than their type. */
 import { ConfigError } from "../../protocol";
-import { anything, callback, type FieldChecks, flag, type OptionCheck, text } from "../../protocol/option-checks";
+import { anything, aText, callback, type FieldChecks, flag, type OptionCheck } from "../../protocol/option-checks";
 import type { GateContext } from "./context";
 import type { Discovery } from "./extensions-v2";
 import type { Payment } from "./payment";
@@ -72,7 +72,7 @@ export interface RouteOptions<Req = unknown> {
 
 /** Clients of version 2 repeat it in their payments, where a NUL is refused. */
 const echoedText: OptionCheck = (value, field) => {
-  text(value, field);
+  aText(value, field);
   if (String(value).includes("\0")) throw new ConfigError(`${field} holds a NUL character: leave it out`);
 };
 

@@ -4,13 +4,13 @@ import {
   aNumber,
   anObject,
   anything,
+  aText,
   callback,
   flag,
   listOf,
   type OptionCheck,
   oneOf,
   optionsOf,
-  text,
   textOr,
   wholeNumber,
 } from "../../protocol/option-checks";
@@ -24,14 +24,14 @@ import type {
   TokenOption,
 } from "./options";
 
-const textOrTexts = textOr(listOf(text));
+const textOrTexts = textOr(listOf(aText));
 
 const token = {
-  address: text,
-  name: text,
-  version: text,
+  address: aText,
+  name: aText,
+  version: aText,
   decimals: aNumber,
-  symbol: text,
+  symbol: aText,
   currency: anything,
 } as const;
 
@@ -41,21 +41,21 @@ export const checkToken: OptionCheck = textOr(
 
 const checkSigner = textOr(
   optionsOf<PinnedSigner>(
-    { address: text, until: (value, field) => (typeof value === "number" ? undefined : text(value, field)) },
+    { address: aText, until: (value, field) => (typeof value === "number" ? undefined : aText(value, field)) },
     ["address"],
   ),
 );
 
 export const checkFacilitator = optionsOf<FacilitatorSetting>(
-  { url: text, signers: listOf(checkSigner), trustUnsigned: flag, refundsKey: text },
+  { url: aText, signers: listOf(checkSigner), trustUnsigned: flag, refundsKey: aText },
   ["url"],
 );
 
 const checkNetwork = optionsOf<Network>(
   {
-    name: text,
+    name: aText,
     chainId: wholeNumber,
-    x402v1: text,
+    x402v1: aText,
     token: optionsOf<NonNullable<Network["token"]>>(token, ["address"]),
   },
   ["name", "chainId"],
@@ -69,36 +69,36 @@ const checkReplay: OptionCheck = (value, field) => {
 export const checkProviderOptions = (options: unknown): void => check(options, "");
 
 const check = optionsOf<ProviderOptions>({
-  network: text,
+  network: aText,
   networks: listOf(checkNetwork),
   rpcUrl: textOrTexts,
-  turnpike: text,
+  turnpike: aText,
   token: checkToken,
-  payTo: text,
+  payTo: aText,
   facilitator: checkFacilitator,
   facilitatorWaitMs: aNumber,
-  publicUrl: text,
+  publicUrl: aText,
   trustProxy: flag,
   secret: textOrTexts,
   claims: textOr(anObject),
   replay: checkReplay,
   verify: oneOf("facilitator", "onchain", "signature"),
   networkNames: oneOf("turnpike", "x402-v1"),
-  plans: listOf(text),
-  operatorKey: text,
-  apiKey: text,
-  meterFolder: text,
+  plans: listOf(aText),
+  operatorKey: aText,
+  apiKey: aText,
+  meterFolder: aText,
   meterStore: anObject,
   settle: oneOf("merged", "each"),
   maxUnsettled: wholeNumber,
-  receiptKey: text,
+  receiptKey: aText,
   onMeterEvent: callback,
   confirmations: aNumber,
   settleWaitMs: aNumber,
   quoteLifeSec: aNumber,
   pollMs: aNumber,
-  offerReceipt: optionsOf<OfferReceiptOptions>({ key: text, signer: anObject, transaction: flag }),
-  reports: optionsOf<ReportsOptions>({ apiKey: text, everyMs: aNumber, sampleEvery: aNumber }, ["apiKey"]),
+  offerReceipt: optionsOf<OfferReceiptOptions>({ key: aText, signer: anObject, transaction: flag }),
+  reports: optionsOf<ReportsOptions>({ apiKey: aText, everyMs: aNumber, sampleEvery: aNumber }, ["apiKey"]),
   openTelemetry: anObject,
   clock: anObject,
   rpc: anObject,

@@ -2,7 +2,7 @@
  * A wallet for any assistant: an MCP server on standard input and output. Its limits come from a file that the model
  * cannot change. It needs the package `@modelcontextprotocol/sdk`.
  */
-import { anObject, optionsOf, text } from "../../protocol/option-checks";
+import { anObject, aText, optionsOf } from "../../protocol/option-checks";
 import { deferred } from "../../protocol/waiting";
 import { CONFIG_VARIABLE, configFault, readWalletConfig } from "./config";
 import { logToStderr } from "./log";
@@ -30,7 +30,7 @@ export interface RunningWallet {
  * @throws ConfigError when `@modelcontextprotocol/sdk` is not installed
  */
 export async function runWallet(options: WalletOptions): Promise<RunningWallet> {
-  optionsOf<WalletOptions>({ configFile: text, env: anObject })(options, "");
+  optionsOf<WalletOptions>({ configFile: aText, env: anObject })(options, "");
   const available = await openWallet(options);
   const server = await serveWallet(available, logToStderr);
   const closed = deferred();
