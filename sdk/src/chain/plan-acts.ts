@@ -67,7 +67,7 @@ export async function createPlan(signer: Signer, turnpike: Address, plan: NewPla
   };
 }
 
-/** Closes a plan to new subscriptions. @param successor the plan to point to; default none */
+/** Closes a plan to new subscriptions. @param plan its successor is the plan to point to; default none */
 export function deprecatePlan(
   signer: Signer,
   turnpike: Address,

@@ -159,7 +159,7 @@ export const SIGNATURE_65 = /^0x[0-9a-fA-F]{130}$/;
 /** Half the order of the curve: a larger s is another form of the same signature. */
 const HALF_ORDER = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0";
 
-/** @param signature of 65 bytes */
+/** Returns whether s is the lower of its two forms. @param signature of 65 bytes */
 export function isLowS(signature: string): boolean {
   aText(signature, "signature");
   return signature.slice(66, 130).toLowerCase() <= HALF_ORDER;
