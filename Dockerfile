@@ -24,7 +24,7 @@ COPY --from=build /app/facilitator/dashboard/dist facilitator/dashboard/dist
 USER node
 EXPOSE 8402
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
-  CMD bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$PORT" && printf "GET /healthz HTTP/1.0\r\n\r\n" >&3 && read -r _ status _ <&3 && [ "$status" = 200 ]'
+  CMD bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$PORT" && printf "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3 && read -r _ status _ <&3 && [ "$status" = 200 ]'
 # Ctrl-C and docker stop reach the process itself, which then stops gracefully.
 STOPSIGNAL SIGTERM
 # The objects of a payment live for a second: a larger young generation saves up to a sixth of its processor time.
