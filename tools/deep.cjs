@@ -63,6 +63,7 @@ const STAGES = {
   },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
+  drills: { args: [SUITE, "drills"], paths: EVERYTHING },
   kills: { args: [SUITE, "kills"], paths: EVERYTHING },
   roles: { args: [...HARDHAT, "test/facilitator/app/roles.ts"], env: { ROLES_KILLS: "40" }, paths: EVERYTHING },
   scenarios: { args: [...HARDHAT, "test/e2e/scenarios.ts"], env: { SCENARIOS: "all" }, paths: EVERYTHING },
