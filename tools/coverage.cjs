@@ -22,7 +22,6 @@ const REPEATING = [
   "start",
   "status",
   "testToken",
-  "void",
 ];
 
 /** The tests that are run. */

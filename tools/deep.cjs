@@ -55,6 +55,11 @@ const STAGES = {
     env: { ANSWER_RUNS: "1000" },
     paths: [...HARDHAT_TESTS, "test/sdk/gate", "sdk/src"],
   },
+  streams: {
+    args: [...HARDHAT, "test/sdk/gate/metering/kill-streams.ts"],
+    env: { STREAMS: "10000" },
+    paths: [...HARDHAT_TESTS, "test/sdk/gate/metering", "sdk/src"],
+  },
   embedded: { args: [SUITE], env: { TEST_DATABASE: "embedded" }, paths: EVERYTHING },
   chaos: {
     args: [...HARDHAT, ...testFiles(join("test", "facilitator", "chaos"))],
