@@ -25,7 +25,7 @@ import {
 import { aText } from "../../protocol/arguments";
 import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
-import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
+import { type Facilitator, plausibleTimeSec, windowTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/wallet";
@@ -146,8 +146,10 @@ export async function viewOf(
  * Facilitator reports, where that can be true.
  */
 export async function signingTimeSec(context: AgentContext, chainId: number, reportedSec: number): Promise<number> {
-  const ownSec = context.chainClock?.nowSec() ?? (await context.chainOf(chainId)?.timeSec());
-  return ownSec ?? plausibleTimeSec(reportedSec, chainId, context.networks);
+  const { chainClock, networks } = context;
+  if (chainClock) return chainClock.nowSec();
+  const chainSec = (await context.chainOf(chainId)?.timeSec()) ?? plausibleTimeSec(reportedSec, chainId, networks);
+  return windowTimeSec(chainSec, chainId, networks);
 }
 
 /** @returns undefined when the chain knows no such subscription */
