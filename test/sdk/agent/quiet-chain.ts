@@ -1,19 +1,20 @@
-/** What an agent signs for a subscription while a local chain that makes blocks on demand has been quiet. */
+/** What is signed for a subscription, or for a refund, while a local chain that makes blocks on demand has been quiet. */
 import { expect } from "chai";
 import { ethers } from "hardhat";
 import { type VoucherRequest, walletFromKey } from "turnpike/agent";
 import { issueVoucher } from "turnpike/chain";
-import type { Hex } from "turnpike/protocol";
+import { submitRefund } from "turnpike/facilitator";
+import { type Hex, keccakText } from "turnpike/protocol";
 import { startRpc } from "./support/hardhat-rpc";
 import { rejection } from "./support/rejection";
 import { PRICE, type Relay, relayBeforeEach } from "./support/relay";
-import { agentFor, CHAIN_ID, testKey } from "./support/world";
+import { addressOf, agentFor, CHAIN_ID, NETWORK, testKey } from "./support/world";
 
 const QUIET_SEC = 7_200;
 
 const wallSec = (): number => Math.floor(Date.now() / 1_000);
 
-describe("agent: a subscription on a quiet local chain", () => {
+describe("agent: windows on a quiet local chain", () => {
   let relay: Relay;
   let planId: Hex;
   let signed: { readonly type: string; readonly deadline: number }[];
@@ -68,5 +69,28 @@ describe("agent: a subscription on a quiet local chain", () => {
     expect(await subscribe({ voucher: voucherUntil(passed) })).to.include({ reason: "voucher" });
     expect((await subscribe({ until: passed })).message).to.include("is not in the future");
     expect(signed.map(({ type }) => type)).to.not.include("Subscribe");
+  });
+
+  it("signs refunds that the next block is within", async () => {
+    const { token, turnpike } = relay.addresses;
+    const payer = addressOf("payer");
+    const found = { chainId: CHAIN_ID, network: NETWORK, tokenName: "Test USD", tokenVersion: "1" };
+    const client = {
+      account: async () => ({ kind: "found", value: { ...found, chainTimeSec: wallSec() - QUIET_SEC } }),
+      refund: async () => expect.fail("nothing was signed"),
+    };
+    const refund = submitRefund(client as never, {
+      target: { type: "payment", paymentId: keccakText("payment") },
+      amount: 1n,
+      token,
+      payer,
+      account: payer,
+      deployment: { chainId: CHAIN_ID, turnpike },
+      sign: async ({ message }) => {
+        throw new Error(String(message.validBefore));
+      },
+    });
+    const shown = await refund.catch((error: Error) => error.message);
+    expect(Number(shown)).to.be.above(wallSec() + 30);
   });
 });

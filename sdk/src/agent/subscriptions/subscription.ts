@@ -23,9 +23,10 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import { aText } from "../../protocol/arguments";
+import { windowTimeSec } from "../../protocol/time";
 import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
-import { type Facilitator, plausibleTimeSec, windowTimeSec } from "../core/facilitators";
+import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { derivedSecret } from "../signing/wallet";
@@ -149,7 +150,7 @@ export async function signingTimeSec(context: AgentContext, chainId: number, rep
   const { chainClock, networks } = context;
   if (chainClock) return chainClock.nowSec();
   const chainSec = (await context.chainOf(chainId)?.timeSec()) ?? plausibleTimeSec(reportedSec, chainId, networks);
-  return windowTimeSec(chainSec, chainId, networks);
+  return windowTimeSec(chainSec, networkOfChain(chainId, networks).name);
 }
 
 /** @returns undefined when the chain knows no such subscription */
