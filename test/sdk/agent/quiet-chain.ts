@@ -37,7 +37,8 @@ describe("agent: windows on a quiet local chain", () => {
       ...own,
       signTypedData: async (domain, types, message) => {
         const type = Object.keys(types)[0] ?? "";
-        if (message.deadline !== undefined) signed.push({ type, deadline: Number(message.deadline) });
+        const { deadline } = message as { deadline?: bigint };
+        if (deadline !== undefined) signed.push({ type, deadline: Number(deadline) });
         if (type === "Subscribe") throw new Error("shown");
         return own.signTypedData(domain, types, message);
       },
