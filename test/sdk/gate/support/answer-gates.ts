@@ -83,9 +83,10 @@ export class AnswerGates {
     return new AnswerGates(facilitator, gates, stores);
   }
 
-  /** how many payments have been asked to settle */
-  get settles(): number {
-    return this.#facilitator.calls.filter(({ path }) => path === "/settle").length;
+  /** Returns how many payments it was asked to settle since the last call. A gate that got no answer asks again for the same one. */
+  takeSettled(): number {
+    const asked = this.#facilitator.calls.splice(0).filter(({ path }) => path === "/settle");
+    return new Set(asked.map(({ body }) => JSON.stringify((body as { paymentPayload: unknown }).paymentPayload))).size;
   }
 
   async payWith({ isProof }: Way, { accepts: [entry] }: PaymentRequiredWire): Promise<Record<string, string>> {
