@@ -75,7 +75,9 @@ const HANDLERS: Handlers = {
 
   PlanEnded(change, { planId }) {
     change.emitOfPlan("plan.stopped", planId);
-    for (const row of change.state.subscriptions.all()) {
+    // In one order, whatever was loaded before: a second reading numbers the events alike.
+    const rows = [...change.state.subscriptions.all()].sort((a, b) => (a.id_hash < b.id_hash ? -1 : 1));
+    for (const row of rows) {
       if (row.plan_id !== planId || row.ending) continue;
       change.update(row.id_hash as Hex, () => ({ ending: true }));
       if (!row.cancelled) change.emitOfMany("subscription.cancelled", row.id_hash as Hex, { atPeriodEnd: true });
