@@ -8,9 +8,10 @@ import { deploy } from "../../scripts/deploy";
 import { requireDeployer } from "../../scripts/deploy/create2";
 import { DEPLOYMENTS, readRecord } from "../../scripts/deploy/record";
 import { startChain } from "../support/chain";
-import { startSandbox, UNIT } from "../support/sandbox";
+import { startSandbox, UNIT, type World } from "../support/sandbox";
 
 const CHAINS = [84_532, 8_453] as const;
+const nameOf = (chainId: number): string => networkOfChain(chainId).name;
 
 describe("end to end > rehearsal of a deployment", function () {
   this.timeout(240_000);
@@ -21,7 +22,7 @@ describe("end to end > rehearsal of a deployment", function () {
   afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
   for (const chainId of CHAINS) {
-    const { name } = networkOfChain(chainId);
+    const name = nameOf(chainId);
 
     it(`${name}: an empty key deploys nothing, a funded one everything, and no release lists it`, async () => {
       const chain = await startChain({ chainId });
@@ -48,19 +49,22 @@ describe("end to end > rehearsal of a deployment", function () {
         await chain.stop();
       }
     });
-
-    it(`${name}: the contracts, a Facilitator and a gate serve the first paid request`, async () => {
-      const world = await startSandbox({ chainId });
-      try {
-        expect(world.contracts.network).to.equal(name);
-        const { agent } = await world.agent("first");
-        const before = await world.contracts.balanceOf(world.providerAccount.address);
-        const response = await agent.pay(`${world.provider.url}/quote?symbol=FIRST`);
-        expect(response.status).to.equal(200);
-        expect((await world.contracts.balanceOf(world.providerAccount.address)) - before).to.equal(UNIT / 2n);
-      } finally {
-        await world.stop();
-      }
-    });
   }
+
+  it("one Facilitator and a gate on each network serve its first paid request", async () => {
+    const [chainId, secondChainId] = CHAINS;
+    const world = await startSandbox({ chainId, secondChainId });
+    try {
+      for (const { contracts, provider, providerAccount, agent: create } of [world, world.second as World]) {
+        const { agent } = await create(`first on ${contracts.network}`);
+        const before = await contracts.balanceOf(providerAccount.address);
+        const response = await agent.pay(`${provider.url}/quote?symbol=FIRST`);
+        expect(response.status).to.equal(200);
+        expect((await contracts.balanceOf(providerAccount.address)) - before, contracts.network).to.equal(UNIT / 2n);
+      }
+      expect([world.contracts.network, world.second?.contracts.network]).to.deep.equal(CHAINS.map(nameOf));
+    } finally {
+      await world.stop();
+    }
+  });
 });
