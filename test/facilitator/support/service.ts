@@ -170,7 +170,8 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     { planId: id, subscriber, secretHash }: { planId: Hex; subscriber: Address; secretHash: Hex },
     first: NonNullable<SignupFields["voucher"]>,
   ): VoucherWire {
-    const message = { planId: id, subscriber, secretHash, token: contracts.token, ...first, deadline: UINT256_MAX };
+    const { token: paidIn } = signedTerms(id);
+    const message = { planId: id, subscriber, secretHash, token: paidIn, ...first, deadline: UINT256_MAX };
     const signature = signed(voucherTypedData(deployment, message), providerPayer);
     return {
       signer: providerPayer.address,
