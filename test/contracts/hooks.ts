@@ -8,7 +8,7 @@ import { ethers } from "hardhat";
 import type { HookedAccount } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
 import { itOfManyCases } from "./support/deployed-code";
-import { FAR, NO_AUTH, NO_TERMS } from "./support/signups";
+import { FAR, NO_AUTH, NO_TERMS, NO_VOUCHER } from "./support/signups";
 
 const MUCH = 1_000n * c.PRICE;
 
@@ -163,27 +163,31 @@ describe("A token that calls its parties", () => {
     });
   }
 
-  it("T20 a payer that moves the payee in the middle of its permit pays the one that it signed", async () => {
-    const { w, token, me } = await loadFixture(parties);
-    const terms = { token: await token.getAddress(), payTo: w.treasury.address };
-    const planId = await c.createPlan(w, terms);
-    await w.turnpike.connect(w.provider).proposePayTo(planId, w.relayer);
-    await time.increase(7 * c.DAY);
-    const permit = { value: c.FOREVER, deadline: c.FOREVER, signature: `0x${"11".repeat(65)}` };
-    const subscriber = await me.code.getAddress();
-    const owner = await ethers.getSigner(await me.code.owner());
-    const bring = async (payTo: string) => {
-      await me.code.plant(w.turnpike, w.turnpike.interface.encodeFunctionData("applyPayTo", [planId]));
-      const secretHash = c.freshSecretHash();
-      const message = { subscriber, planId, secretHash, maxOverage: 0n, payTo, deadline: c.FOREVER };
-      const signature = await c.sign(w, owner, "Subscribe", message);
-      return w.turnpike.subscribeBySig(subscriber, planId, secretHash, 0n, c.FOREVER, signature, permit);
-    };
-    await expect(bring(w.treasury.address))
-      .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
-      .withArgs(subscriber);
-    await expect(bring(w.relayer.address)).to.changeTokenBalances(token, [w.treasury, w.relayer], [0n, c.PRICE]);
-  });
+  for (const form of ["subscribeBySig", "subscribeWith"] as const) {
+    it(`T20 a payer that moves the payee in the middle of its permit pays the one that it signed (${form})`, async () => {
+      const { w, token, me } = await loadFixture(parties);
+      const terms = { token: await token.getAddress(), payTo: w.treasury.address };
+      const planId = await c.createPlan(w, terms);
+      await w.turnpike.connect(w.provider).proposePayTo(planId, w.relayer);
+      await time.increase(7 * c.DAY);
+      const permit = { value: c.FOREVER, deadline: c.FOREVER, signature: `0x${"11".repeat(65)}` };
+      const subscriber = await me.code.getAddress();
+      const owner = await ethers.getSigner(await me.code.owner());
+      const bring = async (payTo: string) => {
+        await me.code.plant(w.turnpike, w.turnpike.interface.encodeFunctionData("applyPayTo", [planId]));
+        const signup = { planId, secretHash: c.freshSecretHash(), maxOverage: 0n };
+        const signature = await c.sign(w, owner, "Subscribe", { subscriber, ...signup, payTo, deadline: c.FOREVER });
+        const by = [c.FOREVER, signature, permit] as const;
+        return form === "subscribeBySig"
+          ? w.turnpike.subscribeBySig(subscriber, planId, signup.secretHash, 0n, ...by)
+          : w.turnpike.subscribeWith(subscriber, { ...signup, until: 0n }, NO_VOUCHER, ...by);
+      };
+      await expect(bring(w.treasury.address))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+        .withArgs(subscriber);
+      await expect(bring(w.relayer.address)).to.changeTokenBalances(token, [w.treasury, w.relayer], [0n, c.PRICE]);
+    });
+  }
 
   it("T20 a payer that takes its money or its approval away in the middle pays, or nothing happens at all", async () => {
     const p = await loadFixture(parties);
