@@ -55,6 +55,11 @@ const STAGES = {
     env: { ANSWER_RUNS: "1000" },
     paths: [...HARDHAT_TESTS, "test/sdk/gate", "sdk/src"],
   },
+  streams: {
+    args: [...HARDHAT, "test/sdk/gate/metering/kill-streams.ts"],
+    env: { STREAMS: "10000" },
+    paths: [...HARDHAT_TESTS, "test/sdk/gate/metering", "sdk/src"],
+  },
   embedded: { args: [SUITE], env: { TEST_DATABASE: "embedded" }, paths: EVERYTHING },
   chaos: {
     args: [...HARDHAT, ...testFiles(join("test", "facilitator", "chaos"))],
@@ -63,6 +68,7 @@ const STAGES = {
   },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
+  drills: { args: [SUITE, "drills"], paths: EVERYTHING },
   kills: { args: [SUITE, "kills"], paths: EVERYTHING },
   roles: { args: [...HARDHAT, "test/facilitator/app/roles.ts"], env: { ROLES_KILLS: "40" }, paths: EVERYTHING },
   scenarios: { args: [...HARDHAT, "test/e2e/scenarios.ts"], env: { SCENARIOS: "all" }, paths: EVERYTHING },

@@ -62,6 +62,15 @@ const SLOW = {
     "test/facilitator/telemetry/two-processes.ts",
     "test/hostile/battery.ts",
   ],
+  // What an operator lives through, with real processes under load. Each kind of it is tested in `faults`, too.
+  drills: [
+    "test/facilitator/app/breaking-upgrade.ts",
+    "test/facilitator/app/chain-roles.ts",
+    "test/facilitator/app/long-stop.ts",
+    "test/facilitator/app/operator-path.ts",
+    "test/facilitator/app/proxies.ts",
+    "test/facilitator/app/restored-backup-chains.ts",
+  ],
   // In a real browser.
   dashboard: ["test/e2e/dashboard"],
   // In a real browser, with a wallet.
@@ -70,20 +79,14 @@ const SLOW = {
   kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
-    "test/facilitator/app/breaking-upgrade.ts",
-    "test/facilitator/app/chain-roles.ts",
     "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/compose.ts",
     "test/facilitator/app/failover.ts",
     "test/facilitator/app/foreign-key.ts",
     "test/facilitator/app/kms.ts",
-    "test/facilitator/app/long-stop.ts",
-    "test/facilitator/app/operator-path.ts",
-    "test/facilitator/app/proxies.ts",
     "test/facilitator/app/readiness.ts",
     "test/facilitator/app/relayer-keys.ts",
     "test/facilitator/app/restored-backup.ts",
-    "test/facilitator/app/restored-backup-chains.ts",
     "test/facilitator/app/replica.ts",
     "test/facilitator/app/roles.ts",
     "test/facilitator/app/rolling-restart.ts",

@@ -24,9 +24,7 @@ const BATCHES = [1, 10, 127];
 /** The service's default gas per item. */
 const GIVEN = BigInt(PAYMENTS.gasPerItem.fallback ?? 0);
 
-describe("BatchSettler with a token behind a proxy, with a denylist, and payees who hold nothing", function () {
-  this.timeout(120_000);
-
+describe("BatchSettler with a token behind a proxy, with a denylist, and payees who hold nothing", () => {
   itOfDeployedCode("A14 the gas that each item is given is more than it needs, in a batch of any size", async () => {
     const token = await deployDollar("USD Coin");
     const address = await token.getAddress();

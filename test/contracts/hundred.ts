@@ -67,9 +67,7 @@ async function subscriptions() {
   return { w, poisons, sound, due };
 }
 
-describe("A hundred items, one of them poisoned", function () {
-  this.timeout(120_000);
-
+describe("A hundred items, one of them poisoned", () => {
   itOfDeployedCode("A13 L17 99 renewals are collected", async () => {
     const { poisons } = await loadFixture(subscriptions);
     for (const name of poisons.keys()) {

@@ -81,6 +81,8 @@ export interface FacilitatorWorld {
   config(more?: Readonly<Record<string, string>>): FacilitatorConfig;
   /** A core on the world's database; stopped with the world unless before. */
   core(more?: Readonly<Record<string, string>>, effects?: Partial<CoreEffects>): Promise<Core>;
+  /** Settings of a database of one's own, beside the world's. */
+  database(): Promise<Record<string, string>>;
   /** Another database for the cores to come: as if the old one were lost. */
   loseDatabase(): Promise<void>;
   stop(): Promise<void>;
@@ -231,6 +233,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
       cores.push(core);
       return core;
     },
+    database: newDatabase,
     async loseDatabase() {
       database = await newDatabase();
     },

@@ -15,6 +15,8 @@ export interface TestPostgres {
   database(): Promise<string>;
   /** URL of a fresh database with every migration; a copy of one that each server makes once */
   migrated(): Promise<string>;
+  /** URL of a copy of this database, whose connections it ends */
+  copy(database: string): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -54,6 +56,11 @@ function onServer(server: Server, isShared: boolean): TestPostgres {
   return {
     url: server.url,
     database: () => create("template1"),
+    async copy(database) {
+      const name = new URL(database).pathname.slice(1);
+      await execute(server.url, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+      return create(name);
+    },
     migrated: async () => create(await migratedTemplate(server)),
     async stop() {
       // A server of one's own goes with all that is in it.

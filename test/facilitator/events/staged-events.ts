@@ -1,6 +1,3 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import pino from "pino";
 import { createFacilitatorClient } from "turnpike/facilitator";
@@ -14,7 +11,8 @@ import type { EventRow } from "../../../facilitator/src/db/tables/events";
 import { newestBlock } from "../../../facilitator/src/indexer/applied-blocks";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import { testKey } from "../../support/chain";
-import { emptyDatabase, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
+import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
+import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
 import { blockWriterOf } from "../support/block-writer";
 import { paymentToWire } from "../support/payments";
@@ -27,34 +25,35 @@ describe("events of a block with many payments", function () {
   this.timeout(300_000);
   let world: FacilitatorWorld;
   let victims: Victims;
-  let home: string;
+  let postgres: TestPostgres;
+  let killed: string;
   let settings: Record<string, string>;
   let ids: readonly Hex[];
   const open: Store[] = [];
 
   /** A service that is killed when it has applied a block of many payments, and before it has published its events. */
   before(async () => {
-    [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
-    home = mkdtempSync(path.join(tmpdir(), "turnpike-staged-"));
+    postgres = await startPostgres();
+    [world, victims] = await Promise.all([startWorld({ blockMs: BLOCK_MS, postgres }), prepareVictims()]);
     const key = testKey("relayer of staged events") as Hex;
     await fund(world.chain, walletOf(world.chain, key).address as Hex);
     settings = {
       RELAYER_KEYS: key,
-      DATABASE_URL: "",
-      PGLITE_LOCK_MS: "2000",
       RENEWALS: "false",
       // No block frees a slot before all are sent, and batches are small on a slow machine.
       LANE_IN_FLIGHT: "64",
     };
-    const dir = path.join(home, "killed");
-    cpSync(await emptyDatabase(), dir, { recursive: true });
+    killed = await postgres.migrated();
 
     const payer = await world.payer(AMOUNT * BigInt(PAYMENTS));
     const signed = await Promise.all(
       Array.from({ length: PAYMENTS }, () => world.signPayment({ payer, amount: AMOUNT, validForSec: 3_000 })),
     );
     ids = signed.map((one) => world.idOf(one));
-    const victim = await victims.startSurely({ ...world.env({ ...settings, PGLITE_DIR: dir }), KILL_AFTER: "applied" });
+    const victim = await victims.startSurely({
+      ...world.env({ ...settings, DATABASE_URL: killed }),
+      KILL_AFTER: "applied",
+    });
     const client = createFacilitatorClient({ url: victim.url });
     await world.chain.provider.send("evm_setIntervalMining", [0]);
     let isUnderWay = false;
@@ -76,19 +75,16 @@ describe("events of a block with many payments", function () {
   after(async () => {
     await victims?.stop();
     await world?.stop();
-    rmSync(home, { recursive: true, force: true });
+    await postgres?.stop();
   });
 
-  let copies = 0;
   /** A copy of what it left, for one test. */
-  function copyOfDatabase(): Record<string, string> {
-    const dir = path.join(home, String(copies++));
-    cpSync(path.join(home, "killed"), dir, { recursive: true });
-    return { ...settings, PGLITE_DIR: dir };
+  async function copyOfDatabase(): Promise<Record<string, string>> {
+    return { ...settings, DATABASE_URL: await postgres.copy(killed) };
   }
 
   async function openCopy(): Promise<{ store: Store; env: Record<string, string> }> {
-    const env = copyOfDatabase();
+    const env = await copyOfDatabase();
     const store = await openStore(world.config(env).database);
     open.push(store);
     return { store, env };
@@ -114,7 +110,7 @@ describe("events of a block with many payments", function () {
   });
 
   it("S6 are published exactly once, with their sums, after the process that stored them was killed", async () => {
-    const env = copyOfDatabase();
+    const env = await copyOfDatabase();
     const core = await world.core(env);
     // No block is mined: the next process does not need another block.
     await until(async () => (await eventsOf(core.store)).length > 0, "they are published");

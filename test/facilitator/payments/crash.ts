@@ -1,6 +1,3 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
 import { expect } from "chai";
 import { createFacilitatorClient, type X402RequestWire, x402RequestSchema } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
@@ -8,15 +5,7 @@ import { exactRequestOf } from "../../../facilitator/src/http/routes/x402-reques
 import { STEPS } from "../../../facilitator/src/telemetry/failpoints";
 import { placePermit2 } from "../../../scripts/sandbox/permit2";
 import { testKey } from "../../support/chain";
-import {
-  BLOCK_MS,
-  emptyDatabase,
-  type FacilitatorWorld,
-  fund,
-  startWorld,
-  until,
-  walletOf,
-} from "../../support/facilitator";
+import { BLOCK_MS, type FacilitatorWorld, fund, startWorld, until, walletOf } from "../../support/facilitator";
 import { approvedPayer, signPermit2 } from "../../support/permit2";
 import { deployFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { prepareVictims, type Victims } from "../chaos/support/kill-victim";
@@ -38,27 +27,22 @@ describe("payments of a process that is killed", function () {
   this.timeout(600_000);
   let world: FacilitatorWorld;
   let victims: Victims;
-  let home: string;
 
   before(async () => {
     [world, victims] = await Promise.all([startWorld(), prepareVictims()]);
     await placePermit2(world.chain);
-    home = mkdtempSync(path.join(tmpdir(), "turnpike-crash-"));
   });
   after(async () => {
     await victims?.stop();
     await world?.stop();
-    rmSync(home, { recursive: true, force: true });
   });
 
   /** A database and a key of its own. */
   async function settingsOf(name: string) {
-    const dir = path.join(home, name);
-    cpSync(await emptyDatabase(), dir, { recursive: true });
     const key = testKey(`crash relayer ${name}`) as Hex;
     await fund(world.chain, walletOf(world.chain, key).address as Hex);
     const quiet = { PGLITE_LOCK_MS: "2000", RENEWALS: "false" };
-    return { PGLITE_DIR: dir, DATABASE_URL: "", RELAYER_KEYS: key, ...quiet };
+    return { ...(await world.database()), RELAYER_KEYS: key, ...quiet };
   }
 
   for (const step of [...STEPS, ANSWERED]) {
