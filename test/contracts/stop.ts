@@ -63,6 +63,9 @@ describe("Plans > stopPlan", () => {
     const [paused, expired] = [await c.subscribe(w), await c.subscribe(w)];
     await me.pause(paused.idHash);
     await provider.stopPlan(w.planId);
+    await expect(me.resume(s.idHash, c.FOREVER))
+      .to.be.revertedWithCustomError(w.turnpike, "NothingToResume")
+      .withArgs(s.idHash, c.Status.ACTIVE);
     const before = await w.token.balanceOf(w.subscriber);
     const debit = { idHash: s.idHash, amount: 1n, index: 0n };
     for (const at of [p - 50, p + 20, p + c.GRACE - 50, p + c.GRACE, p + c.INTERVAL, p + 5 * c.INTERVAL]) {
