@@ -49,8 +49,8 @@ interface ITurnpike {
     /// @notice `nextProvider` may take over the plan; zero: nobody.
     event PlanOffered(bytes32 indexed planId, address nextProvider);
 
-    /// @notice The plan has another provider; a `PayToMoved` to it follows, and an `OperatorSet` for the old and for the
-    /// new one.
+    /// @notice The plan has another provider; a `PayToMoved` to it follows, and an `OperatorSet` for the old and for
+    /// the new one.
     event PlanTransferred(bytes32 indexed planId, address indexed provider);
 
     /// @notice A record is new at version 0, and its first period was charged. `maxOverage` 0: no allowance was made.
@@ -166,8 +166,8 @@ interface ITurnpike {
     error PayeeApart(bytes32 planId, address payTo);
 
     /// @notice Thrown when a proposed payee is to be applied too soon.
-    /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn. Or have the other of
-    /// provider and payee propose the same.
+    /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn. Or have the other
+    /// of provider and payee propose the same.
     error TooEarly(bytes32 planId, uint256 effectiveAt);
 
     /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price,
@@ -361,8 +361,8 @@ interface ITurnpike {
     /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing. Periods
     /// in months start on the day of the month (UTC) that it is now, or on a shorter month's last day, at this time of
     /// day.
-    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `PlanStopped`, `IdHashUsed`,
-    /// `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
+    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `PlanStopped`,
+    /// `IdHashUsed`, `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
     /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
     /// @param maxOverage cap of debits in each cycle, in base units, to 2^88 - 1 inclusive; 0: no allowance.
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
@@ -480,9 +480,10 @@ interface ITurnpike {
     /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,`
     /// `uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)`, with the terms that are shown;
     /// unit "seconds" or "months", empty without a plan. The subscriber itself needs none: `auth` is ignored. Reverts
-    /// `SubscriptionNotActive` with NONE or CANCELLED, `Ending`, `UntilReached` for an end that is not in the future. A plan that is not scheduled yet needs ACTIVE and
-    /// t < paidThrough (`RenewalDue`), and is refused as in `changePlan`; `PlanStopped` also for a change away from a
-    /// stopped plan. `TermsDiffer` where `shown` is not what the plan has now.
+    /// `SubscriptionNotActive` with NONE or CANCELLED, `Ending`, `UntilReached` for an end that is not in the future.
+    /// A plan that is not scheduled yet needs ACTIVE and t < paidThrough (`RenewalDue`), and is refused as in
+    /// `changePlan`; `PlanStopped` also for a change away from a stopped plan. `TermsDiffer` where `shown` is not what
+    /// the plan has now.
     /// @param until unix seconds.
     /// @param nextPlanId another plan of the same provider and token.
     /// @param shown that plan's terms with its present payee; all zero without a plan.
