@@ -109,7 +109,7 @@ abstract contract Circumstances is Collections {
 
     /// @dev Rarely: most plans have to live on.
     function _deprecate(uint256 seed) private {
-        if (_draw(seed, 8) == 0) return _stop(seed);
+        if (_draw(seed, 5) == 0) return _stop(seed);
         Plan storage plan = plans[_draw(seed, plans.length)];
         Plan storage next = plans[_draw(seed, plans.length)];
         address caller = _draw(seed, 4) == 0 ? providers[_draw(seed, 2)] : plan.provider;
@@ -141,8 +141,9 @@ abstract contract Circumstances is Collections {
             (plan.stopped, plan.deprecated) = (true, true);
         }
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.stopPlan, (plan.id)), err);
-        for (uint256 i = 0; i < ids.length && plan.stopped; ++i) {
-            if (records[ids[i]].planId == plan.id && _isPaid(ids[i])) _change(seed, ids[i]);
+        for (uint256 i = 0; i < 12 * ids.length && plan.stopped; ++i) {
+            bytes32 id = ids[i % ids.length];
+            if (records[id].planId == plan.id && _isPaid(id)) _change(seed, id);
         }
     }
 
