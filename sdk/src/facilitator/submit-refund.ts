@@ -12,6 +12,7 @@ import {
   Unavailable,
 } from "../protocol";
 import { aBigint, aNumber, aText, callback, fieldsOf } from "../protocol/arguments";
+import { windowTimeSec } from "../protocol/time";
 import type { CallOptions, FacilitatorClient, RefundOutcome } from "./client";
 
 /** What to refund, to whom, and who signs; amounts in base units. */
@@ -61,7 +62,7 @@ export async function submitRefund(
     to: payer,
     value: amount,
     validAfter: 0n,
-    validBefore: BigInt(chainTimeSec + validForSec),
+    validBefore: BigInt(windowTimeSec(chainTimeSec, network) + validForSec),
     nonce: refundNonce(refundedIdOf(deployment, target), index),
   };
   const signature = await wanted.sign(transferTypedData({ chainId, token, name, version }, authorization));

@@ -15,3 +15,10 @@ export interface Clock {
 
 /** The machine's clock, for use without a chain. */
 export const systemClock: Clock = { nowSec: () => Math.floor(Date.now() / 1_000) };
+
+/**
+ * Returns the time that a window is signed from: the chain's. A local chain that makes blocks on demand is behind when it
+ * was quiet, and its next block is not: there the later of both counts.
+ */
+export const windowTimeSec = (chainSec: number, network: string): number =>
+  network.startsWith("local-") ? Math.max(chainSec, systemClock.nowSec()) : chainSec;

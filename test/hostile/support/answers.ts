@@ -4,7 +4,7 @@
  */
 import { connect } from "node:net";
 import { type Hex, keccakText } from "turnpike/protocol";
-import { paymentFor, type ReplayResult } from "./replays";
+import { paymentFor, paymentsOfWallets, type ReplayResult } from "./replays";
 import { ask, type RawAnswer, type RawRequest, requestText } from "./tricks/wire";
 
 const ORIGIN = "https://page.example";
@@ -61,6 +61,11 @@ export async function* tryAnswers(url: string, key: Hex, only = ""): AsyncGenera
     const { answer } = await buy({ lines });
     const isRefused = answer !== undefined && answer.status >= 400;
     yield result(`HA23 ${what}`, isRefused || (answer?.status === 200 && answer.text === whole.text), answer);
+  }
+
+  for await (const [what, sent] of paymentsOfWallets(url, key)) {
+    const answer = await ask(url, { target, lines: Object.entries(sent).map(([name, value]) => `${name}: ${value}`) });
+    yield result(`HA23 ${what}`, answer?.status === 200 && answer.text === whole.text, answer);
   }
 
   for (const [what, line, isExact] of AGAIN) {

@@ -17,6 +17,7 @@ import {
   transferTypedData,
   typedDataDigest,
 } from "turnpike/protocol";
+import { bare } from "../../support/signature-forms";
 import { type HostileServer, type Seen, Servers } from "./servers";
 
 export interface ReplayResult {
@@ -70,13 +71,20 @@ async function termsOf(url: string, method = "GET"): Promise<Terms> {
   };
 }
 
-async function sign(terms: Terms, key: Hex, amount = terms.amount): Promise<Payload> {
+/** @param window its ends, seconds from now */
+async function sign(
+  terms: Terms,
+  key: Hex,
+  amount = terms.amount,
+  window?: readonly [number, number],
+): Promise<Payload> {
+  const nowSec = Math.floor(Date.now() / 1_000);
   const authorization = {
     from: addressOfKey(key),
     to: terms.payTo,
     value: amount,
-    validAfter: 0n,
-    validBefore: BigInt(Math.floor(Date.now() / 1_000) + WINDOW_SEC),
+    validAfter: window ? BigInt(nowSec + window[0]) : 0n,
+    validBefore: BigInt(nowSec + (window?.[1] ?? WINDOW_SEC)),
     nonce: toHex(randomBytes(32)),
   };
   const digest = typedDataDigest(transferTypedData(terms, authorization));
@@ -109,6 +117,26 @@ export async function paymentFor(url: string, key: Hex, method?: string): Promis
   const terms = await termsOf(url, method);
   const [first] = await formsOf(await sign(terms, key), url, terms);
   return first?.headers ?? {};
+}
+
+/** Payments of honest payers, whose wallets and clocks differ. */
+export async function* paymentsOfWallets(
+  url: string,
+  key: Hex,
+): AsyncGenerator<readonly [what: string, sent: Headers]> {
+  const terms = await termsOf(url);
+  const signed = async (window?: readonly [number, number]) => sign(terms, key, terms.amount, window);
+  const one = async (payload: Payload) => (await formsOf(payload, url, terms))[0]?.headers ?? {};
+  const payload = await signed();
+  yield ["a signature with a v of 0 or 1", await one({ ...payload, signature: bare(payload.signature) })];
+  yield ["a clock that is 60 s ahead", await one(await signed([-540, 360]))];
+  yield ["a clock that is 60 s behind", await one(await signed([-660, 240]))];
+  const forms = (await formsOf(await signed(), url, terms)).filter(({ form }) =>
+    /^version (1|2 without a resource)$/.test(form),
+  );
+  yield ["every version's form of one authorization", Object.assign({}, ...forms.map(({ headers }) => headers))];
+  const [value = ""] = Object.values(await one(await signed()));
+  yield ["one payload in both headers", { "X-PAYMENT": value, "PAYMENT-SIGNATURE": value }];
 }
 
 async function present(url: string, headers: Headers): Promise<number> {

@@ -181,13 +181,6 @@ export function plausibleTimeSec(reportedSec: number, chainId: number, networks:
 const isLocal = (chainId: number, networks: readonly Network[]): boolean =>
   networkOfChain(chainId, networks).name.startsWith("local-");
 
-/**
- * Returns the time that a window is signed from: the chain's. A local chain that makes blocks on demand is behind when it
- * was quiet, and its next block is not: there the later of both counts.
- */
-export const signingTimeSec = (chainSec: number, chainId: number, networks: readonly Network[]): number =>
-  isLocal(chainId, networks) ? Math.max(chainSec, systemClock.nowSec()) : chainSec;
-
 const MAX_TURNS = 60;
 
 type Outcome = ChangeOutcome | PermitOutcome;

@@ -9,6 +9,7 @@ import {
   hmacSha256,
   InsufficientFunds,
   keccak256,
+  networkOfChain,
   PolicyRefused,
   paymentIdOf,
   paymentNonce,
@@ -20,10 +21,10 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC, windowTimeSec } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
-import { plausibleTimeSec, signingTimeSec } from "../core/facilitators";
+import { plausibleTimeSec } from "../core/facilitators";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import type { JudgedOffer } from "../ledger/signed-statements";
 import type { PayJob } from "./channel";
@@ -154,17 +155,18 @@ async function factsBefore(
 ): Promise<FactsBefore> {
   const { chainClock, networks, effects } = context;
   const { chainId, token, tokenDomain: reported } = chosen.option;
+  const { name: network } = networkOfChain(chainId, networks);
   const chain = context.chainOf(chainId);
   if (chosen.kind === "standard" && chosen.option.method !== "eip3009") {
     const [timeSec, balance] = (await (chain && Promise.all([chain.timeSec(), chain.balance(token, payer)]))) ?? [];
     const permit = await neededPermit(context, chosen.option, payer);
-    const chainSec = timeSec === undefined ? effects.clock.nowSec() : signingTimeSec(timeSec, chainId, networks);
+    const chainSec = timeSec === undefined ? effects.clock.nowSec() : windowTimeSec(timeSec, network);
     return { nowSec: chainClock?.nowSec() ?? chainSec, balance, domain: undefined, permit };
   }
   if (chain) {
     const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
     const domain = await tokenDomain(context, { chainId, token, reported });
-    return { nowSec: chainClock?.nowSec() ?? signingTimeSec(timeSec, chainId, networks), balance, domain };
+    return { nowSec: chainClock?.nowSec() ?? windowTimeSec(timeSec, network), balance, domain };
   }
   if (chosen.kind === "standard") {
     const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
@@ -174,7 +176,7 @@ async function factsBefore(
   const ofToken = { name: account.tokenName, version: account.tokenVersion };
   const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
   const reportedSec = plausibleTimeSec(account.chainTimeSec, chainId, networks);
-  const nowSec = chainClock?.nowSec() ?? signingTimeSec(reportedSec, chainId, networks);
+  const nowSec = chainClock?.nowSec() ?? windowTimeSec(reportedSec, network);
   return { nowSec, balance: account.balance, domain };
 }
 

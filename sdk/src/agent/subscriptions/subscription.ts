@@ -24,6 +24,7 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import { aText } from "../../protocol/arguments";
+import { windowTimeSec } from "../../protocol/time";
 import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
@@ -147,8 +148,10 @@ export async function viewOf(
  * Facilitator reports, where that can be true.
  */
 export async function signingTimeSec(context: AgentContext, chainId: number, reportedSec: number): Promise<number> {
-  const ownSec = context.chainClock?.nowSec() ?? (await context.chainOf(chainId)?.timeSec());
-  return ownSec ?? plausibleTimeSec(reportedSec, chainId, context.networks);
+  const { chainClock, networks } = context;
+  if (chainClock) return chainClock.nowSec();
+  const chainSec = (await context.chainOf(chainId)?.timeSec()) ?? plausibleTimeSec(reportedSec, chainId, networks);
+  return windowTimeSec(chainSec, networkOfChain(chainId, networks).name);
 }
 
 /** @returns undefined when the chain knows no such subscription */

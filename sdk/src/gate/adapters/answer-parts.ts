@@ -144,11 +144,12 @@ export function withoutTrailers(response: ServerResponse): void {
   if (stream && send) stream.sendTrailers = () => send.call(stream, {});
 }
 
-/** Watches the length that a handler declares and has checked, as node:http does, but before anything is paid for. */
+/** Watches the length that a handler declares and has checked, as node:http does, but not HTTP/2. */
 export class StrictLength {
   #bytes = 0;
 
   require(response: ServerResponse, [chunk, encoding]: readonly unknown[], isEnd: boolean): void {
+    if (isHttp2(response)) return;
     const declared = response.getHeader("content-length");
     this.#bytes += lengthOf(chunk, encoding);
     if (declared === undefined || response.req.method === "HEAD") return;

@@ -134,7 +134,8 @@ export class AnswerWriter {
   #onWrite(...args: unknown[]): boolean {
     const response = this.#response;
     if (this.#isReplaced) return later(callbackIn(args));
-    if (this.#isEnded && !(isHttp2(response) && !this.#queue)) return writeAfterEnd(response, args);
+    // Node would cut an HTTP/2 answer for it, whose end may still be on its way.
+    if (this.#isEnded) return writeAfterEnd(response, args);
     requireChunk(args[0]);
     if (response.strictContentLength) this.#length.require(response, args, false);
     if (!this.#queue) {
@@ -161,7 +162,11 @@ export class AnswerWriter {
     if (response.strictContentLength) this.#length.require(response, [chunk, encoding], true);
     if (!this.#queue) {
       if (!response.headersSent) requireStatusLine(response, response.statusCode);
-      if (!this.#policy.holdsEnd(args)) return this.#own.end.apply(response, args);
+      if (!this.#policy.holdsEnd(args)) {
+        this.#own.end.apply(response, args);
+        this.#isEnded = true;
+        return response;
+      }
     }
     this.#showHead();
     requireEncoding(chunk, encoding);

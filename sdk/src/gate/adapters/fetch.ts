@@ -128,27 +128,45 @@ export interface ServedResponse {
 }
 
 /** @returns whether the client has left, and whether that was in the middle of its upload */
-type HasLeft = (status: number) => "upload" | "answer" | undefined;
+type HasLeft = () => "upload" | "answer" | undefined;
 
 /** Called before the handler runs: a server may abort only a signal that was asked for. */
 export function watchClient(request: Request, { deferred }: RequestScope): HasLeft {
-  const signal = deferred || !BODILESS.has(request.method) ? request.signal : undefined;
-  return (status) => {
-    if (!signal?.aborted) return undefined;
-    // A Request need not show that its body broke off. A handler that has read such a body refuses it.
-    const isCut = request.bodyUsed && (status >= 400 || isErrored(request.body as unknown as Readable));
-    return isCut ? "upload" : "answer";
-  };
+  const mayUpload = !BODILESS.has(request.method);
+  const signal = deferred || mayUpload ? request.signal : undefined;
+  const hasBrokenOff = mayUpload ? watchBody(request) : () => false;
+  return () => (signal?.aborted ? (hasBrokenOff() ? "upload" : "answer") : undefined);
 }
 
 const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
+
+const READS = ["arrayBuffer", "blob", "bytes", "formData", "json", "text"] as const;
+
+/** @returns whether the body could not be read: a Request need not show that it broke off */
+function watchBody(request: Request): () => boolean {
+  let hasFailed = false;
+  for (const name of READS) {
+    const own = request[name] as (() => Promise<unknown>) | undefined;
+    if (!own) continue;
+    const value = async () => {
+      try {
+        return await own.call(request);
+      } catch (error) {
+        hasFailed ||= !(error instanceof SyntaxError);
+        throw error;
+      }
+    };
+    Object.defineProperty(request, name, { value, configurable: true, writable: true });
+  }
+  return () => hasFailed || isErrored(request.body as unknown as Readable);
+}
 
 /** @returns what to send: the handler's response with the paid headers, or the refusal of its charge */
 export async function settleResponse(served: ServedResponse): Promise<Response> {
   const { gate, scope, decision, response, hasLeft } = served;
   if (decision.payment.kind === "free") return response;
   // Half a request has bought nothing, whatever the handler makes of it.
-  const threw = served.threw || hasLeft(response.status) === "upload";
+  const threw = served.threw || hasLeft() === "upload";
   if (response.status === SWITCHED) return settleSwitched(gate, scope, response);
   if (scope.deferred) return settleWithheld({ ...served, threw });
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
@@ -196,7 +214,7 @@ async function settleWithheld({ gate, scope, response, threw, hasLeft }: ServedR
   }
   const kept = body.kind === "whole" ? safeHeaders(headers) : undefined;
   const answer = kept && body.kind === "whole" ? { status, headers: kept, body: body.bytes } : undefined;
-  if (hasLeft(status)) {
+  if (hasLeft()) {
     await scope.deferred?.shelve(answer);
     await cancelDeferred(scope);
   }

@@ -10,6 +10,7 @@ interface OwnState {
   _header: string | null;
   finished: boolean;
   outputSize: number;
+  _trailer: string;
 }
 
 /** Taken for a head by Node. If it ever left, it would be an empty line, which clients skip. */
@@ -46,6 +47,8 @@ export class ShownAnswer {
   #isHeadShown = false;
   #isEndShown = false;
   #shownBytes = 0;
+  /** those that were added before the end */
+  #trailer = "";
   /** while it waits for the end of the answer */
   #ownDestroy: { readonly response: Destroy; readonly socket: Socket | null; readonly ofSocket: Destroy } | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
@@ -73,6 +76,7 @@ export class ShownAnswer {
     }
     const own = response as unknown as OwnState;
     own.finished = true;
+    this.#trailer = own._trailer;
     this.#shownBytes = Math.max(1, bytes);
     own.outputSize += this.#shownBytes;
   }
@@ -87,7 +91,9 @@ export class ShownAnswer {
     if (Object.hasOwn(response, "writableNeedDrain")) Reflect.deleteProperty(response, "writableNeedDrain");
     if (this.#isHeadShown) this.#hideHead();
     if (this.#isEndShown) this.#hideEnd();
-    return this.#restoreDestroy();
+    const cut = this.#restoreDestroy();
+    // HTTP/2 sends at the end of the turn what was written: cut before, it would look whole without it.
+    return isHttp2(this.#response) ? nothing : cut;
   }
 
   /** Lets a response be destroyed that will not leave. */
@@ -111,6 +117,7 @@ export class ShownAnswer {
     }
     const own = response as unknown as OwnState;
     own.finished = false;
+    own._trailer = this.#trailer;
     own.outputSize = Math.max(0, own.outputSize - this.#shownBytes);
     this.#shownBytes = 0;
   }

@@ -47,13 +47,20 @@ const startExpress =
 
 const READS: Readonly<Record<string, (request: Request) => Promise<unknown>>> = {
   "json()": (request) => request.json(),
+  "arrayBuffer()": (request) => request.arrayBuffer(),
+  "a clone's text()": (request) => request.clone().text(),
+  "a reader": async (request) => {
+    const reader = (request.body as ReadableStream<Uint8Array>).getReader();
+    while (!(await reader.read()).done);
+  },
   body: async (request) => {
     for await (const _part of request.body as unknown as AsyncIterable<Uint8Array>) await Promise.resolve();
   },
 };
 
+/** @param status of the answer to half an upload; the handler need not look whether it came whole */
 const startFetch =
-  (gateOf: (provider: Provider, options: GateOptions<never>) => FetchGate, how: string): Start =>
+  (gateOf: (provider: Provider, options: GateOptions<never>) => FetchGate, how: string, status = 400): Start =>
   async (provider, options, onRun) => {
     const fetch = gateOf(
       provider,
@@ -61,7 +68,7 @@ const startFetch =
     )(async (request) => {
       const cut = await READS[how]?.(request).then(
         () => undefined,
-        () => Response.json({ error: "cut" }, { status: 400 }),
+        () => Response.json({ error: "cut" }, { status }),
       );
       if (cut) onRun("cut");
       return cut ?? Response.json({ ok: true });
@@ -70,7 +77,7 @@ const startFetch =
   };
 
 const startHono =
-  (read: (request: HonoRequest) => Promise<unknown>): Start =>
+  (read: (request: HonoRequest) => Promise<unknown>, status: 200 | 400 = 400): Start =>
   async (provider, options, onRun) => {
     const app = new Hono();
     app.post("/data", honoGate(provider.gate(options)), async (c) => {
@@ -78,7 +85,7 @@ const startHono =
         await read(c.req);
       } catch {
         onRun("cut");
-        return c.json({ error: "cut" }, 400);
+        return c.json({ error: "cut" }, status);
       }
       return c.json({ ok: true });
     });
@@ -131,6 +138,20 @@ const FRAMEWORKS: Readonly<Record<string, Start>> = {
   "fetch, json()": startFetch((provider, options) => fetchGate(provider.gate(options)), "json()"),
   "fetch, body": startFetch((provider, options) => fetchGate(provider.gate(options)), "body"),
   "a Next.js route handler": startFetch((provider, options) => nextGate(provider.gate(options)) as FetchGate, "json()"),
+  "Hono's json(), as if it were whole": startHono((request) => request.json(), 200),
+  "Hono's raw body, as if it were whole": startHono((request) => request.raw.text(), 200),
+  ...Object.fromEntries(
+    Object.keys(READS).flatMap((how) => [
+      [
+        `fetch, ${how}, as if it were whole`,
+        startFetch((provider, options) => fetchGate(provider.gate(options)), how, 200),
+      ],
+      [
+        `a Next.js route handler, ${how}, as if it were whole`,
+        startFetch((provider, options) => nextGate(provider.gate(options)) as FetchGate, how, 200),
+      ],
+    ]),
+  ),
 };
 
 const WAYS: Readonly<Record<string, GateOptions<never>>> = {

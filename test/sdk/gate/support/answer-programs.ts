@@ -21,11 +21,22 @@ export const TEXTS = ["", "a part", "é", "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\
 type Part = { readonly text: string; readonly encoding: "utf8" | "latin1" | "hex" | "base64" | "buffer" };
 
 export type Act =
-  | { readonly kind: "writeHead"; readonly status: number; readonly headers: Readonly<Record<string, string>> }
-  | { readonly kind: "setHeader" | "appendHeader"; readonly value: string }
+  | {
+      readonly kind: "writeHead";
+      readonly status: number;
+      readonly headers: Readonly<Record<string, string>>;
+      readonly form: (typeof FORMS)[number];
+    }
+  | { readonly kind: "setHeader" | "appendHeader" | "setMap" | "setHeaders" | "addTrailers"; readonly value: string }
   | { readonly kind: "removeHeader" | "flushHeaders" | "cork" | "uncork" | "destroy" | "setStatus" }
   | { readonly kind: "write" | "end"; readonly part: Part | undefined; readonly calls: boolean }
   | { readonly kind: "pipe"; readonly parts: readonly string[] };
+
+/** How headers are given to `writeHead`. */
+const FORMS = ["object", "list", "reason"] as const;
+
+/** Interim answers, of which a server may send some before the head. */
+const INTERIM = ["writeContinue", "writeProcessing", "writeEarlyHints"] as const;
 
 export interface Step {
   readonly time: Time;
@@ -35,6 +46,9 @@ export interface Step {
 export interface Program {
   /** its Content-Length is set first */
   readonly declares: boolean;
+  /** and Node checks it */
+  readonly isStrict: boolean;
+  readonly informs: (typeof INTERIM)[number] | undefined;
   readonly steps: readonly Step[];
 }
 
@@ -51,26 +65,26 @@ const plain = fc.record({
   kind: fc.constantFrom("removeHeader", "flushHeaders", "cork", "uncork", "setStatus"),
 }) as fc.Arbitrary<Act>;
 
+const head: fc.Arbitrary<Act> = fc.record({
+  kind: fc.constant("writeHead" as const),
+  status: fc.constantFrom(200, 201, 204, 404),
+  headers: fc.constantFrom<Readonly<Record<string, string>>>(
+    {},
+    { "X-Own": "head" },
+    { "Content-Type": "text/event-stream" },
+  ),
+  form: fc.constantFrom(...FORMS),
+});
+
 const act: fc.Arbitrary<Act> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ kind: fc.constant("write" as const), part, calls: fc.boolean() }) },
+  { weight: 2, arbitrary: head },
   {
     weight: 2,
     arbitrary: fc.record({
-      kind: fc.constant("writeHead" as const),
-      status: fc.constantFrom(200, 201, 204, 404),
-      headers: fc.constantFrom<Readonly<Record<string, string>>>(
-        {},
-        { "X-Own": "head" },
-        { "Content-Type": "text/event-stream" },
-      ),
-    }),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      kind: fc.constantFrom("setHeader" as const, "appendHeader" as const),
+      kind: fc.constantFrom("setHeader", "appendHeader", "setMap", "setHeaders", "addTrailers"),
       value: fc.constantFrom("1", "2"),
-    }),
+    }) as fc.Arbitrary<Act>,
   },
   { weight: 3, arbitrary: plain },
   {
@@ -91,10 +105,25 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   },
 );
 
-export const programs: fc.Arbitrary<Program> = fc.record({
-  declares: fc.boolean(),
-  steps: fc.array(fc.record({ time: times, act }), { minLength: 1, maxLength: 8 }),
-});
+const steps = (of: fc.Arbitrary<Act>, minLength: number, maxLength: number): fc.Arbitrary<Step[]> =>
+  fc.array(fc.record({ time: times, act: of }), { minLength, maxLength });
+
+const programOf = (written: fc.Arbitrary<readonly Step[]>): fc.Arbitrary<Program> =>
+  fc.record({
+    declares: fc.boolean(),
+    isStrict: fc.boolean(),
+    informs: fc.option(fc.constantFrom(...INTERIM), { nil: undefined }),
+    steps: written,
+  });
+
+export const programs = programOf(steps(act, 1, 8));
+
+/** A head is written, and then another. */
+export const secondHeads = programOf(
+  fc
+    .tuple(steps(plain, 0, 1), steps(head, 1, 1), steps(act, 0, 2), steps(head, 1, 2), steps(act, 0, 3))
+    .map((all) => all.flat()),
+);
 
 /** Whether it is cut before its end, and so never whole. */
 export const isCut = ({ steps }: Program): boolean => {
@@ -136,16 +165,23 @@ export async function run(program: Program, response: ServerResponse): Promise<r
   // A late write ends the process of an application that does not listen.
   response.on("error", () => undefined);
   if (program.declares) response.setHeader("Content-Length", lengthOf(program));
+  // What it throws within a pipe ends the process.
+  response.strictContentLength = program.isStrict && program.steps.every(({ act: { kind } }) => kind !== "pipe");
+  if (program.informs === "writeEarlyHints") response.writeEarlyHints({ link: "</style.css>; rel=preload" });
+  else if (program.informs) response[program.informs]?.();
   let isGone = false;
+  let mayClose = false;
   for (const [at, { time, act: each }] of [...program.steps, LAST].entries()) {
     const wait = WAITS[time]();
     if (wait) await wait;
     const isEnded = response.writableEnded;
-    const isLate = each.kind === "end" && isEnded;
+    // The head of a 204 ends HTTP/2.
+    mayClose ||= response.statusCode === 204 && response.req.httpVersionMajor === 2;
+    const isLate = mayClose || (each.kind === "end" && isEnded);
     let outcome = "done";
     try {
-      const performed = perform(each, response, (error) => {
-        // What a second end gets depends on whether the first has finished.
+      const performed = perform(each, response, at === 0 && !program.declares, (error) => {
+        // What comes after the end gets what depends on whether that has finished.
         if (!isLate) called[error ? "refused" : (each.kind as "write" | "end")].push(`${at} ${codeOf(error)}`);
       });
       await Promise.race([closed, performed]);
@@ -153,10 +189,11 @@ export async function run(program: Program, response: ServerResponse): Promise<r
       outcome = codeOf(error);
     }
     isGone ||= each.kind === "destroy";
-    // An HTTP/2 response whose stream has closed ignores heads, and one that ended before refuses them.
-    if (isEnded && outcome === "ERR_HTTP2_HEADERS_SENT") outcome = "done";
+    // An HTTP/2 response whose stream has closed ignores heads and ends, and one that ended before refuses heads.
+    if ((isEnded || mayClose) && outcome === "ERR_HTTP2_HEADERS_SENT") outcome = "done";
     // What a response shows that is destroyed depends on when its socket closes.
-    if (!isGone) seen.push(`${at} ${each.kind}: ${outcome}, ${response.headersSent}, ${response.writableEnded}`);
+    if (!isGone)
+      seen.push(`${at} ${each.kind}: ${outcome}, ${response.headersSent}, ${mayClose || response.writableEnded}`);
   }
   await closed;
   // An answer that waits finishes later.
@@ -165,18 +202,33 @@ export async function run(program: Program, response: ServerResponse): Promise<r
 
 const LAST: Step = { time: "immediate", act: { kind: "end", part: undefined, calls: false } };
 
-const codeOf = (error: unknown): string => (error ? String((error as { code?: unknown }).code ?? error) : "none");
+const codeOf = (error: unknown): string =>
+  error
+    ? String((error as { code?: unknown }).code ?? error)
+        // Once an HTTP/2 stream has closed.
+        .replace("ERR_HTTP2_INVALID_STREAM", "ERR_STREAM_WRITE_AFTER_END")
+    : "none";
 
-function perform(each: Act, response: ServerResponse, callback: (error?: unknown) => void): unknown {
+/** @param isFirst Node takes a list of pairs only where no header is set yet */
+function perform(each: Act, response: ServerResponse, isFirst: boolean, callback: (error?: unknown) => void): unknown {
   switch (each.kind) {
     case "writeHead":
-      response.writeHead(each.status, each.headers);
+      (response.writeHead as (...args: unknown[]) => unknown)(each.status, ...headersIn(each, isFirst));
       break;
     case "setHeader":
       response.setHeader("X-Set", each.value);
       break;
     case "appendHeader":
       response.appendHeader("X-Set", each.value);
+      break;
+    case "setMap":
+      response.setHeaders(new Map([["X-Set", each.value]]));
+      break;
+    case "setHeaders":
+      response.setHeaders(new Headers({ "X-Set": each.value }));
+      break;
+    case "addTrailers":
+      response.addTrailers({ "X-Trailer": each.value });
       break;
     case "removeHeader":
       response.removeHeader("X-Set");
@@ -198,6 +250,12 @@ function perform(each: Act, response: ServerResponse, callback: (error?: unknown
       response[each.kind]();
   }
   return undefined;
+}
+
+function headersIn({ headers, form }: Act & { kind: "writeHead" }, isFirst: boolean): unknown[] {
+  if (form === "object") return [headers];
+  if (form === "reason") return ["A reason", headers];
+  return [isFirst ? Object.entries(headers) : Object.entries(headers).flat()];
 }
 
 /** To its end: what another step writes meanwhile comes between its parts by chance. */

@@ -21,12 +21,15 @@ import {
   type Stores,
   type Way,
 } from "./answer-gates";
-import { isCut, isStreamed, mixesCodings, type Program, programs, run } from "./answer-programs";
+import { isCut, isStreamed, mixesCodings, type Program, programs, run, secondHeads } from "./answer-programs";
 import { express4 } from "./frameworks";
 import { exchange, type RawAnswer } from "./raw-answers";
 
 /** Node never ends an HTTP/2 answer that is corked while something is piped into it. */
-const uncorked = programs.filter(({ steps }) => steps.every(({ act: { kind } }) => kind !== "cork"));
+const uncorked = (written: typeof programs) =>
+  written.filter(({ steps }) => steps.every(({ act: { kind } }) => kind !== "cork"));
+
+const WRITTEN = { "any order": programs, "a second head": secondHeads } as const;
 
 type Handle = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
@@ -115,63 +118,67 @@ export function testGeneratedAnswers(title: string, stores: Stores): void {
         if (isWithheld(way) && !isStreamed(program)) expect(world.settles).to.equal(settled);
         return;
       }
-      expect(paid).to.deep.equal(free);
+      // Node loses what has not left an HTTP/2 answer that is destroyed after its end.
+      const isHarmed = free.status.startsWith("HTTP/2") && program.steps.some(({ act }) => act.kind === "destroy");
+      expect(isHarmed && paid.body.startsWith(free.body) ? { ...paid, body: free.body } : paid).to.deep.equal(free);
       if (isWithheld(way)) expect(world.settles - settled).to.equal(Number(free.status.split(" ")[1]) < 400 ? 1 : 0);
     }
 
-    const check = (ask: (at: string, id: string, way: Way) => Promise<Compared>, written = programs) =>
+    const check = (written: typeof programs, ask: (at: string, id: string, way: Way) => Promise<Compared>) =>
       fc.assert(
         fc.asyncProperty(written, world.ways, (program, way) => expectSame(program, way, (at, id) => ask(at, id, way))),
         { numRuns: RUNS, seed: SEED },
       );
 
-    for (const [framework, mount] of Object.entries(MOUNTS)) {
-      it(`${framework}: arrive, and look to their handler, as without a gate (seed ${SEED}, ${RUNS} orders)`, async () => {
-        const server = await mount(world.gates, handle);
-        const base = await listen(server);
+    for (const [framework, mount] of Object.entries(MOUNTS))
+      for (const [what, written] of Object.entries(WRITTEN)) {
+        it(`${framework}, ${what}: arrive, and look to their handler, as without a gate (seed ${SEED}, ${RUNS} orders)`, async () => {
+          const server = await mount(world.gates, handle);
+          const base = await listen(server);
+          try {
+            await check(written, async (at, id, way) => {
+              const free = await exchange(`${base}/free/${id}`);
+              const headers = await world.payWith(way, await quoteOf(`${base}/${at}/${id}`));
+              return { free, paid: await exchange(`${base}/${at}/${id}`, headers), id };
+            });
+          } finally {
+            await closeServer(server);
+          }
+        });
+      }
+
+    for (const [what, written] of Object.entries(WRITTEN))
+      it(`HTTP/2, ${what}: arrive, and look to their handler, as without a gate (seed ${SEED}, ${RUNS} orders)`, async () => {
+        const server = http2.createServer(listenerOf(world.gates, handle) as never);
+        const session = http2.connect(await listen(server as never));
+        const ask = async (where: string, headers: object = {}): Promise<RawAnswer> => {
+          const stream = session.request({ ":path": where, ...headers });
+          let head: http2.IncomingHttpHeaders = {};
+          stream.on("response", (sent) => {
+            head = sent;
+          });
+          let isWhole = true;
+          const body = await text(stream).catch(() => {
+            isWhole = false;
+            return "";
+          });
+          const lines = Object.entries(head).filter(([name]) => /^(?:content|x-(?:own|set))/.test(name));
+          return { status: `HTTP/2 ${head[":status"]}`, headers: lines.map(String), body, isWhole, rest: "" };
+        };
         try {
-          await check(async (at, id, way) => {
-            const free = await exchange(`${base}/free/${id}`);
-            const headers = await world.payWith(way, await quoteOf(`${base}/${at}/${id}`));
-            return { free, paid: await exchange(`${base}/${at}/${id}`, headers), id };
+          await check(uncorked(written), async (at, id, way) => {
+            const free = await ask(`/free/${id}`);
+            const quote = JSON.parse((await ask(`/${at}/${id}`)).body) as PaymentRequiredWire;
+            const paid = Object.entries(await world.payWith(way, quote)).map(([name, value]) => [
+              name.toLowerCase(),
+              value,
+            ]);
+            return { free, paid: await ask(`/${at}/${id}`, Object.fromEntries(paid)), id };
           });
         } finally {
-          await closeServer(server);
+          session.destroy();
+          server.close();
         }
       });
-    }
-
-    it(`HTTP/2: arrive, and look to their handler, as without a gate (seed ${SEED}, ${RUNS} orders)`, async () => {
-      const server = http2.createServer(listenerOf(world.gates, handle) as never);
-      const session = http2.connect(await listen(server as never));
-      const ask = async (where: string, headers: object = {}): Promise<RawAnswer> => {
-        const stream = session.request({ ":path": where, ...headers });
-        let head: http2.IncomingHttpHeaders = {};
-        stream.on("response", (sent) => {
-          head = sent;
-        });
-        let isWhole = true;
-        const body = await text(stream).catch(() => {
-          isWhole = false;
-          return "";
-        });
-        const lines = Object.entries(head).filter(([name]) => /^(?:content|x-(?:own|set))/.test(name));
-        return { status: `HTTP/2 ${head[":status"]}`, headers: lines.map(String), body, isWhole, rest: "" };
-      };
-      try {
-        await check(async (at, id, way) => {
-          const free = await ask(`/free/${id}`);
-          const quote = JSON.parse((await ask(`/${at}/${id}`)).body) as PaymentRequiredWire;
-          const paid = Object.entries(await world.payWith(way, quote)).map(([name, value]) => [
-            name.toLowerCase(),
-            value,
-          ]);
-          return { free, paid: await ask(`/${at}/${id}`, Object.fromEntries(paid)), id };
-        }, uncorked);
-      } finally {
-        session.destroy();
-        server.close();
-      }
-    });
   });
 }

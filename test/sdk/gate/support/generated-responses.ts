@@ -29,6 +29,7 @@ import {
 } from "./answer-gates";
 import { exchange, type RawAnswer } from "./raw-answers";
 import {
+  bodyInitOf,
   hasFailed,
   isBroken,
   type Made,
@@ -70,7 +71,7 @@ const underHono =
     app.onError((_error, c) => c.text("failed", 500));
     app.all("/:at/:id", async (c) => {
       const { status, headers, body } = await handle(c.req.path);
-      return c.body((body instanceof Readable ? Readable.toWeb(body) : body) as never, status as never, { ...headers });
+      return c.body(bodyInitOf(body) as never, status as never, { ...headers });
     });
     return createAdaptorServer({ fetch: app.fetch as never }) as Server;
   };
@@ -115,9 +116,12 @@ const MOUNTS: Readonly<Record<string, Mount>> = {
   "Express's send": underExpress,
 };
 
-/** What the server of a fetch-style handler writes itself, by whether it has read the response, differs. */
+/**
+ * What the server of a fetch-style handler writes itself, by whether it has read the response, differs: a type of its own
+ * too, by which hono/compress decides.
+ */
 const OF_THE_SERVER =
-  /^(?:content-length|transfer-encoding|connection|keep-alive):|^content-type: text\/plain; ?charset=utf-8$/;
+  /^(?:content-length|transfer-encoding|connection|keep-alive):|^content-type: text\/plain; ?charset=utf-8$|^content-encoding: gzip$/;
 
 function comparable({ headers, body, ...rest }: RawAnswer) {
   const lines = headers.map((line) => line.toLowerCase());
@@ -164,7 +168,8 @@ export function testGeneratedResponses(title: string, stores: Stores): void {
       const paid = await exchange(url, headers);
       const status = Number(paid.status.split(" ")[1]);
       const isCharged = status < (isWithheld(way) ? 400 : 500) && !hasFailed(program);
-      if (isBroken(program)) expect(paid.isWhole && status < 500, paid.status).to.equal(false);
+      // One that breaks after what it declared is whole.
+      if (isBroken(program)) expect(paid.isWhole && status < 500 && !free.isWhole, paid.status).to.equal(false);
       else expect(comparable(paid)).to.deep.equal(comparable(free));
       expect(paid.rest).to.equal("");
       if (isWithheld(way) && !isBroken(program)) expect(world.settles - settled).to.equal(isCharged ? 1 : 0);

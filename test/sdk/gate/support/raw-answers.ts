@@ -6,6 +6,7 @@ export interface RawAnswer {
   /** sorted lines, without those that a gate adds and without the date */
   readonly headers: readonly string[];
   readonly body: string;
+  readonly trailers?: string;
   /** its framing is complete: the client can know that it has everything */
   readonly isWhole: boolean;
   /** what came after it */
@@ -54,7 +55,7 @@ function parsed(text: string, method: string): RawAnswer {
   return { status, headers, body, isWhole: body.length === Number(length), rest: sent.slice(Number(length)) };
 }
 
-function dechunked(text: string): Pick<RawAnswer, "body" | "isWhole" | "rest"> {
+function dechunked(text: string): Pick<RawAnswer, "body" | "trailers" | "isWhole" | "rest"> {
   let body = "";
   for (let at = 0; ; ) {
     const line = text.indexOf("\r\n", at);
@@ -67,6 +68,12 @@ function dechunked(text: string): Pick<RawAnswer, "body" | "isWhole" | "rest"> {
       continue;
     }
     const end = text.indexOf("\r\n\r\n", line);
-    return { body, isWhole: end >= 0, rest: end < 0 ? "" : text.slice(end + 4) };
+    const trailers = text.slice(at, end);
+    return {
+      body,
+      ...(trailers && { trailers }),
+      isWhole: end >= 0,
+      rest: end < 0 ? "" : text.slice(end + 4),
+    };
   }
 }

@@ -91,6 +91,14 @@ function bodyOf(program: ResponseProgram, text: string): Body {
   return program.kind === "bytes" ? Buffer.from(text) : Readable.from(partsOf(program), { objectMode: true });
 }
 
+/** As the body of a Response: a stream of bytes alone. */
+export const bodyInitOf = (body: Body): BodyInit | null =>
+  (body instanceof Readable ? Readable.toWeb(Readable.from(bytesIn(body))) : body) as BodyInit | null;
+
+async function* bytesIn(parts: Readable): AsyncIterable<Uint8Array> {
+  for await (const each of parts) yield Buffer.from(each);
+}
+
 /** As a fetch-style handler returns it. */
 export const responseOf = ({ status, headers, body }: Made): Response =>
-  new Response((body instanceof Readable ? Readable.toWeb(body) : body) as BodyInit | null, { status, headers });
+  new Response(bodyInitOf(body), { status, headers });

@@ -18,6 +18,7 @@ import { expressGate } from "turnpike/gate/express";
 import { fastifyGate } from "turnpike/gate/fastify";
 import { honoGate } from "turnpike/gate/hono";
 import type { AcceptEntryWire } from "turnpike/protocol";
+import { express4 } from "../sdk/gate/support/frameworks";
 import { exchange, type RawAnswer } from "../sdk/gate/support/raw-answers";
 import { v1Headers } from "../sdk/gate/support/standard";
 import {
@@ -58,6 +59,10 @@ const FOLDER = mkdtempSync(path.join(tmpdir(), "turnpike-middleware-"));
 const FILES = { small: path.join(FOLDER, "small.txt"), middle: path.join(FOLDER, "middle.txt") };
 writeFileSync(FILES.small, "a small file");
 writeFileSync(FILES.middle, "30 kB. ".repeat(4_400));
+
+interface Files {
+  sendFile(name: string): unknown;
+}
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
@@ -145,16 +150,23 @@ describe("middleware around a gate", function () {
     }
   }
 
-  for (const [name, middleware] of Object.entries(MIDDLEWARE)) {
+  for (const [name, wrap] of Object.entries({ ...MIDDLEWARE, "all of them": () => undefined })) {
+    const middleware = wrap() ?? Object.values(MIDDLEWARE).map((each) => each());
     for (const place of ["before", "behind"] as const) {
       it(`${name} ${place} the gate of Express writes what it writes without one`, async () => {
-        for (const payment of PAYMENTS) {
-          const app = express();
+        for (const [payment, make] of PAYMENTS.flatMap(
+          (each) =>
+            [
+              [each, express],
+              [each, express4],
+            ] as const,
+        )) {
+          const app = make();
           app.set("env", "test");
           const gate = expressGate(provider.gate(optionsOf(payment)));
-          if (place === "before") app.use(middleware());
+          if (place === "before") app.use(middleware);
           app.use("/paid", gate);
-          if (place === "behind") app.use(middleware());
+          if (place === "behind") app.use(middleware);
           app.get(["/free/:name", "/paid/:name"], (request, response) =>
             ROUTES[String(request.params.name)]?.(response),
           );
@@ -167,29 +179,36 @@ describe("middleware around a gate", function () {
     }
   }
 
-  it("@fastify/compress writes what it writes without a gate", async () => {
-    for (const payment of PAYMENTS) {
-      const app = fastify();
-      await app.register(load("@fastify/compress") as never, { threshold: 10, encodings: ["gzip"] } as never);
-      const hook = { preHandler: fastifyGate(provider.gate(optionsOf(payment))) };
-      for (const [at, options] of [
-        ["/free", {}],
-        ["/paid", hook],
-      ] as const) {
-        app.get(`${at}/text`, options, async () => "the content ".repeat(100));
-        app.get(`${at}/stream`, options, async (_request, reply) =>
-          reply.type("text/plain").send(Readable.from(["one ", "two ".repeat(10_000), "three"])),
-        );
-        app.get(`${at}/missing`, options, async (_request, reply) => reply.code(404).send("nothing here"));
+  for (const [name, own] of [
+    ["Fastify 5", { fastify, compress: "@fastify/compress", files: "@fastify/static" }],
+    ["Fastify 4", { fastify: load("fastify4") as typeof fastify, compress: "fastify4-compress", files: undefined }],
+  ] as const) {
+    it(`@fastify/compress and @fastify/static of ${name} write what they write without a gate`, async () => {
+      for (const payment of PAYMENTS) {
+        const app = own.fastify();
+        await app.register(load(own.compress) as never, { threshold: 10, encodings: ["gzip"] } as never);
+        if (own.files) await app.register(load(own.files) as never, { root: FOLDER, serve: false } as never);
+        const hook = { preHandler: fastifyGate(provider.gate(optionsOf(payment))) };
+        for (const [at, options] of [
+          ["/free", {}],
+          ["/paid", hook],
+        ] as const) {
+          app.get(`${at}/text`, options, async () => "the content ".repeat(100));
+          app.get(`${at}/stream`, options, async (_request, reply) =>
+            reply.type("text/plain").send(Readable.from(["one ", "two ".repeat(10_000), "three"])),
+          );
+          app.get(`${at}/file`, options, (_request, reply) => (reply as unknown as Files).sendFile("middle.txt"));
+          app.get(`${at}/missing`, options, async (_request, reply) => reply.code(404).send("nothing here"));
+        }
+        const base = await app.listen({ port: 0, host: "127.0.0.1" });
+        try {
+          await expectSame(base, ["text", "stream", "missing", ...(own.files ? ["file"] : [])], payment);
+        } finally {
+          await app.close();
+        }
       }
-      const base = await app.listen({ port: 0, host: "127.0.0.1" });
-      try {
-        await expectSame(base, ["text", "stream", "missing"], payment);
-      } finally {
-        await app.close();
-      }
-    }
-  });
+    });
+  }
 
   for (const place of ["before", "behind"] as const) {
     it(`hono/compress ${place} the gate writes what it writes without one`, async () => {
