@@ -24,7 +24,8 @@ abstract contract Allowances is Ledger {
     /// @inheritdoc ITurnpike
     function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        bytes32 structHash = TypedData.setMaxOverage(s.subscriber(), idHash, cap, auth.version, auth.deadline);
+        (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
+        bytes32 structHash = TypedData.setMaxOverage(subscriber, idHash, token, cap, auth.version, auth.deadline);
         _requireAuth(idHash, s, structHash, auth);
         _setMaxOverage(idHash, s, cap);
     }
@@ -77,7 +78,8 @@ abstract contract Allowances is Ledger {
         PlanRecord storage plan = _plans[planIndex];
         PayeeWord payee = plan.payee;
         // Short for the record that every debit hopes to find.
-        if (!s.isUnbounded() || block.timestamp >= uint256(s.paidThrough()) + payee.grace()) {
+        if (!s.isUnbounded() || payee.isStopped() || block.timestamp >= uint256(s.paidThrough()) + payee.grace()) {
+            if (payee.isStopped()) revert PlanStopped(plan.planId);
             Status status = s.statusAt(payee, _untilOf(idHash, s), block.timestamp);
             if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         }

@@ -34,6 +34,16 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         return s.statusAt(_plans[s.planIndex()].payee, _untilOf(idHash, s), block.timestamp);
     }
 
+    function _tokenOf(SubscriptionWord s) internal view returns (address) {
+        return _plans[s.planIndex()].price.token();
+    }
+
+    /// @dev For a plan that takes no subscription: what is stopped is deprecated, too.
+    function _revertClosed(bytes32 planId, PayeeWord payee) internal pure {
+        if (payee.isStopped()) revert PlanStopped(planId);
+        revert PlanDeprecated(planId);
+    }
+
     /// @dev 0: not limited. Others read no further word.
     function _untilOf(bytes32 idHash, SubscriptionWord s) internal view returns (uint40) {
         return s.isLimited() ? _nexts[idHash].until() : 0;
@@ -50,7 +60,9 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
     function _takeNextPlan(bytes32 idHash, SubscriptionWord s) internal returns (uint32 planIndex) {
         if (!s.hasNext()) return s.planIndex();
         planIndex = _nexts[idHash].nextPlanIndex();
-        emit ChangeMade(idHash, _plans[planIndex].planId);
+        PlanRecord storage plan = _plans[planIndex];
+        if (plan.payee.isStopped()) revert PlanStopped(plan.planId);
+        emit ChangeMade(idHash, plan.planId);
     }
 
     /// @dev The record with one period of the plan from `start` on. A change may be to periods that are shorter than

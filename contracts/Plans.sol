@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {ERC165Checker} from "@openzeppelin/contracts/utils/introspection/ERC165Checker.sol";
 import {ITurnpike, Terms} from "./interfaces/ITurnpike.sol";
-import {ALL_RIGHTS, DEBIT_RIGHT} from "./interfaces/TurnpikeTypes.sol";
+import {ALL_RIGHTS} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
 import {OwnerWord, PayeeWord, PlanWords, ProposalWord} from "./libraries/Words.sol";
 
@@ -55,17 +55,24 @@ abstract contract Plans is Ledger {
     /// @inheritdoc ITurnpike
     function proposePayTo(bytes32 planId, address payTo) external {
         if (payTo == address(0) || payTo == address(this)) revert InvalidTerms("payTo");
-        MoveRecord storage move = _moveOf(planId);
+        (uint32 index, PlanRecord storage plan, bool isByPayee) = _asPartner(planId);
+        MoveRecord storage move = _moves[index];
+        ProposalWord standing = move.proposal;
+        if (standing.payTo() == payTo && standing.isByPayee() != isByPayee) {
+            return _movePayee(planId, plan, move, payTo);
+        }
         uint40 effectiveAt = uint40(block.timestamp + PAYEE_DELAY);
-        move.proposal = PlanWords.packProposal(payTo, effectiveAt);
+        move.proposal = PlanWords.packProposal(payTo, effectiveAt, isByPayee);
         emit PayToProposed(planId, payTo, effectiveAt, msg.sender);
     }
 
     /// @inheritdoc ITurnpike
     function withdrawPayTo(bytes32 planId) external {
-        MoveRecord storage move = _moveOf(planId);
+        (uint32 index, , ) = _asPartner(planId);
+        MoveRecord storage move = _moves[index];
         _requireProposal(planId, move);
-        _dropProposal(planId, move);
+        move.proposal = ProposalWord.wrap(0);
+        emit PayToProposed(planId, address(0), 0, msg.sender);
     }
 
     /// @inheritdoc ITurnpike
@@ -74,12 +81,7 @@ abstract contract Plans is Ledger {
         MoveRecord storage move = _moves[index];
         ProposalWord proposal = _requireProposal(planId, move);
         if (block.timestamp < proposal.effectiveAt()) revert TooEarly(planId, proposal.effectiveAt());
-
-        PayeeWord payee = plan.payee;
-        if (move.firstPayTo == address(0)) move.firstPayTo = payee.payTo();
-        move.proposal = ProposalWord.wrap(0);
-        plan.payee = payee.withPayTo(proposal.payTo());
-        emit PayToMoved(planId, proposal.payTo());
+        _movePayee(planId, plan, move, proposal.payTo());
     }
 
     /// @inheritdoc ITurnpike
@@ -95,11 +97,14 @@ abstract contract Plans is Ledger {
         MoveRecord storage move = _moves[index];
         if (move.nextProvider != msg.sender) revert NotProvider(planId, msg.sender);
 
-        move.nextProvider = address(0);
-        if (ProposalWord.unwrap(move.proposal) != 0) _dropProposal(planId, move);
         OwnerWord owner = plan.owner;
+        address payTo = plan.payee.payTo();
+        if (payTo != owner.provider()) revert PayeeApart(planId, payTo);
+
+        move.nextProvider = address(0);
         plan.owner = PlanWords.packOwner(msg.sender, owner.successorIndex());
         emit PlanTransferred(planId, msg.sender);
+        _movePayee(planId, plan, move, msg.sender);
         // In this order, so that a provider who accepts its own offer keeps its rights.
         _setRights(planId, index, owner.provider(), 0);
         _setRights(planId, index, msg.sender, ALL_RIGHTS);
@@ -131,12 +136,15 @@ abstract contract Plans is Ledger {
         emit PlanClosed(planId, successor);
     }
 
-    // ------------------------------------------------------------------ views
-
     /// @inheritdoc ITurnpike
-    function isOperator(bytes32 planId, address account) external view returns (bool) {
-        // An unknown plan has index 0, on which no right can be set.
-        return _rights[_operatorKey(_planIndexOf[planId], account)] & DEBIT_RIGHT != 0;
+    function stopPlan(bytes32 planId) external {
+        (, PlanRecord storage plan) = _ownPlan(planId);
+        PayeeWord payee = plan.payee;
+        if (payee.isStopped()) revert PlanStopped(planId);
+
+        plan.payee = payee.asStopped();
+        if (!payee.isDeprecated()) emit PlanClosed(planId, bytes32(0));
+        emit PlanEnded(planId);
     }
 
     // ------------------------------------------------------------------ internals
@@ -146,13 +154,12 @@ abstract contract Plans is Ledger {
         if (plan.owner.provider() != msg.sender) revert NotProvider(planId, msg.sender);
     }
 
-    /// @dev For the two that may decide about the payee: the provider, and the payee itself.
-    function _moveOf(bytes32 planId) private view returns (MoveRecord storage) {
-        (uint32 index, PlanRecord storage plan) = _existingPlan(planId);
-        if (plan.owner.provider() != msg.sender && plan.payee.payTo() != msg.sender) {
-            revert NotProvider(planId, msg.sender);
-        }
-        return _moves[index];
+    /// @dev For the two that decide about the payee: the provider, and the payee itself. One account that is both acts
+    /// as the provider, and so never confirms itself.
+    function _asPartner(bytes32 planId) private view returns (uint32 index, PlanRecord storage plan, bool isByPayee) {
+        (index, plan) = _existingPlan(planId);
+        isByPayee = plan.owner.provider() != msg.sender;
+        if (isByPayee && plan.payee.payTo() != msg.sender) revert NotProvider(planId, msg.sender);
     }
 
     function _requireProposal(bytes32 planId, MoveRecord storage move) private view returns (ProposalWord proposal) {
@@ -160,9 +167,12 @@ abstract contract Plans is Ledger {
         if (ProposalWord.unwrap(proposal) == 0) revert NotProposed(planId);
     }
 
-    function _dropProposal(bytes32 planId, MoveRecord storage move) private {
+    function _movePayee(bytes32 planId, PlanRecord storage plan, MoveRecord storage move, address payTo) private {
+        PayeeWord payee = plan.payee;
+        if (move.firstPayTo == address(0)) move.firstPayTo = payee.payTo();
         move.proposal = ProposalWord.wrap(0);
-        emit PayToProposed(planId, address(0), 0, msg.sender);
+        plan.payee = payee.withPayTo(payTo);
+        emit PayToMoved(planId, payTo);
     }
 
     function _setRights(bytes32 planId, uint32 index, address account, uint8 rights) private {

@@ -24,7 +24,7 @@ abstract contract Records {
 
     /// @dev What moves a plan to another payee or provider; empty until one is proposed.
     struct MoveRecord {
-        ProposalWord proposal; // slot 0: payTo160 | effectiveAt40
+        ProposalWord proposal; // slot 0: payTo160 | effectiveAt40 | BY_PAYEE1
         address nextProvider; // slot 1: zero: none is offered the plan
         address firstPayTo; // slot 2: what the planId proves; zero: the payee has never moved
     }

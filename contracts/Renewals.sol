@@ -46,12 +46,12 @@ abstract contract Renewals is Ledger {
         uint256 paidThrough;
         if (s.isPlain()) {
             paidThrough = s.renewedThrough(payee, block.timestamp);
-            if (paidThrough == 0) _revertNotCollectable(idHash, s, s.statusAt(payee, 0, block.timestamp));
+            if (paidThrough == 0) _revertNotCollectable(idHash, s, plan, s.statusAt(payee, 0, block.timestamp));
             s = s.withPaidThrough(paidThrough);
         } else {
             Status status = s.statusAt(payee, _untilOf(idHash, s), block.timestamp);
             if (block.timestamp < s.paidThrough() || (status != Status.ACTIVE && status != Status.PAST_DUE)) {
-                _revertNotCollectable(idHash, s, status);
+                _revertNotCollectable(idHash, s, plan, status);
             }
             uint256 start = s.nextStart(payee, block.timestamp);
             s = _withPeriod(idHash, s, _takeNextPlan(idHash, s), start);
@@ -67,7 +67,13 @@ abstract contract Renewals is Ledger {
         Tokens.collect(price.token(), s.subscriber(), payee.payTo(), price.amount());
     }
 
-    function _revertNotCollectable(bytes32 idHash, SubscriptionWord s, Status status) private pure {
+    function _revertNotCollectable(
+        bytes32 idHash,
+        SubscriptionWord s,
+        PlanRecord storage plan,
+        Status status
+    ) private view {
+        if (plan.payee.isStopped()) revert PlanStopped(plan.planId);
         if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
         if (s.isEnding()) revert Ending(idHash); // it will end, never fall due
         revert RenewalNotDue(idHash, s.paidThrough());

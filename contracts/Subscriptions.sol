@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, Permit, Signup, Status, Voucher} from "./interfaces/ITurnpike.sol";
+import {Auth, ITurnpike, NextTerms, Permit, Signup, Status, Voucher} from "./interfaces/ITurnpike.sol";
 import {VOUCHER_RIGHT} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
 import {Standing} from "./libraries/Standing.sol";
@@ -24,6 +24,9 @@ import {
 /// Order everywhere: checks, state, event, and the token last, so that a token which calls back finds the work done.
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
+
+    /// @dev A year, leap day included: what a stolen voucher key gives away ends.
+    uint256 private constant LONGEST_FIRST_INTERVAL = 366 days;
 
     // ------------------------------------------------------------------ create
 
@@ -135,7 +138,8 @@ abstract contract Subscriptions is Ledger {
     /// @inheritdoc ITurnpike
     function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        bytes32 structHash = TypedData.resume(s.subscriber(), idHash, maxCharge, auth.version, auth.deadline);
+        (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
+        bytes32 structHash = TypedData.resume(subscriber, idHash, token, maxCharge, auth.version, auth.deadline);
         _requireAuth(idHash, s, structHash, auth);
         _resume(idHash, s, maxCharge);
     }
@@ -173,7 +177,13 @@ abstract contract Subscriptions is Ledger {
     }
 
     /// @inheritdoc ITurnpike
-    function setNext(bytes32 idHash, uint40 until, bytes32 nextPlanId, Auth calldata auth) external {
+    function setNext(
+        bytes32 idHash,
+        uint40 until,
+        bytes32 nextPlanId,
+        NextTerms calldata shown,
+        Auth calldata auth
+    ) external {
         SubscriptionWord s = _existing(idHash);
         if (s.subscriber() != msg.sender) {
             bytes32 structHash = TypedData.setNext(
@@ -181,12 +191,13 @@ abstract contract Subscriptions is Ledger {
                 idHash,
                 until,
                 nextPlanId,
+                shown,
                 auth.version,
                 auth.deadline
             );
             _requireAuth(idHash, s, structHash, auth);
         }
-        _setNext(idHash, s, until, nextPlanId);
+        _setNext(idHash, s, until, nextPlanId, shown);
     }
 
     /// @inheritdoc ITurnpike
@@ -256,6 +267,9 @@ abstract contract Subscriptions is Ledger {
         Signup calldata signup,
         Voucher calldata voucher
     ) private {
+        if (voucher.firstInterval > LONGEST_FIRST_INTERVAL) {
+            revert FirstIntervalTooLong(voucher.firstInterval, LONGEST_FIRST_INTERVAL);
+        }
         // A voucher for the plan's own first period is refused: the subscriber signs the same message without one, and
         // an introduction gives no credit.
         if (
@@ -263,7 +277,7 @@ abstract contract Subscriptions is Ledger {
             (voucher.firstAmount == price.amount() && voucher.firstInterval == 0) ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
-        bytes32 structHash = TypedData.voucher(subscriber, signup, voucher);
+        bytes32 structHash = TypedData.voucher(subscriber, signup, price.token(), voucher);
         _requireSignature(voucher.signer, structHash, voucher.deadline, voucher.signature);
         emit VoucherUsed(_idHashOf(subscriber, signup.secretHash), voucher.signer, voucher.firstAmount);
     }
@@ -278,7 +292,7 @@ abstract contract Subscriptions is Ledger {
         PayeeWord payee,
         StartWord start
     ) private returns (bytes32 idHash) {
-        if (payee.isDeprecated()) revert PlanDeprecated(planId);
+        if (payee.isDeprecated()) _revertClosed(planId, payee);
         idHash = _idHashOf(subscriber, secretHash);
         SubscriptionRecord storage subscription = _subscriptions[idHash];
         if (subscription.word.exists()) revert IdHashUsed(idHash);
@@ -329,6 +343,7 @@ abstract contract Subscriptions is Ledger {
         if (status == Status.EXPIRED) {
             start = block.timestamp - payee.grace(); // the grace that was served after the paid period is paid now
         } else if (status != Status.PAUSED) {
+            if (payee.isStopped() && block.timestamp >= s.paidThrough()) revert PlanStopped(plan.planId);
             revert NothingToResume(idHash, status);
         } else if (block.timestamp < s.paidThrough()) {
             _subscriptions[idHash].word = _bumped(idHash, s).asUnpaused();
@@ -342,7 +357,7 @@ abstract contract Subscriptions is Ledger {
         plan = _plans[s.planIndex()];
         payee = plan.payee;
         PriceWord price = plan.price;
-        if (payee.isDeprecated()) revert PlanDeprecated(plan.planId);
+        if (payee.isDeprecated()) _revertClosed(plan.planId, payee);
         if (price.amount() > maxCharge) revert ChargeAboveMax(price.amount(), maxCharge);
 
         _subscriptions[idHash].word = s;
@@ -375,7 +390,13 @@ abstract contract Subscriptions is Ledger {
         if (charge != 0) Tokens.collect(plan.price.token(), s.subscriber(), payee.payTo(), charge);
     }
 
-    function _setNext(bytes32 idHash, SubscriptionWord s, uint40 until, bytes32 nextPlanId) private {
+    function _setNext(
+        bytes32 idHash,
+        SubscriptionWord s,
+        uint40 until,
+        bytes32 nextPlanId,
+        NextTerms calldata shown
+    ) private {
         Status status = _statusOf(idHash, s);
         if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
         if (s.isEnding()) revert Ending(idHash);
@@ -387,13 +408,29 @@ abstract contract Subscriptions is Ledger {
             // What is scheduled already stays, whatever the plan has become since.
             if (!s.hasNext() || nextIndex != _nexts[idHash].nextPlanIndex()) {
                 _requireChangeable(idHash, s, status);
-                (nextIndex, ) = _requireChange(s, _plans[s.planIndex()], nextPlanId);
+                PlanRecord storage plan = _plans[s.planIndex()];
+                if (plan.payee.isStopped()) revert PlanStopped(plan.planId);
+                (nextIndex, ) = _requireChange(s, plan, nextPlanId);
             }
         }
+        _requireShown(nextPlanId, _plans[nextIndex], shown);
 
         _subscriptions[idHash].word = _bumped(idHash, s).withNext(until != 0, nextIndex != 0);
         _nexts[idHash] = NextWords.pack(until, nextIndex);
         emit NextSet(idHash, until, nextPlanId);
+    }
+
+    /// @dev No plan has index 0: its terms are zero.
+    function _requireShown(bytes32 planId, PlanRecord storage plan, NextTerms calldata shown) private view {
+        (PriceWord price, PayeeWord payee) = (plan.price, plan.payee);
+        string memory field;
+        if (shown.token != price.token()) field = "token";
+        else if (shown.payTo != payee.payTo()) field = "payTo";
+        else if (shown.amount != price.amount()) field = "amount";
+        else if (shown.interval != payee.interval()) field = "interval";
+        else if (shown.months != payee.isMonthly()) field = "unit";
+        else return;
+        revert TermsDiffer(planId, field);
     }
 
     function _rekey(bytes32 idHash, SubscriptionWord s, bytes32 newSecretHash) private returns (bytes32 newIdHash) {
@@ -465,6 +502,6 @@ abstract contract Subscriptions is Ledger {
             plan.owner.provider() != next.owner.provider() ||
             plan.price.token() != next.price.token()
         ) revert PlanMismatch(plan.planId, newPlanId);
-        if (next.payee.isDeprecated()) revert PlanDeprecated(newPlanId);
+        if (next.payee.isDeprecated()) _revertClosed(newPlanId, next.payee);
     }
 }

@@ -85,6 +85,7 @@ contract TurnpikeLens is Records, ITurnpikeLens {
         uint32 nextIndex = s.hasNext() ? next.nextPlanIndex() : 0;
 
         uint256[] memory plan = _read(_planSlots(s.planIndex()));
+        PayeeWord payee = PayeeWord.wrap(plan[1]);
         state.subscription = SubscriptionView({
             idHash: idHash,
             subscriber: s.subscriber(),
@@ -92,13 +93,13 @@ contract TurnpikeLens is Records, ITurnpikeLens {
             paidThrough: s.paidThrough(),
             version: s.version(),
             paused: s.isPaused(),
-            ending: s.isEnding(),
+            ending: s.isEnding() || payee.isStopped(),
             cancelled: s.isCancelled(),
             intro: s.isIntro(),
             anchorDay: uint8(s.anchorDay()),
             until: until,
             nextPlanId: _planIdOf(nextIndex),
-            status: s.statusAt(PayeeWord.wrap(plan[1]), until, block.timestamp)
+            status: s.statusAt(payee, until, block.timestamp)
         });
         AllowanceWord a = stored.inCycle(s.paidThrough());
         state.allowance = AllowanceView({
@@ -132,6 +133,7 @@ contract TurnpikeLens is Records, ITurnpikeLens {
             payTo: payee.payTo()
         });
         v.deprecated = payee.isDeprecated();
+        v.stopped = payee.isStopped();
         v.successor = _planIdOf(owner.successorIndex());
         v.firstPayTo = firstPayTo == address(0) ? payee.payTo() : firstPayTo;
         v.proposedPayTo = proposal.payTo();

@@ -1,12 +1,14 @@
 /**
  * Deploys Turnpike and BatchSettler, or finds them deployed, and writes deployments/<network>.json:
  *     npx hardhat run scripts/deploy.ts --network <localhost | baseSepolia | base | robinhood | custom>
- * Running it again changes nothing. TURNPIKE_DEPLOYMENTS names another folder than deployments/.
+ * Running it again changes nothing. TURNPIKE_DEPLOYMENTS names another folder than deployments/, which takes the record of
+ * a public chain from that chain's own nodes alone.
  */
-import type { Provider, Signer } from "ethers";
-import { networkOfChain } from "turnpike/protocol";
+import { AbiCoder, concat, type JsonRpcApiProvider, keccak256, type Provider, type Signer } from "ethers";
+import { type Address, lensAddressOf, networkOfChain } from "turnpike/protocol";
 import { type Artifact, readArtifact } from "./deploy/artifact";
 import { addressOf, create2, creationBlock, requireCancun, requireDeployer } from "./deploy/create2";
+import { isDevnet, requireGenuine } from "./deploy/genuine";
 import {
   type ContractRecord,
   type DeploymentRecord,
@@ -23,19 +25,22 @@ export interface DeployOptions {
   readonly directory?: string;
 }
 
-/** @throws when the chain lacks Cancun or the CREATE2 deployer, or a contract's address has other code */
+/** @throws when the chain is not the one of its id, lacks Cancun or the CREATE2 deployer, or an address has other code */
 export async function deploy({ signer, isDevnet, directory }: DeployOptions): Promise<DeploymentRecord> {
   const chainId = Number((await signer.provider.getNetwork()).chainId);
+  if (directory === undefined) await requireGenuine(sendOf(signer.provider), chainId);
   await requireCancun(signer.provider);
   await requireDeployer(signer, isDevnet);
   const before = readRecord(chainId, directory);
   const turnpike = readArtifact("contracts/Turnpike.sol", "Turnpike");
   const batchSettler = readArtifact("contracts/BatchSettler.sol", "BatchSettler");
+  const placed = await place(signer, turnpike, before?.turnpike);
   const record: DeploymentRecord = {
     network: networkOfChain(chainId).name,
     chainId,
     compiler: turnpike.compiler,
-    turnpike: await place(signer, turnpike, before?.turnpike),
+    turnpike: placed,
+    lens: await lensOf(signer, placed),
     batchSettler: await place(signer, batchSettler, before?.batchSettler),
   };
   writeRecord(record, directory);
@@ -56,22 +61,37 @@ async function place(
   return { address, ...(block === undefined ? {} : { block }), initCodeHash };
 }
 
-/** Recognizes a development chain, in memory or on this machine, by its client's name. */
-export async function isDevnet(send: (method: string, parameters: unknown[]) => Promise<unknown>): Promise<boolean> {
-  return /^(hardhat|anvil)/i.test(String(await send("web3_clientVersion", [])));
+const sendOf = (provider: Provider) => (method: string, parameters: unknown[]) =>
+  (provider as JsonRpcApiProvider).send(method, parameters);
+
+/** Turnpike's first creation, in the same transaction. @throws when it has other code */
+async function lensOf(
+  signer: Signer & { provider: Provider },
+  { address: turnpike, initCodeHash: _, ...made }: ContractRecord,
+): Promise<ContractRecord> {
+  const artifact = readArtifact("contracts/TurnpikeLens.sol", "TurnpikeLens");
+  const address = lensAddressOf(turnpike as Address);
+  if (!artifact.isRuntimeCode(await signer.provider.getCode(address)))
+    throw new Error(`The code at ${address} is not TurnpikeLens's.`);
+  const initCodeHash = keccak256(
+    concat([artifact.initCode, AbiCoder.defaultAbiCoder().encode(["address"], [turnpike])]),
+  );
+  return { address, ...made, initCodeHash };
 }
 
 async function main(): Promise<void> {
   const { default: hre } = await import("hardhat");
   const [signer] = await hre.ethers.getSigners();
   if (!signer) throw new Error("There is no key to deploy with: set TURNPIKE_DEPLOYER_KEY.");
-  const devnet = await isDevnet((method, parameters) => hre.ethers.provider.send(method, parameters));
+  const devnet = await isDevnet(sendOf(hre.ethers.provider));
   const directory = process.env.TURNPIKE_DEPLOYMENTS || undefined;
   const record = await deploy({ signer, isDevnet: devnet, ...(directory ? { directory } : {}) });
   if (!directory && !devnet) publishDeployments();
   process.stdout.write(`${JSON.stringify(record, null, 2)}\n`);
   if (!process.env.TURNPIKE_EXPLORER_KEY || devnet) return;
-  for (const { address } of [record.turnpike, record.batchSettler]) await hre.run("verify:verify", { address });
+  const { turnpike, lens, batchSettler } = record;
+  for (const { address } of [turnpike, batchSettler]) await hre.run("verify:verify", { address });
+  await hre.run("verify:verify", { address: lens.address, constructorArguments: [turnpike.address] });
 }
 
 if (require.main === module) {

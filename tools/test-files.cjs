@@ -23,6 +23,7 @@ const SLOW = {
   // The sandbox, the examples and commands as programs, started and stopped as a user would.
   start: [
     "test/e2e/readme.ts",
+    "test/e2e/rehearsal.ts",
     "test/e2e/sandbox.ts",
     "test/e2e/sandbox-chains.ts",
     "test/e2e/scenarios.ts",

@@ -39,7 +39,7 @@ export async function measureTerms(w: c.World): Promise<void> {
 
   const dearer = await c.createPlan(w, { amount: 2n * c.PRICE });
   const changed = await c.subscribe(w);
-  await turnpike.setNext(changed.idHash, 0n, dearer, NO_AUTH);
+  await turnpike.setNext(changed.idHash, 0n, dearer, await c.shownOf(w, dearer), NO_AUTH);
   record("change.renewal.gas", await renewal(changed.idHash));
 
   const secretHash = c.freshSecretHash();

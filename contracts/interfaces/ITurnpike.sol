@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, Debit, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTypes.sol";
+import {Auth, Debit, NextTerms, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTypes.sol";
 
 /// @title Plans, subscriptions and allowances that never hold a token
 /// @notice Every payment is one `transferFrom`, straight from the subscriber to the plan's payee. There is no owner, no
@@ -32,6 +32,10 @@ interface ITurnpike {
     /// @notice A plan accepts no new subscription; `successor` zero: none named.
     event PlanClosed(bytes32 indexed planId, bytes32 successor);
 
+    /// @notice Every subscription on the plan ends with the period that is paid; before that, a `PlanClosed` if the
+    /// plan was open.
+    event PlanEnded(bytes32 indexed planId);
+
     /// @notice What an account may do on the plan from now on; see `setOperator`. 0: nothing.
     event OperatorSet(bytes32 indexed planId, address indexed account, uint8 rights);
 
@@ -45,7 +49,8 @@ interface ITurnpike {
     /// @notice `nextProvider` may take over the plan; zero: nobody.
     event PlanOffered(bytes32 indexed planId, address nextProvider);
 
-    /// @notice The plan has another provider; an `OperatorSet` follows for the old and for the new one.
+    /// @notice The plan has another provider; a `PayToMoved` to it follows, and an `OperatorSet` for the old and for
+    /// the new one.
     event PlanTransferred(bytes32 indexed planId, address indexed provider);
 
     /// @notice A record is new at version 0, and its first period was charged. `maxOverage` 0: no allowance was made.
@@ -131,6 +136,11 @@ interface ITurnpike {
     /// @dev Remedy: `getPlan` names the successor, if there is one.
     error PlanDeprecated(bytes32 planId);
 
+    /// @notice Thrown when a stopped plan would charge, gain a record or be stopped again; and when a change is to be
+    /// scheduled away from it, which could never be made.
+    /// @dev Remedy: `changePlan` to another plan while the period is paid; then, subscribe to another plan.
+    error PlanStopped(bytes32 planId);
+
     /// @notice Thrown when a named successor is unknown, another provider's, in another token, deprecated, or the plan
     /// itself.
     /// @dev Remedy: name a live plan of the same provider and token, or none.
@@ -140,6 +150,10 @@ interface ITurnpike {
     /// @dev Remedy: cancel, and subscribe to the other plan.
     error PlanMismatch(bytes32 planId, bytes32 newPlanId);
 
+    /// @notice Thrown when the terms that a `setNext` shows are not the plan's; `field` names the first that differs.
+    /// @dev Remedy: read the plan, check that the change is still wanted, sign again.
+    error TermsDiffer(bytes32 planId, string field);
+
     /// @notice Thrown when the caller is not the plan's provider; nor its payee, where that one may decide, too; nor
     /// who is offered the plan, where it is accepted.
     error NotProvider(bytes32 planId, address caller);
@@ -147,14 +161,23 @@ interface ITurnpike {
     /// @notice Thrown when no other payee is proposed for the plan.
     error NotProposed(bytes32 planId);
 
+    /// @notice Thrown when a plan is to be handed over whose payee is not its provider.
+    /// @dev Remedy: `proposePayTo` the provider, by both or seven days before.
+    error PayeeApart(bytes32 planId, address payTo);
+
     /// @notice Thrown when a proposed payee is to be applied too soon.
-    /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn.
+    /// @dev Remedy: retry at `effectiveAt` (unix seconds, inclusive), if it has not been withdrawn. Or have the other
+    /// of provider and payee propose the same.
     error TooEarly(bytes32 planId, uint256 effectiveAt);
 
     /// @notice Thrown when a voucher's signer has no VOUCHER right on the plan, or its first amount is above the price,
     /// or its first period is what the plan has without one.
     /// @dev Remedy: ask the provider for another voucher, or subscribe without one.
     error InvalidVoucher(bytes32 planId, address signer);
+
+    /// @notice Thrown when a voucher's first period is longer than 366 days.
+    /// @dev Remedy: ask the provider for a voucher with at most `max` seconds.
+    error FirstIntervalTooLong(uint256 firstInterval, uint256 max);
 
     /// @notice Thrown when the caller may not debit on the plan.
     /// @dev Remedy: the provider calls `setOperator`.
@@ -290,15 +313,25 @@ interface ITurnpike {
     /// @param successor a live plan of the same provider and token, not itself; zero for none.
     function deprecatePlan(bytes32 planId, bytes32 successor) external;
 
+    /// @notice Stops a plan for good: it is deprecated, and every subscription on it ends with the period that is paid.
+    /// From now on `renew`, `debit`, a resumption that charges and a change into the plan, also one that was scheduled
+    /// before, revert `PlanStopped`. From paidThrough on the status is CANCELLED: no grace is served. Until then
+    /// `cancel`, `rekey`, `pause`, a free resumption and `changePlan` to another plan work; a change away from it that
+    /// was scheduled is never made.
+    /// @dev Provider only. Reverts `UnknownPlan`, `NotProvider`, `PlanStopped` the second time. It is the worst that a
+    /// stolen provider key can do, and the remedy against a stolen payee key.
+    function stopPlan(bytes32 planId) external;
+
     /// @notice Sets what `account` may do on the plan, and nothing else: bits DEBIT 1 (debit allowances), VOUCHER 2
     /// (sign vouchers), RECEIPT 4 (sign usage receipts). 0 revokes all, and voids every voucher it signed that is not
-    /// used yet.
+    /// used yet: until the right is granted to the same account again, so grant it to a new key instead.
     /// @dev Provider only, which may restrict itself, too. May be repeated. Reverts `InvalidTerms("rights")` for other
     /// bits, `UnknownPlan`, `NotProvider`.
     function setOperator(bytes32 planId, address account, uint8 rights) external;
 
-    /// @notice Proposes another payee, who becomes it when anyone calls `applyPayTo` seven days later. A new proposal
-    /// replaces the old one and starts the seven days again.
+    /// @notice Proposes another payee, who becomes it when anyone calls `applyPayTo` seven days later; or at once, when
+    /// the other of provider and payee proposes the same. A new proposal replaces the old one and starts the seven days
+    /// again. One account that is both cannot confirm itself.
     /// @dev Provider or present payee. Reverts `InvalidTerms("payTo")` for zero and this contract, `UnknownPlan`,
     /// `NotProvider`. A stolen provider key diverts nothing as long as the payee looks once in seven days: either one
     /// can withdraw what the other proposes. An exchange's deposit address can not.
@@ -317,9 +350,10 @@ interface ITurnpike {
     /// @dev Provider only. Reverts `UnknownPlan`, `NotProvider`.
     function offerPlan(bytes32 planId, address nextProvider) external;
 
-    /// @notice Takes over a plan that the caller is offered. The caller has all rights then, the old provider none; a
-    /// proposed payee lapses; the rights of others, terms and payee stay.
-    /// @dev Reverts `UnknownPlan`, `NotProvider`.
+    /// @notice Takes over a plan that the caller is offered, as provider and as payee: the payee has to be the old
+    /// provider still. The caller has all rights then, the old provider none; a proposed payee lapses; the rights of
+    /// others and the terms stay. Signups and changes that were signed before are void, as by `applyPayTo`.
+    /// @dev Reverts `UnknownPlan`, `NotProvider`, `PayeeApart`.
     function acceptPlan(bytes32 planId) external;
 
     // ------------------------------------------------------------------ subscriptions
@@ -327,8 +361,8 @@ interface ITurnpike {
     /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing. Periods
     /// in months start on the day of the month (UTC) that it is now, or on a shorter month's last day, at this time of
     /// day.
-    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `IdHashUsed`,
-    /// `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
+    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `PlanStopped`,
+    /// `IdHashUsed`, `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
     /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
     /// @param maxOverage cap of debits in each cycle, in base units, to 2^88 - 1 inclusive; 0: no allowance.
     function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
@@ -357,11 +391,11 @@ interface ITurnpike {
     /// itself needs no signature.
     ///
     /// The voucher is a signature by an account with the VOUCHER right on the plan:
-    /// `Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,`
-    /// `uint256 deadline)`. It is good for one idHash, and so once. After a first period in seconds, months count from
-    /// its end.
-    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future, `InvalidVoucher`;
-    /// `SignatureExpired` and `InvalidSignature` for the voucher, too.
+    /// `Voucher(bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,`
+    /// `uint256 firstInterval,uint256 deadline)`. It is good for one idHash, and so once. After a first period in
+    /// seconds, months count from its end.
+    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future,
+    /// `FirstIntervalTooLong`, `InvalidVoucher`; `SignatureExpired` and `InvalidSignature` for the voucher, too.
     function subscribeWith(
         address subscriber,
         Signup calldata signup,
@@ -393,12 +427,12 @@ interface ITurnpike {
     /// @dev Subscriber. PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now.
     /// EXPIRED: charges a period that started `grace` ago, because that much was served. A scheduled change applies to
     /// a period that is charged. Otherwise, and so the second time, `NothingToResume`. When it charges:
-    /// `PlanDeprecated`, `ChargeAboveMax`, and the failures of a payment.
+    /// `PlanDeprecated`, `PlanStopped`, `ChargeAboveMax`, and the failures of a payment.
     /// @param maxCharge the most that may be charged, in base units, inclusive.
     function resume(bytes32 idHash, uint256 maxCharge) external;
 
     /// @notice Does as `resume`, by the subscriber's signature that anyone brings, once:
-    /// `Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)`
+    /// `Resume(address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline)`
     function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external;
 
     /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
@@ -418,8 +452,8 @@ interface ITurnpike {
     /// starts again with `maxOverage` as its cap. A scheduled change is dropped, the subscriber's end stays.
     /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`),
     /// t before the subscriber's end (`UntilReached`). Reverts `UnknownPlan`, `PlanMismatch` (also the second time),
-    /// `PlanDeprecated`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment, which is left out
-    /// when nothing is to be charged. `quoteChange` returns the charge beforehand.
+    /// `PlanDeprecated`, `PlanStopped`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment,
+    /// which is left out when nothing is to be charged. `quoteChange` returns the charge beforehand.
     /// @param maxCharge the most that may be charged, in base units, inclusive.
     function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
 
@@ -441,15 +475,25 @@ interface ITurnpike {
     /// From `until` on nothing is charged but debits of the paid period; once that is over too, the subscription is.
     /// The other plan's price and length count from where the next period starts, or from its own grace ago where that
     /// period would be over already; the cap stays. Nothing that the provider does keeps the change from being made,
-    /// but ending the subscription; `cancel` and `changePlan` drop it.
+    /// but ending the subscription or stopping either plan; `cancel` and `changePlan` drop it.
     /// @dev Subscriber, or anyone with its signature, once:
-    /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)`.
-    /// The subscriber itself needs none: `auth` is ignored. Reverts `SubscriptionNotActive` with NONE or CANCELLED,
-    /// `Ending`, `UntilReached` for an end that is not in the future. A plan that is not scheduled yet needs ACTIVE and
-    /// t < paidThrough (`RenewalDue`), and is refused as in `changePlan`.
+    /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,`
+    /// `uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)`, with the terms that are shown;
+    /// unit "seconds" or "months", empty without a plan. The subscriber itself needs none: `auth` is ignored. Reverts
+    /// `SubscriptionNotActive` with NONE or CANCELLED, `Ending`, `UntilReached` for an end that is not in the future.
+    /// A plan that is not scheduled yet needs ACTIVE and t < paidThrough (`RenewalDue`), and is refused as in
+    /// `changePlan`; `PlanStopped` also for a change away from a stopped plan. `TermsDiffer` where `shown` is not what
+    /// the plan has now.
     /// @param until unix seconds.
     /// @param nextPlanId another plan of the same provider and token.
-    function setNext(bytes32 idHash, uint40 until, bytes32 nextPlanId, Auth calldata auth) external;
+    /// @param shown that plan's terms with its present payee; all zero without a plan.
+    function setNext(
+        bytes32 idHash,
+        uint40 until,
+        bytes32 nextPlanId,
+        NextTerms calldata shown,
+        Auth calldata auth
+    ) external;
 
     /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked.
     /// Costs nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or
@@ -467,7 +511,8 @@ interface ITurnpike {
     /// @notice Collects the period that is due: from paidThrough (inclusive) until the next boundary (exclusive).
     /// Inside grace the new period is continuous; later it starts `grace` ago. At most one period in a call.
     /// @dev Anyone may call; only the payee receives. Repeatable without harm: the second time, `RenewalNotDue`.
-    /// Otherwise `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no period.
+    /// Otherwise `PlanStopped`, `Ending`, `SubscriptionNotActive`, and the failures of a payment, which consume no
+    /// period.
     function renew(bytes32 idHash) external;
 
     /// @notice Does so for many. An item that fails is undone alone and leaves a `RenewalFailed`.
@@ -484,13 +529,14 @@ interface ITurnpike {
     function setMaxOverage(bytes32 idHash, uint256 cap) external;
 
     /// @notice Does as `setMaxOverage`, by the subscriber's signature that anyone brings, once:
-    /// `SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)`
+    /// `SetMaxOverage(address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline)`
     function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external;
 
     /// @notice Moves `amount` to the payee, within what is left of the cap in this cycle. Until it is renewed, also in
     /// grace, that is the old cycle.
     /// @dev Operators of the plan. Needs ACTIVE. Not repeatable: each index succeeds once. Reverts, in this order,
-    /// `SubscriptionNotActive`, `NotOperator`, `ZeroAmount`, `StaleDebit`, `AllowanceExhausted`, and for the payment.
+    /// `PlanStopped`, `SubscriptionNotActive`, `NotOperator`, `ZeroAmount`, `StaleDebit`, `AllowanceExhausted`, and for
+    /// the payment.
     /// @param amount base units, above 0, to what remains inclusive.
     /// @param index the number of debits made so far, see `getAllowance`.
     function debit(bytes32 idHash, uint256 amount, uint256 index) external;
@@ -504,15 +550,13 @@ interface ITurnpike {
     // ------------------------------------------------------------------ views
 
     /// @notice The status now. The first line that matches decides (t now, p paidThrough, g grace, n next boundary, U
-    /// until): NONE: unknown. CANCELLED: cancelled, voided, rekeyed away, or t >= p and either ending or t >= U.
+    /// until): NONE: unknown. CANCELLED: cancelled, voided, rekeyed away, or t >= p and ending, on a stopped plan, or
+    /// t >= U.
     /// PAUSED: paused. ACTIVE: t < p + g. PAST_DUE: t < n. EXPIRED: else. Service is for ACTIVE alone.
     function statusOf(bytes32 idHash) external view returns (Status);
 
     /// @notice What `changePlan` would charge now, and the credit that it would give. Reverts as that would.
     function quoteChange(bytes32 idHash, bytes32 newPlanId) external view returns (uint256 charge, uint256 credit);
-
-    /// @notice Whether `account` may debit on the plan; false for an unknown plan.
-    function isOperator(bytes32 planId, address account) external view returns (bool);
 
     /// @notice `keccak256(abi.encode(subscriber, secretHash))`
     function idHashOf(address subscriber, bytes32 secretHash) external pure returns (bytes32);

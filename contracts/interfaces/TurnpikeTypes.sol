@@ -27,6 +27,15 @@ struct Terms {
     address payTo; // receives every charge and debit
 }
 
+/// @notice The terms of the plan that a subscriber schedules, as it was shown them. All zero: no plan.
+struct NextTerms {
+    address token;
+    address payTo; // the present one
+    uint96 amount; // base units
+    uint32 interval; // seconds, or months
+    bool months;
+}
+
 /// @notice What a signup says besides who signs up.
 struct Signup {
     bytes32 planId;
@@ -39,7 +48,7 @@ struct Signup {
 struct Voucher {
     address signer; // an account with the VOUCHER right on the plan; zero: no voucher, and the rest is ignored
     uint96 firstAmount; // charged at signup, base units, at most the plan's price; below it if firstInterval is 0
-    uint32 firstInterval; // length of the first period in seconds; 0: one regular period
+    uint32 firstInterval; // of the first period, in seconds, at most 366 days; 0: one regular period
     uint256 deadline; // unix seconds, inclusive
     bytes signature; // 65 bytes r || s || v, or whatever the signer's ERC-1271 wallet accepts
 }
@@ -72,6 +81,7 @@ struct PlanView {
     address provider;
     Terms terms; // with the present payTo
     bool deprecated;
+    bool stopped; // its subscriptions end with the period that is paid
     bytes32 successor; // zero: none named
     address firstPayTo; // the payee at creation, which the planId proves
     address proposedPayTo; // zero: none
@@ -87,7 +97,7 @@ struct SubscriptionView {
     uint40 paidThrough; // unix seconds, exclusive end of the paid period
     uint16 version; // what the next signature must name
     bool paused;
-    bool ending; // cancelled at the period's end
+    bool ending; // it ends with the paid period: cancelled so, or its plan is stopped
     bool cancelled;
     bool intro; // the paid period was begun with a voucher
     uint8 anchorDay; // the day of the month on which periods start; 0 on a plan in seconds

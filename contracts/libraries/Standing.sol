@@ -14,9 +14,10 @@ library Standing {
     /// @param until counts only for a record that is limited
     function statusAt(SubscriptionWord s, PayeeWord terms, uint256 until, uint256 t) internal pure returns (Status) {
         uint256 paidThrough = s.paidThrough();
-        if (!s.isUnbounded()) {
+        if (!s.isUnbounded() || terms.isStopped()) {
             if (s.isCancelled()) return Status.CANCELLED;
-            if (t >= paidThrough && (s.isEnding() || (s.isLimited() && t >= until))) return Status.CANCELLED;
+            bool isLast = s.isEnding() || terms.isStopped() || (s.isLimited() && t >= until);
+            if (isLast && t >= paidThrough) return Status.CANCELLED;
             if (s.isPaused()) return Status.PAUSED;
         }
         unchecked {
@@ -27,14 +28,15 @@ library Standing {
     }
 
     /// @dev The end of the next period in seconds that anyone may collect at `t`, for a record that `isPlain`; zero
-    /// when there is none to collect: not due (inclusive), or expired. Inside grace the period is continuous; later it
-    /// starts `grace` ago: the grace that was served is always paid, time that was not served never.
+    /// when there is none to collect: not due (inclusive), expired, or on a plan that is stopped. Inside grace the
+    /// period is continuous; later it starts `grace` ago: the grace that was served is always paid, time that was not
+    /// served never.
     function renewedThrough(SubscriptionWord s, PayeeWord terms, uint256 t) internal pure returns (uint256) {
         uint256 paidThrough = s.paidThrough();
         uint256 interval = terms.interval();
         unchecked {
             uint256 late = t - paidThrough; // before it is due, this wraps to more than any interval
-            if (late >= interval) return 0;
+            if (late >= interval || terms.isStopped()) return 0;
             uint256 grace = terms.grace();
             return (late < grace ? paidThrough : t - grace) + interval;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Signup, Voucher} from "../interfaces/TurnpikeTypes.sol";
+import {NextTerms, Signup, Voucher} from "../interfaces/TurnpikeTypes.sol";
 import {PayeeWord, PriceWord, StartWord} from "./Words.sol";
 
 /// @title The EIP-712 messages that a subscriber signs
@@ -15,24 +15,25 @@ library TypedData {
         "uint256 deadline)"
     );
     bytes32 internal constant VOUCHER = keccak256(
-        "Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,"
-        "uint256 deadline)"
+        "Voucher(bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,"
+        "uint256 firstInterval,uint256 deadline)"
     );
     bytes32 internal constant VOID = keccak256("Void(address subscriber,bytes32 secretHash,uint256 deadline)");
     bytes32 internal constant PAUSE = keccak256(
         "Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant RESUME = keccak256(
-        "Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)"
+        "Resume(address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant CANCEL = keccak256(
         "Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant SET_MAX_OVERAGE = keccak256(
-        "SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)"
+        "SetMaxOverage(address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant SET_NEXT = keccak256(
-        "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)"
+        "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,"
+        "uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)"
     );
     bytes32 internal constant CHANGE_PLAN = keccak256(
         "ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,"
@@ -44,6 +45,7 @@ library TypedData {
 
     bytes32 private constant SECONDS = keccak256("seconds");
     bytes32 private constant MONTHS = keccak256("months");
+    bytes32 private constant NO_UNIT = keccak256("");
 
     /// @dev The terms are those of now: after the payee has moved, another message must be signed.
     function subscribe(
@@ -80,6 +82,7 @@ library TypedData {
     function voucher(
         address subscriber,
         Signup calldata signup,
+        address token,
         Voucher calldata given
     ) internal pure returns (bytes32) {
         return
@@ -89,6 +92,7 @@ library TypedData {
                     signup.planId,
                     subscriber,
                     signup.secretHash,
+                    token,
                     given.firstAmount,
                     given.firstInterval,
                     given.deadline
@@ -112,11 +116,12 @@ library TypedData {
     function resume(
         address subscriber,
         bytes32 idHash,
+        address token,
         uint256 maxCharge,
         uint16 version,
         uint256 deadline
     ) internal pure returns (bytes32) {
-        return keccak256(abi.encode(RESUME, subscriber, idHash, maxCharge, version, deadline));
+        return keccak256(abi.encode(RESUME, subscriber, idHash, token, maxCharge, version, deadline));
     }
 
     function cancel(
@@ -132,22 +137,42 @@ library TypedData {
     function setMaxOverage(
         address subscriber,
         bytes32 idHash,
+        address token,
         uint256 cap,
         uint16 version,
         uint256 deadline
     ) internal pure returns (bytes32) {
-        return keccak256(abi.encode(SET_MAX_OVERAGE, subscriber, idHash, cap, version, deadline));
+        return keccak256(abi.encode(SET_MAX_OVERAGE, subscriber, idHash, token, cap, version, deadline));
     }
 
+    /// @dev The terms as they were shown: that they are the plan's is not judged here.
     function setNext(
         address subscriber,
         bytes32 idHash,
         uint40 until,
         bytes32 nextPlanId,
+        NextTerms calldata shown,
         uint16 version,
         uint256 deadline
     ) internal pure returns (bytes32) {
-        return keccak256(abi.encode(SET_NEXT, subscriber, idHash, until, nextPlanId, version, deadline));
+        bytes32 unit = shown.months ? MONTHS : SECONDS;
+        return
+            keccak256(
+                abi.encode(
+                    SET_NEXT,
+                    subscriber,
+                    idHash,
+                    until,
+                    nextPlanId,
+                    shown.token,
+                    shown.payTo,
+                    shown.amount,
+                    shown.interval,
+                    nextPlanId == bytes32(0) ? NO_UNIT : unit,
+                    version,
+                    deadline
+                )
+            );
     }
 
     function changePlan(

@@ -22,13 +22,14 @@ type AllowanceWord is uint256;
 // token160 | amount96, from the lowest bit up.
 type PriceWord is uint256;
 
-// payTo160 | interval32 | grace32 | DEPRECATED1 | MONTHS1, from the lowest bit up; the upper 30 bits are unused.
+// payTo160 | interval32 | grace32 | DEPRECATED1 | MONTHS1 | STOPPED1, from the lowest bit up; the upper 29 bits are
+// unused.
 type PayeeWord is uint256;
 
 // provider160 | successorIndex32, from the lowest bit up; the upper 64 bits are unused. Successor 0: none named.
 type OwnerWord is uint256;
 
-// payTo160 | effectiveAt40, from the lowest bit up. Zero: no payee is proposed.
+// payTo160 | effectiveAt40 | BY_PAYEE1, from the lowest bit up. Zero: no payee is proposed.
 type ProposalWord is uint256;
 
 // firstAmount96 | firstInterval32 | until40 | INTRO1, from the lowest bit up: how a subscription starts, and when it
@@ -284,6 +285,8 @@ library AllowanceWords {
 library PlanWords {
     uint256 private constant DEPRECATED = 1 << 224;
     uint256 private constant MONTHS = 1 << 225;
+    uint256 private constant STOPPED = 1 << 226;
+    uint256 private constant BY_PAYEE = 1 << 200; // of a proposal
 
     function packPrice(address token_, uint96 amount_) internal pure returns (PriceWord) {
         return PriceWord.wrap(uint256(uint160(token_)) | (uint256(amount_) << 160));
@@ -337,6 +340,14 @@ library PlanWords {
         return PayeeWord.wrap(PayeeWord.unwrap(w) | DEPRECATED);
     }
 
+    function isStopped(PayeeWord w) internal pure returns (bool) {
+        return PayeeWord.unwrap(w) & STOPPED != 0;
+    }
+
+    function asStopped(PayeeWord w) internal pure returns (PayeeWord) {
+        return PayeeWord.wrap(PayeeWord.unwrap(w) | STOPPED | DEPRECATED);
+    }
+
     function withPayTo(PayeeWord w, address payTo_) internal pure returns (PayeeWord) {
         return PayeeWord.wrap(((PayeeWord.unwrap(w) >> 160) << 160) | uint256(uint160(payTo_)));
     }
@@ -353,8 +364,9 @@ library PlanWords {
         return uint32(OwnerWord.unwrap(w) >> 160);
     }
 
-    function packProposal(address payTo_, uint40 effectiveAt_) internal pure returns (ProposalWord) {
-        return ProposalWord.wrap(uint256(uint160(payTo_)) | (uint256(effectiveAt_) << 160));
+    function packProposal(address payTo_, uint40 effectiveAt_, bool isByPayee_) internal pure returns (ProposalWord) {
+        return
+            ProposalWord.wrap(uint256(uint160(payTo_)) | (uint256(effectiveAt_) << 160) | (isByPayee_ ? BY_PAYEE : 0));
     }
 
     function payTo(ProposalWord w) internal pure returns (address) {
@@ -363,6 +375,11 @@ library PlanWords {
 
     function effectiveAt(ProposalWord w) internal pure returns (uint40) {
         return uint40(ProposalWord.unwrap(w) >> 160);
+    }
+
+    /// @dev Whether the payee has proposed it and not the provider.
+    function isByPayee(ProposalWord w) internal pure returns (bool) {
+        return ProposalWord.unwrap(w) & BY_PAYEE != 0;
     }
 }
 

@@ -26,12 +26,6 @@ const DEPLOYER_COST_WEI = 10n ** 16n;
 const DEPLOYER_TRANSACTION =
   "0xf8a58085174876e800830186a08080b853604580600e600039806000f350fe7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf31ba02222222222222222222222222222222222222222222222222222222222222222a02222222222222222222222222222222222222222222222222222222222222222";
 
-/**
- * Turnpike takes 5.8 million. Not estimated: the deployer keeps a 64th for itself, which makes Hardhat's node search
- * above the cap that a transaction has.
- */
-const CREATION_GAS = 8_000_000n;
-
 /** Creation code that uses TSTORE and MCOPY and returns one byte: where it runs, the contracts run too. */
 const CANCUN_PROBE = "0x5f5f5d5f5f5f5e60015ff3";
 
@@ -91,9 +85,10 @@ async function sendCreation(
   signer: Signer & { provider: Provider },
   { initCode }: Artifact,
 ): Promise<TransactionReceipt | undefined> {
-  await requireGasMoney(signer);
+  const gasLimit = await creationGas(signer, initCode);
+  await requireGasMoney(signer, gasLimit);
   const data = concat([SALT, initCode]);
-  const sent = await signer.sendTransaction({ to: CREATE2_DEPLOYER, data, gasLimit: CREATION_GAS });
+  const sent = await signer.sendTransaction({ to: CREATE2_DEPLOYER, data, gasLimit });
   try {
     return (await sent.wait()) ?? undefined;
   } catch (error) {
@@ -102,11 +97,20 @@ async function sendCreation(
   }
 }
 
-async function requireGasMoney(signer: Signer & { provider: Provider }): Promise<void> {
+/**
+ * A quarter above what the chain estimates, which on some rollups includes the price of the data. Estimated without the
+ * deployer: it keeps a 64th for itself, which makes Hardhat's node search above the cap that a transaction has.
+ */
+async function creationGas(signer: Signer & { provider: Provider }, initCode: string): Promise<bigint> {
+  const estimate = await signer.provider.estimateGas({ from: await signer.getAddress(), data: initCode });
+  return (estimate * 5n) / 4n;
+}
+
+async function requireGasMoney(signer: Signer & { provider: Provider }, gasLimit: bigint): Promise<void> {
   const { provider } = signer;
   const address = await signer.getAddress();
   const [balance, fees] = await Promise.all([provider.getBalance(address), provider.getFeeData()]);
-  const needed = CREATION_GAS * (fees.maxFeePerGas ?? fees.gasPrice ?? 0n);
+  const needed = gasLimit * (fees.maxFeePerGas ?? fees.gasPrice ?? 0n);
   if (balance >= needed) return;
   const { chainId } = await provider.getNetwork();
   throw new Error(

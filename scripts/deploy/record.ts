@@ -23,6 +23,8 @@ export interface DeploymentRecord {
   readonly chainId: number;
   readonly compiler: string;
   readonly turnpike: ContractRecord;
+  /** made by Turnpike's creation */
+  readonly lens: ContractRecord;
   readonly batchSettler: ContractRecord;
 }
 

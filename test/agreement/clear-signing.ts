@@ -39,6 +39,13 @@ const FORMATS = {
 
 const FORMAT_PROPERTIES = ["$id", "intent", "interpolatedIntent", "fields"];
 
+/** What means "none", other than 0. */
+const NONE: Readonly<Record<string, string>> = {
+  bytes32: `0x${"00".repeat(32)}`,
+  address: `0x${"00".repeat(20)}`,
+  string: "",
+};
+
 /** Fields that a person cannot judge by reading them. */
 const IDS = ["planId", "newPlanId", "idHash", "secretHash", "version"];
 
@@ -53,13 +60,13 @@ const act = { subscriber: account, idHash: word, version: 0, deadline: 1n };
 /** Every message in Turnpike's own domain, as the SDK makes it. */
 const MESSAGES: readonly TypedData[] = [
   subscribeTypedData(deployment, terms, { ...signup, maxOverage: 0n }),
-  voucherTypedData(deployment, { ...signup, ...first }),
+  voucherTypedData(deployment, { ...signup, ...first, token: account }),
   voidTypedData(deployment, { subscriber: account, secretHash: word, deadline: 1n }),
   actTypedData(deployment, "Pause", act),
-  actTypedData(deployment, "Resume", { ...act, maxCharge: 1n }),
+  actTypedData(deployment, "Resume", { ...act, token: account, maxCharge: 1n }),
   actTypedData(deployment, "Cancel", { ...act, atPeriodEnd: true }),
-  actTypedData(deployment, "SetMaxOverage", { ...act, cap: 1n }),
-  actTypedData(deployment, "SetNext", { ...act, until: 0, nextPlanId: word }),
+  actTypedData(deployment, "SetMaxOverage", { ...act, token: account, cap: 1n }),
+  actTypedData(deployment, "SetNext", { ...act, until: 0, nextPlanId: word, terms }),
   actTypedData(deployment, "ChangePlan", { ...act, newPlanId: word, maxOverage: 0n, maxCharge: 1n, terms }),
   actTypedData(deployment, "Rekey", { ...act, newSecretHash: word }),
   rootTypedData(deployment),
@@ -129,6 +136,7 @@ describe("agreement > clear signing", () => {
         expect(label, path).to.be.a("string").and.not.equal("");
         expect(FORMATS[format].types, path).to.include(types.get(path));
         expect(Object.keys(params), path).to.deep.equal([...FORMATS[format].params]);
+        if (/amount|charge|cap|overage/i.test(path)) expect(format, path).to.equal("tokenAmount");
         if (format === "tokenAmount") expect(types.get(String(params.tokenPath)), path).to.equal("address");
         if (format === "date") expect(params.encoding).to.equal("timestamp");
         if (typeof visible === "string") expect(visible, path).to.be.oneOf(["always", "optional", "never"]);
@@ -141,8 +149,7 @@ describe("agreement > clear signing", () => {
       for (const { path, visible = "always" } of fields) {
         if (visible === "never" || visible === "optional") expect(IDS, path).to.include(path);
         if (typeof visible !== "object") continue;
-        const none = types.get(path) === "bytes32" ? `0x${"00".repeat(32)}` : 0;
-        expect(visible.ifNotIn, path).to.deep.equal([none]);
+        expect(visible.ifNotIn, path).to.deep.equal([NONE[types.get(path) ?? ""] ?? 0]);
       }
       for (const [, name] of interpolatedIntent.matchAll(/\{([^}]*)\}/g)) expect([...types.keys()]).to.include(name);
     });

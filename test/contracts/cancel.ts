@@ -111,7 +111,7 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
       for (const atPeriodEnd of [true, false]) {
-        for (const caller of [w.operator, w.stranger]) {
+        for (const caller of [w.operator, w.treasury, w.stranger]) {
           await expect(w.turnpike.connect(caller).cancel(s.idHash, atPeriodEnd))
             .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
             .withArgs(s.idHash, caller.address);

@@ -4,9 +4,9 @@ import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { NO_AUTH, NO_TERMS } from "./support/signups";
 
 const UNTIL = 4_000_000_000;
-const NO_AUTH = { version: 0, deadline: 0, signature: "0x" };
 
 /** A direct signup by a voucher for nothing, so that no transfer is among the logs. */
 async function freeSignup(w: c.World, until: number) {
@@ -35,7 +35,7 @@ describe("Events", () => {
     const own = w.turnpike.connect(w.subscriber);
     const atOnce = await freeSignup(w, UNTIL);
     const inTwo = await freeSignup(w, 0);
-    const setNext = own.interface.encodeFunctionData("setNext", [inTwo.idHash, UNTIL, ZeroHash, NO_AUTH]);
+    const setNext = own.interface.encodeFunctionData("setNext", [inTwo.idHash, UNTIL, ZeroHash, NO_TERMS, NO_AUTH]);
 
     const names = await namesOf(w, await own.multicall([atOnce.call]));
     const namesInTwo = await namesOf(w, await own.multicall([inTwo.call, setNext]));

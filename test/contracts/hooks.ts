@@ -8,7 +8,7 @@ import { ethers } from "hardhat";
 import type { HookedAccount } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
 import { itOfManyCases } from "./support/deployed-code";
-import { FAR, NO_AUTH } from "./support/signups";
+import { FAR, NO_AUTH, NO_TERMS, NO_VOUCHER } from "./support/signups";
 
 const MUCH = 1_000n * c.PRICE;
 
@@ -39,6 +39,13 @@ type Parties = Awaited<ReturnType<typeof parties>>;
 type Calls = Record<string, (p: Parties) => string>;
 
 const call = (p: Parties) => p.w.turnpike.interface.encodeFunctionData.bind(p.w.turnpike.interface);
+const monthlyOf = ({ token, seller }: Parties) => ({
+  token: token.target,
+  payTo: seller.code.target,
+  amount: 2n * c.PRICE,
+  interval: 1,
+  months: true,
+});
 const secret = ethers.id("a secret of the test");
 const other = ethers.id("another secret");
 
@@ -58,8 +65,8 @@ const ACTS: Calls = {
   "cancel at the period's end": (p) => call(p)("cancel", [p.s.idHash, true]),
   "change to the dearer plan": (p) => call(p)("changePlan", [p.s.idHash, p.dear, 1n, c.FOREVER]),
   "change to months": (p) => call(p)("changePlan", [p.s.idHash, p.monthly, 1n, c.FOREVER]),
-  "schedule a change": (p) => call(p)("setNext", [p.s.idHash, 0n, p.monthly, NO_AUTH]),
-  "set an end": (p) => call(p)("setNext", [p.s.idHash, FAR, ZeroHash, NO_AUTH]),
+  "schedule a change": (p) => call(p)("setNext", [p.s.idHash, 0n, p.monthly, monthlyOf(p), NO_AUTH]),
+  "set an end": (p) => call(p)("setNext", [p.s.idHash, FAR, ZeroHash, NO_TERMS, NO_AUTH]),
   rekey: (p) => call(p)("rekey", [p.s.idHash, other]),
   "raise the cap": (p) => call(p)("setMaxOverage", [p.s.idHash, 1_000n]),
   "renew again": (p) => call(p)("renew", [p.s.idHash]),
@@ -72,6 +79,7 @@ const ACTS: Calls = {
 };
 
 const SELLERS: Calls = {
+  "stop the plan": (p) => call(p)("stopPlan", [p.planId]),
   "cancel at the period's end": (p) => call(p)("cancel", [p.s.idHash, true]),
   debit: (p) => call(p)("debit", [p.s.idHash, 3n, 0n]),
   "renew again": (p) => call(p)("renew", [p.s.idHash]),
@@ -155,6 +163,32 @@ describe("A token that calls its parties", () => {
     });
   }
 
+  for (const form of ["subscribeBySig", "subscribeWith"] as const) {
+    it(`T20 a payer that moves the payee in the middle of its permit pays the one that it signed (${form})`, async () => {
+      const { w, token, me } = await loadFixture(parties);
+      const terms = { token: await token.getAddress(), payTo: w.treasury.address };
+      const planId = await c.createPlan(w, terms);
+      await w.turnpike.connect(w.provider).proposePayTo(planId, w.relayer);
+      await time.increase(7 * c.DAY);
+      const permit = { value: c.FOREVER, deadline: c.FOREVER, signature: `0x${"11".repeat(65)}` };
+      const subscriber = await me.code.getAddress();
+      const owner = await ethers.getSigner(await me.code.owner());
+      const bring = async (payTo: string) => {
+        await me.code.plant(w.turnpike, w.turnpike.interface.encodeFunctionData("applyPayTo", [planId]));
+        const signup = { planId, secretHash: c.freshSecretHash(), maxOverage: 0n };
+        const signature = await c.sign(w, owner, "Subscribe", { subscriber, ...signup, payTo, deadline: c.FOREVER });
+        const by = [c.FOREVER, signature, permit] as const;
+        return form === "subscribeBySig"
+          ? w.turnpike.subscribeBySig(subscriber, planId, signup.secretHash, 0n, ...by)
+          : w.turnpike.subscribeWith(subscriber, { ...signup, until: 0n }, NO_VOUCHER, ...by);
+      };
+      await expect(bring(w.treasury.address))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+        .withArgs(subscriber);
+      await expect(bring(w.relayer.address)).to.changeTokenBalances(token, [w.treasury, w.relayer], [0n, c.PRICE]);
+    });
+  }
+
   it("T20 a payer that takes its money or its approval away in the middle pays, or nothing happens at all", async () => {
     const p = await loadFixture(parties);
     const { w, token, me, s } = p;
@@ -164,7 +198,7 @@ describe("A token that calls its parties", () => {
       token.interface.encodeFunctionData("transfer", [w.relayer.address, MUCH - c.PRICE]),
     ]) {
       await me.code.plant(token, data);
-      await time.increaseTo(s.paidThrough);
+      if ((await time.latest()) < s.paidThrough) await time.increaseTo(s.paidThrough);
       await expect(w.turnpike.renew(s.idHash)).to.be.revertedWithCustomError(w.turnpike, "TransferFailed");
       const reasons = await w.turnpike.renewBatch.staticCall([s.idHash]);
       expect(reasons).to.deep.equal([c.reasonOf(w, "TransferFailed")]);

@@ -86,20 +86,22 @@ describe("TurnpikeLens", () => {
   it("shows each field of a plan through its life", async () => {
     const w = await loadFixture(c.world);
     const provider = w.turnpike.connect(w.provider);
-    const planId = await c.createPlan(w, { interval: 12n, months: true, grace: 5 });
+    const payTo = w.provider.address;
+    const planId = await c.createPlan(w, { interval: 12n, months: true, grace: 5, payTo });
     const view = async () => {
       const plan = await w.lens.getPlan(planId);
       return { ...fieldsOf(plan), terms: [...plan.terms] };
     };
-    const terms = [await w.token.getAddress(), c.PRICE, 12n, true, 5n, w.treasury.address];
+    const terms = [await w.token.getAddress(), c.PRICE, 12n, true, 5n, payTo];
     const fresh = {
       planId,
       index: 2n,
       provider: w.provider.address,
       terms,
       deprecated: false,
+      stopped: false,
       successor: ZeroHash,
-      firstPayTo: w.treasury.address,
+      firstPayTo: payTo,
       proposedPayTo: ZeroAddress,
       effectiveAt: 0n,
       nextProvider: ZeroAddress,
@@ -111,16 +113,18 @@ describe("TurnpikeLens", () => {
     const effectiveAt = BigInt(now + 7 * c.DAY);
     const moving = { proposedPayTo: w.stranger.address, effectiveAt, nextProvider: w.relayer.address };
     expect(await view()).to.deep.equal({ ...fresh, ...moving });
-    await c.at(Number(effectiveAt), () => w.turnpike.applyPayTo(planId));
     await provider.deprecatePlan(planId, w.planId);
     await w.turnpike.connect(w.relayer).acceptPlan(planId);
-    expect(await view()).to.deep.equal({
-      ...fresh,
-      provider: w.relayer.address,
-      terms: [...terms.slice(0, 5), w.stranger.address],
-      deprecated: true,
-      successor: w.planId,
-    });
+    const handed = { ...fresh, provider: w.relayer.address, deprecated: true, successor: w.planId };
+    expect(await view()).to.deep.equal({ ...handed, terms: [...terms.slice(0, 5), w.relayer.address] });
+    const next = w.turnpike.connect(w.relayer);
+    await next.proposePayTo(planId, w.stranger);
+    await time.increase(7 * c.DAY);
+    await next.applyPayTo(planId);
+    const moved = { ...handed, terms: [...terms.slice(0, 5), w.stranger.address] };
+    expect(await view()).to.deep.equal(moved);
+    await next.stopPlan(planId);
+    expect(await view()).to.deep.equal({ ...moved, stopped: true });
   });
 
   it("answers zero for what is unknown: records, plans and rights", async () => {

@@ -4,8 +4,9 @@ import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
+import type { NextTermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../support/contracts";
-import { FAR, NO_AUTH, setNext, signup } from "./support/signups";
+import { FAR, NO_AUTH, NO_TERMS, setNext, signup } from "./support/signups";
 
 const DEARER = 3n * c.PRICE;
 const CHEAPER = c.PRICE / 5n;
@@ -230,14 +231,14 @@ describe("Subscriptions", () => {
       const auth = { version: 1n, deadline: c.FOREVER, signature: "0x" };
       for (const caller of [w.stranger, w.operator, w.treasury, w.provider]) {
         const as = w.turnpike.connect(caller);
-        await expect(as.setNext(s.idHash, FAR, ZeroHash, auth))
+        await expect(as.setNext(s.idHash, FAR, ZeroHash, NO_TERMS, auth))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
           .withArgs(w.subscriber.address);
-        await expect(as.setNext(s.idHash, 0n, ZeroHash, NO_AUTH))
+        await expect(as.setNext(s.idHash, 0n, ZeroHash, NO_TERMS, NO_AUTH))
           .to.be.revertedWithCustomError(w.turnpike, "StaleVersion")
           .withArgs(s.idHash, 0n, 1n);
         const own = await c.authFor(w, "SetNext", s.idHash, { until: FAR, nextPlanId: ZeroHash }, { signer: caller });
-        await expect(as.setNext(s.idHash, FAR, ZeroHash, own))
+        await expect(as.setNext(s.idHash, FAR, ZeroHash, NO_TERMS, own))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
           .withArgs(w.subscriber.address);
       }
@@ -249,7 +250,7 @@ describe("Subscriptions", () => {
       const longer = { until: FAR, nextPlanId: ZeroHash };
       const auth = await c.authFor(w, "SetNext", s.idHash, longer);
       await setNext(w, s.idHash, p - 100, ZeroHash);
-      await expect(w.turnpike.connect(w.provider).setNext(s.idHash, FAR, ZeroHash, auth))
+      await expect(w.turnpike.connect(w.provider).setNext(s.idHash, FAR, ZeroHash, NO_TERMS, auth))
         .to.be.revertedWithCustomError(w.turnpike, "StaleVersion")
         .withArgs(s.idHash, 0n, 1n);
     });
@@ -257,7 +258,7 @@ describe("Subscriptions", () => {
     it("ignores the signature in the subscriber's own call", async () => {
       const { w, s, me } = await loadFixture(running);
       const junk = { version: 9n, deadline: 1n, signature: "0x1234" };
-      await expect(me.setNext(s.idHash, FAR, ZeroHash, junk)).to.emit(w.turnpike, "NextSet");
+      await expect(me.setNext(s.idHash, FAR, ZeroHash, NO_TERMS, junk)).to.emit(w.turnpike, "NextSet");
     });
 
     it("is set, moved and removed while paused, past due and expired; not when ending, over or unknown", async () => {
@@ -274,6 +275,69 @@ describe("Subscriptions", () => {
       await notActive(w, setNext(w, ending.idHash, FAR, ZeroHash), ending.idHash, c.Status.CANCELLED);
       await me.cancel(s.idHash, false);
       await notActive(w, setNext(w, s.idHash, FAR, ZeroHash), s.idHash, c.Status.CANCELLED);
+    });
+  });
+
+  describe("setNext > what is shown", () => {
+    /** As signed by the subscriber, and as its own call. */
+    const forms = {
+      direct: async (w: c.World, idHash: string, planId: string, shown: NextTermsStruct) =>
+        w.turnpike.connect(w.subscriber).setNext(idHash, 0n, planId, shown, NO_AUTH),
+      signed: async (w: c.World, idHash: string, planId: string, shown: NextTermsStruct) => {
+        const { months, ...terms } = shown;
+        const unit = planId === ZeroHash ? "" : months ? "months" : "seconds";
+        const auth = await c.authFor(w, "SetNext", idHash, { until: 0n, nextPlanId: planId, ...terms, unit });
+        return w.turnpike.connect(w.relayer).setNext(idHash, 0n, planId, shown, auth);
+      },
+    };
+    const differs = (w: c.World, sent: Promise<unknown>, planId: string, field: string) =>
+      expect(sent).to.be.revertedWithCustomError(w.turnpike, "TermsDiffer").withArgs(planId, field);
+
+    for (const [form, send] of Object.entries(forms)) {
+      it(`is each of the next plan's terms, and none without a plan (${form})`, async () => {
+        const { w, s, dearer } = await loadFixture(running);
+        const own = await c.shownOf(w, dearer);
+        for (const [field, wrong] of [
+          ["token", { token: w.stranger.address }],
+          ["payTo", { payTo: w.treasury.address }],
+          ["amount", { amount: DEARER - 1n }],
+          ["interval", { interval: 2 * c.INTERVAL + 1 }],
+          ["unit", { months: true }],
+        ] as const) {
+          await differs(w, send(w, s.idHash, dearer, { ...own, ...wrong }), dearer, field);
+          await differs(w, send(w, s.idHash, ZeroHash, { ...NO_TERMS, ...wrong }), ZeroHash, field);
+        }
+        await expect(send(w, s.idHash, dearer, own)).to.emit(w.turnpike, "NextSet");
+        await expect(send(w, s.idHash, ZeroHash, NO_TERMS)).to.emit(w.turnpike, "NextSet");
+      });
+
+      it(`moves nobody to a thousand times the price, nor to a payee that came after (${form})`, async () => {
+        const { w, s, cheaper, provider } = await loadFixture(running);
+        const [shown, ruinous] = [await c.shownOf(w, cheaper), await c.createPlan(w, { amount: 1_000n * c.PRICE })];
+        await differs(w, send(w, s.idHash, ruinous, { ...shown, payTo: w.treasury.address }), ruinous, "amount");
+        await provider.proposePayTo(cheaper, w.relayer.address);
+        await w.turnpike.connect(w.stranger).proposePayTo(cheaper, w.relayer.address);
+        await differs(w, send(w, s.idHash, cheaper, shown), cheaper, "payTo");
+        await expect(send(w, s.idHash, cheaper, { ...shown, payTo: w.relayer.address })).to.emit(w.turnpike, "NextSet");
+      });
+    }
+
+    it("is what was signed, not what the relayer says", async () => {
+      const { w, s, dearer, cheaper } = await loadFixture(running);
+      const auth = await c.authFor(w, "SetNext", s.idHash, {
+        until: 0n,
+        nextPlanId: dearer,
+        ...(await c.shownOf(w, cheaper)),
+      });
+      const sent = w.turnpike.connect(w.relayer).setNext(s.idHash, 0n, dearer, await c.shownOf(w, dearer), auth);
+      await expect(sent).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature").withArgs(w.subscriber.address);
+    });
+
+    it("is compared again when a scheduled change is kept", async () => {
+      const { w, s, dearer, me } = await loadFixture(running);
+      await setNext(w, s.idHash, 0n, dearer);
+      await differs(w, me.setNext(s.idHash, FAR, dearer, NO_TERMS, NO_AUTH), dearer, "token");
+      await setNext(w, s.idHash, FAR, dearer);
     });
   });
 
@@ -469,10 +533,12 @@ describe("Subscriptions", () => {
       await setNext(w, s.idHash, 0n, cheaper);
       await provider.deprecatePlan(cheaper, ZeroHash);
       await provider.deprecatePlan(w.planId, ZeroHash);
+      await provider.proposePayTo(cheaper, w.provider);
+      await w.turnpike.connect(w.stranger).proposePayTo(cheaper, w.provider);
       await provider.offerPlan(cheaper, w.relayer);
       await w.turnpike.connect(w.relayer).acceptPlan(cheaper);
       const sent = await c.at(p, () => w.turnpike.renew(s.idHash));
-      await expect(sent).to.changeTokenBalance(w.token, w.stranger, CHEAPER);
+      await expect(sent).to.changeTokenBalance(w.token, w.relayer, CHEAPER);
       expect((await w.lens.getSubscription(s.idHash)).planId).to.equal(cheaper);
     });
 

@@ -15,7 +15,7 @@ async function shortening() {
   const planId = await c.createPlan(w, { grace: GRACE });
   const weekly = await c.createPlan(w, { interval: WEEK, grace: c.DAY });
   const s = await c.subscribe(w, { planId });
-  await w.turnpike.connect(w.subscriber).setNext(s.idHash, 0, weekly, NO_AUTH);
+  await w.turnpike.connect(w.subscriber).setNext(s.idHash, 0, weekly, await c.shownOf(w, weekly), NO_AUTH);
   return { w, s };
 }
 

@@ -3,6 +3,7 @@
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type Addressable, id, ZeroAddress, ZeroHash } from "ethers";
+import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 import { signup } from "./support/signups";
 
@@ -32,19 +33,19 @@ describe("Plans", () => {
   describe("proposePayTo", () => {
     it("announces the payee and the second from which on it can be applied, and changes nothing yet", async () => {
       const { w, provider, payee } = await loadFixture(standing);
-      for (const [by, as] of [
-        [w.provider, provider],
-        [w.treasury, payee],
+      for (const [by, as, to] of [
+        [w.provider, provider, w.stranger],
+        [w.treasury, payee, w.relayer],
       ] as const) {
         const now = (await time.latest()) + 100;
-        await expect(c.at(now, () => as.proposePayTo(w.planId, w.stranger)))
+        await expect(c.at(now, () => as.proposePayTo(w.planId, to)))
           .to.emit(w.turnpike, "PayToProposed")
-          .withArgs(w.planId, w.stranger.address, now + DELAY, by.address);
+          .withArgs(w.planId, to.address, now + DELAY, by.address);
         const plan = await w.lens.getPlan(w.planId);
         expect([plan.terms.payTo, plan.firstPayTo, plan.proposedPayTo, plan.effectiveAt]).to.deep.equal([
           w.treasury.address,
           w.treasury.address,
-          w.stranger.address,
+          to.address,
           BigInt(now + DELAY),
         ]);
       }
@@ -77,6 +78,62 @@ describe("Plans", () => {
           .to.be.revertedWithCustomError(w.turnpike, "InvalidTerms")
           .withArgs("payTo");
       }
+    });
+  });
+
+  describe("proposePayTo > confirmed by the other one", () => {
+    it("moves the payee at once, whichever of them proposed, and the first payee stays known", async () => {
+      for (const first of ["provider", "treasury"] as const) {
+        const { w } = await loadFixture(standing);
+        const second = first === "provider" ? w.treasury : w.provider;
+        await w.turnpike.connect(w[first]).proposePayTo(w.planId, w.stranger);
+        const sent = w.turnpike.connect(second).proposePayTo(w.planId, w.stranger);
+        await expect(sent).to.emit(w.turnpike, "PayToMoved").withArgs(w.planId, w.stranger.address);
+        await expect(sent).to.not.emit(w.turnpike, "PayToProposed");
+        const plan = await w.lens.getPlan(w.planId);
+        expect([plan.terms.payTo, plan.firstPayTo, plan.proposedPayTo, plan.effectiveAt]).to.deep.equal([
+          w.stranger.address,
+          w.treasury.address,
+          ZeroAddress,
+          0n,
+        ]);
+        await expect(w.turnpike.applyPayTo(w.planId)).to.be.revertedWithCustomError(w.turnpike, "NotProposed");
+      }
+    });
+
+    it("waits when the same one proposes it again, from then on", async () => {
+      for (const by of ["provider", "treasury"] as const) {
+        const { w } = await loadFixture(standing);
+        await propose(w, w.stranger, w[by]);
+        const later = await propose(w, w.stranger, w[by]);
+        expect(await payToOf(w)).to.equal(w.treasury.address);
+        await expect(c.at(later - 1, () => w.turnpike.applyPayTo(w.planId)))
+          .to.be.revertedWithCustomError(w.turnpike, "TooEarly")
+          .withArgs(w.planId, later);
+      }
+    });
+
+    it("is for what is proposed now: not for another payee, nor for one that was replaced or withdrawn", async () => {
+      const { w, provider, payee } = await loadFixture(standing);
+      // A confirmation names the payee, so that a proposal which comes before it in the block is not confirmed.
+      await provider.proposePayTo(w.planId, w.stranger);
+      await provider.proposePayTo(w.planId, w.relayer);
+      await payee.proposePayTo(w.planId, w.stranger);
+      expect(await payToOf(w)).to.equal(w.treasury.address);
+      await payee.withdrawPayTo(w.planId);
+      await provider.proposePayTo(w.planId, w.stranger);
+      expect(await payToOf(w)).to.equal(w.treasury.address);
+      expect((await w.lens.getPlan(w.planId)).proposedPayTo).to.equal(w.stranger.address);
+    });
+
+    it("is not for one account that is both, which waits as it did", async () => {
+      const { w, provider } = await loadFixture(standing);
+      const planId = await c.createPlan(w, { payTo: w.provider.address });
+      for (let again = 0; again < 3; again += 1) await provider.proposePayTo(planId, w.stranger);
+      expect(await payToOf(w, planId)).to.equal(w.provider.address);
+      await time.increase(DELAY);
+      await w.turnpike.applyPayTo(planId);
+      expect(await payToOf(w, planId)).to.equal(w.stranger.address);
     });
   });
 
@@ -189,7 +246,7 @@ describe("Plans", () => {
         expect([...after.terms]).to.deep.equal([token, amount, interval, months, grace, w.stranger.address]);
         expect([after.deprecated, after.successor, after.provider]).to.deep.equal([true, next, w.provider.address]);
       }
-      expect(await w.turnpike.isOperator(w.planId, w.operator)).to.equal(true);
+      expect(await c.mayDebit(w, w.planId, w.operator)).to.equal(true);
     });
 
     it("refuses when nothing is proposed, and an unknown plan", async () => {
@@ -222,20 +279,13 @@ describe("Plans", () => {
       expect(await payToOf(w)).to.equal(w.treasury.address);
     });
 
-    it("T12 gains nothing from passing the plan on: the proposal lapses, and the payee keeps its veto", async () => {
-      const { w, provider, payee } = await loadFixture(standing);
-      const effectiveAt = await propose(w, w.stranger);
+    it("T12 cannot pass the plan on while the payee is another account", async () => {
+      const { w, provider } = await loadFixture(standing);
       await provider.offerPlan(w.planId, w.stranger);
-      const thief = w.turnpike.connect(w.stranger);
-      await expect(thief.acceptPlan(w.planId))
-        .to.emit(w.turnpike, "PayToProposed")
-        .withArgs(w.planId, ZeroAddress, 0n, w.stranger.address);
-      await expect(c.at(effectiveAt, () => thief.applyPayTo(w.planId)))
-        .to.be.revertedWithCustomError(w.turnpike, "NotProposed")
-        .withArgs(w.planId);
-      await thief.proposePayTo(w.planId, w.stranger);
-      await payee.withdrawPayTo(w.planId);
-      expect(await payToOf(w)).to.equal(w.treasury.address);
+      await expect(w.turnpike.connect(w.stranger).acceptPlan(w.planId))
+        .to.be.revertedWithCustomError(w.turnpike, "PayeeApart")
+        .withArgs(w.planId, w.treasury.address);
+      expect((await w.lens.getPlan(w.planId)).provider).to.equal(w.provider.address);
     });
 
     it("T12 cannot make the payee's own proposal come sooner, nor replace its target at the old time", async () => {
@@ -329,8 +379,16 @@ describe("Plans", () => {
   });
 
   describe("offerPlan and acceptPlan", () => {
+    /** The plan's payee is its provider. */
+    async function own() {
+      const known = await standing();
+      const planId = await c.createPlan(known.w, { payTo: known.w.provider.address });
+      await known.provider.setOperator(planId, known.w.operator, c.Right.DEBIT);
+      return { ...known, w: { ...known.w, planId } };
+    }
+
     it("replaces the provider, who has all rights then; the old one has none, others keep theirs", async () => {
-      const { w, provider } = await loadFixture(standing);
+      const { w, provider } = await loadFixture(own);
       const s = await c.subscribe(w, { maxOverage: 100n });
       await expect(provider.offerPlan(w.planId, w.relayer))
         .to.emit(w.turnpike, "PlanOffered")
@@ -341,6 +399,7 @@ describe("Plans", () => {
       const events = receipt.logs.map((log) => c.present(w.turnpike.interface.parseLog(log)));
       expect(events.map((event) => [event.name, ...event.args.toArray()])).to.deep.equal([
         ["PlanTransferred", w.planId, w.relayer.address],
+        ["PayToMoved", w.planId, w.relayer.address],
         ["OperatorSet", w.planId, w.provider.address, 0n],
         ["OperatorSet", w.planId, w.relayer.address, c.Right.ALL],
       ]);
@@ -348,8 +407,9 @@ describe("Plans", () => {
       expect([plan.provider, plan.nextProvider, plan.terms.payTo]).to.deep.equal([
         w.relayer.address,
         ZeroAddress,
-        w.treasury.address,
+        w.relayer.address,
       ]);
+      expect(plan.firstPayTo).to.equal(w.provider.address);
       expect(await w.lens.rightsOf(w.planId, w.provider)).to.equal(0n);
       expect(await w.lens.rightsOf(w.planId, w.relayer)).to.equal(c.Right.ALL);
       expect(await w.lens.rightsOf(w.planId, w.operator)).to.equal(c.Right.DEBIT);
@@ -368,13 +428,62 @@ describe("Plans", () => {
       await expect(provider.cancel(s.idHash, true))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
-      await next.debit(s.idHash, 1n, 0n);
+      await expect(next.debit(s.idHash, 1n, 0n)).to.changeTokenBalance(w.token, w.relayer, 1n);
       await next.cancel(s.idHash, true);
       await next.deprecatePlan(w.planId, ZeroHash);
     });
 
+    it("makes an ordinary account's plan a contract wallet's, whose signer alone decides from then on", async () => {
+      const { w, provider } = await loadFixture(own);
+      const s = await c.subscribe(w);
+      const wallet = await ethers.deployContract("TestWallet", [w.stranger.address]);
+      const run = (method: string, args: unknown[]) =>
+        wallet.connect(w.stranger).getFunction("execute")(
+          w.turnpike,
+          w.turnpike.interface.encodeFunctionData(method as "acceptPlan", args as never),
+        );
+      await provider.offerPlan(w.planId, wallet);
+      await run("acceptPlan", [w.planId]);
+      await expect(c.at(s.paidThrough, () => w.turnpike.renew(s.idHash))).to.changeTokenBalances(
+        w.token,
+        [w.provider, wallet],
+        [0n, c.PRICE],
+      );
+      for (const act of [
+        () => provider.proposePayTo(w.planId, w.provider),
+        () => provider.withdrawPayTo(w.planId),
+        () => provider.stopPlan(w.planId),
+      ]) {
+        await expect(act()).to.be.revertedWithCustomError(w.turnpike, "NotProvider");
+      }
+      await run("stopPlan", [w.planId]);
+    });
+
+    it("drops a proposed payee, and a payee that moved on keeps the plan from being handed over", async () => {
+      const { w, provider } = await loadFixture(own);
+      await provider.offerPlan(w.planId, w.relayer);
+      await provider.proposePayTo(w.planId, w.stranger);
+      await w.turnpike.connect(w.relayer).acceptPlan(w.planId);
+      const plan = await w.lens.getPlan(w.planId);
+      expect([plan.terms.payTo, plan.proposedPayTo]).to.deep.equal([w.relayer.address, ZeroAddress]);
+
+      const apart = await c.createPlan(w, { payTo: w.provider.address });
+      await provider.offerPlan(apart, w.relayer);
+      await provider.proposePayTo(apart, w.treasury);
+      await time.increase(DELAY);
+      await w.turnpike.applyPayTo(apart);
+      const accept = () => w.turnpike.connect(w.relayer).acceptPlan(apart);
+      await expect(accept())
+        .to.be.revertedWithCustomError(w.turnpike, "PayeeApart")
+        .withArgs(apart, w.treasury.address);
+      // Both agree that the provider is its payee again: the offer is still open.
+      await w.turnpike.connect(w.treasury).proposePayTo(apart, w.provider);
+      await provider.proposePayTo(apart, w.provider);
+      await expect(accept()).to.emit(w.turnpike, "PlanTransferred").withArgs(apart, w.relayer.address);
+    });
+
     it("keeps the successor that the old provider named, and the metadata's id", async () => {
-      const { w, provider } = await loadFixture(standing);
+      const { w, provider } = await loadFixture(own);
       const successor = await c.createPlan(w);
       await provider.deprecatePlan(w.planId, successor);
       await provider.offerPlan(w.planId, w.relayer);
@@ -384,7 +493,7 @@ describe("Plans", () => {
     });
 
     it("is for the account that was offered last, once; a withdrawn offer is for nobody", async () => {
-      const { w, provider } = await loadFixture(standing);
+      const { w, provider } = await loadFixture(own);
       const refusal = (caller: typeof w.stranger) =>
         expect(w.turnpike.connect(caller).acceptPlan(w.planId))
           .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
@@ -404,7 +513,7 @@ describe("Plans", () => {
     });
 
     it("leaves a provider that accepts its own offer with all rights", async () => {
-      const { w, provider } = await loadFixture(standing);
+      const { w, provider } = await loadFixture(own);
       await provider.setOperator(w.planId, w.provider, 0n);
       await provider.offerPlan(w.planId, w.provider);
       await provider.acceptPlan(w.planId);
@@ -412,7 +521,7 @@ describe("Plans", () => {
     });
 
     it("refuses an offer by everyone but the provider, the payee included, and of an unknown plan", async () => {
-      const { w, provider } = await loadFixture(standing);
+      const { w, provider } = await loadFixture(own);
       for (const caller of [w.treasury, w.operator, w.stranger]) {
         await expect(w.turnpike.connect(caller).offerPlan(w.planId, caller))
           .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
@@ -424,7 +533,7 @@ describe("Plans", () => {
     });
 
     it("separates the plan from the others of the old provider: no change leads from or to it", async () => {
-      const { w, provider, me } = await loadFixture(standing);
+      const { w, provider, me } = await loadFixture(own);
       const other = await c.createPlan(w, { amount: 2n * c.PRICE });
       const s = await c.subscribe(w);
       await provider.offerPlan(w.planId, w.relayer);
@@ -437,7 +546,7 @@ describe("Plans", () => {
         .withArgs(w.planId, other);
       await expect(c.at(s.paidThrough, () => w.turnpike.renew(s.idHash))).to.changeTokenBalance(
         w.token,
-        w.treasury,
+        w.relayer,
         c.PRICE,
       );
     });

@@ -66,8 +66,10 @@ const ACTS: Act[] = [
     name: "SetNext",
     fields: async (w) => ({ until: FAR, nextPlanId: await c.createPlan(w) }),
     forged: async (w) => ({ until: FAR + 1n, nextPlanId: await c.createPlan(w) }),
-    send: (w, idHash, f, auth) =>
-      w.turnpike.connect(w.relayer).setNext(idHash, f.until as bigint, f.nextPlanId as string, auth),
+    send: async (w, idHash, f, auth) => {
+      const [planId, shown] = [f.nextPlanId as string, await c.shownOf(w, f.nextPlanId as string)];
+      return w.turnpike.connect(w.relayer).setNext(idHash, f.until as bigint, planId, shown, auth);
+    },
     event: "NextSet",
   },
   {
@@ -147,6 +149,17 @@ for (const act of ACTS) {
       const byStranger = await c.authFor(w, act.name, s.idHash, fields, { signer: w.stranger });
       await refusal(send({ signature: byStranger.signature }));
     });
+
+    if (act.name === "Resume" || act.name === "SetMaxOverage") {
+      it("covers the plan's token", async () => {
+        const { w, s, auth, fields, send } = await signed();
+        const { signature } = await c.authFor(w, act.name, s.idHash, { ...fields, token: w.stranger.address });
+        await expect(send({ signature }))
+          .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
+          .withArgs(w.subscriber.address);
+        await expect(send({ signature: auth.signature })).to.emit(w.turnpike, act.event);
+      });
+    }
 
     it("holds until its deadline, inclusive", async () => {
       const deadline = (await time.latest()) + 1_000;

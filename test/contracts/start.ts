@@ -5,7 +5,7 @@ import { expect } from "chai";
 import * as c from "../support/contracts";
 
 const MAX_AMOUNT = 2n ** 96n - 1n;
-const MAX_INTERVAL = 2n ** 32n - 1n;
+const MAX_INTERVAL = BigInt(366 * c.DAY);
 const MAX_UNTIL = 2n ** 40n - 1n;
 const LARGEST = { firstAmount: MAX_AMOUNT, firstInterval: MAX_INTERVAL, until: MAX_UNTIL };
 

@@ -101,6 +101,21 @@ describe("Subscriptions", () => {
       }
     });
 
+    it("lasts 366 days at most", async () => {
+      const w = await loadFixture(c.world);
+      const longest = 366 * c.DAY;
+      for (const form of ["direct", "signed"] as const) {
+        const longer = await signup(w, { voucher: { firstAmount: 0n, firstInterval: longest + 1 } });
+        await expect(longer[form]())
+          .to.be.revertedWithCustomError(w.turnpike, "FirstIntervalTooLong")
+          .withArgs(longest + 1, longest);
+        const year = await signup(w, { voucher: { firstAmount: 0n, firstInterval: longest } });
+        const now = (await time.latest()) + 100;
+        await c.at(now, () => year[form]());
+        expect(await c.paidThroughOf(w, year.idHash)).to.equal(now + longest);
+      }
+    });
+
     it("gives no credit for its period, which a change of plan pays in full", async () => {
       const w = await loadFixture(c.world);
       const dearer = await c.createPlan(w, { amount: 3n * c.PRICE });
@@ -169,6 +184,12 @@ describe("Subscriptions", () => {
       await w.turnpike.connect(w.provider).setOperator(w.planId, w.relayer, c.Right.VOUCHER);
       await invalidSignature(w, s.direct({ signer: w.relayer.address }), w.relayer.address);
       await s.direct();
+    });
+
+    it("covers the plan's token", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w, { voucher: { signed: { token: w.stranger.address } } });
+      for (const form of ["direct", "signed"] as const) await invalidSignature(w, s[form](), w.provider.address);
     });
 
     it("is part of what the subscriber signs: without it, or with a dearer one, the signature is worth nothing", async () => {
@@ -280,6 +301,21 @@ describe("Subscriptions", () => {
       await mine.direct();
     });
 
+    it("T2 a voucher's signer brings no signup without the payer's signature", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w, { voucher: { firstAmount: 0n } });
+      const said = { planId: w.planId, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
+      for (const by of [w.provider, w.treasury, w.relayer, w.stranger]) {
+        for (const signature of ["0x", s.voucher.signature]) {
+          const sent = w.turnpike
+            .connect(by)
+            .subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, c.NO_PERMIT);
+          await invalidSignature(w, sent, w.subscriber.address);
+        }
+      }
+      expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.NONE);
+    });
+
     it("T2 a voucher seen in the mempool is worth nothing to another account that brings it first", async () => {
       const w = await loadFixture(c.world);
       const mine = await signup(w, { voucher: { firstAmount: 0n } });
@@ -332,7 +368,8 @@ describe("Subscriptions", () => {
     });
 
     it("T5 a revoked signer's vouchers are void, and so are the provider's after it gave its right or its plan away", async () => {
-      const w = await loadFixture(c.world);
+      const base = await loadFixture(c.world);
+      const w = { ...base, planId: await c.createPlan(base, { payTo: base.provider.address }) };
       const provider = w.turnpike.connect(w.provider);
       await provider.setOperator(w.planId, w.relayer, c.Right.VOUCHER);
       const issued = await signup(w, { voucher: { signer: w.relayer } });

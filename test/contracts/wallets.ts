@@ -3,7 +3,7 @@
 import { p256 } from "@noble/curves/p256";
 import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { AbiCoder, concat, getBytes, id, type Signer, toBeHex } from "ethers";
+import { AbiCoder, concat, dataSlice, getBytes, id, type Signer, toBeHex } from "ethers";
 import { ethers } from "hardhat";
 import type { TestWallet } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
@@ -248,6 +248,25 @@ describe("Wallets", () => {
         [fickle, w.treasury],
         [-c.PRICE, c.PRICE],
       );
+    });
+
+    it("a smart wallet whose signature is longer than a key's does, by all of its bytes", async () => {
+      const w = await loadFixture(c.world);
+      const [signature, permit] = [`0x${"cd".repeat(130)}`, { value: c.PRICE, deadline: c.FOREVER }];
+      // It says yes to more than 65 bytes: CALLDATASIZE, PUSH1 200, LT, times the answer.
+      await ethers.provider.send("hardhat_setCode", [w.stranger.address, "0x3660c810631626ba7e60e01b025f5260205ff3"]);
+      await w.token.mint(w.stranger, c.PRICE);
+      const args = [w.stranger, w.planId, c.freshSecretHash(), 0n, c.FOREVER, signature] as const;
+      const by = w.turnpike.connect(w.relayer);
+      await expect(by.subscribeBySig(...args, { ...permit, signature: dataSlice(signature, 0, 65) }))
+        .to.be.revertedWithCustomError(w.turnpike, "InsufficientApproval")
+        .withArgs(w.stranger.address, await w.token.getAddress(), c.PRICE, 0n);
+      for (const length of [97, 130]) {
+        await w.token.mint(w.stranger, c.PRICE);
+        const long = { ...permit, signature: dataSlice(signature, 0, length) };
+        const sent = by.subscribeBySig(w.stranger, w.planId, c.freshSecretHash(), 0n, c.FOREVER, signature, long);
+        await expect(sent).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+      }
     });
 
     it("an EIP-7702 account does, with its own key or by its code", async () => {

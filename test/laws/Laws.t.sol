@@ -15,7 +15,7 @@ struct FuzzSelector {
     bytes4[] selectors;
 }
 
-/// @notice The thirty-four laws, each over random sequences of acts by many parties. An act ends exactly as the model
+/// @notice The thirty-five laws, each over random sequences of acts by many parties. An act ends exactly as the model
 /// says, or the sequence fails whatever law it was for; what the witness saw against a law fails that law.
 /// @dev Where a law tries out much at each step, it takes the records in turn, a few at a time.
 abstract contract Laws is Settlements {
@@ -98,7 +98,7 @@ abstract contract Laws is Settlements {
     /// @dev At the end of each sequence, whichever law it was for: what the witness saw against any law; everything,
     /// against the model and against itself; and what it came across.
     function afterInvariant() external atClock {
-        for (uint256 law = 1; law <= 34; ++law) _uphold(law);
+        for (uint256 law = 1; law <= 35; ++law) _uphold(law);
         SubscriptionState[] memory states = lens.getStates(ids);
         for (uint256 i = 0; i < ids.length; ++i) _settleUp(ids[i], states[i]);
         for (uint256 i = 0; i < plans.length; ++i)
@@ -132,10 +132,11 @@ abstract contract Laws is Settlements {
     function invariant_L02_payees_get_what_was_charged() external view {
         uint256 onFickle = fickle.trueBalanceOf(fickle.FEE_SINK());
         uint256 owedOnFickle;
-        for (uint256 i = 0; i < payees.length; ++i) {
-            _hold(2, sound.balanceOf(payees[i]) == owed[address(sound)][payees[i]], "a payee's balance");
-            onFickle += fickle.trueBalanceOf(payees[i]);
-            owedOnFickle += owed[address(fickle)][payees[i]];
+        for (uint256 i = 0; i < payees.length + providers.length; ++i) {
+            address payee = i < payees.length ? payees[i] : providers[i - payees.length];
+            _hold(2, sound.balanceOf(payee) == owed[address(sound)][payee], "a payee's balance");
+            onFickle += fickle.trueBalanceOf(payee);
+            owedOnFickle += owed[address(fickle)][payee];
         }
         _hold(2, onFickle == owedOnFickle, "payees and fees on the token that takes a fee");
     }
@@ -225,7 +226,7 @@ abstract contract Laws is Settlements {
     }
 
     /// L12 Only the subscriber or its valid unused signature creates, resumes, raises, moves or changes a subscription;
-    /// the provider can only end it at the period's end.
+    /// the provider can only end it at the period's end, or all of a plan's.
     function invariant_L12_only_the_subscriber_changes_it() external view {
         _uphold(12);
     }
@@ -239,7 +240,8 @@ abstract contract Laws is Settlements {
         }
         for (uint256 i = 0; i < ids.length; ++i) {
             Life storage life = lives[lifeOf[ids[i]]];
-            bool bounded = life.ending || (life.until != 0 && clock >= life.until);
+            bool stopped = planRows[life.planId].stopped;
+            bool bounded = life.ending || stopped || (life.until != 0 && clock >= life.until);
             if (!bounded || clock < life.paidThrough) continue;
             _hold(13, turnpike.statusOf(ids[i]) == Status.CANCELLED, "an ended record came to life");
         }
@@ -313,7 +315,8 @@ abstract contract Laws is Settlements {
         Terms storage terms = _planOf(life.planId).terms;
         vm.warp(t);
         Status status = turnpike.statusOf(id);
-        bool bounded = life.ending || (life.until != 0 && t >= life.until);
+        bool stopped = planRows[life.planId].stopped;
+        bool bounded = life.ending || stopped || (life.until != 0 && t >= life.until);
         bool ended = tombstone[id] || (bounded && t >= life.paidThrough);
         if (ended) return _hold(19, status == Status.CANCELLED, "ended, and not CANCELLED");
         if (rows[id].paused) return _hold(19, status == Status.PAUSED, "paused, and not PAUSED");
@@ -350,7 +353,7 @@ abstract contract Laws is Settlements {
         _hold(22, _planRowAgrees(plans[step % plans.length].id), "a plan differs from its events");
     }
 
-    /// L23 Liveness: due, funded, approved, not paused or ending: renew succeeds; cancel always does.
+    /// L23 Liveness: due, funded, approved, not paused or ending, no plan stopped: renew succeeds; cancel always does.
     function invariant_L23_renew_and_cancel_succeed() external {
         _uphold(23);
         vm.warp(clock);
@@ -453,7 +456,7 @@ abstract contract Laws is Settlements {
         _hold(27, left == before, "charged after the subscriber's end");
     }
 
-    /// L28 A scheduled change applies once, at the next charged period, unless it is dropped.
+    /// L28 A scheduled change applies once, at the next charged period, unless it is dropped or a plan is stopped.
     function invariant_L28_a_change_applies_once() external view {
         _uphold(28);
         for (uint256 i = 0; i < ids.length; ++i) {
@@ -484,7 +487,8 @@ abstract contract Laws is Settlements {
         }
     }
 
-    /// L31 The payee becomes only what was proposed seven days ago or more, and not withdrawn.
+    /// L31 The payee becomes only what was proposed seven days ago or more, and not withdrawn; or, at once, what provider
+    /// and payee both propose, or the next provider of a plan whose provider was its payee.
     function invariant_L31_a_payee_moves_slowly() external view {
         _uphold(31);
         for (uint256 i = 0; i < plans.length; ++i) {
@@ -535,6 +539,35 @@ abstract contract Laws is Settlements {
             vm.record();
             _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
             _hold(34, _wordsRead() <= 3, "a renewal read a further word");
+        }
+        vm.warp(clock);
+    }
+
+    /// L35 From the stop of a plan on nothing is charged on it, and its records end with the period that is paid.
+    function invariant_L35_a_stopped_plan_charges_nothing() external {
+        _uphold(35);
+        fickle.setFault(FickleToken.Fault.None);
+        for (uint256 i = step % 4; i < ids.length; i += 4) {
+            bytes32 id = ids[i];
+            Life storage life = lives[lifeOf[id]];
+            if (lifeOf[id] == 0 || tombstone[id] || !planRows[life.planId].stopped) continue;
+            vm.warp(clock);
+            _hold(35, turnpike.statusOf(id) != Status.PAST_DUE, "a stopped record can be collected");
+            uint256 before = sound.balanceOf(rows[id].subscriber) + fickle.trueBalanceOf(rows[id].subscriber);
+            for (uint256 k = 0; k < 3; ++k) {
+                uint256 t = [life.paidThrough - 1, life.paidThrough, _boundaryOf(life)][k];
+                if (t < clock) continue;
+                vm.warp(t);
+                _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
+                address provider = _planOf(life.planId).provider;
+                _attempt(provider, abi.encodeCall(ITurnpike.debit, (id, 1, life.debits)));
+                bytes memory resume = abi.encodeCall(ITurnpike.resume, (id, type(uint256).max));
+                if (t >= life.paidThrough) _attempt(rows[id].subscriber, resume);
+                bool ended = t >= life.paidThrough;
+                _hold(35, ended == (turnpike.statusOf(id) == Status.CANCELLED), "not until the paid period's end");
+            }
+            uint256 left = sound.balanceOf(rows[id].subscriber) + fickle.trueBalanceOf(rows[id].subscriber);
+            _hold(35, left == before, "a stopped plan charged");
         }
         vm.warp(clock);
     }

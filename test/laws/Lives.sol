@@ -70,6 +70,8 @@ abstract contract Lives is Replay, Premises {
     mapping(bytes32 idHash => bool) internal voided;
     bytes32[] internal voids;
     mapping(bytes32 planId => uint256) private _proposedAt;
+    mapping(bytes32 planId => bool) private _proposedByPayee;
+    mapping(bytes32 planId => uint256 step) private _handedIn;
     /// @dev What was soundly signed: see `_offerKey`. The value is the last second in which it counts.
     mapping(bytes32 offer => uint256) internal offered;
 
@@ -157,22 +159,37 @@ abstract contract Lives is Replay, Premises {
         PlanRow storage row = planRows[planId];
         bool may = intent.caller == row.provider || intent.caller == row.terms.payTo;
         if (topic == ITurnpike.PayToProposed.selector) {
-            (address payTo, , address by) = abi.decode(log.data, (address, uint40, address));
-            bool lapses = payTo == address(0) && intent.caller == row.nextProvider;
-            if (!may && !lapses) _breach(31, "a payee was proposed or withdrawn by one who may not");
+            (, , address by) = abi.decode(log.data, (address, uint40, address));
+            if (!may) _breach(31, "a payee was proposed or withdrawn by one who may not");
             if (by != intent.caller) _breach(22, "the log names another than the one who proposed");
             _proposedAt[planId] = clock;
+            _proposedByPayee[planId] = by != row.provider;
         } else if (topic == ITurnpike.PayToMoved.selector) {
-            address payTo = abi.decode(log.data, (address));
-            if (payTo == address(0) || payTo != row.proposedPayTo) _breach(31, "a payee that was not proposed");
-            if (clock < _proposedAt[planId] + 7 days) _breach(31, "a payee that was proposed lately");
-            _saw(Premise.PayeeMoved);
+            _judgePayee(planId, row, abi.decode(log.data, (address)));
         } else if (topic == ITurnpike.PlanTransferred.selector) {
             if (row.nextProvider == address(0) || row.nextProvider != intent.caller) {
                 _breach(15, "a plan was taken over without an offer");
             }
-            if (row.proposedPayTo != address(0)) _breach(31, "the old provider's proposal outlived it");
+            if (row.terms.payTo != row.provider) _breach(31, "a plan was handed over without its payee");
+            _handedIn[planId] = step;
+        } else if (topic == ITurnpike.PlanEnded.selector) {
+            if (intent.caller != row.provider) _breach(12, "a plan was stopped by another than its provider");
+            _saw(Premise.PlanStopped);
         }
+    }
+
+    /// @dev Slowly; at once by the consent of both; or together with the plan.
+    function _judgePayee(bytes32 planId, PlanRow storage row, address payTo) private {
+        if (_handedIn[planId] == step) {
+            if (payTo != intent.caller) _breach(31, "a plan was handed over to another payee");
+            return;
+        }
+        if (payTo == address(0) || payTo != row.proposedPayTo) _breach(31, "a payee that was not proposed");
+        _saw(Premise.PayeeMoved);
+        if (clock >= _proposedAt[planId] + 7 days) return;
+        address other = _proposedByPayee[planId] ? row.provider : row.terms.payTo;
+        if (intent.caller != other || row.provider == row.terms.payTo) _breach(31, "a payee that was proposed lately");
+        _saw(Premise.PayeeConfirmed);
     }
 
     function _judgeVoucher(bytes32 id, address signer, uint256 firstAmount) private {
@@ -193,9 +210,22 @@ abstract contract Lives is Replay, Premises {
         if (intent.subscriber == address(0)) _breach(27, "an end was moved without its subscriber");
         if (nextPlanId != bytes32(0) && nextPlanId != life.nextPlanId) {
             if (_planOf(nextPlanId).deprecated) _breach(14, "a move to a deprecated plan");
+            if (planRows[life.planId].stopped) _breach(35, "a change was scheduled on a stopped plan");
             if (clock >= life.paidThrough) _breach(28, "a change scheduled while a period is owed");
         }
+        if (
+            nextPlanId != bytes32(0) &&
+            keccak256(abi.encode(intent.shown)) != keccak256(abi.encode(_shownOf(nextPlanId)))
+        ) {
+            _breach(33, "other terms are scheduled than were shown");
+        }
         (life.until, life.nextPlanId) = (until, nextPlanId);
+    }
+
+    /// @dev A message shows no grace.
+    function _shownOf(bytes32 planId) private view returns (Terms memory terms) {
+        terms = planRows[planId].terms;
+        terms.grace = intent.shown.grace;
     }
 
     // ------------------------------------------------------------------ periods
@@ -275,6 +305,7 @@ abstract contract Lives is Replay, Premises {
     ) private returns (Movement memory claim) {
         Terms storage terms = _planOf(life.planId).terms;
         if (tombstone[id] || life.over || life.ending) _breach(11, "a charge after the end");
+        if (planRows[life.planId].stopped) _breach(35, "a charge on a stopped plan");
         if (life.until != 0 && clock >= life.until) _breach(27, "a charge after the subscriber's end");
         if (end <= life.paidThrough) _breach(4, "paidThrough did not grow");
         if (end <= clock) _breach(6, "a charge for a period that is wholly past");
@@ -405,6 +436,8 @@ abstract contract Lives is Replay, Premises {
             _breach(life.intro ? 30 : 7, "a plan change charged other than A - C");
         }
         if (life.intro) _saw(Premise.PlanChangeInIntro);
+        if (planRows[life.planId].stopped) _saw(Premise.ChangeFromStopped);
+        if (planRows[intent.planId].stopped) _breach(35, "a change into a stopped plan");
         _saw(Premise.PlanChange);
         life.planId = intent.planId;
         if (end != _endOf(life, plan.terms, clock)) _breach(7, "a changed plan's period of another length");
@@ -466,6 +499,7 @@ abstract contract Lives is Replay, Premises {
         Terms storage terms = _planOf(life.planId).terms;
         if (tombstone[id] || life.over) _breach(11, "a debit after the end");
         if (life.ending && clock >= life.paidThrough) _breach(11, "a debit after the last paid period");
+        if (planRows[life.planId].stopped) _breach(35, "a debit on a stopped plan");
         if (life.ending) _saw(Premise.DebitWhileEnding);
         if (life.until != 0 && clock >= life.until) {
             if (clock >= life.paidThrough) _breach(27, "a debit after the subscriber's end and the paid period");

@@ -57,7 +57,7 @@ abstract contract Model is World {
     function _statusAt(Record storage r, uint256 t) internal view returns (Status) {
         if (r.subscriber == address(0)) return Status.NONE;
         if (r.cancelled) return Status.CANCELLED;
-        bool bounded = r.ending || (r.until != 0 && t >= r.until);
+        bool bounded = _endsWithPeriod(r) || (r.until != 0 && t >= r.until);
         if (bounded && t >= r.paidThrough) return Status.CANCELLED;
         if (r.paused) return Status.PAUSED;
         Terms storage terms = _planOf(r.planId).terms;
@@ -99,7 +99,15 @@ abstract contract Model is World {
         return r.nextPlanId == bytes32(0) ? r.planId : r.nextPlanId;
     }
 
+    function _endsWithPeriod(Record storage r) internal view returns (bool) {
+        return r.ending || _planOf(r.planId).stopped;
+    }
+
     function _isDue(Record storage r) internal view returns (bool) {
+        return _fallsDue(r) && !_planOf(_nextPlanOf(r)).stopped;
+    }
+
+    function _fallsDue(Record storage r) private view returns (bool) {
         Status status = _statusAt(r, clock);
         if (status == Status.PAST_DUE) return true;
         return status == Status.ACTIVE && !r.ending && clock >= r.paidThrough;
@@ -108,6 +116,12 @@ abstract contract Model is World {
     function _remaining(Record storage r) internal view returns (uint256) {
         uint256 spent = r.cycle == r.paidThrough ? r.spent : 0;
         return r.cap > spent ? r.cap - spent : 0;
+    }
+
+    /// @dev The error of one that takes no subscription.
+    function _closed(Plan storage plan) internal view returns (bytes memory) {
+        if (plan.stopped) return abi.encodeWithSelector(ITurnpike.PlanStopped.selector, plan.id);
+        return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, plan.id);
     }
 
     function _notActive(bytes32 id, Status status) internal pure returns (bytes memory) {
@@ -167,7 +181,7 @@ abstract contract Model is World {
     function _expectSubscribe(Wish memory w) internal returns (bytes memory err) {
         if (planAt[w.planId] == 0) return abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, w.planId);
         Plan storage plan = _planOf(w.planId);
-        if (plan.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, w.planId);
+        if (plan.deprecated) return _closed(plan);
         err = _expectUnused(w.id);
         if (err.length == 0) err = _expectCap(w.cap);
         if (err.length == 0) err = _expectUntil(w.id, w.until);
@@ -232,6 +246,7 @@ abstract contract Model is World {
         Plan storage plan = _planOf(r.planId);
         Status status = _statusAt(r, clock);
         if (status != Status.PAUSED && status != Status.EXPIRED) {
+            if (plan.stopped && clock >= r.paidThrough) return _closed(plan);
             return abi.encodeWithSelector(ITurnpike.NothingToResume.selector, id, status);
         }
         if (clock < r.paidThrough) {
@@ -241,7 +256,7 @@ abstract contract Model is World {
         }
         if (r.version == LAST_VERSION) return abi.encodeWithSelector(ITurnpike.VersionExhausted.selector, id);
         Plan storage next = _planOf(_nextPlanOf(r));
-        if (next.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, next.id);
+        if (next.deprecated) return _closed(next);
         if (next.terms.amount > maxCharge) {
             return abi.encodeWithSelector(ITurnpike.ChargeAboveMax.selector, next.terms.amount, maxCharge);
         }
@@ -279,7 +294,12 @@ abstract contract Model is World {
         return "";
     }
 
-    function _expectSetNext(bytes32 id, uint256 until, bytes32 nextPlanId) internal returns (bytes memory err) {
+    function _expectSetNext(
+        bytes32 id,
+        uint256 until,
+        bytes32 nextPlanId,
+        Terms memory shown
+    ) internal returns (bytes memory err) {
         Record storage r = records[id];
         if (_statusAt(r, clock) == Status.CANCELLED) return _notActive(id, Status.CANCELLED);
         if (r.ending) return abi.encodeWithSelector(ITurnpike.Ending.selector, id);
@@ -287,10 +307,25 @@ abstract contract Model is World {
         if (err.length != 0) return err;
         if (nextPlanId != bytes32(0) && nextPlanId != r.nextPlanId) {
             err = _expectChangeable(id, r);
+            if (err.length == 0 && _planOf(r.planId).stopped) return _closed(_planOf(r.planId));
             if (err.length == 0) err = _expectChange(r, nextPlanId);
         }
+        if (err.length == 0) err = _expectShown(nextPlanId, shown);
         if (err.length == 0) err = _expectBump(id);
         if (err.length == 0) (r.until, r.nextPlanId) = (until, nextPlanId);
+    }
+
+    /// @dev Without a plan all terms are zero.
+    function _expectShown(bytes32 planId, Terms memory shown) private view returns (bytes memory) {
+        Terms storage terms = _planOf(planId).terms;
+        string memory field;
+        if (shown.months != terms.months) field = "unit";
+        if (shown.interval != terms.interval) field = "interval";
+        if (shown.amount != terms.amount) field = "amount";
+        if (shown.payTo != terms.payTo) field = "payTo";
+        if (shown.token != terms.token) field = "token";
+        if (bytes(field).length == 0) return "";
+        return abi.encodeWithSelector(ITurnpike.TermsDiffer.selector, planId, field);
     }
 
     function _expectChangeable(bytes32 id, Record storage r) private view returns (bytes memory) {
@@ -309,7 +344,7 @@ abstract contract Model is World {
         if (!kin || plan.id == next.id) {
             return abi.encodeWithSelector(ITurnpike.PlanMismatch.selector, plan.id, newPlanId);
         }
-        if (next.deprecated) return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, newPlanId);
+        if (next.deprecated) return _closed(next);
         return "";
     }
 
@@ -375,6 +410,8 @@ abstract contract Model is World {
 
     function _expectRenew(bytes32 id) internal returns (bytes memory err) {
         Record storage r = records[id];
+        if (_planOf(r.planId).stopped) return _closed(_planOf(r.planId));
+        if (_fallsDue(r) && !_isDue(r)) return _closed(_planOf(r.nextPlanId));
         if (!_isDue(r)) {
             Status status = _statusAt(r, clock);
             if (status != Status.ACTIVE) return _notActive(id, status);
@@ -390,6 +427,7 @@ abstract contract Model is World {
 
     function _expectDebit(address caller, bytes32 id, uint256 amount, uint256 index) internal returns (bytes memory) {
         Record storage r = records[id];
+        if (_planOf(r.planId).stopped) return _closed(_planOf(r.planId));
         Status status = _statusAt(r, clock);
         if (status != Status.ACTIVE) return _notActive(id, status);
         if (rights[r.planId][caller] & DEBIT == 0) {
@@ -423,7 +461,7 @@ abstract contract Model is World {
             paidThrough: uint40(r.paidThrough),
             version: uint16(r.version),
             paused: r.paused,
-            ending: r.ending,
+            ending: _endsWithPeriod(r),
             cancelled: r.cancelled,
             intro: r.intro,
             anchorDay: uint8(r.anchor),

@@ -94,7 +94,12 @@ enum Premise {
     PlanTransferred,
     RightRevoked,
     PlainRecordRead,
-    MulticallSignup
+    MulticallSignup,
+    PlanStopped,
+    ActOnStopped,
+    ChangeFromStopped,
+    PayeeConfirmed,
+    TermsDiffer
 }
 
 /// @notice Counts the premises and appends the counts of a run to a file, for tools/forge.cjs to add up.
@@ -216,5 +221,10 @@ abstract contract Premises {
         names[i++] = "right revoked";
         names[i++] = "plain record read";
         names[i++] = "multicall signup";
+        names[i++] = "plan stopped";
+        names[i++] = "act on stopped";
+        names[i++] = "change from stopped";
+        names[i++] = "payee confirmed";
+        names[i++] = "terms differ";
     }
 }

@@ -31,6 +31,7 @@ abstract contract Replay is World {
         address provider;
         Terms terms;
         bool deprecated;
+        bool stopped;
         bytes32 successor;
         address firstPayTo;
         address proposedPayTo;
@@ -152,6 +153,8 @@ abstract contract Replay is World {
         } else if (topic == ITurnpike.PlanClosed.selector) {
             plan.deprecated = true;
             plan.successor = abi.decode(log.data, (bytes32));
+        } else if (topic == ITurnpike.PlanEnded.selector) {
+            plan.stopped = true;
         } else if (topic == ITurnpike.OperatorSet.selector) {
             rightRows[planId][address(uint160(uint256(log.topics[2])))] = abi.decode(log.data, (uint8));
         } else if (topic == ITurnpike.PayToProposed.selector) {
@@ -194,7 +197,7 @@ abstract contract Replay is World {
         same =
             same &&
             state.subscription.paused == row.paused &&
-            state.subscription.ending == row.ending &&
+            state.subscription.ending == (row.ending || planRows[row.planId].stopped) &&
             state.subscription.cancelled == row.cancelled;
         return
             same &&
@@ -208,8 +211,8 @@ abstract contract Replay is World {
         PlanRow storage row = planRows[planId];
         PlanView memory v = lens.getPlan(planId);
         return
-            keccak256(abi.encode(v.provider, v.terms, v.deprecated, v.successor)) ==
-                keccak256(abi.encode(row.provider, row.terms, row.deprecated, row.successor)) &&
+            keccak256(abi.encode(v.provider, v.terms, v.deprecated, v.stopped, v.successor)) ==
+                keccak256(abi.encode(row.provider, row.terms, row.deprecated, row.stopped, row.successor)) &&
             keccak256(abi.encode(v.firstPayTo, v.proposedPayTo, v.effectiveAt, v.nextProvider)) ==
                 keccak256(abi.encode(row.firstPayTo, row.proposedPayTo, row.effectiveAt, row.nextProvider)) &&
             _rightsAgree(planId);
@@ -223,7 +226,6 @@ abstract contract Replay is World {
     }
 
     function _rightAgrees(bytes32 planId, address account) private view returns (bool) {
-        uint256 held = rightRows[planId][account];
-        return lens.rightsOf(planId, account) == held && turnpike.isOperator(planId, account) == (held & 1 != 0);
+        return lens.rightsOf(planId, account) == rightRows[planId][account];
     }
 }

@@ -25,6 +25,7 @@ contract StandingTest {
         bool paused;
         bool ending;
         bool cancelled;
+        bool stopped;
     }
 
     /// @dev `t` is mostly a second or less from a boundary. Times end in the year 2514, and so do most in the contract.
@@ -48,6 +49,8 @@ contract StandingTest {
         if (c.ending) c.s = c.s.asEnding();
         if (c.cancelled) c.s = c.s.asCancelled();
         c.terms = PlanWords.packPayee(address(0xbeef), uint32(c.i), c.months, uint32(c.g));
+        c.stopped = _draw(seed, 18, 4) == 0;
+        if (c.stopped) c.terms = c.terms.asStopped();
     }
 
     /// @dev paidThrough is a boundary: on its anchor's day, or on the last of a shorter month. Half are near a month's
@@ -85,7 +88,7 @@ contract StandingTest {
         if (c.t < c.n) expected = Status.PAST_DUE;
         if (c.t < c.p + c.g) expected = Status.ACTIVE;
         if (c.paused) expected = Status.PAUSED;
-        if (c.t >= c.p && (c.ending || (c.limited && c.t >= c.until))) expected = Status.CANCELLED;
+        if (c.t >= c.p && (c.ending || c.stopped || (c.limited && c.t >= c.until))) expected = Status.CANCELLED;
         if (c.cancelled) expected = Status.CANCELLED;
     }
 

@@ -221,6 +221,7 @@ contract WordsTest {
         require(price.token() == token && price.amount() == amount, "price");
         PayeeWord payee = PlanWords.packPayee(payTo, interval, months, grace);
         require(!payee.isDeprecated() && payee.asDeprecated().isDeprecated(), "deprecated");
+        require(!payee.isStopped() && !payee.asDeprecated().isStopped(), "stopped by itself");
         for (uint256 i = 0; i < 2; ++i) {
             require(payee.payTo() == payTo && payee.interval() == interval && payee.grace() == grace, "payee");
             require(payee.isMonthly() == months, "months");
@@ -229,8 +230,12 @@ contract WordsTest {
         payee = payee.withPayTo(provider);
         require(payee.payTo() == provider && payee.isDeprecated() && payee.isMonthly() == months, "moved payee");
         require(payee.interval() == interval && payee.grace() == grace, "terms of a moved payee");
-        ProposalWord proposal = PlanWords.packProposal(payTo, uint40(amount));
+        ProposalWord proposal = PlanWords.packProposal(payTo, uint40(amount), months);
         require(proposal.payTo() == payTo && proposal.effectiveAt() == uint40(amount), "proposal");
+        require(proposal.isByPayee() == months, "who proposed");
+        payee = payee.asStopped();
+        require(payee.isStopped() && payee.isDeprecated() && payee.payTo() == provider, "stopped");
+        require(payee.interval() == interval && payee.grace() == grace && payee.isMonthly() == months, "its terms");
         OwnerWord owner = PlanWords.packOwner(provider, successor);
         require(owner.provider() == provider && owner.successorIndex() == successor, "owner");
     }

@@ -27,10 +27,12 @@ abstract contract World {
         bytes32 salt;
         string metadata;
         bool deprecated;
+        bool stopped;
         bytes32 successor;
         address firstProvider;
         address firstPayTo;
         address proposedPayTo;
+        bool proposedByPayee;
         uint256 effectiveAt;
         address nextProvider;
     }

@@ -17,7 +17,8 @@ contract StandingLemmas {
         Status expected = Status.EXPIRED;
         if (!s.exists()) expected = Status.NONE;
         else if (s.isCancelled()) expected = Status.CANCELLED;
-        else if (t >= p && (s.isEnding() || (s.isLimited() && t >= until))) expected = Status.CANCELLED;
+        else if (t >= p && (s.isEnding() || terms.isStopped())) expected = Status.CANCELLED;
+        else if (t >= p && s.isLimited() && t >= until) expected = Status.CANCELLED;
         else if (s.isPaused()) expected = Status.PAUSED;
         else if (t < p + terms.grace()) expected = Status.ACTIVE;
         else if (t < p + terms.interval()) expected = Status.PAST_DUE;
@@ -31,12 +32,13 @@ contract StandingLemmas {
         assert(s.statusAt(terms, until, t) == Status.CANCELLED);
     }
 
-    /// A plain renewal is due exactly from paidThrough to the next boundary, and pays for a period that is not over.
+    /// A plain renewal on a plan that goes on is due exactly from paidThrough to the next boundary, and pays for a
+    /// period that is not over.
     function lemmaRenewal(SubscriptionWord s, PayeeWord terms, uint40 t) external pure {
         require(s.isPlain() && !terms.isMonthly() && terms.grace() < terms.interval());
         uint256 p = s.paidThrough();
         uint256 end = s.renewedThrough(terms, t);
-        bool due = t >= p && t < p + terms.interval();
+        bool due = t >= p && t < p + terms.interval() && !terms.isStopped();
         assert((end != 0) == due);
         if (due) {
             assert(end == s.nextStart(terms, t) + terms.interval());

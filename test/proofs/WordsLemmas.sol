@@ -122,17 +122,26 @@ contract WordsLemmas {
 
     function lemmaPayee(address payTo, uint32 interval, bool months, uint32 grace, address moved) external pure {
         PayeeWord w = PlanWords.packPayee(payTo, interval, months, grace);
-        assert(w.payTo() == payTo && !w.isDeprecated());
+        assert(w.payTo() == payTo && !w.isDeprecated() && !w.isStopped());
         w = w.asDeprecated().withPayTo(moved);
-        assert(w.payTo() == moved && w.isDeprecated());
+        assert(w.payTo() == moved && w.isDeprecated() && !w.isStopped());
+        assert(w.interval() == interval && w.grace() == grace && w.isMonthly() == months);
+        w = w.asStopped().withPayTo(payTo);
+        assert(w.payTo() == payTo && w.isDeprecated() && w.isStopped());
         assert(w.interval() == interval && w.grace() == grace && w.isMonthly() == months);
     }
 
-    function lemmaOwner(address provider, uint32 successor, address payTo, uint40 effectiveAt) external pure {
+    function lemmaOwner(
+        address provider,
+        uint32 successor,
+        address payTo,
+        uint40 effectiveAt,
+        bool byPayee
+    ) external pure {
         OwnerWord w = PlanWords.packOwner(provider, successor);
         assert(w.provider() == provider && w.successorIndex() == successor);
-        ProposalWord p = PlanWords.packProposal(payTo, effectiveAt);
-        assert(p.payTo() == payTo && p.effectiveAt() == effectiveAt);
+        ProposalWord p = PlanWords.packProposal(payTo, effectiveAt, byPayee);
+        assert(p.payTo() == payTo && p.effectiveAt() == effectiveAt && p.isByPayee() == byPayee);
     }
 
     function lemmaStart(uint96 amount, uint32 interval, uint40 until) external pure {

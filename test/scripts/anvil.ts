@@ -1,22 +1,17 @@
 // The scripts on Foundry's node, called as functions: their command lines are tested on Hardhat's node (deploy.ts).
 
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { Contract, Wallet } from "ethers";
-import {
-  createPlan,
-  deprecatePlan,
-  lensAddressOf,
-  lensInterface,
-  setOperator,
-  turnpikeInterface,
-} from "turnpike/chain";
+import { createPlan, deprecatePlan, lensAddressOf, lensInterface, setOperator } from "turnpike/chain";
 import type { Address } from "turnpike/protocol";
-import { deploy, isDevnet } from "../../scripts/deploy";
+import { deploy } from "../../scripts/deploy";
 import { readArtifact } from "../../scripts/deploy/artifact";
 import { addressOf, CREATE2_DEPLOYER, create2 } from "../../scripts/deploy/create2";
+import { isDevnet } from "../../scripts/deploy/genuine";
+import { recordFile } from "../../scripts/deploy/record";
 import { findAnvil, startAnvil } from "../support/anvil";
 import { type Chain, testKey } from "../support/chain";
 import { until } from "../support/sandbox";
@@ -86,13 +81,39 @@ describe("scripts on a fresh anvil", function () {
   it("name the account that lacks gas money, and send nothing", async () => {
     const poor = new Wallet(testKey("poor deployer"), chain.provider);
     await chain.provider.send("anvil_setBalance", [poor.address, "0x1"]);
-    const failure = await create2(poor as never, readArtifact("contracts/test/TestToken.sol", "TestToken")).catch(
+    const failure = await create2(poor as never, readArtifact("contracts/test/HookedToken.sol", "HookedToken")).catch(
       (error: Error) => error.message,
     );
     expect(failure)
       .to.contain(`The account ${poor.address} of TURNPIKE_DEPLOYER_KEY has 0.000000000000000001 ether on chain 31340`)
       .and.contain("send it ether for gas");
     expect(await chain.provider.getTransactionCount(poor.address)).to.equal(0);
+  });
+
+  it("write no public chain's record of a private one with its id, and send nothing", async () => {
+    for (const chainId of [8_453, 84_532]) {
+      const fake = await startAnvil(anvil, { chainId });
+      try {
+        const signer = await fake.wallet("deployer");
+        const failure = await deploy({ signer, isDevnet: true }).catch((error: Error) => error.message);
+        expect(failure).to.match(
+          /is a development node, a fork perhaps, with the id of base-(mainnet|sepolia): name a node/,
+        );
+        expect(await fake.provider.getTransactionCount(signer.address)).to.equal(0);
+        expect(existsSync(recordFile(chainId))).to.equal(false);
+        expect((await deploy({ signer, isDevnet: true, directory })).chainId).to.equal(chainId);
+      } finally {
+        await fake.stop();
+      }
+    }
+  });
+
+  it("record the lens that Turnpike made, with the code that was compiled", async () => {
+    const { turnpike, lens } = await deployHere();
+    expect(lens).to.include({ address: lensAddressOf(turnpike.address as Address), block: turnpike.block });
+    const { isRuntimeCode } = readArtifact("contracts/TurnpikeLens.sol", "TurnpikeLens");
+    expect(isRuntimeCode(await chain.provider.getCode(lens.address))).to.equal(true);
+    expect(lens.initCodeHash).to.not.equal(turnpike.initCodeHash);
   });
 
   it("refuse other code at a contract's address", async () => {
@@ -107,7 +128,7 @@ describe("scripts on a fresh anvil", function () {
 
   it("create a plan once, name an operator, and close the plan", async () => {
     const { turnpike, batchSettler } = await deployHere();
-    const contract = new Contract(turnpike.address, turnpikeInterface, chain.provider);
+    const lens = new Contract(lensAddressOf(turnpike.address as Address), lensInterface, chain.provider);
     const signer = await deployer();
     // Any account with code will do for a token here.
     const terms = { token: batchSettler.address as Address, amount: 1_000_000n, intervalSec: 86_400, graceSec: 3_600 };
@@ -117,10 +138,9 @@ describe("scripts on a fresh anvil", function () {
     const operator = new Wallet(testKey("operator")).address as Address;
     for (const rights of [1, 0]) {
       await setOperator(signer, turnpike.address as Address, { planId, account: operator, rights });
-      expect(await contract.getFunction("isOperator")(planId, operator)).to.equal(rights === 1);
+      expect(await lens.getFunction("rightsOf")(planId, operator)).to.equal(BigInt(rights));
     }
     await deprecatePlan(signer, turnpike.address as Address, { planId });
-    const lens = new Contract(lensAddressOf(turnpike.address as Address), lensInterface, chain.provider);
     expect((await lens.getFunction("getPlan")(planId)).deprecated).to.equal(true);
   });
 

@@ -16,7 +16,7 @@ import {
 } from "ethers";
 import { ethers } from "hardhat";
 import type { BatchSettler, TestToken, Turnpike, TurnpikeLens } from "../../sdk/src/chain/generated";
-import type { PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
+import type { NextTermsStruct, PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 
 export const DAY = 86_400;
 export const PRICE = 10_000_000n;
@@ -114,6 +114,10 @@ export async function createPlan(
   return planId;
 }
 
+export async function mayDebit(w: World, planId: string, account: Signer): Promise<boolean> {
+  return ((await w.lens.rightsOf(planId, await account.getAddress())) & Right.DEBIT) !== 0n;
+}
+
 // ------------------------------------------------------------------ subscriptions
 
 export interface Subscription {
@@ -186,13 +190,16 @@ const MESSAGES = {
     "address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,string unit," +
     "uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,uint256 deadline",
   Voucher:
-    "bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,uint256 deadline",
+    "bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,uint256 firstInterval," +
+    "uint256 deadline",
   Void: "address subscriber,bytes32 secretHash,uint256 deadline",
   Pause: `${SUBSCRIBER_FIRST},uint16 version,uint256 deadline`,
-  Resume: `${SUBSCRIBER_FIRST},uint256 maxCharge,uint16 version,uint256 deadline`,
+  Resume: `${SUBSCRIBER_FIRST},address token,uint256 maxCharge,uint16 version,uint256 deadline`,
   Cancel: `${SUBSCRIBER_FIRST},bool atPeriodEnd,uint16 version,uint256 deadline`,
-  SetMaxOverage: `${SUBSCRIBER_FIRST},uint256 cap,uint16 version,uint256 deadline`,
-  SetNext: `${SUBSCRIBER_FIRST},uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline`,
+  SetMaxOverage: `${SUBSCRIBER_FIRST},address token,uint256 cap,uint16 version,uint256 deadline`,
+  SetNext:
+    `${SUBSCRIBER_FIRST},uint40 until,bytes32 nextPlanId,address token,address payTo,uint256 amount,` +
+    "uint256 interval,string unit,uint16 version,uint256 deadline",
   ChangePlan:
     `${SUBSCRIBER_FIRST},bytes32 newPlanId,address token,address payTo,uint256 amount,uint256 interval,string unit,` +
     "uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline",
@@ -229,13 +236,31 @@ export async function digestOf(w: World, name: MessageName, message: Record<stri
   return ethers.TypedDataEncoder.hash(await domainOf(w), typesOf(name), await withTerms(w, name, message));
 }
 
+/** What each message shows of a plan, and which one. */
+const SHOWN: Partial<Record<MessageName, (w: World, message: Record<string, unknown>) => unknown>> = {
+  Subscribe: (_w, { planId }) => planId,
+  Voucher: (_w, { planId }) => planId,
+  ChangePlan: (_w, { newPlanId }) => newPlanId,
+  SetNext: (_w, { nextPlanId }) => nextPlanId,
+  Resume: async (w, { idHash }) => (await w.lens.getSubscription(String(idHash))).planId,
+  SetMaxOverage: async (w, { idHash }) => (await w.lens.getSubscription(String(idHash))).planId,
+};
+
+/** The plan's terms as a `setNext` shows them; all zero for none. */
+export async function shownOf(w: World, planId: string): Promise<NextTermsStruct> {
+  const { token, payTo, amount, interval, months } = (await w.lens.getPlan(planId)).terms;
+  return { token, payTo, amount, interval, months };
+}
+
 /** The message with the plan's present terms and no voucher, as far as it does not have them itself. */
 async function withTerms(w: World, name: MessageName, message: Record<string, unknown>) {
-  if (name !== "Subscribe" && name !== "ChangePlan") return message;
-  const { terms } = await w.lens.getPlan(String(message[name === "Subscribe" ? "planId" : "newPlanId"]));
-  const { token, payTo, amount, interval } = terms;
-  const shown = { token, payTo, amount, interval, unit: terms.months ? "months" : "seconds" };
-  if (name === "ChangePlan") return { ...shown, ...message };
+  const planId = await SHOWN[name]?.(w, message);
+  if (planId === undefined) return message;
+  const { token, payTo, amount, interval, months } = await shownOf(w, String(planId));
+  if (name !== "Subscribe" && name !== "ChangePlan" && name !== "SetNext") return { token, ...message };
+  const unit = planId === ZeroHash ? "" : months ? "months" : "seconds";
+  const shown = { token, payTo, amount, interval, unit };
+  if (name !== "Subscribe") return { ...shown, ...message };
   return { ...shown, firstAmount: amount, firstInterval: 0n, until: 0n, ...message };
 }
 

@@ -43,6 +43,8 @@ export interface ActSender {
    * @throws TurnpikeError when nothing was sent, or the sent transaction can never confirm
    */
   send(act: Act, untilMs: number): Promise<SendOutcome>;
+  /** Whether the act of that key was made by this transaction, and so was sent from here. */
+  isOwn(key: string, transaction: Hex): Promise<boolean>;
   /** Runs a call without sending it. @throws the contract's error by name, or Unavailable */
   simulate(to: Address, call: ActCall): Promise<Hex>;
 }
@@ -91,6 +93,11 @@ export function createActSender(deps: ActSenderDeps): ActSender {
 
   return {
     simulate,
+    async isOwn(key, transaction) {
+      const sent = await latestAttempt(store.db, chainId, key);
+      const outcome = sent && (await relayer.waitFor(sent.transaction_id, 0));
+      return outcome !== undefined && "hash" in outcome && outcome.hash === transaction;
+    },
     async send(act, untilMs) {
       const earlier = await latestAttempt(store.db, chainId, act.key);
       const known = earlier && (await awaited(earlier.transaction_id, untilMs));

@@ -30,6 +30,9 @@ export interface ActCall {
 
 const NO_PERMIT = { value: 0n, deadline: 0n, signature: "0x" };
 
+/** of a `setNext` without a plan */
+const NO_TERMS = { token: ZERO_ADDRESS, payTo: ZERO_ADDRESS, amount: 0n, interval: 0, months: false };
+
 const NO_VOUCHER = { signer: ZERO_ADDRESS, firstAmount: 0n, firstInterval: 0, deadline: 0n, signature: "0x" };
 
 const encode = (name: string, args: readonly unknown[]): Hex =>
@@ -58,7 +61,10 @@ const ENCODERS: { readonly [A in ChangeAct]: Encoder<A> } = {
   resume: (idHash, { maxCharge }, auth) => encode("resumeBySig", [idHash, maxCharge, auth]),
   cancel: (idHash, { atPeriodEnd }, auth) => encode("cancelBySig", [idHash, atPeriodEnd, auth]),
   "max-overage": (idHash, { cap }, auth) => encode("setMaxOverageBySig", [idHash, cap, auth]),
-  next: (idHash, { until, nextPlanId }, auth) => encode("setNext", [idHash, until, nextPlanId, auth]),
+  next: (idHash, { until, nextPlanId, terms }, auth) => {
+    const shown = terms ? { ...terms, months: terms.unit === "months" } : NO_TERMS;
+    return encode("setNext", [idHash, until, nextPlanId, shown, auth]);
+  },
   plan: (idHash, { newPlanId, maxOverage, maxCharge }, auth) =>
     encode("changePlanBySig", [idHash, newPlanId, maxOverage, maxCharge, auth]),
   rekey: (idHash, { newSecretHash }, auth) => encode("rekeyBySig", [idHash, newSecretHash, auth]),

@@ -57,13 +57,16 @@ export async function loadState(tx: Tx, chainId: number, facts: readonly ChainFa
   const state = emptyState();
   const planIds = new Set<string>();
   const idHashes = new Set<string>();
+  const stopped: string[] = [];
   for (const fact of facts) {
     if (fact.kind !== "turnpike") continue;
+    if (fact.event.name === "PlanEnded") stopped.push(fact.event.planId);
     if ("planId" in fact.event) planIds.add(fact.event.planId);
     if ("newPlanId" in fact.event) planIds.add(fact.event.newPlanId);
     if ("idHash" in fact.event) idHashes.add(fact.event.idHash);
     if ("newIdHash" in fact.event) idHashes.add(fact.event.newIdHash);
   }
+  for (const idHash of await subscriptionsOfPlans(tx, chainId, stopped)) idHashes.add(idHash);
   if (idHashes.size > 0) {
     for (const row of await subscriptionsOf(tx, chainId, idHashes)) {
       state.subscriptions.load(row.id_hash, row);

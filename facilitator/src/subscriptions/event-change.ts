@@ -24,14 +24,19 @@ export class EventChange {
     return this.input.chainId;
   }
 
+  /** Emits an event about one of many subscriptions that a log is about, as it is now. */
+  emitOfMany(type: string, idHash: Hex, more: Record<string, unknown>): void {
+    this.emit(type, idHash, more, `${type}/${idHash}`);
+  }
+
   /** Emits an event about a subscription as it is now. */
-  emit(type: string, idHash: Hex, more: Record<string, unknown> = {}): void {
+  emit(type: string, idHash: Hex, more: Record<string, unknown> = {}, name = type): void {
     const { input, state, fact } = this;
     const subscription = state.subscriptions.get(idHash);
     if (!subscription) return;
     const plan = state.plans.get(subscription.plan_id);
     this.#events.push({
-      id: chainEventId(input.chainId, input.block.hash, fact.logIndex, type),
+      id: chainEventId(input.chainId, input.block.hash, fact.logIndex, name),
       type,
       objectId: idHash,
       provider: plan?.provider,

@@ -102,27 +102,49 @@ class SubscriptionService implements Subscriptions {
     const idHash = idHashOf(request.subscriber, request.secretHash);
     const existing = await this.#reader.find(idHash);
     // Also answers after this service lost its database, and when someone else submitted the signature first.
-    if (existing && isSameSignup(existing, request)) {
-      return { kind: "done", change: await this.#resultOf(idHash, existing.row.transaction as Hex) };
-    }
-    const outcome = await this.#sender.send(
-      {
-        name: "subscribe",
-        key: actKeyOf("subscribe", idHash, request.signature),
-        objectId: idHash,
-        signer: request.subscriber,
-        to: turnpike,
-        prepare: async () => {
-          await this.#checkSignup(request);
-          const call = subscribeCall(request);
-          await this.#sender.simulate(turnpike, call);
-          return call;
+    if (existing && isSameSignup(existing, request)) return this.#adopt(existing, request, untilMs);
+    try {
+      const outcome = await this.#sender.send(
+        {
+          name: "subscribe",
+          key: signupKeyOf(request),
+          objectId: idHash,
+          signer: request.subscriber,
+          to: turnpike,
+          prepare: async () => {
+            await this.#checkSignup(request);
+            const call = subscribeCall(request);
+            await this.#sender.simulate(turnpike, call);
+            return call;
+          },
         },
-      },
-      untilMs,
-    );
-    if (outcome.kind === "pending") return { kind: "pending" };
-    return { kind: "done", change: await this.#resultOf(idHash, outcome.transaction) };
+        untilMs,
+      );
+      if (outcome.kind === "pending") return { kind: "pending" };
+      return { kind: "done", change: await this.#resultOf(idHash, outcome.transaction) };
+    } catch (error) {
+      if (!(error instanceof TurnpikeError) || error.code !== "IdHashUsed") throw error;
+      // Someone else was faster, in a block that may not have been read yet.
+      const copied = await this.#reader.find(idHash);
+      if (copied && isSameSignup(copied, request)) return this.#adopt(copied, request, untilMs);
+      if (copied || (await this.#reader.findVoided(idHash))) throw error;
+      return { kind: "pending" };
+    }
+  }
+
+  /** Answers for a signup that is on the chain. Who copied it may have left its permit out: that is submitted now. */
+  async #adopt({ row, plan }: SubscriptionRecord, request: SubscribeRequest, untilMs: number): Promise<ActOutcome> {
+    const transaction = row.transaction as Hex;
+    const { permit, subscriber: owner } = request;
+    if (permit && !(await this.#sender.isOwn(signupKeyOf(request), transaction))) {
+      // As in the signup itself, a permit that the token refuses is no error: it may be used.
+      const isEffective = await this.#applyPermit(permit, { token: plan.token, owner }, untilMs).catch((error) => {
+        if (error instanceof TurnpikeError && REFUSED_PERMIT.has(error.code)) return true;
+        throw error;
+      });
+      if (!isEffective) return { kind: "pending" };
+    }
+    return { kind: "done", change: await this.#resultOf(row.id_hash as Hex, transaction) };
   }
 
   async void(given: VoidRequest, { waitMs }: Waiting): Promise<ActOutcome> {
@@ -279,6 +301,11 @@ class PermitPending extends TurnpikeError {
     super("PaymentPending");
   }
 }
+
+const REFUSED_PERMIT: ReadonlySet<string> = new Set(["InvalidSignature", "SignatureExpired", "InsufficientFunds"]);
+
+const signupKeyOf = ({ subscriber, secretHash, signature }: SubscribeRequest): Hex =>
+  actKeyOf("subscribe", idHashOf(subscriber, secretHash), signature);
 
 function isSameSignup({ row, allowance }: SubscriptionRecord, request: SubscribeRequest): boolean {
   const { planId, maxOverage, until = 0, voucher } = request;

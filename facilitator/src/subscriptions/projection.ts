@@ -1,7 +1,7 @@
 /** Applies each Turnpike event to plans, subscriptions, allowances and debits, as the contract does. Pure. */
 
 import type { TurnpikeEvent } from "turnpike/chain";
-import { NO_PLAN } from "turnpike/protocol";
+import { type Hex, NO_PLAN } from "turnpike/protocol";
 import type { BlockInput, BlockRules } from "../events/projection";
 import type { SubscriptionState } from "./block-rows";
 import { EventChange } from "./event-change";
@@ -71,6 +71,17 @@ const HANDLERS: Handlers = {
     const successor = /^0x0+$/.test(event.successor) ? null : event.successor;
     plans.put(event.planId, { ...plan, deprecated: true, successor });
     change.emitOfPlan("plan.deprecated", event.planId);
+  },
+
+  PlanEnded(change, { planId }) {
+    change.emitOfPlan("plan.stopped", planId);
+    // In one order, whatever was loaded before: a second reading numbers the events alike.
+    const rows = [...change.state.subscriptions.all()].sort((a, b) => (a.id_hash < b.id_hash ? -1 : 1));
+    for (const row of rows) {
+      if (row.plan_id !== planId || row.ending) continue;
+      change.update(row.id_hash as Hex, () => ({ ending: true }));
+      if (!row.cancelled) change.emitOfMany("subscription.cancelled", row.id_hash as Hex, { atPeriodEnd: true });
+    }
   },
 
   OperatorSet(change, event) {
@@ -227,6 +238,7 @@ const HANDLERS: Handlers = {
     change.update(event.idHash, (row) => ({
       plan_id: event.newPlanId,
       next_plan_id: null,
+      ending: false, // of a plan that was stopped
       intro: false,
       paid_through: event.paidThroughSec,
       version: row.version + 1,

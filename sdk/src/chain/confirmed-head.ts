@@ -3,13 +3,17 @@
  * that lags, or rewritten history. Polls nothing.
  */
 import { type Address, type Hex, Unavailable } from "../protocol";
+import { turnpikeInterface } from "./abi";
 import type { ChainClock, Head } from "./clock";
 import type { RawLog } from "./events";
 import type { Rpc } from "./rpc";
 
+/** The first topic of the log that ends every subscription of a plan. */
+export const PLAN_ENDED = String(turnpikeInterface.getEvent("PlanEnded")?.topicHash);
+
 /** A listener for blocks. */
 export interface HeadListener {
-  /** New blocks. `touched`: every indexed topic (idHash, planId ...) of Turnpike's logs in them. */
+  /** New blocks. `touched`: every indexed topic (idHash, planId ...) of Turnpike's logs in them; and PLAN_ENDED. */
   onAdvance(head: Head, touched: ReadonlySet<string>): void;
   /** History was rewritten, or too much was missed: whatever was read before is invalid. */
   onReset(): void;
@@ -116,7 +120,7 @@ async function touchedBetween(rpc: Rpc, address: Address, before: KnownHead, nex
       : { fromBlock, toBlock: `0x${next.number.toString(16)}` };
   const logs = await rpc.send<RawLog[]>("eth_getLogs", [{ address, ...range }]);
   if (!Array.isArray(logs)) throw new Unavailable("The chain answered eth_getLogs with something else than logs.");
-  return new Set(logs.flatMap((log) => log.topics.slice(1)));
+  return new Set(logs.flatMap(({ topics }) => (topics[0] === PLAN_ENDED ? topics : topics.slice(1))));
 }
 
 interface BlockAnswer {

@@ -34,6 +34,7 @@ export type TurnpikeEvent =
       readonly metadata: string;
     }
   | { readonly name: "PlanClosed"; readonly planId: Hex; readonly successor: Hex }
+  | { readonly name: "PlanEnded"; readonly planId: Hex }
   | { readonly name: "OperatorSet"; readonly planId: Hex; readonly account: Address; readonly rights: number }
   | {
       readonly name: "PayToProposed";
@@ -117,6 +118,7 @@ const READERS: { readonly [N in TurnpikeEvent["name"]]: Reader<N> } = {
     metadata: metadataOf(data),
   }),
   PlanClosed: (args) => ({ planId: args.planId as Hex, successor: args.successor as Hex }),
+  PlanEnded: (args) => ({ planId: args.planId as Hex }),
   OperatorSet: (args) => ({
     planId: args.planId as Hex,
     account: checksum(args.account),

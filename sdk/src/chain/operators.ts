@@ -1,10 +1,13 @@
 /** Reads what a plan's provider allows other accounts. Sends nothing. */
 import { type Address, type Hex, lensAddressOf } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";
-import { lensInterface, turnpikeInterface } from "./abi";
+import { lensInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
 import { requireRpc } from "./require-rpc";
 import { callView } from "./rpc";
+
+/** bit of `setOperator` */
+const DEBIT_RIGHT = 1;
 
 /** @returns those of `accounts` that may not debit on the plan. @throws Unavailable */
 export async function missingOperators(
@@ -19,9 +22,7 @@ export async function missingOperators(
   aList(accounts, "accounts");
   const allowed = await Promise.all(
     accounts.map(async (account) => {
-      const args = [planId, account];
-      const [isOperator] = await callView(rpc, { to: turnpike, iface: turnpikeInterface, method: "isOperator", args });
-      return isOperator as boolean;
+      return ((await rightsOf(options, planId, account)) & DEBIT_RIGHT) !== 0;
     }),
   );
   return accounts.filter((_, i) => !allowed[i]);

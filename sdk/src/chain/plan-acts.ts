@@ -77,6 +77,11 @@ export function deprecatePlan(
   return mined(signer, turnpike, "deprecatePlan", { planId, successor }, ["planId", "successor"]);
 }
 
+/** Stops a plan for good: nothing on it is charged any more, and each of its subscriptions ends with its paid period. */
+export function stopPlan(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
+  return mined(signer, turnpike, "stopPlan", { planId }, ["planId"]);
+}
+
 /** What an account may do on a plan, as the contract's bits: debit, sign vouchers, sign usage receipts. */
 export const RIGHTS = { debit: 1, voucher: 2, receipt: 4 } as const;
 
@@ -89,7 +94,10 @@ export function setOperator(
   return mined(signer, turnpike, "setOperator", fieldsOf(operator, "operator"), ["planId", "account", "rights"]);
 }
 
-/** Proposes another payee, as provider or present payee. Anyone can apply it seven days later. */
+/**
+ * Proposes another payee, as provider or present payee. Anyone can apply it seven days later; it is applied at once where
+ * the other of the two proposes the same.
+ */
 export function proposePayTo(
   signer: Signer,
   turnpike: Address,
@@ -117,7 +125,7 @@ export function offerPlan(
   return mined(signer, turnpike, "offerPlan", fieldsOf(offer, "offer"), ["planId", "nextProvider"]);
 }
 
-/** Takes over a plan that the signer is offered. */
+/** Takes over a plan that the signer is offered, as provider and payee, from a provider who is its payee. */
 export function acceptPlan(signer: Signer, turnpike: Address, planId: Hex): Promise<TransactionReceipt> {
   return mined(signer, turnpike, "acceptPlan", { planId }, ["planId"]);
 }

@@ -6,6 +6,7 @@ import {
   type FirstPeriod,
   type Hex,
   isHash32,
+  LONGEST_FIRST_INTERVAL_SEC,
   type Period,
   toAmount,
 } from "../protocol";
@@ -35,6 +36,8 @@ export interface VoucherOffer extends FirstPeriod {
   readonly planId: Hex;
   readonly subscriber: Address;
   readonly secretHash: Hex;
+  /** the plan's */
+  readonly token: Address;
   /** unix seconds, inclusive: until when the signup can be made */
   readonly deadlineSec: number;
 }
@@ -48,9 +51,10 @@ const shown = (value: unknown): string =>
 export const requireAddress = (value: unknown, field: string): Address =>
   configuredAddress(value, field, `${field} is ${shown(value)}: an address is 0x and 40 hex digits`);
 
-function requireSeconds(value: unknown, field: string, least: number): number {
-  if (Number.isSafeInteger(value) && Number(value) >= least) return Number(value);
-  throw new ConfigError(`${field} is ${shown(value)}: give a whole number of seconds, at least ${least}`);
+function requireSeconds(value: unknown, field: string, least: number, most = Number.MAX_SAFE_INTEGER): number {
+  if (Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most) return Number(value);
+  const range = most < Number.MAX_SAFE_INTEGER ? `${least} to ${most}` : `at least ${least}`;
+  throw new ConfigError(`${field} is ${shown(value)}: give a whole number of seconds, ${range}`);
 }
 
 function requireHash(value: unknown, field: string): Hex {
@@ -91,8 +95,9 @@ export function checkedVoucher(offer: VoucherOffer) {
     planId: requireHash(offer.planId, "planId"),
     subscriber: requireAddress(offer.subscriber, "subscriber"),
     secretHash: requireHash(offer.secretHash, "secretHash"),
+    token: requireAddress(offer.token, "token"),
     firstAmount: toAmount(offer.firstAmount, "firstAmount"),
-    firstInterval: requireSeconds(offer.firstInterval, "firstInterval", 0),
+    firstInterval: requireSeconds(offer.firstInterval, "firstInterval", 0, LONGEST_FIRST_INTERVAL_SEC),
     deadline: BigInt(requireSeconds(offer.deadlineSec, "deadlineSec", 1)),
   };
 }

@@ -16,6 +16,7 @@ import {
 import { aList, aNumber, aText, callback, fieldsOf, wrongKind } from "../protocol/arguments";
 import { type Deferred, deferred } from "../protocol/waiting";
 import { lensInterface } from "./abi";
+import { PLAN_ENDED } from "./confirmed-head";
 import type { HeadWatcher } from "./heads";
 import { requireRpc } from "./require-rpc";
 import { callView, type Rpc } from "./rpc";
@@ -175,17 +176,21 @@ export function createStateReader(options: StateReaderOptions): StateReader {
   const stopListening = heads.listen({
     onAdvance(_head, touched) {
       unknown.clear();
+      // Which records are on the plan is not looked up: a plan is stopped once.
+      if (touched.has(PLAN_ENDED)) forget();
       for (const topic of touched) {
         records.delete(topic as Hex);
         if (inFlight) touchedInFlight.add(topic);
       }
     },
-    onReset() {
-      generation++;
-      records.clear();
-      unknown.clear();
-    },
+    onReset: forget,
   });
+
+  function forget(): void {
+    generation++;
+    records.clear();
+    unknown.clear();
+  }
 
   function peek(idHash: Hex): SubscriptionState | undefined {
     if (!heads.fresh()) return undefined;

@@ -8,6 +8,7 @@ import {
   addressSchema,
   amountSchema,
   hash32Schema,
+  LONGEST_FIRST_INTERVAL_SEC,
   periodSchema,
   permitSignatureSchema,
   STATUSES,
@@ -80,8 +81,8 @@ export const voucherSchema = z.object({
   signer: addressSchema,
   /** charged at signup, base units, at most the plan's price */
   firstAmount: amountSchema,
-  /** seconds; 0: one regular period */
-  firstInterval: z.number().int().min(0).max(4_294_967_295),
+  /** seconds, at most 366 days; 0: one regular period */
+  firstInterval: z.number().int().min(0).max(LONGEST_FIRST_INTERVAL_SEC),
   /** unix seconds, inclusive */
   deadline: amountSchema,
   signature: signatureSchema,
@@ -155,6 +156,20 @@ const changeBase = {
   permit: permitSchema.optional(),
 };
 
+/** The terms of the plan of a `SetNext`, as they are signed. */
+const nextTermsSchema = z.object({
+  token: addressSchema,
+  /** the present payee */
+  payTo: addressSchema,
+  /** base units */
+  amount: amountSchema,
+  /** in the unit */
+  interval: z.number().int().positive().max(4_294_967_295),
+  unit: z.enum(["seconds", "months"]),
+});
+
+export type NextTermsWire = z.input<typeof nextTermsSchema>;
+
 /** The body of `POST /subscriptions/{idHash}/<act>`, by act. Each is the signed struct's fields beside idHash. */
 export const CHANGE_REQUESTS = {
   pause: z.object(changeBase),
@@ -166,6 +181,8 @@ export const CHANGE_REQUESTS = {
     until: untilSchema,
     /** all zero: no change is scheduled */
     nextPlanId: hash32Schema,
+    /** the next plan's, as they are signed; absent: no plan */
+    terms: nextTermsSchema.optional(),
   }),
   plan: z.object({ ...changeBase, newPlanId: hash32Schema, maxOverage: amountSchema, maxCharge: amountSchema }),
   rekey: z.object({ ...changeBase, newSecretHash: hash32Schema }),

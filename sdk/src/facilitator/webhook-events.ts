@@ -124,6 +124,7 @@ export const WEBHOOK_DATA = {
   "refund.restored": refund,
   "plan.created": plan,
   "plan.deprecated": plan,
+  "plan.stopped": plan,
   /** `by` is the account that proposed or withdrew it */
   "plan.payee_proposed": plan.extend({ by: addressSchema }),
   "plan.payee_changed": plan.extend({ previousPayTo: addressSchema }),

@@ -205,6 +205,24 @@ export const ERRORS = {
   InvalidTerms: entry("contract", 422, "A term of the plan is out of range.", "Correct the field it names."),
   UnknownPlan: entry("contract", 404, "No such plan exists on this chain.", "Check planId and network."),
   PlanExists: entry("contract", 409, "The same plan was created before.", "Use it, or create with another salt."),
+  PlanStopped: entry(
+    "contract",
+    422,
+    "The plan was stopped: it charges nothing any more, and its subscriptions end with the period that is paid.",
+    "Change to another plan while the period is paid, or subscribe to one.",
+  ),
+  TermsDiffer: entry(
+    "contract",
+    409,
+    "The terms that were signed are not what the next plan has now; the error names the first that differs.",
+    "Read the plan, check that the change is still wanted, and sign again.",
+  ),
+  PayeeApart: entry(
+    "contract",
+    422,
+    "The plan's payee is not its provider: it cannot be handed over.",
+    "Propose the provider as payee, by both or seven days before.",
+  ),
   InvalidSuccessor: entry(
     "contract",
     422,
@@ -271,6 +289,12 @@ export const ERRORS = {
     422,
     "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price, or it offers what the plan has without it.",
     "Ask the provider for another voucher, or subscribe without one.",
+  ),
+  FirstIntervalTooLong: entry(
+    "contract",
+    422,
+    "The voucher's first period is longer than 366 days.",
+    "Ask the provider for a voucher with a shorter one.",
   ),
   NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
   OnlySelf: entry("contract", 422, "Only the contract itself may call this.", "Use the public function."),

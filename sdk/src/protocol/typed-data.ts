@@ -1,7 +1,7 @@
 /**
  * Defines every typed message that a subscriber or payer signs: Turnpike's, EIP-3009's, EIP-2612's, the root's.
  */
-import type { Address } from "./address";
+import { type Address, ZERO_ADDRESS } from "./address";
 import { fieldsOf, wholeOf, wrongKind } from "./arguments";
 import { type PeriodLength, periodOf } from "./calendar";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";
@@ -20,14 +20,18 @@ const TYPES = {
       "uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,uint256 deadline",
   ),
   Voucher: struct(
-    "bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,uint256 deadline",
+    "bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,uint256 firstInterval," +
+      "uint256 deadline",
   ),
   Void: struct("address subscriber,bytes32 secretHash,uint256 deadline"),
   Pause: struct("address subscriber,bytes32 idHash,uint16 version,uint256 deadline"),
-  Resume: struct("address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline"),
+  Resume: struct("address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline"),
   Cancel: struct("address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline"),
-  SetMaxOverage: struct("address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline"),
-  SetNext: struct("address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline"),
+  SetMaxOverage: struct("address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline"),
+  SetNext: struct(
+    "address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,uint256 amount," +
+      "uint256 interval,string unit,uint16 version,uint256 deadline",
+  ),
   ChangePlan: struct(
     "address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,uint256 interval," +
       "string unit,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline",
@@ -70,17 +74,24 @@ export interface SignedTerms extends PeriodLength {
   readonly amount: bigint;
 }
 
-/** The terms as fields that a wallet shows: `interval` counts the unit, "seconds" or "months". */
-function shownTerms({ token, payTo, amount, ...length }: SignedTerms) {
+/** The terms as fields that a wallet shows: `interval` counts the unit. */
+export function shownTerms(terms: SignedTerms) {
+  const { token, payTo, amount, ...length } = fieldsOf(terms, "terms");
   const { unit, count } = periodOf(length);
-  return { token, payTo, amount, interval: wholeOf(count, "terms"), unit: `${unit}s` };
+  return { token, payTo, amount, interval: wholeOf(count, "terms"), unit: `${unit}s` as const };
 }
+
+/** What a `SetNext` without a plan shows. */
+const NO_TERMS = { token: ZERO_ADDRESS, payTo: ZERO_ADDRESS, amount: 0n, interval: 0n, unit: "" } as const;
+
+/** The longest first period that the contract takes: 366 days. */
+export const LONGEST_FIRST_INTERVAL_SEC = 31_622_400;
 
 /** A first period that a provider offers to one subscriber for one secret. */
 export interface FirstPeriod {
   /** base units, at most the plan's price */
   readonly firstAmount: bigint;
-  /** seconds; 0: one regular period */
+  /** seconds, at most 366 days; 0: one regular period */
   readonly firstInterval: number;
 }
 
@@ -120,6 +131,8 @@ export interface VoucherMessage extends FirstPeriod {
   readonly planId: Hex;
   readonly subscriber: Address;
   readonly secretHash: Hex;
+  /** the plan's */
+  readonly token: Address;
   readonly deadline: bigint;
 }
 
@@ -157,10 +170,16 @@ interface ActBase {
 /** The fields that each change has besides subscriber, idHash, version and deadline. */
 export interface ActFields {
   readonly Pause: Record<never, never>;
-  readonly Resume: { readonly maxCharge: bigint };
+  /** `token` is the plan's */
+  readonly Resume: { readonly token: Address; readonly maxCharge: bigint };
   readonly Cancel: { readonly atPeriodEnd: boolean };
-  readonly SetMaxOverage: { readonly cap: bigint };
-  readonly SetNext: { readonly until: number; readonly nextPlanId: Hex };
+  readonly SetMaxOverage: { readonly token: Address; readonly cap: bigint };
+  readonly SetNext: {
+    readonly until: number;
+    readonly nextPlanId: Hex;
+    /** the next plan's, as they are now; absent: no plan */
+    readonly terms?: SignedTerms;
+  };
   readonly ChangePlan: {
     readonly newPlanId: Hex;
     readonly maxOverage: bigint;
@@ -182,7 +201,8 @@ export function actTypedData<A extends SignedAct>(
   if (!Object.hasOwn(TYPES, typeof act === "string" ? act : ""))
     throw wrongKind(act, "act", "Pause, Resume, Cancel, SetMaxOverage, SetNext, ChangePlan or Rekey");
   const { terms, ...fields } = message as ActBase & { readonly terms?: SignedTerms };
-  return typed(turnpikeDomain(deployment), act, { ...fields, ...(terms && shownTerms(terms)) });
+  const shown = terms ? shownTerms(terms) : act === "SetNext" ? NO_TERMS : {};
+  return typed(turnpikeDomain(deployment), act, { ...fields, ...shown });
 }
 
 /** The token as its own EIP-712 domain: name and version as the token's contract says them. */

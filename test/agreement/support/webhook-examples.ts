@@ -80,6 +80,7 @@ const HISTORY: readonly TurnpikeEvent[] = [
   { name: "PayToMoved", planId: larger, payTo: address("treasury") },
   { name: "PlanClosed", planId, successor: larger },
   { name: "PlanTransferred", planId, provider: address("next provider") },
+  { name: "PlanEnded", planId },
 ];
 
 const payment = (name: string): PaymentRow => ({

@@ -1,8 +1,8 @@
 // Signups with an end or a voucher, as the subscriber's own call and as its signature that a relayer brings.
 
 import { time } from "@nomicfoundation/hardhat-network-helpers";
-import { type Signer, ZeroAddress } from "ethers";
-import type { AuthStruct, VoucherStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
+import { type Signer, ZeroAddress, ZeroHash } from "ethers";
+import type { AuthStruct, NextTermsStruct, VoucherStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../../support/contracts";
 
 /** An end, unix seconds, that no test reaches: the year 3058. */
@@ -11,6 +11,14 @@ export const FAR = 2n ** 35n;
 export const LAST = 2n ** 36n - 1n;
 /** For the subscriber's own call of an act that also takes a signature. */
 export const NO_AUTH: AuthStruct = { version: 0n, deadline: 0n, signature: "0x" };
+/** What a `setNext` without a plan shows. */
+export const NO_TERMS: NextTermsStruct = {
+  token: ZeroAddress,
+  payTo: ZeroAddress,
+  amount: 0n,
+  interval: 0n,
+  months: false,
+};
 export const NO_VOUCHER: VoucherStruct = {
   signer: ZeroAddress,
   firstAmount: 0n,
@@ -79,8 +87,9 @@ export async function signup(w: c.World, options: SignupOptions = {}) {
 }
 
 /** `setNext` as the subscriber's own call; 0 and the zero hash: none. */
-export function setNext(w: c.World, idHash: string, until: bigint | number, nextPlanId: string) {
-  return w.turnpike.connect(w.subscriber).setNext(idHash, until, nextPlanId, NO_AUTH);
+export async function setNext(w: c.World, idHash: string, until: bigint | number, nextPlanId: string) {
+  const shown = nextPlanId === ZeroHash ? NO_TERMS : await c.shownOf(w, nextPlanId);
+  return w.turnpike.connect(w.subscriber).setNext(idHash, until, nextPlanId, shown, NO_AUTH);
 }
 
 /** Unix seconds of a date in UTC; the month counts from 1. */

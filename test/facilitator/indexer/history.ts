@@ -17,6 +17,7 @@ import {
 import type { Core } from "../../../facilitator/src/app/core";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
+import { nextTermsOf } from "../../support/next-terms";
 
 const SEED = 20_261_121;
 const ACTS = 260;
@@ -164,18 +165,21 @@ describe("the indexer's records and the contract's", function () {
     const all: Hex[] = [];
     const debits = new Map<Hex, number>();
     let secrets = 0;
-    const heir = await world.chain.wallet("heir");
+    const [heir, payee] = [await world.chain.wallet("heir"), await world.chain.wallet("payee")];
     const moveAPlan = async (planId: Hex): Promise<void> => {
       const kind = pick(4);
       if (kind === 0) await act(provider, "proposePayTo", [planId, heir.address]);
       else if (kind === 1) await act(provider, "withdrawPayTo", [planId]);
       else if (kind === 2) await act(provider, "applyPayTo", [planId]);
       else if (plans.indexOf(planId) === 2) {
+        await act(provider, "proposePayTo", [planId, provider.address]);
+        await act(payee, "proposePayTo", [planId, provider.address]);
         await act(provider, "offerPlan", [planId, heir.address]);
         await act(heir, "acceptPlan", [planId]);
       }
     };
     for (let step = 0; step < ACTS; step++) {
+      if (step === Math.floor(ACTS * 0.8)) await act(provider, "stopPlan", [plans[1]]);
       const one = live[pick(live.length)];
       const cap = BigInt(pick(3) * 500);
       switch (one ? pick(17) : 0) {
@@ -183,7 +187,8 @@ describe("the indexer's records and the contract's", function () {
           const next = pick(2) ? plans[pick(4)] : NONE;
           const auth = { version: 0, deadline: 0, signature: "0x" };
           const until = pick(3) ? 0 : (await world.nowSec()) + HOUR + pick(3 * DAY);
-          await act(one?.owner as FundedWallet, "setNext", [one?.idHash, until, next, auth]);
+          const shown = await nextTermsOf(world.chain.provider, world.contracts.turnpike, next as Hex);
+          await act(one?.owner as FundedWallet, "setNext", [one?.idHash, until, next, shown, auth]);
           break;
         }
         case 13:
@@ -195,7 +200,14 @@ describe("the indexer's records and the contract's", function () {
           const until = pick(2) ? (await world.nowSec()) + HOUR + pick(40 * DAY) : 0;
           const signup = { planId, secretHash, maxOverage: cap, until };
           const first = { firstAmount: BigInt(pick(2) * 100), firstInterval: pick(2) * HOUR };
-          const message = { planId, secretHash, subscriber: owner.address as Address, ...first, deadline: UINT256_MAX };
+          const message = {
+            planId,
+            secretHash,
+            subscriber: owner.address as Address,
+            token: world.contracts.token,
+            ...first,
+            deadline: UINT256_MAX,
+          };
           const deployment = { chainId: world.chain.chainId, turnpike: world.contracts.turnpike };
           const digest = typedDataDigest(voucherTypedData(deployment, message));
           const voucher = pick(2)

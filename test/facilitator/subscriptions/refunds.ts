@@ -4,7 +4,7 @@ import { turnpikeInterface } from "turnpike/chain";
 import { type Address, addressOfKey, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
 import { refundFromEnvironment } from "../../../examples/refund";
 import { testKey } from "../../support/chain";
-import type { Payer } from "../../support/facilitator";
+import { type Payer, until } from "../../support/facilitator";
 import { paymentToWire } from "../support/payments";
 import { refundToWire, signRefund } from "../support/refunds";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -91,8 +91,17 @@ describe("refunds of charges and debits", function () {
     const turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, world.provider);
     await (await turnpike.getFunction("debit")(idHash, 700_000n, 0)).wait();
     const next = await world.chain.wallet("next provider");
+    for (const by of [world.provider, await world.chain.wallet("payee")]) {
+      await (
+        await (turnpike.connect(by) as Contract).getFunction("proposePayTo")(world.planId, provider.address)
+      ).wait();
+    }
     await (await turnpike.getFunction("offerPlan")(world.planId, next.address)).wait();
     await (await (turnpike.connect(next) as Contract).getFunction("acceptPlan")(world.planId)).wait();
+    await until(async () => {
+      const plan = await service.client.plan(world.planId);
+      return plan.kind === "found" && plan.value.provider === next.address;
+    }, "the plan's provider is read");
     nextProvider = { key: next.privateKey as Hex, address: next.address as Address };
     await world.contracts.mint(nextProvider.address, PRICE);
     const target: RefundTarget = { type: "debit", idHash, index: 0 };

@@ -1,8 +1,8 @@
 import { expect } from "chai";
 import { id } from "ethers";
-import { turnpikeInterface } from "turnpike/chain";
+import { tokenInterface, turnpikeInterface } from "turnpike/chain";
 import { changeResponseSchema, type FacilitatorEvent, permitSchema } from "turnpike/facilitator";
-import { type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
+import { type Address, type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
 import { subscribeCall } from "../../../facilitator/src/subscriptions/acts";
 import { type Payer, until } from "../../support/facilitator";
 import { inWords, walletCodeOf } from "../../support/wallet-code";
@@ -78,6 +78,39 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
     expect(await record(funded.idHash)).to.include({ intro: true, status: "ACTIVE" });
   });
 
+  for (const read of [true, false]) {
+    it(`A22 submits the permit of a trial whose signup a stranger copied without it, ${read ? "before" : "while"} it is asked for`, async () => {
+      const { world, service } = http;
+      const trial = { voucher: { firstAmount: 0n, firstInterval: DAY_SEC }, permit: FUNDS };
+      const subscriber = await world.payer(FUNDS);
+      const { idHash, request } = await world.signup(subscriber, trial);
+      const { planId, secretHash: secret, maxOverage, voucher, deadline, signature } = request;
+      const none = { value: 0, deadline: 0, signature: "0x" };
+      const signup = { planId, secretHash: secret, maxOverage, until: 0 };
+      await world.act(await world.chain.wallet("copier"), "subscribeWith", [
+        subscriber.address,
+        signup,
+        voucher,
+        deadline,
+        signature,
+        none,
+      ]);
+      if (read) await until(async () => (await service.client.subscription(idHash)).kind === "found", "it is read");
+      const done = await until(async () => {
+        const outcome = await service.client.subscribe(request);
+        return outcome.kind === "done" && outcome.change;
+      }, "the signup is answered");
+      expect(done).to.include({ idHash, status: "ACTIVE", version: 0 });
+      const { token, turnpike } = world.contracts;
+      const data = tokenInterface.encodeFunctionData("allowance", [subscriber.address, turnpike]);
+      expect(BigInt(await world.chain.provider.call({ to: token, data }))).to.equal(FUNDS);
+      // Asked again, it sends nothing more, and answers the same.
+      const again = await service.client.subscribe(request);
+      expect(again.kind === "done" && again.change).to.deep.equal(done);
+      expect(await record(idHash)).to.include({ intro: true, status: "ACTIVE" });
+    });
+  }
+
   it("L32 voids a signed signup once, and for ever", async () => {
     const { world, service } = http;
     const subscriber = await world.payer(FUNDS);
@@ -137,7 +170,7 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
 
   it("reports a transferred plan to both providers, and lists it for the new one", async () => {
     const { world, service } = http;
-    const planId = await world.plan();
+    const planId = await world.plan({ payTo: world.provider.address as Address });
     const heir = await world.chain.wallet("heir");
     await world.act(world.provider, "offerPlan", [planId, heir.address]);
     await world.act(heir, "acceptPlan", [planId]);

@@ -21,12 +21,14 @@ import {
   type Hex,
   idHashOf,
   lengthOf,
+  NO_PLAN,
   type Period,
   permitTypedData,
   randomBytes,
   type SignedAct,
   type SignedTerms,
   secretHashOf,
+  shownTerms,
   signDigest,
   subscribeTypedData,
   type TypedData,
@@ -99,7 +101,7 @@ export interface Service {
 
 type StartOptions = Omit<WorldOptions, "blockMs"> & { readonly blockMs?: number };
 
-type ChangeFields<A extends ChangeAct> = Omit<ActFields[(typeof ACT_NAMES)[A]], "terms"> & {
+type ChangeFields<A extends ChangeAct> = Omit<ActFields[(typeof ACT_NAMES)[A]], "terms" | "token"> & {
   readonly idHash: Hex;
   readonly version?: number;
   readonly deadline?: bigint;
@@ -168,7 +170,8 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     { planId: id, subscriber, secretHash }: { planId: Hex; subscriber: Address; secretHash: Hex },
     first: NonNullable<SignupFields["voucher"]>,
   ): VoucherWire {
-    const message = { planId: id, subscriber, secretHash, ...first, deadline: UINT256_MAX };
+    const { token: paidIn } = signedTerms(id);
+    const message = { planId: id, subscriber, secretHash, token: paidIn, ...first, deadline: UINT256_MAX };
     const signature = signed(voucherTypedData(deployment, message), providerPayer);
     return {
       signer: providerPayer.address,
@@ -258,14 +261,19 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     },
     async change(act, subscriber, fields) {
       const { idHash, version = 0, deadline = UINT256_MAX, permit: permitValue, ...own } = fields;
-      const newPlanId = act === "plan" && (own as unknown as { newPlanId: Hex }).newPlanId;
-      const terms = newPlanId && { terms: signedTerms(newPlanId) };
-      const message = { subscriber: subscriber.address, idHash, version, deadline, ...own, ...terms };
+      const { newPlanId, nextPlanId } = own as unknown as { newPlanId?: Hex; nextPlanId?: Hex };
+      const id = newPlanId ?? (nextPlanId === NO_PLAN ? undefined : nextPlanId);
+      const terms = id && signedTerms(id);
+      const token = (act === "resume" || act === "max-overage") && { token: contracts.token };
+      const signedFields = { ...own, ...token, ...(terms && { terms }) };
+      const message = { subscriber: subscriber.address, idHash, version, deadline, ...signedFields };
+      const shown = terms && act === "next" && shownTerms(terms);
       const wire = Object.fromEntries(
         Object.entries(own).map(([name, value]) => [name, typeof value === "bigint" ? String(value) : value]),
       );
       return {
         ...wire,
+        ...(shown && { terms: { ...shown, amount: String(shown.amount), interval: Number(shown.interval) } }),
         version,
         deadline: String(deadline),
         signature: signed(actTypedData(deployment, ACT_NAMES[act], message as never), subscriber),

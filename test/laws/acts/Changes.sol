@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Auth, ITurnpike, NextTerms, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {Almanac} from "../Almanac.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {Premise} from "../Premises.sol";
@@ -98,10 +98,10 @@ abstract contract Changes is EntryPoints {
                 ITurnpike.resume.selector,
                 ITurnpike.resumeBySig.selector,
                 keccak256(
-                    "Resume(address subscriber,bytes32 idHash,uint256 maxCharge,uint16 version,uint256 deadline)"
+                    "Resume(address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline)"
                 ),
                 abi.encode(maxCharge),
-                ""
+                abi.encode(_tokenOf(id), maxCharge)
             )
         );
         bool free = clock < r.paidThrough;
@@ -112,6 +112,10 @@ abstract contract Changes is EntryPoints {
         }
         fickle.setEcho(id);
         _pass(entry, err, id, _one(id));
+    }
+
+    function _tokenOf(bytes32 id) private view returns (address) {
+        return _planOf(records[id].planId).terms.token;
     }
 
     function _isPaused(bytes32 id) private view returns (bool) {
@@ -202,10 +206,10 @@ abstract contract Changes is EntryPoints {
                 ITurnpike.setMaxOverage.selector,
                 ITurnpike.setMaxOverageBySig.selector,
                 keccak256(
-                    "SetMaxOverage(address subscriber,bytes32 idHash,uint256 cap,uint16 version,uint256 deadline)"
+                    "SetMaxOverage(address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline)"
                 ),
                 abi.encode(cap),
-                ""
+                abi.encode(_tokenOf(id), cap)
             )
         );
         uint256 before = records[id].cap;
@@ -315,6 +319,15 @@ abstract contract Changes is EntryPoints {
         return abi.encode(terms.token, terms.payTo, terms.amount, terms.interval, unit);
     }
 
+    /// @dev Of a message without a plan, whose unit is empty.
+    function _noTermsWords(Terms memory terms) private pure returns (bytes memory) {
+        return abi.encode(terms.token, terms.payTo, terms.amount, terms.interval, keccak256(""));
+    }
+
+    function _nextTerms(Terms memory terms) private pure returns (NextTerms memory) {
+        return NextTerms(terms.token, terms.payTo, terms.amount, terms.interval, terms.months);
+    }
+
     function _isTrue(Terms memory shown, bytes32 planId) internal view returns (bool) {
         return keccak256(_termsWords(shown)) == keccak256(_termsWords(_planOf(planId).terms));
     }
@@ -357,6 +370,7 @@ abstract contract Changes is EntryPoints {
         roll = _draw(seed, 8);
         bytes32 nextPlanId = roll < 5 ? _target(seed, id) : bytes32(0);
         if (roll == 5) nextPlanId = r.nextPlanId;
+        Terms memory shown = _shown(seed, nextPlanId);
         Entry memory entry = _open(
             seed,
             Act(
@@ -364,16 +378,21 @@ abstract contract Changes is EntryPoints {
                 ITurnpike.setNext.selector,
                 ITurnpike.setNext.selector,
                 keccak256(
-                    "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,uint16 version,uint256 deadline)"
+                    "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)"
                 ),
-                abi.encode(until, nextPlanId),
-                ""
+                abi.encode(until, nextPlanId, _nextTerms(shown)),
+                abi.encodePacked(
+                    until,
+                    nextPlanId,
+                    nextPlanId == bytes32(0) ? _noTermsWords(shown) : _termsWords(shown)
+                )
             )
         );
-        bytes memory err = entry.err.length != 0 ? entry.err : _expectSetNext(id, until, nextPlanId);
+        bytes memory err = entry.err.length != 0 ? entry.err : _expectSetNext(id, until, nextPlanId, shown);
+        if (bytes4(err) == ITurnpike.TermsDiffer.selector) _saw(Premise.TermsDiffer);
         if (err.length == 0 && until != 0) _saw(Premise.UntilSet);
         if (err.length == 0 && nextPlanId != bytes32(0)) _saw(Premise.ChangeScheduled);
-        (intent.until, intent.nextPlanId) = (until, nextPlanId);
+        (intent.until, intent.nextPlanId, intent.shown) = (until, nextPlanId, shown);
         _pass(entry, err, id, _one(id));
         if (err.length == 0 && _draw(seed, 2) == 0) _follow(seed, id);
     }
@@ -396,9 +415,10 @@ abstract contract Changes is EntryPoints {
     /// @dev By the subscriber itself, to a plan that will be closed before the change is due.
     function _schedule(bytes32 id, bytes32 nextPlanId) internal {
         Auth memory none;
-        bytes memory data = abi.encodeCall(ITurnpike.setNext, (id, 0, nextPlanId, none));
-        bytes memory err = _expectSetNext(id, 0, nextPlanId);
-        (intent.subscriber, intent.nextPlanId) = (records[id].subscriber, nextPlanId);
+        Terms memory shown = _planOf(nextPlanId).terms;
+        bytes memory data = abi.encodeCall(ITurnpike.setNext, (id, 0, nextPlanId, _nextTerms(shown), none));
+        bytes memory err = _expectSetNext(id, 0, nextPlanId, shown);
+        (intent.subscriber, intent.nextPlanId, intent.shown) = (records[id].subscriber, nextPlanId, shown);
         _send(records[id].subscriber, data, err, _one(id));
     }
 

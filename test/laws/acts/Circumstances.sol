@@ -75,6 +75,7 @@ abstract contract Circumstances is Collections {
                 provider: plan.provider,
                 terms: plan.terms,
                 deprecated: plan.deprecated,
+                stopped: plan.stopped,
                 successor: plan.successor,
                 firstPayTo: plan.firstPayTo,
                 proposedPayTo: plan.proposedPayTo,
@@ -108,6 +109,7 @@ abstract contract Circumstances is Collections {
 
     /// @dev Rarely: most plans have to live on.
     function _deprecate(uint256 seed) private {
+        if (_draw(seed, 5) == 0) return _stop(seed);
         Plan storage plan = plans[_draw(seed, plans.length)];
         Plan storage next = plans[_draw(seed, plans.length)];
         address caller = _draw(seed, 4) == 0 ? providers[_draw(seed, 2)] : plan.provider;
@@ -123,6 +125,26 @@ abstract contract Circumstances is Collections {
             return _closePlan(plan, successor);
         }
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.deprecatePlan, (plan.id, successor)), err);
+    }
+
+    /// @dev Mostly a plan that somebody has paid for, who then may leave it.
+    function _stop(uint256 seed) private {
+        Plan storage plan = _planOf(records[_pickFit(seed, _isPaid)].planId);
+        if (plan.id == bytes32(0)) return;
+        address caller = _draw(seed, 4) == 0 ? plan.terms.payTo : plan.provider;
+        bytes memory err;
+        if (caller != plan.provider) {
+            err = abi.encodeWithSelector(ITurnpike.NotProvider.selector, plan.id, caller);
+        } else if (plan.stopped) {
+            err = _closed(plan);
+        } else {
+            (plan.stopped, plan.deprecated) = (true, true);
+        }
+        _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.stopPlan, (plan.id)), err);
+        for (uint256 i = 0; i < 12 * ids.length && plan.stopped; ++i) {
+            bytes32 id = ids[i % ids.length];
+            if (records[id].planId == plan.id && _isPaid(id)) _change(seed, id);
+        }
     }
 
     function _isSuccessor(Plan storage plan, Plan storage next) private view returns (bool) {
@@ -199,18 +221,34 @@ abstract contract Circumstances is Collections {
     }
 
     function _propose(uint256 seed, Plan storage plan) private {
-        address caller = _somePartner(seed, plan);
-        address payTo = payees[_draw(seed, 3)];
         uint256 roll = _draw(seed, 16);
-        if (roll == 0) payTo = address(0);
-        if (roll == 1) payTo = address(turnpike);
-        bytes memory err =
-            roll < 2 ? abi.encodeWithSelector(ITurnpike.InvalidTerms.selector, "payTo") : _expectPartner(plan, caller);
+        address payTo = roll < 4 ? plan.provider : payees[_draw(seed, 3)];
+        // The other one confirms, at times.
+        if (plan.proposedPayTo != address(0) && _draw(seed, 2) == 0) payTo = plan.proposedPayTo;
+        if (roll == 14) payTo = address(0);
+        if (roll == 15) payTo = address(turnpike);
+        bool moved = _proposeTo(plan, _somePartner(seed, plan), payTo);
+        if (moved) _useMoved(seed, plan.id);
+    }
+
+    function _proposeTo(Plan storage plan, address caller, address payTo) private returns (bool moved) {
+        bytes memory err = _expectPartner(plan, caller);
+        if (payTo == address(0) || payTo == address(turnpike)) {
+            err = abi.encodeWithSelector(ITurnpike.InvalidTerms.selector, "payTo");
+        }
         if (err.length == 0) {
-            (plan.proposedPayTo, plan.effectiveAt) = (payTo, clock + 7 days);
+            bool byPayee = caller != plan.provider;
+            moved = plan.proposedPayTo == payTo && plan.proposedByPayee != byPayee;
             _saw(Premise.PayeeProposed);
+            if (moved) _movePayee(plan, payTo);
+            else (plan.proposedPayTo, plan.effectiveAt, plan.proposedByPayee) = (payTo, clock + 7 days, byPayee);
         }
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.proposePayTo, (plan.id, payTo)), err);
+    }
+
+    function _movePayee(Plan storage plan, address payTo) private {
+        (plan.terms.payTo, plan.proposedPayTo, plan.effectiveAt) = (payTo, address(0), 0);
+        plan.proposedByPayee = false;
     }
 
     function _expectProposal(Plan storage plan) private view returns (bytes memory) {
@@ -243,9 +281,7 @@ abstract contract Circumstances is Collections {
             err = abi.encodeWithSelector(ITurnpike.TooEarly.selector, plan.id, plan.effectiveAt);
             _saw(Premise.PayeeTooEarly);
         }
-        if (err.length == 0) {
-            (plan.terms.payTo, plan.proposedPayTo, plan.effectiveAt) = (plan.proposedPayTo, address(0), 0);
-        }
+        if (err.length == 0) _movePayee(plan, plan.proposedPayTo);
         _sendOfPlan(plan.id, STRANGER, abi.encodeCall(ITurnpike.applyPayTo, (plan.id)), err);
         if (err.length == 0) _useMoved(seed, plan.id);
     }
@@ -259,15 +295,23 @@ abstract contract Circumstances is Collections {
         else plan.nextProvider = next;
         _sendOfPlan(plan.id, caller, abi.encodeCall(ITurnpike.offerPlan, (plan.id, next)), err);
 
+        if (plan.terms.payTo != plan.provider && _draw(seed, 4) != 0) {
+            // Both agree that the provider is its payee first.
+            address payee = plan.terms.payTo;
+            _proposeTo(plan, payee, plan.provider);
+            _proposeTo(plan, plan.provider, plan.provider);
+        }
         address taker = _draw(seed, 4) == 0 ? STRANGER : providers[_draw(seed, 2)];
         err = "";
         if (taker != plan.nextProvider) {
             err = abi.encodeWithSelector(ITurnpike.NotProvider.selector, plan.id, taker);
+        } else if (plan.terms.payTo != plan.provider) {
+            err = abi.encodeWithSelector(ITurnpike.PayeeApart.selector, plan.id, plan.terms.payTo);
         } else {
             rights[plan.id][plan.provider] = 0;
             rights[plan.id][taker] = ALL_RIGHTS;
             (plan.provider, plan.nextProvider) = (taker, address(0));
-            (plan.proposedPayTo, plan.effectiveAt) = (address(0), 0);
+            _movePayee(plan, taker);
             _saw(Premise.PlanTransferred);
         }
         _sendOfPlan(plan.id, taker, abi.encodeCall(ITurnpike.acceptPlan, (plan.id)), err);

@@ -313,6 +313,7 @@ abstract contract EntryPoints is Model, Witness {
 
     function _pass(Entry memory entry, bytes memory err, bytes32 id, bytes32[] memory subjects) internal {
         if (records[id].cancelled) _saw(Premise.ActOnCancelled);
+        if (_planOf(records[id].planId).stopped) _saw(Premise.ActOnStopped);
         if (records[id].until != 0 && records[id].until <= clock) _saw(Premise.UntilReached);
         if (entry.err.length == 0) intent.subscriber = entry.subscriber;
         _send(entry.caller, entry.data, err, subjects);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, Permit, Signup, Terms, Voucher} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Auth, ITurnpike, NextTerms, Permit, Signup, Terms, Voucher} from "../../../contracts/interfaces/ITurnpike.sol";
 import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
 import {Unexpected} from "../World.sol";
@@ -27,7 +27,7 @@ abstract contract Signups is Changes {
         "Subscribe(address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,string unit,uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,uint256 deadline)"
     );
     bytes32 private constant VOUCHER_OFFER = keccak256(
-        "Voucher(bytes32 planId,address subscriber,bytes32 secretHash,uint256 firstAmount,uint256 firstInterval,uint256 deadline)"
+        "Voucher(bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,uint256 firstInterval,uint256 deadline)"
     );
     bytes32 private constant VOID = keccak256("Void(address subscriber,bytes32 secretHash,uint256 deadline)");
     bytes32 private constant PERMIT = keccak256(
@@ -236,10 +236,12 @@ abstract contract Signups is Changes {
     function _finishWithNext(uint256 seed, Wish memory w, bytes memory data) private {
         uint256 until = clock + 1 + _draw(seed, 400 days);
         Auth memory none;
+        NextTerms memory noTerms;
+        Terms memory noPlan;
         bytes[] memory calls = new bytes[](2);
         calls[0] = data;
-        calls[1] = abi.encodeCall(ITurnpike.setNext, (w.id, uint40(until), bytes32(0), none));
-        _expectSetNext(w.id, until, bytes32(0));
+        calls[1] = abi.encodeCall(ITurnpike.setNext, (w.id, uint40(until), bytes32(0), noTerms, none));
+        _expectSetNext(w.id, until, bytes32(0), noPlan);
         intent.until = until;
         _saw(Premise.MulticallSignup);
         _finish(w, w.subscriber, abi.encodeCall(ITurnpike.multicall, (calls)), "");
@@ -248,7 +250,7 @@ abstract contract Signups is Changes {
     /// @dev Mostly by one with the right, for this signup; at times for another, too dear, too late, or by no one.
     function _someVoucher(uint256 seed, Wish memory w) private returns (Voucher memory v, bytes memory err) {
         Terms storage terms = _planOf(w.planId).terms;
-        uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, 7) : 0;
+        uint256 flaw = _draw(seed, 5) == 0 ? 1 + _draw(seed, 9) : 0;
         uint256 place =
             _draw(seed, 4) == 0
                 ? 2
@@ -259,6 +261,8 @@ abstract contract Signups is Changes {
         v.firstAmount = uint96(_draw(seed, 2) == 0 ? 0 : _draw(seed, uint256(terms.amount) + 1));
         if (_draw(seed, 16) == 0) v.firstAmount = terms.amount;
         if (_draw(seed, 2) == 0) v.firstInterval = uint32(1 + _draw(seed, 60 days));
+        if (flaw == 8 || _draw(seed, 16) == 0) v.firstInterval = 366 days;
+        if (flaw == 8) v.firstInterval += 1 + uint32(_draw(seed, 2 ** 31));
         if (flaw == 1) v.firstAmount = terms.amount + 1;
         v.deadline = flaw == 2 ? clock - 1 : clock + _draw(seed, 2 days);
         (w.intro, w.firstAmount, w.firstInterval) = (true, v.firstAmount, v.firstInterval);
@@ -268,6 +272,7 @@ abstract contract Signups is Changes {
                 w.planId,
                 flaw == 3 ? BYSTANDER : w.subscriber,
                 flaw == 4 ? bytes32(0) : w.secretHash,
+                flaw == 9 ? address(0x9999) : terms.token,
                 flaw == 5 ? v.firstAmount + 1 : v.firstAmount,
                 flaw == 6 ? v.firstInterval + 1 : v.firstInterval,
                 v.deadline
@@ -278,7 +283,9 @@ abstract contract Signups is Changes {
         bool sound = flaw == 0 || flaw == 1 || flaw == 2;
         if (sound) offered[_offerKey(v.signer, w.id, w.planId, v.firstAmount, v.firstInterval)] = v.deadline;
         bool isRegular = v.firstAmount == terms.amount && v.firstInterval == 0;
-        if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
+        if (flaw == 8) {
+            err = abi.encodeWithSelector(ITurnpike.FirstIntervalTooLong.selector, v.firstInterval, 366 days);
+        } else if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
             err = abi.encodeWithSelector(ITurnpike.InvalidVoucher.selector, w.planId, v.signer);
         } else if (flaw == 2) {
             err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, v.deadline);
@@ -359,9 +366,7 @@ abstract contract Signups is Changes {
                 return abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, spent.voucherDeadline);
             }
         }
-        if (_planOf(spent.planId).deprecated) {
-            return abi.encodeWithSelector(ITurnpike.PlanDeprecated.selector, spent.planId);
-        }
+        if (_planOf(spent.planId).deprecated) return _closed(_planOf(spent.planId));
         return abi.encodeWithSelector(ITurnpike.IdHashUsed.selector, spent.id);
     }
 

@@ -1,3 +1,4 @@
+import { setBalance } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ethers } from "hardhat";
 import type { AgentEvent } from "turnpike/agent";
@@ -41,6 +42,11 @@ describe("agent: plans whose payee or provider moves", () => {
   const passOn = async (id: Hex): Promise<Address> => {
     const { provider, heir } = await signers();
     const nextProvider = heir.address as Address;
+    // Both agree that the provider is its payee, and so what the next one takes over.
+    const payee = await ethers.getImpersonatedSigner(addressOf("treasury"));
+    await setBalance(payee.address, 10n ** 18n);
+    for (const by of [provider, payee])
+      await proposePayTo(by, relay.addresses.turnpike, { planId: id, payTo: provider.address as Address });
     await offerPlan(provider, relay.addresses.turnpike, { planId: id, nextProvider });
     await acceptPlan(heir, relay.addresses.turnpike, id);
     return nextProvider;
@@ -147,19 +153,17 @@ describe("agent: plans whose payee or provider moves", () => {
       expect(await agent.changePlan(subscription, { planId: next })).to.include({ planId: next, provider: heir });
     });
 
-    it("A37 schedules a change only where its own RPC shows both plans' provider", async () => {
+    it("A37 schedules a change by what it signed: the contract refuses another payee, without an RPC of its own", async () => {
       const next = await relay.createPlan({ amount: PRICE / 2n });
       const { agent } = agentWith({});
       const subscription = await agent.subscribe({ planId });
       await passOn(planId);
       await passOn(next);
       const change = { planId: next, at: "periodEnd" } as const;
-      const refused = await rejection(agent.changePlan(subscription, change));
-      expect(refused).to.include({ code: "PolicyRefused", reason: "provider" });
-      expect(refused.message).to.contain("rpc");
-      const { agent: reader } = agentWith({}, { rpc: (await startRpc()).url });
-      await reader.recover({ planId });
-      expect((await reader.changePlan(subscription, change)).nextPlanId).to.equal(next);
+      relay.lieAboutPlan = (plan) => (plan.planId === next ? { ...plan, payTo: addressOf("stranger") } : plan);
+      expect((await rejection(agent.changePlan(subscription, change))).code).to.equal("TermsDiffer");
+      delete relay.lieAboutPlan;
+      expect((await agent.changePlan(subscription, change)).nextPlanId).to.equal(next);
     });
 
     it("A37 signs no change to a plan that stayed with the former provider, or whose payee a Facilitator forges", async () => {

@@ -271,6 +271,7 @@ describe("agent: months, ends, vouchers and scheduled changes, judged by the con
     const [, provider, heir] = await ethers.getSigners();
     if (!provider || !heir) throw new Error("Hardhat has accounts");
     const { turnpike } = relay.addresses;
+    const planId = await relay.createPlan({ payTo: provider.address as Address });
     await offerPlan(provider, turnpike, { planId, nextProvider: heir.address as Address });
     await acceptPlan(heir, turnpike, planId);
     const stranger = addressOf("stranger");

@@ -44,13 +44,15 @@ describe("acts of a provider", () => {
 
   it("name a field of a voucher before it is signed", async () => {
     const terms = { firstAmount: 0n, firstInterval: 60, deadlineSec: 9 };
-    const offer = { planId: HASH, subscriber: ADDRESS, secretHash: HASH, ...terms };
+    const offer = { planId: HASH, subscriber: ADDRESS, secretHash: HASH, token: ADDRESS, ...terms };
     const deployment = { chainId: 1, turnpike: ADDRESS };
     for (const [wrong, message] of [
       [{ planId: "0x" }, /^planId is 0x: /],
       [{ subscriber: undefined }, /^subscriber is not set: /],
+      [{ token: "0x12" }, /^token is 0x12: /],
       [{ firstAmount: -1n }, /^firstAmount is -1: /],
-      [{ firstInterval: -1 }, /^firstInterval is -1: give a whole number of seconds, at least 0$/],
+      [{ firstInterval: -1 }, /^firstInterval is -1: give a whole number of seconds, 0 to 31622400$/],
+      [{ firstInterval: 31_622_401 }, /^firstInterval is 31622401: give a whole number of seconds, 0 to 31622400$/],
       [{ deadlineSec: 1.5 }, /^deadlineSec is 1\.5: /],
     ] as const) {
       const wallet = new Wallet(testKey("provider"));

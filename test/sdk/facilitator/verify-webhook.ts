@@ -172,7 +172,9 @@ describe("SDK: verifyWebhook", () => {
     expect([...WEBHOOK_EVENT_TYPES].sort()).to.deep.equal(
       [
         ...["settled", "failed", "reversed", "restored"].flatMap((name) => [`payment.${name}`, `refund.${name}`]),
-        ...["created", "deprecated", "payee_proposed", "payee_changed", "transferred"].map((name) => `plan.${name}`),
+        ...["created", "deprecated", "stopped", "payee_proposed", "payee_changed", "transferred"].map(
+          (name) => `plan.${name}`,
+        ),
         ...["created", "renewed", "renewal_at_risk", "renewal_failed", "past_due", "paused", "resumed"].map(
           (name) => `subscription.${name}`,
         ),

@@ -18,7 +18,7 @@ export type SubscriptionOnChain = Pick<
 >;
 
 /** Positions in the result of `getPlan`. */
-const PLAN_WORDS = { planId: 0, provider: 2, token: 3, payTo: 8, proposedPayTo: 12, effectiveAt: 13 };
+const PLAN_WORDS = { planId: 0, provider: 2, token: 3, payTo: 8, proposedPayTo: 13, effectiveAt: 14 };
 
 /** Positions in the result of `getStates` for one id: after the list's offset and length. */
 const STATE_WORDS = {

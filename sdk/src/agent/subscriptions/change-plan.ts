@@ -19,6 +19,7 @@ import { change, QUOTE_AHEAD_SEC, requireAllowed, spendIdOf } from "./change";
 import { requireCap } from "./ends";
 import {
   deprecatedPlan,
+  nextTermsOf,
   requireFacilitator,
   type Subscription,
   type SubscriptionRef,
@@ -55,7 +56,7 @@ export function changePlan(
   if (options.at === "periodEnd") return scheduleChange(context, ref, options);
   return change(context, ref, async ({ ledger, entry, state, nowSec }) => {
     const cap = options.maxOverage === undefined ? state.allowance.cap : requireCap(options.maxOverage, "maxOverage");
-    const plan = await planToMoveTo(context, entry, { planId: options.planId, at: "now" });
+    const plan = await planToMoveTo(context, entry, options.planId);
     const maxCharge =
       options.maxCharge === undefined
         ? quoted(entry, state, plan.amount, nowSec)
@@ -100,42 +101,37 @@ function scheduleChange(
       isDone: (now: SubscriptionState) => (now.nextPlanId ?? NO_PLAN) === nextPlanId.toLowerCase(),
     };
     if (isPresent) return scheduled;
-    const plan = await planToMoveTo(context, entry, { planId, at: "periodEnd" });
+    const plan = await planToMoveTo(context, entry, planId);
     const { amount, interval } = plan;
     await requireAllowed(context, ledger, plan, { amount: amount + state.allowance.cap, periodSec: interval });
     // The approval must do for the dearer of the two, until the change is made.
-    return amount > BigInt(entry.amount)
-      ? { ...scheduled, planned: { ...entry, amount: amount.toString() } }
-      : scheduled;
+    const planned = amount > BigInt(entry.amount) && { planned: { ...entry, amount: amount.toString() } };
+    return { ...scheduled, ...nextTermsOf(plan), ...planned };
   });
 }
 
 /**
- * Reads another plan for a subscription, at once or from the next charge on.
+ * Reads another plan for a subscription.
  * @throws TurnpikeError PlanMismatch; PlanDeprecated, PolicyRefused
  */
-async function planToMoveTo(
-  context: AgentContext,
-  entry: SubscriptionEntry,
-  { planId, at }: { readonly planId: Hex; readonly at: "now" | "periodEnd" },
-): Promise<VerifiedPlan> {
+async function planToMoveTo(context: AgentContext, entry: SubscriptionEntry, planId: Hex): Promise<VerifiedPlan> {
   const plan = await verifiedPlan(context, requireFacilitator(context, entry.facilitator), planId);
   const { token, chainId } = plan;
   if (token !== entry.token || chainId !== entry.chainId) throw new TurnpikeError("PlanMismatch");
-  await requireSameProvider(context, entry, { plan, at });
+  await requireSameProvider(context, entry, plan);
   if (plan.deprecated) throw deprecatedPlan(plan);
   return plan;
 }
 
 /**
  * Both plans must be of one provider, also after the subscription's plan was passed on. The agent's own RPC decides;
- * without one, a change at once signs the new plan's payee, which the contract compares, and a scheduled one does not.
+ * without one the contract does, which compares the payee that is signed, too.
  * @throws TurnpikeError PlanMismatch; PolicyRefused, Unavailable
  */
 async function requireSameProvider(
   context: AgentContext,
   { chainId, turnpike, planId, provider, facilitator }: SubscriptionEntry,
-  { plan, at }: { readonly plan: VerifiedPlan; readonly at: "now" | "periodEnd" },
+  plan: VerifiedPlan,
 ): Promise<void> {
   const chain = context.chainOf(chainId);
   if (chain) {
@@ -149,11 +145,6 @@ async function requireSameProvider(
   if (plan.provider === provider) return;
   const present = await verifiedPlan(context, requireFacilitator(context, facilitator), planId);
   if (present.provider !== plan.provider) throw new TurnpikeError("PlanMismatch");
-  if (at === "now") return;
-  throw new PolicyRefused(
-    `Only the Facilitator says that the plan was passed on to ${plan.provider}: configure \`rpc\` for chain ${chainId}, or change at once.`,
-    { reason: "provider" },
-  );
 }
 
 /** Quotes a plan change by the contract's own rule, at the latest time at which it should be on chain. */

@@ -2,7 +2,12 @@
  * Makes one change of a subscription: reads it, signs over the version that it read, posts until the outcome is known,
  * and reads back. A stale version is read again once. Knows no particular change.
  */
-import type { ChangeAct, ChangeRequestWire, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import type {
+  ChangeAct,
+  ChangeRequestWire,
+  NextTermsWire,
+  Subscription as SubscriptionState,
+} from "../../facilitator/subscriptions";
 import { type ActFields, actTypedData, PaymentPending, type SignedAct, TurnpikeError } from "../../protocol";
 import type { AgentContext, Change } from "../core/context";
 import { isRefused, submit } from "../core/facilitators";
@@ -34,9 +39,11 @@ export interface PlannedChange<S extends SignedAct> {
   readonly act: S;
   readonly path: ChangeAct;
   /** what the request carries beside version, deadline and signature */
-  readonly fields: Omit<ActFields[S], "terms">;
-  /** what is signed besides, and known to the Facilitator */
-  readonly signed?: Pick<ActFields[S], Extract<keyof ActFields[S], "terms">>;
+  readonly fields: Omit<ActFields[S], "terms" | "token">;
+  /** what is signed besides: the terms or the token of a plan */
+  readonly signed?: Pick<ActFields[S], Extract<keyof ActFields[S], "terms" | "token">>;
+  /** what the request carries of the terms that are signed */
+  readonly shown?: NextTermsWire;
   /** the most that this may charge now; counted against the budget */
   readonly maxCharge?: bigint;
   /** the changed entry, where it needs more token approval than now */
@@ -147,7 +154,15 @@ async function post<S extends SignedAct>(
     Object.entries(plan.fields).map(([name, value]) => [name, typeof value === "bigint" ? value.toString() : value]),
   );
   const permit = approval?.permit ? { permit: approval.permit } : {};
-  const request = { ...fields, version, deadline: deadline.toString(), signature, ...permit } as ChangeRequestWire;
+  const terms = plan.shown && { terms: plan.shown };
+  const request = {
+    ...fields,
+    ...terms,
+    version,
+    deadline: deadline.toString(),
+    signature,
+    ...permit,
+  } as ChangeRequestWire;
   const { client } = requireFacilitator(context, entry.facilitator);
   context.effects.emit({ type: "subscription.submitted", ...names });
   const { outcome, wasUnsure } = await submit(context.effects, {

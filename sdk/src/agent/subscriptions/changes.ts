@@ -13,6 +13,7 @@ import { searchDerived } from "./recover";
 import {
   entryOf,
   idHashOfSecret,
+  nextTermsOf,
   readState,
   requireFacilitator,
   type Subscription,
@@ -66,6 +67,7 @@ export function resume(
       act: "Resume",
       path: "resume",
       fields: { maxCharge },
+      signed: { token: entry.token },
       maxCharge,
       ...(maxCharge > 0n ? { planned: entry } : {}),
       after: { ...entry, state: "live" },
@@ -127,6 +129,7 @@ export function setMaxOverage(context: AgentContext, ref: SubscriptionRef, cap: 
       act: "SetMaxOverage",
       path: "max-overage",
       fields: { cap: wanted },
+      signed: { token: entry.token },
       ...(isRaise ? { planned: after } : {}),
       after,
       isDone: (now) => now.allowance.cap === wanted,
@@ -162,10 +165,14 @@ export function setUntil(
   }
   return change(context, ref, async ({ entry, state, nowSec }) => {
     if (untilSec !== 0 && state.until !== untilSec) requireFuture(untilSec, nowSec);
+    const { nextPlanId } = state;
+    const next =
+      nextPlanId && (await verifiedPlan(context, requireFacilitator(context, entry.facilitator), nextPlanId));
     return {
       act: "SetNext",
       path: "next",
-      fields: { until: untilSec, nextPlanId: state.nextPlanId ?? NO_PLAN },
+      fields: { until: untilSec, nextPlanId: nextPlanId ?? NO_PLAN },
+      ...(next && nextTermsOf(next)),
       after: entry,
       isDone: (now) => (now.until ?? 0) === untilSec,
       overtakes: ["status"],

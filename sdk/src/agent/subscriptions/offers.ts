@@ -54,6 +54,8 @@ export interface VoucherRequest {
   readonly planId: Hex;
   readonly subscriber: Address;
   readonly secretHash: Hex;
+  /** the plan's */
+  readonly token: Address;
 }
 
 export interface Offer {

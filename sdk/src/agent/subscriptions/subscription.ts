@@ -1,6 +1,6 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
 import type { FacilitatorClient } from "../../facilitator/client";
-import type { Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
+import type { NextTermsWire, Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
   ConfigError,
@@ -18,6 +18,7 @@ import {
   type SubscriptionStatus,
   sameAddress,
   secretHashOf,
+  shownTerms,
   subscriptionId,
   type TurnpikeDeployment,
   TurnpikeError,
@@ -263,6 +264,13 @@ export async function onPresentPlan(
   const moved: SubscriptionEntry = { ...entry, ...termsOf(plan) };
   await ledger.put(moved);
   return moved;
+}
+
+/** What a `SetNext` to the plan signs and carries. */
+export function nextTermsOf(plan: VerifiedPlan): { signed: { terms: SignedTerms }; shown: NextTermsWire } {
+  const terms = signedTermsOf(plan);
+  const { amount, interval, ...shown } = shownTerms(terms);
+  return { signed: { terms }, shown: { ...shown, amount: amount.toString(), interval: Number(interval) } };
 }
 
 /** The terms of a plan as they are signed: the contract refuses a signature over any others. */

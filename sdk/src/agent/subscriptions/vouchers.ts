@@ -33,7 +33,8 @@ export async function voucherFor(
   beneficiary: Beneficiary,
 ): Promise<Voucher | undefined> {
   const { chainId, turnpike } = plan.deployment;
-  const answer = await askVoucher?.({ chainId, turnpike, planId: plan.planId, ...beneficiary });
+  const { planId, token } = plan;
+  const answer = await askVoucher?.({ chainId, turnpike, planId, ...beneficiary, token });
   if (answer === undefined) return undefined;
   const parsed = voucherSchema.safeParse(answer);
   if (!parsed.success) {
@@ -62,12 +63,12 @@ export function requireLive({ deadline }: Voucher, nowSec: number): void {
  */
 async function signedVoucher(
   context: AgentContext,
-  { planId, chainId, deployment }: VerifiedPlan,
+  { planId, chainId, token, deployment }: VerifiedPlan,
   beneficiary: Beneficiary,
   voucher: Voucher,
 ): Promise<Voucher> {
   const { signer, signature: given, ...terms } = voucher;
-  const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, ...terms }));
+  const digest = typedDataDigest(voucherTypedData(deployment, { planId, ...beneficiary, token, ...terms }));
   const isOwn = (signature: Hex): boolean => recoverSigner(digest, signature) === signer;
   const signature = keySignature(given, isOwn);
   if (isOwn(signature)) return { ...voucher, signature };

@@ -159,6 +159,14 @@ export async function startRelay(): Promise<Relay> {
     return token[PERMIT_VRS](owner, addresses.turnpike, value, deadline, v, r, s);
   };
 
+  const NO_TERMS = {
+    token: ethers.ZeroAddress,
+    payTo: ethers.ZeroAddress,
+    amount: 0n,
+    interval: 0,
+    months: false,
+  };
+
   async function change(idHash: Hex, act: ChangeAct, body: unknown): Promise<Answer> {
     const { version, deadline, signature, permit } = CHANGE_REQUESTS[act].parse(body);
     const auth = { version, deadline, signature };
@@ -168,7 +176,11 @@ export async function startRelay(): Promise<Relay> {
       resume: () => turnpike.resumeBySig(idHash, fields("resume").maxCharge, auth),
       cancel: () => turnpike.cancelBySig(idHash, fields("cancel").atPeriodEnd, auth),
       "max-overage": () => turnpike.setMaxOverageBySig(idHash, fields("max-overage").cap, auth),
-      next: () => turnpike.setNext(idHash, fields("next").until, fields("next").nextPlanId, auth),
+      next: () => {
+        const { until, nextPlanId, terms } = fields("next");
+        const shown = terms ? { ...terms, months: terms.unit === "months" } : NO_TERMS;
+        return turnpike.setNext(idHash, until, nextPlanId, shown, auth);
+      },
       plan: () => {
         const { newPlanId, maxOverage, maxCharge } = fields("plan");
         return turnpike.changePlanBySig(idHash, newPlanId, maxOverage, maxCharge, auth);

@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { deprecatePlan } from "turnpike/chain";
+import { deprecatePlan, stopPlan } from "turnpike/chain";
 import type { Provider } from "turnpike/gate";
 import { keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
 import {
@@ -191,6 +191,20 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await send(`${second.url}/old`, { headers: { "X-Service-Sub": id } })).status).to.equal(200);
       await second.stop();
       await own.close();
+      await world.chain.provider.send("evm_revert", [snapshot]);
+    });
+
+    it("C12 serves no grace on a plan that was stopped, and all of the period that was paid", async () => {
+      const snapshot = await world.chain.provider.send("evm_snapshot", []);
+      const { id } = await world.subscribe("stops");
+      expect((await ask(id)).status).to.equal(200);
+      await stopPlan(await world.chain.wallet("provider"), world.contracts.turnpike, world.planId);
+      expect((await ask(id)).status).to.equal(200);
+      await world.chain.advance(30 * DAY - 60);
+      await until(async () => (await ask(id)).status === 200);
+      await world.chain.advance(120);
+      await until(async () => (await ask(id)).status === 402);
+      expect((await ask(id)).json.reason).to.equal("cancelled");
       await world.chain.provider.send("evm_revert", [snapshot]);
     });
 

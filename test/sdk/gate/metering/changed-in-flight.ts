@@ -104,6 +104,8 @@ describe("a subscription that changes while two gates serve it", function () {
   async function handOver(): Promise<void> {
     const [from, to] = [await world.chain.wallet("provider"), await world.chain.wallet("next provider")];
     const turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, from);
+    for (const by of [from, await world.chain.wallet("treasury")])
+      await world.mined((turnpike.connect(by) as Contract).getFunction("proposePayTo")(world.planId, from.address));
     await world.mined(turnpike.getFunction("offerPlan")(world.planId, to.address));
     await world.mined((turnpike.connect(to) as Contract).getFunction("acceptPlan")(world.planId));
   }
