@@ -61,6 +61,7 @@ export function connectRpc(options: RpcOptions): Rpc {
   aNumber(timeoutMs, "timeoutMs");
   if (list.length === 0) throw new ConfigError("rpcUrl is empty: name at least one endpoint of the chain");
   const endpoints = list.map((url) => endpointOf(url, chainId, timeoutMs));
+  const hosts = list.map((url) => new URL(url).host).join(", ");
   const resting = new Map<Endpoint, number>();
 
   /** Those that were silent a moment ago come last. */
@@ -99,7 +100,8 @@ export function connectRpc(options: RpcOptions): Rpc {
       }
       // The endpoint's own text may hold its URL, and with it an API key: it goes no further than `cause`.
       const why = reverted ? { reason: NO_ANSWER } : { retryAfterSec: 2 };
-      throw new Unavailable(`The chain cannot be asked (${method}: ${describeFault(last)}).`, { cause: last, ...why });
+      const message = `The chain cannot be asked at ${hosts} (${method}: ${describeFault(last)}).`;
+      throw new Unavailable(message, { cause: last, details: { hosts }, ...why });
     },
     onBlock(wake) {
       const stops = endpoints.map((endpoint) => endpoint.onBlock?.(wake));

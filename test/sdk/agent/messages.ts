@@ -5,6 +5,7 @@ import { type Agent, type AgentOptions, createAgent, walletFromKey } from "turnp
 import { connectRpc } from "turnpike/chain";
 import { isTurnpikeError, type TurnpikeError } from "turnpike/protocol";
 import { createChainReader } from "../../../sdk/src/agent/core/chain-reader";
+import { errorAnswer } from "../../../sdk/src/gate/core/answer";
 import { closeServer, listen } from "../../support/gate";
 import { rejection } from "./support/rejection";
 
@@ -101,7 +102,8 @@ describe("an agent's messages", () => {
       const { host } = new URL(url);
       const rpc = connectRpc({ urls: url, chainId: 31_337 });
       const ofGate = await rejection(rpc.send("eth_getBlockByNumber", ["latest", false]));
-      expect(ofGate.message).to.include("eth_getBlockByNumber").and.to.include(said);
+      expect(ofGate.message).to.include("eth_getBlockByNumber").and.to.include(said).and.to.include(host);
+      expect(errorAnswer(ofGate).body, "what a gate's client gets").to.include("Unavailable").and.to.not.include(host);
       rpc.close();
       const closing = new AbortController().signal;
       const reader = createChainReader(url, 31_337, { fetch, closing, limits: { facilitatorTimeoutMs: 5_000 } });

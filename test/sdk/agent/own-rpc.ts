@@ -122,7 +122,7 @@ describe("an agent with an RPC of its own", () => {
       const error = await rejection(agent.subscribe({ planId }));
       expect([error.code, error.message]).to.deep.equal([
         "Unavailable",
-        "The agent's RPC did not answer within 3000 ms.",
+        `The agent's RPC at ${new URL(rpc).host} did not answer within 3000 ms.`,
       ]);
     } finally {
       clearInterval(collecting);

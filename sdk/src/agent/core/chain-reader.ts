@@ -121,8 +121,8 @@ const LOG_WORDS = /^0x(?:[0-9a-fA-F]{64})*$/;
 const HASH = /^0x[0-9a-fA-F]{64}$/;
 
 /** @throws Unavailable for an answer that is no list of logs */
-function logsOf(found: unknown): ChainLog[] {
-  const unusable = () => new Unavailable("The agent's RPC gave no usable logs.");
+function logsOf(found: unknown, { name }: ChainRpc): ChainLog[] {
+  const unusable = () => new Unavailable(`${name} gave no usable logs.`);
   if (!Array.isArray(found)) throw unusable();
   return found.map((log: unknown) => {
     const { topics, data, transactionHash, blockNumber, logIndex, removed } = log as Readonly<Record<string, unknown>>;
@@ -144,7 +144,7 @@ async function readLogs(rpc: ChainRpc, filter: LogFilter): Promise<ChainLog[]> {
   const hex = (number: number) => `0x${number.toString(16)}`;
   try {
     const found = await rpc.request("eth_getLogs", [{ ...which, fromBlock: hex(fromBlock), toBlock: hex(toBlock) }]);
-    return logsOf(found).sort((a, b) => a.block - b.block || a.index - b.index);
+    return logsOf(found, rpc).sort((a, b) => a.block - b.block || a.index - b.index);
   } catch (error) {
     if (toBlock - fromBlock < SMALLEST_RANGE || !isRefusal(error)) throw error;
     const middle = Math.floor((fromBlock + toBlock) / 2);
@@ -157,7 +157,7 @@ async function readLogs(rpc: ChainRpc, filter: LogFilter): Promise<ChainLog[]> {
 async function readNonce(rpc: ChainRpc, { token, payer, nonce, isPermit2 }: PaymentNonce): Promise<NonceAtHead> {
   const { number: block, timeSec } = await rpc.head();
   if (typeof block !== "string" || !/^0x[0-9a-fA-F]{1,16}$/.test(block)) {
-    throw new Unavailable("The agent's RPC gave a block without a number.");
+    throw new Unavailable(`${rpc.name} gave a block without a number.`);
   }
   if (isPermit2) {
     // Permit2 keeps 256 nonces in one word: the last byte is the bit's place in it.
@@ -173,13 +173,13 @@ async function readNonce(rpc: ChainRpc, { token, payer, nonce, isPermit2 }: Paym
 async function readBlockNumber(rpc: ChainRpc): Promise<number> {
   const number = Number((await rpc.head()).number);
   if (Number.isSafeInteger(number)) return number;
-  throw new Unavailable("The agent's RPC gave a block without a number.");
+  throw new Unavailable(`${rpc.name} gave a block without a number.`);
 }
 
 async function readHasCode(rpc: ChainRpc, account: Address): Promise<boolean> {
   const code = await rpc.request("eth_getCode", [account, "latest"]);
   if (typeof code === "string" && /^0x[0-9a-fA-F]*$/.test(code)) return code.length > 2;
-  throw new Unavailable(`The agent's RPC does not say whether ${account} is a contract.`);
+  throw new Unavailable(`${rpc.name} does not say whether ${account} is a contract.`);
 }
 
 export function createChainReader(url: string, chainId: number, effects: ReaderEffects): ChainReader {

@@ -25,13 +25,13 @@ export class ChainRpc {
   readonly #endpoint: RpcEndpoint;
   readonly #chainId: number;
   readonly #timeoutMs: number;
-  /** without the path, which may hold a key */
-  readonly #host: string;
+  /** for messages, with the host alone: the path may hold a key */
+  readonly name: string;
   #isChecked = false;
 
   constructor(url: string, chainId: number, { fetch, closing, limits }: ReaderEffects) {
     this.#chainId = chainId;
-    this.#host = URL.canParse(url) ? new URL(url).host : "an address that is no URL";
+    this.name = `The agent's RPC at ${URL.canParse(url) ? new URL(url).host : "an address that is no URL"}`;
     this.#timeoutMs = limits.facilitatorTimeoutMs;
     this.#endpoint = new RpcEndpoint({ url, post: postByFetch(fetch), timeoutMs: this.#timeoutMs, signal: closing });
   }
@@ -41,7 +41,7 @@ export class ChainRpc {
     if (!this.#isChecked) {
       const reported = Number(await this.#send("eth_chainId", []));
       if (reported !== this.#chainId) {
-        throw new Unavailable(`The agent's RPC at ${this.#host} is of chain ${reported}, not ${this.#chainId}.`);
+        throw new Unavailable(`${this.name} is of chain ${reported}, not ${this.#chainId}.`);
       }
       this.#isChecked = true;
     }
@@ -52,7 +52,7 @@ export class ChainRpc {
   async call({ to, selector, words, block = "latest" }: ContractCall): Promise<Uint8Array> {
     const result = await this.request("eth_call", [{ to, data: toHex(concatBytes(selector, ...words)) }, block]);
     if (typeof result !== "string" || !WORDS.test(result)) {
-      throw new Unavailable("The agent's RPC gave no usable answer to a call.");
+      throw new Unavailable(`${this.name} gave no usable answer to a call of ${to}: is there such a contract?`);
     }
     return hexToBytes(result as Hex);
   }
@@ -64,7 +64,7 @@ export class ChainRpc {
       unknown
     >;
     const timeSec = Number(block.timestamp);
-    if (!Number.isSafeInteger(timeSec)) throw new Unavailable("The agent's RPC gave a block without a time.");
+    if (!Number.isSafeInteger(timeSec)) throw new Unavailable(`${this.name} gave a block without a time.`);
     return { number: block.number, timeSec };
   }
 
@@ -76,11 +76,11 @@ export class ChainRpc {
       const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
       const isLate = faultOf(error) === "timeout";
       if (isLate) {
-        throw new Unavailable(`The agent's RPC did not answer within ${this.#timeoutMs} ms.`, { cause: error });
+        throw new Unavailable(`${this.name} did not answer within ${this.#timeoutMs} ms.`, { cause: error });
       }
       const what = isAnswer ? `did not answer ${method}` : "cannot be reached";
-      throw new Unavailable(`The agent's RPC at ${this.#host} ${what} (${describeFault(error)}).`, { cause: error });
+      throw new Unavailable(`${this.name} ${what} (${describeFault(error)}).`, { cause: error });
     }
-    throw new Unavailable(`The agent's RPC at ${this.#host} did not answer ${method}.`);
+    throw new Unavailable(`${this.name} did not answer ${method}.`);
   }
 }

@@ -125,20 +125,24 @@ function payAnswer({ quote, negotiated }: Extract<Decision, { kind: "pay" }>): A
   return { status: 402, headers, body: negotiated?.page ?? text };
 }
 
-/** Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. */
+/**
+ * Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. The chain's hosts are
+ * not named to clients.
+ */
 export function errorAnswer(error: unknown): Answer {
-  const known: Pick<TurnpikeError, "code" | "message" | "retryable" | "status" | "retryAfterSec" | "reason"> =
-    isTurnpikeError(error)
-      ? error
-      : {
-          code: "Internal",
-          message: ERRORS.Internal.cause,
-          status: 500,
-          retryable: false,
-          retryAfterSec: undefined,
-          reason: undefined,
-        };
-  const { code, message, status, retryable, reason } = known;
+  const known: Pick<TurnpikeError, "code" | "message" | "retryable" | "status" | "retryAfterSec" | "reason"> &
+    Partial<Pick<TurnpikeError, "details">> = isTurnpikeError(error)
+    ? error
+    : {
+        code: "Internal",
+        message: ERRORS.Internal.cause,
+        status: 500,
+        retryable: false,
+        retryAfterSec: undefined,
+        reason: undefined,
+      };
+  const { code, status, retryable, reason } = known;
+  const message = known.details?.hosts === undefined ? known.message : ERRORS[code].cause;
   const waits = status === 503 || status === 409;
   const retryAfterSec = known.retryAfterSec ?? (waits ? DEFAULT_RETRY_SEC : undefined);
   return {
