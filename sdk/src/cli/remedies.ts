@@ -21,39 +21,65 @@ const REMEDIES: Readonly<Record<string, string>> = {
   no_plan: "Run `npx turnpike quote URL` to see the plans that the URL offers.",
 };
 
-/** Returns the error with the remedy of the command line, where there is one; else the error itself. */
+/** Returns the error in the command line's own words, where it has some; else the error itself. */
 export function withCliRemedy(error: unknown): unknown {
   if (!isTurnpikeError(error)) return error;
   const { code, reason, retryAfterSec, details } = error;
-  const { message, remedy = remedyOf(error) ?? error.remedy } = inOwnWords(error);
+  const message = messageOf(error) ?? error.message;
+  const remedy = remedyOf(error) ?? error.remedy;
   if (message === error.message && remedy === error.remedy) return error;
-  const options = {
+  return new TurnpikeError(code, message, {
     cause: error,
     details,
+    remedy,
     ...(reason !== undefined && { reason }),
     ...(retryAfterSec !== undefined && { retryAfterSec }),
+  });
+}
+
+const SPENT = "{spent} of {limit} are taken, and this would add {amount}.";
+
+/**
+ * By an error's reason, else its code, with the error's details: the agent speaks of its options and of base units, the
+ * command line of its settings and of whole tokens. The first whose details are all there counts.
+ */
+const MESSAGES: Readonly<Record<string, readonly string[]>> = {
+  max_amount: ["The price is {amount}, above --max, which is {limit}."],
+  price_raised: ["The price is {amount}, above the {limit} that was quoted first."],
+  limit: [
+    "{amount} for each of {periods} periods in a day is above the limit, which is {limit}.",
+    "{amount} is above the limit, which is {limit}.",
+  ],
+  first_charge: ["The first charge of {amount} is above the limit, which is {limit}."],
+  per_day: [`The day's budget is spent: ${SPENT}`],
+  per_payee: [`The day's budget for this payee is spent: ${SPENT}`],
+  allowance: ["Permit2 may move {available} of {required}: approve it."],
+  no_deployment: ["Turnpike's contract on chain {chainId} is not known."],
+  InsufficientFunds: [
+    "The wallet {wallet} has {available} of {required}, in token {token}.",
+    "The wallet has {available} of {required}.",
+  ],
+};
+
+const AMOUNTS: ReadonlySet<string> = new Set(["amount", "limit", "spent", "required", "available"]);
+
+/** @returns undefined where the agent's own message will do */
+function messageOf({ code, reason = "", details }: TurnpikeError): string | undefined {
+  const key = [reason, code].find((each) => Object.hasOwn(MESSAGES, each)) ?? "";
+  const shown = (name: string): string => {
+    const value = String(details[name]);
+    return AMOUNTS.has(name) && /^\d+$/.test(value) ? shownMoney(BigInt(value)) : value;
   };
-  return Object.assign(new TurnpikeError(code, message, options), { remedy });
+  return MESSAGES[key]
+    ?.find((message) => [...message.matchAll(FIELD)].every(([, name = ""]) => Object.hasOwn(details, name)))
+    ?.replace(FIELD, (_all, name: string) => shown(name));
 }
 
-const OF_AMOUNTS: ReadonlySet<string | undefined> = new Set(["max_amount", "limit", "first_charge"]);
-
-/** A number by itself; a count of periods is no amount. */
-const AMOUNT = /(?<![\w.-])(\d+)(?: base units)?(?![\w.]*\w| periods)/g;
-
-/** The agent speaks of its options and of base units, the command line of its settings and of whole tokens. */
-function inOwnWords({ code, message, reason }: TurnpikeError): { readonly message: string; readonly remedy?: string } {
-  const [, chainId] = /^no deployment is known on chain (\d+)/.exec(message) ?? [];
-  if (chainId !== undefined) {
-    const remedy =
-      "Set TURNPIKE_NETWORK and TURNPIKE_ADDRESS to the network and the contract that the Facilitator names.";
-    return { message: `Turnpike's contract on chain ${chainId} is not known`, remedy };
-  }
-  if (code !== "InsufficientFunds" && !(code === "PolicyRefused" && OF_AMOUNTS.has(reason))) return { message };
-  return { message: message.replace(AMOUNT, (_all, digits: string) => shownMoney(BigInt(digits))) };
-}
+const FIELD = /\{(\w+)\}/g;
 
 function remedyOf({ code, reason }: TurnpikeError): string | undefined {
+  if (reason === "no_deployment")
+    return "Set TURNPIKE_NETWORK and TURNPIKE_ADDRESS to the network and the contract that the Facilitator names.";
   if (code === "LedgerLocked") return "Wait until the other command or agent with this TURNPIKE_HOME has ended.";
   if (code === "PaymentPending" || code === "InvalidPaymentProof") {
     return "Repeat the same command later: it presents the same payment, and never pays twice.";

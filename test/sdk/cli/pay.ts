@@ -56,7 +56,7 @@ describe("command line > pay, quote, list", () => {
   it("CL6 pays nothing above --max, and nothing above the policy file whatever --max says", async () => {
     const dear = await pay("--max", "0.49");
     expectCode(dear, 3);
-    expect(dear.err).to.contain("500000").and.to.contain("Raise --max");
+    expect(dear.err).to.contain("0.50 (500000 base units)").and.to.contain("Raise --max");
     mkdirSync(shell.home, { recursive: true });
     writeFileSync(join(shell.home, "policy.json"), JSON.stringify({ perPayment: "499999", perDay: "10000000" }));
     expectCode(await pay("--max", "5.00"), 3);
@@ -71,6 +71,7 @@ describe("command line > pay, quote, list", () => {
     const second = await pay("--policy", policy);
     expectCode(second, 3);
     expect(second.err).to.contain("raise perDay in the policy file");
+    expect(second.err).to.contain("0.50 (500000 base units) of 0.90 (900000 base units) are taken");
     expect(market.chain.transfers).to.have.length(1);
   });
 

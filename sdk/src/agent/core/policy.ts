@@ -145,10 +145,12 @@ class SpendPolicy implements Policy {
     if (amount * periods > limit) {
       const what = periods > 1n ? `${amount} for each of ${periods} periods in a day` : `${amount}`;
       const name = kind === "payment" ? "policy.perPayment" : perSubscription.name;
-      return refuse("limit", `${what} is above ${name}, which is ${limit}.`);
+      const details = { amount: `${amount}`, limit: `${limit}`, ...(periods > 1n && { periods: Number(periods) }) };
+      return refuse("limit", `${what} is above ${name}, which is ${limit}.`, details);
     }
     if (perFirstCharge !== undefined && firstAmount > perFirstCharge) {
-      return refuse("first_charge", `${firstAmount} is above policy.perFirstCharge, which is ${perFirstCharge}.`);
+      const message = `${firstAmount} is above policy.perFirstCharge, which is ${perFirstCharge}.`;
+      return refuse("first_charge", message, { amount: `${firstAmount}`, limit: `${perFirstCharge}` });
     }
     return undefined;
   }
@@ -172,7 +174,7 @@ function rank<T>(list: readonly T[], value: T): number {
 const periodsOfDay = ({ periodSec = DAY_SEC }: SpendFacts): bigint =>
   periodSec >= DAY_SEC ? 1n : BigInt(Math.ceil(DAY_SEC / periodSec));
 
-const refuse = (reason: string, message: string): Verdict => ({
+const refuse = (reason: string, message: string, details: PolicyRefused["details"] = {}): Verdict => ({
   kind: "refuse",
-  error: new PolicyRefused(message, { reason }),
+  error: new PolicyRefused(message, { reason, details }),
 });

@@ -80,11 +80,13 @@ function admit(
   { signedOffers }: ParsedQuote,
 ): ChosenOption | { error: PolicyRefused } {
   if (job.maxAmount !== undefined && option.amount > job.maxAmount) {
-    return no("max_amount", `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`);
+    const message = `The price is ${option.amount}, above this call's maxAmount of ${job.maxAmount}.`;
+    return no("max_amount", message, { amount: `${option.amount}`, limit: `${job.maxAmount}` });
   }
   const quoted = firstQuoteOf(job, option);
   if (quoted !== undefined && option.amount > quoted) {
-    return no("price_raised", `The price is ${option.amount}, above the ${quoted} that was quoted first.`);
+    const message = `The price is ${option.amount}, above the ${quoted} that was quoted first.`;
+    return no("price_raised", message, { amount: `${option.amount}`, limit: `${quoted}` });
   }
   if (context.policy.requireReceipt) {
     const gap = gapOf(offerFor(context, signedOffers, { option, target: job.target }));
@@ -114,7 +116,9 @@ function firstQuoteOf({ ledger, key, target }: PayJob<unknown>, option: PaymentO
   return earlier && BigInt(earlier.amount);
 }
 
-const no = (reason: string, message: string) => ({ error: new PolicyRefused(message, { reason }) });
+const no = (reason: string, message: string, details: PolicyRefused["details"] = {}) => ({
+  error: new PolicyRefused(message, { reason, details }),
+});
 
 /** Returns the facts by which the policy judges an option. @param resource the part of it that may be shown */
 export function spendFactsOf(option: PaymentOption, resource: string): SpendFacts {

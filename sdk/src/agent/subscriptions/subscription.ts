@@ -215,7 +215,8 @@ export async function verifiedPlan(
   const { firstProvider, token, amount, interval, period, grace, firstPayTo, salt, metadata, chainId } = plan;
   const deployment = context.deploymentOf(chainId);
   if (!deployment) {
-    throw new ConfigError(`no deployment is known on chain ${chainId}: name it in the agent's deployments`);
+    const message = `no deployment is known on chain ${chainId}: name it in the agent's deployments`;
+    throw new ConfigError(message, { reason: "no_deployment", details: { chainId } });
   }
   if (!sameAddress(deployment.turnpike, plan.turnpike)) {
     throw new PolicyRefused("The Facilitator works with another contract than this agent.", { reason: "turnpike" });

@@ -95,7 +95,7 @@ async function refuseDearerLeftover(agent: Agent, url: string, max: bigint | und
   );
   if (!held) return;
   throw new PolicyRefused(
-    `An earlier command signed ${held.amount} for this URL and has not got its answer; that is above --max, which is ${max}.`,
+    `An earlier command signed ${shownMoney(held.amount)} for this URL and has not got its answer; that is above --max, which is ${shownMoney(max)}.`,
     { reason: "max_amount" },
   );
 }
