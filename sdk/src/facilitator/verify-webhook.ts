@@ -117,7 +117,7 @@ function decode(bytes: Uint8Array): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (cause) {
-    throw refused("body", "the body is not UTF-8", cause);
+    throw refused("body", "the body is not UTF-8: give verifyWebhook the raw body, not compressed", cause);
   }
 }
 

@@ -67,6 +67,7 @@ describe("SDK: verifyWebhook", () => {
     for (const parsed of [JSON.parse(body), undefined, null, 5, [1]]) {
       expect(message(parsed)).to.match(/^InvalidWebhook: .*give verifyWebhook the raw body/);
     }
+    expect(message(new Uint8Array([0x1f, 0x8b, 8]))).to.match(/not UTF-8: give verifyWebhook the raw body/);
     const rewritten = JSON.stringify(JSON.parse(body), null, 2);
     expect(message(rewritten)).to.match(/^InvalidWebhook: .*no known secret made its signature.* the raw one/);
     expect(message(body, { headers: 5 })).to.match(/^InvalidWebhook: .*headers/);
