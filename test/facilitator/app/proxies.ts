@@ -34,6 +34,7 @@ const PROXIES: Readonly<Record<string, Proxy>> = {
       /server 127\.0\.0\.1:8402 max_fails=0;\n {2}server 127\.0\.0\.1:8412 max_fails=0;/,
       /proxy_next_upstream error timeout http_503 non_idempotent;/,
       /proxy_next_upstream_tries 2;/,
+      /error_page 502 504 = @away;/,
     ],
     start(folder, config) {
       mkdirSync(path.join(folder, "logs"));
@@ -46,9 +47,10 @@ const PROXIES: Readonly<Record<string, Proxy>> = {
     file: "facilitator/proxies/haproxy.cfg",
     needs: [
       /timeout queue 5s/,
+      /option http-server-close/,
       /default-server check .* maxconn \d+/,
       /retry-on .*conn-failure.* 503/,
-      /GET \/healthz/,
+      /GET uri \/healthz ver HTTP\/1\.1 hdr Host/,
     ],
     start(folder, config) {
       writeFileSync(path.join(folder, "haproxy.cfg"), config);
