@@ -117,11 +117,12 @@ async function signsOfProcesses(tx: Transaction<Tables>, done: ReadonlySet<strin
 export async function requireKnown(db: Kysely<Tables>, migrations = MIGRATIONS): Promise<void> {
   const { rows } = await sql<{ id: string }>`select id from migrations where breaking order by id`.execute(db);
   const tooNew = rows.find(({ id }) => !migrations.some((migration) => migration.id === id));
-  if (tooNew)
-    throw new ConfigError(
-      `the database is of a newer version (it has ${tooNew.id}): start that version, or another database`,
-    );
+  if (!tooNew) return;
+  const detail = `the database is of a newer version (it has ${tooNew.id})`;
+  throw new ConfigError(`${detail}: ${NEWER_REMEDY}`, { details: { detail } });
 }
+
+export const NEWER_REMEDY = "start that version, or another database";
 
 /** Returns this release's migrations that are not applied yet. Changes nothing. @throws ConfigError as requireKnown */
 export async function pendingMigrations(db: Kysely<Tables>): Promise<readonly Migration[]> {

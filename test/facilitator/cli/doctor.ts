@@ -60,11 +60,12 @@ describe("Facilitator: doctor and the checks at the start", function () {
   });
 
   it("HD3 shows the additional proof signers, and fails where the key in use is retired", async () => {
-    const relayer = { RELAYER_KEYS: keyFile("signers", 0o600) };
+    const relayer = { RELAYER_KEYS: keyFile("as Kubernetes mounts it for a pod's group", 0o440) };
     const current = addressOfKey(testKey("proof signer") as Hex);
     const former = addressOfKey(testKey("former proof signer") as Hex);
     const shown = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${former}@1790000000` }));
     expect(shown.status, shown.stdout).to.equal(0);
+    expect(shown.stdout).to.match(/^ok {3}RELAYER_KEYS 1: only its owner and its group can read its file/m);
     expect(shown.stdout).to.include(`ok   PROOF_SIGNERS: proofs by ${former} count until 2026-09-21T14:13:20.000Z`);
     const wrong = await program.run(["doctor"], world.env({ ...relayer, PROOF_SIGNERS: `${current}@1790000000` }));
     expect(wrong.status).not.to.equal(0);

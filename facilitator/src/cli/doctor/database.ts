@@ -5,7 +5,7 @@ import type { ChainReader } from "../../chain/chain-reader";
 import type { Finding } from "../../chain/contract-checks";
 import type { FacilitatorConfig } from "../../config";
 import { FOREIGN_REMEDY, foreignContracts } from "../../db/chain-contracts";
-import { pendingMigrations, STOP_FIRST } from "../../db/migrate";
+import { NEWER_REMEDY, pendingMigrations, STOP_FIRST } from "../../db/migrate";
 import { connectStore, type Store } from "../../db/open";
 import { describeOutage } from "../../db/outage";
 import { newestBlock } from "../../indexer/applied-blocks";
@@ -66,8 +66,7 @@ export async function examineDatabase(config: FacilitatorConfig, nowMs: () => nu
     return error;
   });
   if ("message" in pending) {
-    const [detail = "", remedy = ""] = pending.message.split(": ");
-    findings.push({ level: "fail", subject, detail, remedy });
+    findings.push({ level: "fail", subject, detail: String(pending.details.detail), remedy: NEWER_REMEDY });
     await store.close();
     return { findings };
   }
