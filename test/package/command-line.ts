@@ -221,6 +221,23 @@ describe("the command line of the package in an empty project", function () {
     const paid = await run(["--env-file=.env", "agent.mjs", url], join(project.folder, "buyer"));
     expect(paid).to.match(/^200 \{"price":7,"payer":"0x[0-9a-fA-F]{40}"\}\n$/);
     expect(chain.transfers.map(({ to, value }) => [to, value])).to.deep.equal([[addressOf("treasury"), 50_000n]]);
-    expect(await readFile(join(project.folder, "buyer/.env"), "utf8")).to.contain(`TURNPIKE_NETWORK=${NETWORK}`);
+    const settings = await readFile(join(project.folder, "buyer/.env"), "utf8");
+    expect(settings).to.contain(`TURNPIKE_NETWORK=${NETWORK}`);
+
+    for (const [name, setting, said] of [
+      ["TURNPIKE_WALLET_KEY", "", /^TURNPIKE_WALLET_KEY is not set/],
+      ["TURNPIKE_WALLET_KEY", "0x12", /^ConfigError: .*key/],
+      ["TURNPIKE_WALLET_KEY", "file:nowhere.key", /^ENOENT: .*nowhere\.key/],
+      ["TURNPIKE_FACILITATOR_URL", "", /^ConfigError: facilitators/],
+      ["TURNPIKE_NETWORK", "nowhere", /^ConfigError: .*nowhere/],
+    ] as const) {
+      const changed = settings.replace(new RegExp(`^${name}=.*`, "m"), `${name}=${setting}`);
+      await writeFile(join(project.folder, "buyer/wrong.env"), changed);
+      const wrong = run(["--env-file=wrong.env", "agent.mjs", url], join(project.folder, "buyer"));
+      const told = await wrong.then(String, ({ message }: Error) => message);
+      expect(told)
+        .to.match(said)
+        .and.not.match(/\n {4}at /);
+    }
   });
 });

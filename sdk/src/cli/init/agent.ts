@@ -14,26 +14,27 @@ if (!key) {
   console.error("TURNPIKE_WALLET_KEY is not set: give it the wallet's private key, or file: and a path, in the environment or in .env.");
   process.exit(1);
 }
-const agent = createAgent({
-  wallet: walletFromKey(key.startsWith("file:") ? readFileSync(key.slice(5), "utf8").trim() : key),
-  policy: JSON.parse(readFileSync("policy.json", "utf8")),
-  facilitators: [TURNPIKE_FACILITATOR_URL],
-  deployments: [{ chainId: requireNetwork(TURNPIKE_NETWORK).chainId, turnpike: TURNPIKE_ADDRESS }],
-  ledger: fileLedger("ledger"),
-});
-const [url] = process.argv.slice(2);
-if (!url) {
-  console.log(\`The wallet is \${await agent.address()}. Usage: npm start -- https://api.example/quote\`);
-} else {
-  try {
+let agent;
+try {
+  agent = createAgent({
+    wallet: walletFromKey(key.startsWith("file:") ? readFileSync(key.slice(5), "utf8").trim() : key),
+    policy: JSON.parse(readFileSync("policy.json", "utf8")),
+    facilitators: [TURNPIKE_FACILITATOR_URL],
+    deployments: [{ chainId: requireNetwork(TURNPIKE_NETWORK).chainId, turnpike: TURNPIKE_ADDRESS }],
+    ledger: fileLedger("ledger"),
+  });
+  const [url] = process.argv.slice(2);
+  if (!url) {
+    console.log(\`The wallet is \${await agent.address()}. Usage: npm start -- https://api.example/quote\`);
+  } else {
     const response = await agent.pay(url);
     console.log(response.status, await response.text());
-  } catch (error) {
-    console.error(\`\${error.code ?? error.name}: \${error.message}\${error.remedy ? \` \${error.remedy}\` : ""}\`);
-    process.exitCode = 1;
   }
+} catch (error) {
+  console.error(\`\${error.code ?? error.name}: \${error.message}\${error.remedy ? \` \${error.remedy}\` : ""}\`);
+  process.exitCode = 1;
 }
-await agent.close();
+await agent?.close();
 `;
 
 const IGNORED = `node_modules
