@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
 import type { Query } from "./api";
-import { endsOf } from "./format";
+import { endsOf, escapedText } from "./format";
 import { type Loaded, Notices, type Trail, useSigned } from "./use";
 
 /** Shows an error once, however many figures it affects. */
@@ -212,8 +212,8 @@ export function Hex({ value }: { value: string }) {
 /** Truncates text of any length; the whole is shown on hover. */
 export function Cut({ text, whole = text }: { text: string; whole?: string }) {
   return (
-    <bdi class="cut" title={whole}>
-      {text}
+    <bdi class="cut" title={escapedText(whole)}>
+      {escapedText(text)}
     </bdi>
   );
 }
