@@ -234,8 +234,8 @@ describe("the command line of the package in an empty project", function () {
       const changed = settings.replace(new RegExp(`^${name}=.*`, "m"), `${name}=${setting}`);
       await writeFile(join(project.folder, "buyer/wrong.env"), changed);
       const wrong = run(["--env-file=wrong.env", "agent.mjs", url], join(project.folder, "buyer"));
-      const told = await wrong.then(String, ({ message }: Error) => message);
-      expect(told)
+      const shown = await wrong.then(String, ({ message }: Error) => message);
+      expect(shown)
         .to.match(said)
         .and.not.match(/\n {4}at /);
     }
