@@ -191,7 +191,7 @@ describe("uploads that are cut", () => {
             "Content-Type": "application/json",
             "Content-Length": String(body.length),
           };
-          // While the last attempt is being given back, the next one is asked to come again.
+          // While the last attempt is being released, the next one is asked to come again.
           while (ended.length < 2) {
             const [run, arrival] = [ended.length, once(server, "request")];
             const cut = ask(`${url}/data`, { method: "POST", headers });
