@@ -2,12 +2,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Readable, Writable } from "node:stream";
 import { gunzipSync } from "node:zlib";
-import { serve } from "@hono/node-server";
 import { expect } from "chai";
 import express, { type Response as ExpressResponse, type RequestHandler } from "express";
 import fastify from "fastify";
@@ -23,6 +21,7 @@ import { exchange, type RawAnswer } from "../sdk/gate/support/raw-answers";
 import { v1Headers } from "../sdk/gate/support/standard";
 import {
   closeServer,
+  fetchServer,
   listen,
   ONE_TIME,
   paidHeaders,
@@ -224,14 +223,9 @@ describe("middleware around a gate", function () {
           }),
         );
         app.get("/:at/missing", (c) => c.text("nothing here", 404));
-        const current = await new Promise<Server>((resolve) => {
-          const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () =>
-            resolve(started as Server),
-          ) as Server;
-        });
+        const current = fetchServer(app.fetch);
         server = current;
-        const { port } = current.address() as AddressInfo;
-        await expectSame(`http://127.0.0.1:${port}`, ["text", "stream", "missing"], payment);
+        await expectSame(await listen(current), ["text", "stream", "missing"], payment);
         await closeServer(current);
       }
     });

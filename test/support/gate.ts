@@ -11,7 +11,7 @@ import {
 } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
-import { serve } from "@hono/node-server";
+import { createAdaptorServer } from "@hono/node-server";
 import express, { type Express } from "express";
 import { Hono } from "hono";
 import {
@@ -95,6 +95,10 @@ function parse(text: string): unknown {
     return undefined;
   }
 }
+
+/** The server of a fetch-style handler; to listen on. */
+export const fetchServer = (fetch: Parameters<typeof createAdaptorServer>[0]["fetch"]): Server =>
+  createAdaptorServer({ fetch, hostname: "127.0.0.1" }) as Server;
 
 export async function listen(server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -414,13 +418,8 @@ async function startHono(provider: Provider, routes: readonly RouteSpec[]): Prom
     app.all(`${path}/*`, run as never, handler as never);
   }
   app.onError((error, c) => c.json({ error: "handler" }, ((error as { status?: number }).status ?? 500) as never));
-  const server = await new Promise<Server>((resolve) => {
-    const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () =>
-      resolve(started as Server),
-    ) as Server;
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return { url, served, stop: () => closeServer(server) };
+  const server = fetchServer(app.fetch);
+  return { url: await listen(server), served, stop: () => closeServer(server) };
 }
 
 // ------------------------------------------------------------------ proofs

@@ -1,9 +1,7 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import type { Hex } from "turnpike/protocol";
 import { testKey } from "../../support/chain";
-import { emptyDatabase, type FacilitatorWorld, fund, startWorld, walletOf } from "../../support/facilitator";
+import { embeddedDatabase, type FacilitatorWorld, fund, startWorld, walletOf } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 import { randomOf } from "./support/faults";
 import { audit } from "./support/kill-audit";
@@ -71,9 +69,7 @@ describe(`a service that is killed at any time, under load (KILL_SEED=${SEED})`,
   }
 
   it("S1 B6 on the embedded database: one outcome each, transfers = settled rows = proofs", async () => {
-    const home = mkdtempSync(path.join(tmpdir(), "turnpike-killed-"));
-    const dir = path.join(home, "db");
-    cpSync(await emptyDatabase(), dir, { recursive: true });
+    const { home, dir } = await embeddedDatabase();
     await killAndAudit({ PGLITE_DIR: dir, DATABASE_URL: "" });
     rmSync(home, { recursive: true, force: true });
   });

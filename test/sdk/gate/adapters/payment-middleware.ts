@@ -1,6 +1,5 @@
 /** `paymentMiddleware` before real routers: what they serve for a price is never served unpaid, however it is spelt. */
-import { createServer, type Server } from "node:http";
-import { serve } from "@hono/node-server";
+import { createServer } from "node:http";
 import { expect } from "chai";
 import express from "express";
 import { Hono } from "hono";
@@ -13,6 +12,7 @@ import { TARGETS } from "../../../hostile/support/tricks/targets";
 import { ask } from "../../../hostile/support/tricks/wire";
 import {
   closeServer,
+  fetchServer,
   headerOf,
   listen,
   proofOf,
@@ -106,11 +106,8 @@ function startHono(isMounted: boolean): Start {
       });
     }
     app.route("/api", api);
-    const server = await new Promise<Server>((resolve) => {
-      const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server));
-    });
-    const { port } = server.address() as { port: number };
-    return { url: `http://127.0.0.1:${port}`, served: () => served, stop: () => closeServer(server) };
+    const server = fetchServer(app.fetch);
+    return { url: await listen(server), served: () => served, stop: () => closeServer(server) };
   };
 }
 

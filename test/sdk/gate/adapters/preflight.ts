@@ -1,7 +1,5 @@
 import { createServer, type Server } from "node:http";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
-import { serve } from "@hono/node-server";
 import { expect } from "chai";
 import express from "express";
 import fastify, { type FastifyInstance } from "fastify";
@@ -19,6 +17,7 @@ import { honoGate, paymentMiddleware as honoMiddleware, preflight as honoPreflig
 import { launchBrowser, openPage } from "../../../support/browser";
 import {
   closeServer,
+  fetchServer,
   headerOf,
   listen,
   ONE_TIME,
@@ -57,11 +56,8 @@ const FRAMEWORKS: Readonly<Record<string, Start>> = {
     const gate = honoGate(provider.gate({ pricing: ONE_TIME }));
     app.get("/paid", gate as never, (c) => c.json({ by: (c.get("payment" as never) as { kind: string }).kind }));
     app.delete("/other", (c) => c.text("gone"));
-    const server = await new Promise<Server>((resolve) => {
-      const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server));
-    });
-    const { port } = server.address() as AddressInfo;
-    return { url: `http://127.0.0.1:${port}`, stop: () => closeServer(server) };
+    const server = fetchServer(app.fetch);
+    return { url: await listen(server), stop: () => closeServer(server) };
   },
   async Fastify(provider, withPreflight) {
     const app = fastify();
@@ -92,11 +88,8 @@ const MIDDLEWARE: Readonly<Record<string, Start>> = {
     if (isOwn) app.options("*", honoCors({ origin: "https://own.example", credentials: true }));
     app.get("/paid", (c) => c.json({ by: (c.get("payment" as never) as { kind: string }).kind }));
     app.put("/paid", (c) => c.text("free"));
-    const server = await new Promise<Server>((resolve) => {
-      const started = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server));
-    });
-    const { port } = server.address() as AddressInfo;
-    return { url: `http://127.0.0.1:${port}`, stop: () => closeServer(server) };
+    const server = fetchServer(app.fetch);
+    return { url: await listen(server), stop: () => closeServer(server) };
   },
 };
 

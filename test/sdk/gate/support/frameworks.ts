@@ -1,10 +1,8 @@
 /** The same gated routes behind every framework there is an adapter for, each with its most lenient router. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
 import decoder from "node:querystring";
 import { Readable } from "node:stream";
-import { serve } from "@hono/node-server";
 import express, { type Request as ExpressRequest, type Response as ExpressResponse } from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
@@ -14,7 +12,7 @@ import { fastifyGate } from "turnpike/gate/fastify";
 import { type FetchGate, fetchGate } from "turnpike/gate/fetch";
 import { honoGate, type PaidVariables } from "turnpike/gate/hono";
 import { nextGate } from "turnpike/gate/next";
-import { closeServer, listen } from "../../../support/gate";
+import { closeServer, fetchServer, listen } from "../../../support/gate";
 
 export interface Handled {
   readonly status?: number;
@@ -240,12 +238,7 @@ async function serving(server: Server): Promise<AdapterServer> {
 async function servingFetch(
   fetch: (request: Request, env: object) => Response | Promise<Response>,
 ): Promise<AdapterServer> {
-  const server = await new Promise<Server>((resolve) => {
-    const started = serve({ fetch, port: 0, hostname: "127.0.0.1" }, () => resolve(started as Server)) as Server;
-  });
-  const { port } = server.address() as AddressInfo;
-  const url = `http://127.0.0.1:${port}`;
-  return { url, connections: () => connectionsOf(server), stop: () => closeServer(server) };
+  return serving(fetchServer(fetch));
 }
 
 const connectionsOf = (server: Server): Promise<number> =>
