@@ -3,11 +3,9 @@ import { type Address, type Hex, lensAddressOf } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
+import { RIGHTS } from "./plan-acts";
 import { requireRpc } from "./require-rpc";
 import { callView } from "./rpc";
-
-/** bit of `setOperator` */
-const DEBIT_RIGHT = 1;
 
 /** @returns those of `accounts` that may not debit on the plan. @throws Unavailable */
 export async function missingOperators(
@@ -21,9 +19,7 @@ export async function missingOperators(
   aText(planId, "planId");
   aList(accounts, "accounts");
   const allowed = await Promise.all(
-    accounts.map(async (account) => {
-      return ((await rightsOf(options, planId, account)) & DEBIT_RIGHT) !== 0;
-    }),
+    accounts.map(async (account) => ((await rightsOf(options, planId, account)) & RIGHTS.debit) !== 0),
   );
   return accounts.filter((_, i) => !allowed[i]);
 }
