@@ -130,8 +130,7 @@ function payAnswer({ quote, negotiated }: Extract<Decision, { kind: "pay" }>): A
  * not named to clients.
  */
 export function errorAnswer(error: unknown): Answer {
-  const known: Pick<TurnpikeError, "code" | "message" | "retryable" | "status" | "retryAfterSec" | "reason"> &
-    Partial<Pick<TurnpikeError, "details">> = isTurnpikeError(error)
+  const known: Omit<TurnpikeError, "name" | "remedy"> = isTurnpikeError(error)
     ? error
     : {
         code: "Internal",
@@ -140,9 +139,10 @@ export function errorAnswer(error: unknown): Answer {
         retryable: false,
         retryAfterSec: undefined,
         reason: undefined,
+        details: {},
       };
-  const { code, status, retryable, reason } = known;
-  const message = known.details?.hosts === undefined ? known.message : ERRORS[code].cause;
+  const { code, status, retryable, reason, details } = known;
+  const message = details?.hosts === undefined ? known.message : ERRORS[code].cause;
   const waits = status === 503 || status === 409;
   const retryAfterSec = known.retryAfterSec ?? (waits ? DEFAULT_RETRY_SEC : undefined);
   return {
