@@ -23,6 +23,9 @@ const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 /** More unsteady files than this are not caused by the machine's load. */
 const UNSTEADY_AT_MOST = 3;
 
+/** Characters of an error in a list of failed tests. */
+const ERROR_SHOWN = 200;
+
 /** Runs a program. @returns its exit status */
 function run(args, env = {}) {
   return new Promise((resolve) => {
@@ -62,6 +65,10 @@ function show(title, failures) {
   console.log(`\n${title}`);
   for (const { file, title: test, error } of failures)
     console.log(`\n  ${file}: ${test}\n    ${error.replaceAll("\n", "\n    ")}`);
+  // Once more in short: a log is often read from its end.
+  console.log("");
+  for (const { file, title: test, error } of failures)
+    console.log(`${file}: ${test}: ${error.split("\n", 1)[0].slice(0, ERROR_SHOWN)}`);
 }
 
 /** Judges a run, in which a failure without a test's name (a crash, or a file that does not load) has failed. */
