@@ -1,4 +1,4 @@
-/** Runs a Facilitator on one local chain or several, with its own keys and an embedded database. It can be stopped and restarted. */
+/** Runs a Facilitator on one local chain or several, with its own keys. It can be stopped and restarted. */
 import path from "node:path";
 import { Wallet } from "ethers";
 import type { Address } from "turnpike/protocol";
@@ -22,6 +22,8 @@ export interface LocalFacilitatorOptions {
   readonly deployments: readonly [ChainDeployment, ...ChainDeployment[]];
   readonly blockMs: number;
   readonly home: string;
+  /** of PostgreSQL; default: an embedded database in `home` */
+  readonly databaseUrl?: string | undefined;
   readonly port?: number | undefined;
   /** wallets that may read data about the whole service */
   readonly operator: string;
@@ -33,7 +35,7 @@ export interface LocalFacilitatorOptions {
 const NATIVE_PRICE = "3000";
 
 export async function localFacilitator(options: LocalFacilitatorOptions): Promise<LocalFacilitator> {
-  const { deployments, blockMs, home, operator, sandbox } = options;
+  const { deployments, blockMs, home, databaseUrl, operator, sandbox } = options;
   const port = await freePort(options.port);
   // One key, which has gas money on each chain.
   const [relayer] = await Promise.all(deployments.map(({ chain }) => chain.wallet("relayer")));
@@ -45,7 +47,7 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     PERMIT2: "true",
     UPTO_SIGNER: relayer.address,
     PROOF_KEY: proofKey,
-    PGLITE_DIR: path.join(home, "facilitator"),
+    ...(databaseUrl ? { DATABASE_URL: databaseUrl } : { PGLITE_DIR: path.join(home, "facilitator") }),
     BLOCK_TIME_MS: String(blockMs),
     POLL_MS: "100",
     FINALITY_DEPTH: "1",

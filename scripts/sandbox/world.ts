@@ -32,6 +32,8 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   readonly blockMs?: number;
   /** folder of everything that this world writes; removed when it stops */
   readonly folder: string;
+  /** of the Facilitator's PostgreSQL; default: an embedded database in `folder` */
+  readonly databaseUrl?: string | undefined;
   /** the preferred ports; default any free ones, as those of a second chain's parts */
   readonly ports?: {
     readonly facilitator: number;
@@ -103,6 +105,7 @@ async function startParts(options: WorldOptions, started: StartedParts): Promise
       deployments,
       blockMs,
       home,
+      databaseUrl: options.databaseUrl,
       port: ports?.facilitator,
       operator: first.providerAccount.address,
       ...(withInbox && { sandbox: ({ name }: Network) => sandboxes.get(name) }),

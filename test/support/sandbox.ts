@@ -1,8 +1,9 @@
-/** The sandbox's world for end-to-end tests: every part real, in a folder of its own. */
+/** The sandbox's world for end-to-end tests: every part real, in a folder of its own, on TEST_PG_URL where it is set. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { startWorld, type World, type WorldOptions } from "../../scripts/sandbox/world";
+import { startPostgres } from "./postgres";
 
 export { recordOf, spentOf, until } from "../../scripts/sandbox/observe";
 export { DAY_SEC, INTERVAL_SEC, type TestAgent, UNIT, type World } from "../../scripts/sandbox/world";
@@ -11,11 +12,14 @@ export async function startSandbox(
   options: Pick<WorldOptions, "chainId" | "secondChainId" | "blockMs" | "withInbox"> = {},
 ): Promise<World> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-e2e-"));
-  const world = await startWorld({ blockMs: 200, folder, ...options });
+  const postgres = process.env.TEST_PG_URL ? await startPostgres() : undefined;
+  const databaseUrl = await postgres?.migrated();
+  const world = await startWorld({ blockMs: 200, folder, databaseUrl, ...options });
   return {
     ...world,
     async stop() {
       await world.stop();
+      await postgres?.stop();
       rmSync(folder, { recursive: true, force: true });
     },
   };
