@@ -35,6 +35,7 @@ describe("interop > conformance", function () {
       "/choice": { pricing: [plan, { type: "one-time", amount: 1_000n }], discovery: { queryParams: { a: "b" } } },
       "/plan": { pricing: [plan] },
       "/long": { pricing: [{ type: "one-time", amount: 1_000n }], description: "long ".repeat(1_000) },
+      "/free": { pricing: [{ type: "one-time", amount: 1_000n }], chargeFor: () => false },
     });
     stock = await (STOCK_FACILITATORS["@x402/core 2.27.0"] as (w: InteropWorld) => Promise<StockFacilitator>)(world);
   });
@@ -62,11 +63,23 @@ describe("interop > conformance", function () {
   const decodedHeader = (response: Response, name: string) =>
     JSON.parse(Buffer.from(String(response.headers.get(name)), "base64").toString("utf8"));
 
-  /** Of version 2, where no server of the reference looks. */
-  const MISPLACED = { authorization: `Bearer ${btoa(JSON.stringify({ x402Version: 2, payload: {} }))}` };
+  const payloadText = (x402Version: unknown) => JSON.stringify({ x402Version, payload: {} });
 
-  const asked = (path: string) =>
-    fetch(`${server.url}${path.split("#")[0]}`, path.endsWith("#misplaced") ? { headers: MISPLACED } : {});
+  /** Headers that no server of the reference reads, by the end of a path. */
+  const UNREAD: Readonly<Record<string, Record<string, string>>> = {
+    misplaced: { authorization: `Bearer ${btoa(payloadText(2))}` },
+    signature: { "x-payment-signature": btoa(payloadText(2)) },
+    version3: { "payment-signature": btoa(payloadText(3)) },
+    text: { "payment-signature": btoa(payloadText("2")) },
+    none: { "x-payment": btoa(payloadText(undefined)) },
+    empty: { "x-payment": "" },
+    json: { "payment-signature": payloadText(2) },
+  };
+
+  const asked = (path: string) => {
+    const [at, unread = ""] = path.split("#");
+    return fetch(`${server.url}${at}`, { headers: UNREAD[unread] ?? {} });
+  };
 
   for (const [path, what] of [
     ["/one", "a one-time price"],
@@ -74,12 +87,20 @@ describe("interop > conformance", function () {
     ["/choice", "a price beside a plan"],
     ["/plan", "plans alone"],
     ["/long", "a description that is shortened"],
-    ["/one#misplaced", "to a payload in another header"],
+    ["/one#misplaced", "to a payload in Authorization"],
+    ["/one#signature", "to a payload in X-PAYMENT-SIGNATURE"],
+    ["/one#version3", "to a payload of version 3"],
+    ["/one#text", 'to a payload of version "2"'],
+    ["/one#none", "to a payload without a version"],
+    ["/one#empty", "to an empty header"],
+    ["/one#json", "to a payload that is not encoded"],
   ] as const) {
     answer(
       { sender: "gate", answer: `PAYMENT-REQUIRED, ${what}`, reader: "@x402/core PaymentRequiredV2Schema" },
       async () => {
-        const required = decodedHeader(await asked(path), "PAYMENT-REQUIRED");
+        const response = await asked(path);
+        expect(response.status).to.equal(402);
+        const required = decodedHeader(response, "PAYMENT-REQUIRED");
         expect(required.x402Version).to.equal(2);
         v2.schemas().validatePaymentRequired(required);
       },
@@ -117,6 +138,45 @@ describe("interop > conformance", function () {
       expect(v1.types().SettleResponseSchema.parse(receipt)).to.include({ success: true, network: V1_NETWORK });
     });
   }
+
+  /** A payment of version 2 for a path; `yParity` writes its signature's last byte as 0 or 1. */
+  async function signed(path: string, yParity = false): Promise<string> {
+    const { accepts } = decodedHeader(await asked(path), "PAYMENT-REQUIRED") as { accepts: object[] };
+    const { account } = await world.payer();
+    const resource = { url: `${server.url}${path}` };
+    const made = await v2Client(v2.fetch(), account).createPaymentPayload({ x402Version: 2, resource, accepts });
+    const payment = made as { payload: { signature: string } };
+    if (yParity) payment.payload.signature = payment.payload.signature.replace(/1b$/, "00").replace(/1c$/, "01");
+    return v2.http().encodePaymentSignatureHeader(payment);
+  }
+
+  for (const [what, names, yParity] of [
+    ["a payload in both headers", ["X-PAYMENT", "PAYMENT-SIGNATURE"], false],
+    ["a payload in the other version's header", ["X-PAYMENT"], false],
+    ["v of 0 or 1", ["PAYMENT-SIGNATURE"], true],
+  ] as const) {
+    const row = {
+      sender: "gate",
+      answer: `PAYMENT-RESPONSE, ${what}`,
+      reader: "@x402/core settleResponseSchema",
+    } as const;
+    answer(row, async () => {
+      const header = await signed("/one", yParity);
+      const headers = Object.fromEntries(names.map((name) => [name, header]));
+      const served = await fetch(`${server.url}/one`, { headers });
+      expect(served.status, await served.clone().text()).to.equal(200);
+      const text = JSON.stringify(decodedHeader(served, "PAYMENT-RESPONSE"));
+      expect(await readByCore("settle", { status: 200, text })).to.include({ success: true, network: CAIP2 });
+    });
+  }
+
+  answer(
+    { sender: "gate", answer: "an answer that chargeFor leaves out", reader: "@x402/fetch wrapFetchWithPayment" },
+    async () => {
+      const served = await paidBy(2, "/free");
+      expect([served.status, served.headers.get("PAYMENT-RESPONSE")]).to.deep.equal([200, null]);
+    },
+  );
 
   for (const [name, header, reader] of [
     ["x402-express", "X-PAYMENT", "x402 PaymentPayloadSchema"],
