@@ -66,6 +66,7 @@ interface Pod {
 }
 
 interface Container {
+  readonly lifecycle?: { readonly preStop: { readonly exec: { readonly command: readonly string[] } } };
   readonly args?: readonly string[];
   readonly env: readonly { readonly name: string; readonly value: string }[];
   readonly securityContext: object;
@@ -135,6 +136,17 @@ describe("agreement > Kubernetes", () => {
       });
       const composed = /stop_grace_period: (\d+)s/.exec(readFileSync("compose.yaml", "utf8"))?.[1];
       if (item.kind === "Deployment") expect(podOf(item).terminationGracePeriodSeconds).to.equal(Number(composed));
+    }
+  });
+
+  it("gives proxies time to take a pod out before it stops, and the stop its own time after that", () => {
+    const limitMs = /STOP_LIMIT_MS = ([\d_]+)/.exec(readFileSync("facilitator/src/cli/index.ts", "utf8"))?.[1];
+    const stopSec = Number(limitMs?.replaceAll("_", "")) / 1_000;
+    expect(stopSec).to.be.greaterThan(0);
+    for (const item of items.filter(({ kind }) => kind === "Deployment")) {
+      const [program, leaveSec] = containerOf(item).lifecycle?.preStop.exec.command ?? [];
+      expect([program, Number(leaveSec) > 0], item.metadata.name).to.deep.equal(["sleep", true]);
+      expect(podOf(item).terminationGracePeriodSeconds).to.be.greaterThan(Number(leaveSec) + stopSec);
     }
   });
 });

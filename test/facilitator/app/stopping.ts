@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { expect } from "chai";
 import { Client } from "pg";
 import pino from "pino";
@@ -159,6 +162,23 @@ describe("Facilitator: stopping and answering in time", function () {
     } finally {
       for (const node of nodes) await node.stop();
       program.remove();
+    }
+  });
+
+  it("HG10 ends with one sentence, and no stack, when the embedded database's folder is lost", async () => {
+    const program = buildProgram();
+    const volume = mkdtempSync(path.join(tmpdir(), "turnpike-volume-"));
+    const dir = path.join(volume, "db");
+    try {
+      const env = world.env({ DATABASE_URL: "", PGLITE_DIR: dir, PGLITE_LOCK_MS: "2000", LOG_LEVEL: "silent" });
+      const service = await program.launch(["start"], env);
+      await until(async () => (await fetch(`${service.url}/readyz`).catch(() => undefined))?.ok, "it is ready");
+      rmSync(volume, { recursive: true });
+      expect(await service.ended).to.equal(1);
+      expect(service.output()).to.match(/^ConfigError: PGLITE_DIR \S+ was lost: .*Restore the folder.*\n$/);
+    } finally {
+      program.remove();
+      rmSync(volume, { recursive: true, force: true });
     }
   });
 });
