@@ -116,6 +116,18 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
       }
     }
 
+    for (const [payment, pay] of Object.entries(PAYMENTS)) {
+      it(`HA20 ${payment} that settled first is given back three times, however often its limiter answers 429`, async () => {
+        const headers = await pay(at("before"));
+        handle = () => ({ status: 429 });
+        for (const time of [1, 2, 3, 4])
+          expect((await send(at("before"), { headers })).status, `time ${time}`).to.equal(429);
+        handle = () => ({ body: "the content" });
+        const late = await send(at("before"), { headers });
+        expect(late.text, `${late.status}`).not.to.include("the content");
+      });
+    }
+
     it("HA20 lets the condition of a write through, and those of a request that costs nothing", async () => {
       let seen: string | undefined;
       handle = (asked) => {
