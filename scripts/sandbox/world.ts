@@ -1,7 +1,6 @@
 /**
  * Starts everything that the sandbox and the end-to-end tests need, and stops it in reverse order. These parts are a
- * chain or two, the contracts, a test token, plans, the Facilitator on an empty embedded database, the examples and
- * their agents.
+ * chain or two, the contracts, a test token, plans, the Facilitator on an empty database, the examples and their agents.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
@@ -32,6 +31,8 @@ export interface WorldOptions extends Pick<ChainOptions, "isSpared"> {
   readonly blockMs?: number;
   /** folder of everything that this world writes; removed when it stops */
   readonly folder: string;
+  /** starts a chain; default: as a process of its own */
+  readonly startChain?: typeof startChain;
   /** of the Facilitator's PostgreSQL; default: an embedded database in `folder` */
   readonly databaseUrl?: string | undefined;
   /** the preferred ports; default any free ones, as those of a second chain's parts */
@@ -147,14 +148,16 @@ async function startParts(options: WorldOptions, started: StartedParts): Promise
 
 /** Starts the chains and deploys the contracts, the token and the plans on each. */
 async function startDeployments(
-  { chainId, secondChainId, blockMs = BLOCK_MS, isSpared = false, ports, onStart = () => undefined }: WorldOptions,
+  options: WorldOptions,
   started: StartedParts,
   home: string,
 ): Promise<[ChainDeployment, ...ChainDeployment[]]> {
+  const { chainId, secondChainId, blockMs = BLOCK_MS, isSpared = false, ports, onStart = () => undefined } = options;
+  const start = options.startChain ?? startChain;
   const given = { blockMs, isSpared };
   onStart(secondChainId === undefined ? "a chain" : "two chains");
-  const chains = [started.add(await startChain({ ...given, ...(chainId && { chainId }), port: ports?.chain }))];
-  if (secondChainId !== undefined) chains.push(started.add(await startChain({ ...given, chainId: secondChainId })));
+  const chains = [started.add(await start({ ...given, ...(chainId && { chainId }), port: ports?.chain }))];
+  if (secondChainId !== undefined) chains.push(started.add(await start({ ...given, chainId: secondChainId })));
   onStart("the contracts, a test token and plans");
   return (await Promise.all(chains.map((chain) => deployOn(chain, { blockMs, home })))) as [ChainDeployment];
 }

@@ -20,7 +20,7 @@ describe("dashboard of two chains", function () {
       const { agent } = await second.agent("subscriber there");
       await readReport(agent, second.provider.url, second.plans.reader);
     },
-    { secondChainId: SECOND },
+    { secondChainId: SECOND, ownChains: true },
   );
 
   const secondOf = ({ second }: World): World => {

@@ -3,18 +3,28 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { startWorld, type World, type WorldOptions } from "../../scripts/sandbox/world";
+import { startChain } from "./chain";
 import { startPostgres } from "./postgres";
 
 export { recordOf, spentOf, until } from "../../scripts/sandbox/observe";
 export { DAY_SEC, INTERVAL_SEC, type TestAgent, UNIT, type World } from "../../scripts/sandbox/world";
 
-export async function startSandbox(
-  options: Pick<WorldOptions, "chainId" | "secondChainId" | "blockMs" | "withInbox"> = {},
-): Promise<World> {
+interface SandboxOptions extends Pick<WorldOptions, "chainId" | "secondChainId" | "blockMs" | "withInbox"> {
+  /** chains in processes of their own, which can be suspended */
+  readonly ownChains?: boolean;
+}
+
+export async function startSandbox({ ownChains = false, ...options }: SandboxOptions = {}): Promise<World> {
   const folder = mkdtempSync(path.join(tmpdir(), "turnpike-e2e-"));
   const postgres = process.env.TEST_PG_URL ? await startPostgres() : undefined;
   const databaseUrl = await postgres?.migrated();
-  const world = await startWorld({ blockMs: 200, folder, databaseUrl, ...options });
+  const world = await startWorld({
+    blockMs: 200,
+    folder,
+    databaseUrl,
+    startChain: (chain) => startChain({ ...chain, own: ownChains }),
+    ...options,
+  });
   return {
     ...world,
     async stop() {

@@ -34,7 +34,7 @@ export interface DashboardWorld {
 /** Registers the hooks that start and stop it; what it gives is there in tests only. */
 export function useDashboard(
   prepare: (world: World) => Promise<void> = async () => undefined,
-  options: { readonly secondChainId?: number } = {},
+  options: { readonly secondChainId?: number; readonly ownChains?: boolean } = {},
 ): DashboardWorld {
   let world: World;
   let browser: Browser;
