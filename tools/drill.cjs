@@ -28,7 +28,11 @@ function run(files, figures, leftMs) {
       env: { ...process.env, DRILL_FIGURES: figures },
       detached: true,
     });
-    const timer = setTimeout(() => process.kill(-child.pid, "SIGTERM"), leftMs);
+    const timer = setTimeout(() => {
+      process.kill(-child.pid, "SIGTERM");
+      // A process that its drill has stopped sees the end only when it goes on.
+      process.kill(-child.pid, "SIGCONT");
+    }, leftMs);
     child.on("close", (code) => {
       clearTimeout(timer);
       resolve(code === 0);
