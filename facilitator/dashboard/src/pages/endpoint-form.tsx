@@ -34,7 +34,7 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
     "expired",
   ],
   allowance: ["debited", "threshold_reached", "exhausted", "cap_changed"],
-  plan: ["created", "deprecated", "payee_proposed", "payee_changed", "transferred"],
+  plan: ["created", "deprecated", "stopped", "payee_proposed", "payee_changed", "transferred"],
 };
 
 export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) {
