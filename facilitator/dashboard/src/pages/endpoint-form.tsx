@@ -18,7 +18,8 @@ export interface EndpointFormProps {
 
 /** Grouped by object, as the service names them. */
 const TYPES: Readonly<Record<string, readonly string[]>> = {
-  payment: ["settled", "failed", "reversed"],
+  payment: ["settled", "failed", "reversed", "restored"],
+  refund: ["settled", "failed", "reversed", "restored"],
   subscription: [
     "created",
     "renewed",
