@@ -64,6 +64,18 @@ task("plan:deprecate", "Closes a plan to new subscriptions; existing ones go on"
     }),
   );
 
+task("plan:stop", "Stops a plan for good: nothing is charged any more, and subscriptions end with their paid period")
+  .addParam("plan", "the plan's id")
+  .addOptionalParam("turnpike", "the contract, unless deployments/ knows it")
+  .setAction(
+    clearly(async ({ plan, turnpike }, hre) => {
+      requireId({ plan });
+      const { stopPlan } = require("turnpike/chain") as typeof import("turnpike/chain");
+      const receipt = await stopPlan(await account(hre), await turnpikeOf(hre, turnpike), plan as Hex);
+      process.stdout.write(`${receipt.hash}\n`);
+    }),
+  );
+
 task(
   "plan:operator",
   "Sets what an account may do on a plan, for instance a Facilitator's relayer: debit, unless named",

@@ -1,7 +1,7 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect } from "chai";
-import { verifyWebhook } from "turnpike/facilitator";
+import { verifyWebhook, WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { until } from "../support/sandbox";
 import { useDashboard, visit } from "./support/dashboard";
 
@@ -49,6 +49,8 @@ describe("dashboard: webhooks", function () {
     await form.getByLabel("Address").fill(url);
     await form.getByLabel("Description").fill("billing");
     await form.getByLabel("Only these").check();
+    const offered = await form.getByRole("checkbox").locator("..").allTextContents();
+    expect(offered.map((text) => text.trim())).to.have.members([...WEBHOOK_EVENT_TYPES]);
     await form.getByLabel("subscription.renewed").check();
     await form.getByRole("button", { name: "Add", exact: true }).click();
     await page.locator(".secret").waitFor();

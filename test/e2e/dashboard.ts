@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
-import { createPlan } from "turnpike/chain";
+import { createPlan, stopPlan } from "turnpike/chain";
 import { buyQuote, readReport } from "../../examples/agent";
 import { until } from "../support/sandbox";
 import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
@@ -125,6 +125,22 @@ describe("dashboard, in a real browser", function () {
     const names = (await plans.textContent()) ?? "";
     expect(names).to.include(SCRIPT_NAME.slice(0, 40));
     expect(names).not.to.match(/[\p{Cc}\u200b\u202e]/u);
+  });
+
+  it("shows which plans are open, deprecated and stopped, and a stop as it happens", async () => {
+    const { page, world } = at;
+    await visit(page, "/plans");
+    const state = (name: string, is: string) =>
+      page
+        .getByRole("row")
+        .filter({ has: page.getByRole("link", { name, exact: true }) })
+        .locator(".status", { hasText: is })
+        .waitFor();
+    await state("Small", "open");
+    await state("Reader of last year", "deprecated");
+    await stopPlan(world.providerAccount, world.contracts.turnpike, world.plans.small);
+    await state("Small", "stopped");
+    await state("Reader of last year", "deprecated");
   });
 
   it("saves what each page lists as CSV, under a name that says what it is", async () => {

@@ -3,7 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { Wallet } from "ethers";
+import { Contract, Wallet } from "ethers";
+import { lensAddressOf, lensInterface } from "turnpike/chain";
 import { readArtifact } from "../../scripts/deploy/artifact";
 import { CREATE2_DEPLOYER } from "../../scripts/deploy/create2";
 import { type Chain, startChain, testKey } from "../support/chain";
@@ -80,7 +81,7 @@ describe("scripts on a fresh node", function () {
     expect(await chain.provider.getTransactionCount(account)).to.equal(nonce);
   });
 
-  it("creates a plan with a grace of its own choosing, once, and deprecates it", async () => {
+  it("creates a plan with a grace of its own choosing, once, deprecates it, and stops it", async () => {
     // Any account with code will do for a token here; Turnpike itself would be refused.
     const terms = ["--token", record().batchSettler.address, "--amount", "1000000", "--name", "Pro"];
     const first = await hardhat("plan:create", "--network", "localhost", ...terms);
@@ -94,6 +95,10 @@ describe("scripts on a fresh node", function () {
     const twice = await hardhat("plan:deprecate", "--network", "localhost", "--plan", planId);
     expect(twice.code).to.not.equal(0);
     expect(twice.stderr).to.contain("PlanDeprecated");
+    const stopped = await hardhat("plan:stop", "--network", "localhost", "--plan", planId);
+    expect(stopped.code, stopped.stderr).to.equal(0);
+    const lens = new Contract(lensAddressOf(record().turnpike.address), lensInterface, chain.provider);
+    expect((await lens.getFunction("getPlan")(planId)).stopped).to.equal(true);
   });
 
   it("warns of a grace of zero", async () => {

@@ -79,6 +79,7 @@ function planToWire(plan: PlanFigures, provider: Address): PlanFiguresWire["plan
     payTo: plan.payTo,
     ...(plan.proposed && { proposedPayTo: plan.proposed }),
     deprecated: plan.deprecated,
+    stopped: plan.stopped,
     ...(plan.provider !== provider && { transferredTo: plan.provider }),
     active: plan.active,
     recurring: plan.recurring.toString(),

@@ -21,6 +21,7 @@ export interface PlanFigures extends NetSum {
   readonly payTo: string;
   readonly proposed: ReturnType<typeof proposalOf>;
   readonly deprecated: boolean;
+  readonly stopped: boolean;
   /** active now; 0 for a plan that is another provider's now */
   readonly active: number;
   /** 30-day revenue of the active ones, base units, rounded down */
@@ -55,7 +56,7 @@ export async function planFigures(
         json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes
       from by_scheme group by plan_id)
     select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.months,
-      p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, m.schemes,
+      p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, p.stopped_at, m.schemes,
       coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
     from plans p left join by_plan m on m.plan_id = p.plan_id
     where p.chain_id = ${chainId} and p.token = ${token} and p.plan_id in (
@@ -85,6 +86,7 @@ export async function planFigures(
       payTo: row.pay_to,
       proposed: proposalOf(row),
       deprecated: row.deprecated,
+      stopped: row.stopped_at !== null,
       count: row.count,
       amount: BigInt(row.amount),
       active: live,
@@ -112,6 +114,7 @@ interface PlanRow {
   readonly proposed_pay_to: string | null;
   readonly pay_to_effective_at: number | null;
   readonly deprecated: boolean;
+  readonly stopped_at: number | null;
   readonly count: number;
   readonly amount: string;
   readonly schemes:

@@ -15,6 +15,7 @@ export function planPayload(plan: PlanRow): Record<string, unknown> {
     proposedPayTo: proposalOf(plan) ?? null,
     metadata: plan.metadata,
     deprecated: plan.deprecated,
+    stopped: plan.stopped_at !== null,
     successor: plan.successor,
   };
 }

@@ -57,6 +57,7 @@ const HANDLERS: Handlers = {
       salt: event.salt,
       metadata: storableText(event.metadata),
       deprecated: false,
+      stopped_at: null,
       successor: null,
       block_number: block.number,
       created_at: block.timestampSec,
@@ -74,6 +75,7 @@ const HANDLERS: Handlers = {
   },
 
   PlanEnded(change, { planId }) {
+    change.updatePlan(planId, () => ({ stopped_at: change.input.block.timestampSec }));
     change.emitOfPlan("plan.stopped", planId);
     // In one order, whatever was loaded before: a second reading numbers the events alike.
     const rows = [...change.state.subscriptions.all()].sort((a, b) => (a.id_hash < b.id_hash ? -1 : 1));

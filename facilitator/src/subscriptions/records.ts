@@ -167,6 +167,7 @@ export function planToWire(plan: PlanRow, config: FacilitatorConfig): PlanWire {
     salt: plan.salt,
     metadata: plan.metadata,
     deprecated: plan.deprecated,
+    stopped: plan.stopped_at !== null,
     ...(plan.successor && { successor: plan.successor }),
   };
 }

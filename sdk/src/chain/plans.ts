@@ -33,6 +33,8 @@ export interface Plan extends PeriodLength {
   /** a payee that is proposed, and from when on (unix seconds) anyone can apply it */
   readonly proposedPayTo: { readonly payTo: Address; readonly effectiveAtSec: number } | undefined;
   readonly deprecated: boolean;
+  /** it charges nothing any more, and its subscriptions end with the period that is paid */
+  readonly stopped: boolean;
   readonly successor: Hex | undefined;
 }
 
@@ -42,6 +44,7 @@ interface PlanOutput {
   readonly provider: string;
   readonly terms: { token: string; amount: bigint; interval: bigint; months: boolean; grace: bigint; payTo: string };
   readonly deprecated: boolean;
+  readonly stopped: boolean;
   readonly successor: string;
   readonly firstPayTo: string;
   readonly proposedPayTo: string;
@@ -90,6 +93,7 @@ function planOf(view: PlanOutput): Plan {
         ? undefined
         : { payTo: checksum(proposedPayTo), effectiveAtSec: Number(view.effectiveAt) },
     deprecated: view.deprecated,
+    stopped: view.stopped,
     successor: idOrNone(view.successor),
   };
 }

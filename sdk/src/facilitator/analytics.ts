@@ -126,6 +126,8 @@ export const planFiguresSchema = z.object({
       /** another payee that is proposed, and from when on (unix seconds) anyone can apply it */
       proposedPayTo: z.object({ payTo: addressSchema, effectiveAt: timeSchema }).optional(),
       deprecated: z.boolean(),
+      /** it charges nothing any more, and its subscriptions end with the period that is paid */
+      stopped: z.boolean(),
       /** the present provider of a plan that was transferred after it was charged; absent for the provider's own plans */
       transferredTo: addressSchema.optional(),
       active: countSchema,

@@ -41,6 +41,8 @@ export const planSchema = z.object({
   /** the text as it was emitted, byte for byte */
   metadata: z.string().max(16_384),
   deprecated: z.boolean(),
+  /** it charges nothing any more, and its subscriptions end with the period that is paid */
+  stopped: z.boolean(),
   /** the plan its provider points to instead */
   successor: hash32Schema.optional(),
 });

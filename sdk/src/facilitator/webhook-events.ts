@@ -71,6 +71,8 @@ const plan = z.looseObject({
   proposedPayTo: z.looseObject({ payTo: addressSchema, effectiveAt: unixSec }).nullable(),
   metadata: z.string(),
   deprecated: z.boolean(),
+  /** events of earlier releases leave it out */
+  stopped: z.boolean().default(false),
   successor: hash32Schema.nullable(),
 });
 

@@ -103,6 +103,7 @@ export class TestBooks {
       amount,
       payTo,
       deprecated,
+      stopped: false,
       intervalSec: intervalSec ?? 30 * DAY_SEC,
       months: 0,
       firstPayTo: payTo,

@@ -118,7 +118,7 @@ describe("Facilitator: analytics", function () {
     expect(response.headers.get("content-disposition")).to.equal('attachment; filename="turnpike-plans.csv"');
     const lines = (await response.text()).split("\r\n");
     expect(lines[0]).to.equal(
-      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,periodUnit,periodCount,payTo,proposedPayTo,proposedFrom,deprecated,refundCount,refunds,refundsDecimal,net,netDecimal,transferredTo,token,decimals",
+      "planId,metadata,price,priceDecimal,interval,active,recurring,recurringDecimal,count,amount,amountDecimal,periodUnit,periodCount,payTo,proposedPayTo,proposedFrom,deprecated,refundCount,refunds,refundsDecimal,net,netDecimal,transferredTo,stopped,token,decimals",
     );
     expect(lines.find((line) => line.includes(plan))).to.include(`,"'=HYPERLINK(""http://evil"",""x"")",`);
   });
@@ -142,6 +142,20 @@ describe("Facilitator: analytics", function () {
       async () => overviewSchema.parse(await json("/analytics/overview")).payeeProposals.length === 0,
       "it is shown no more",
     );
+  });
+
+  it("shows which plans are stopped, as JSON and in the CSV", async () => {
+    const planId = await world.plan();
+    await world.act(world.provider, "stopPlan", [planId]);
+    const plans = await until(async () => {
+      const { plans: all } = planFiguresSchema.parse(await json("/analytics/plans"));
+      return all.some((plan) => plan.planId === planId && plan.stopped) && all;
+    }, "the stop is shown");
+    expect(plans.filter(({ stopped }) => stopped)).to.have.lengthOf(1);
+    const [header = "", ...lines] = (await (await get("/analytics/plans.csv")).text()).split("\r\n");
+    const place = header.split(",").indexOf("stopped") - header.split(",").length;
+    const cells = lines.filter(Boolean).map((line) => [line.split(",")[0], line.split(",").at(place)]);
+    expect(cells.filter(([, stopped]) => stopped === "true")).to.deep.equal([[planId, "true"]]);
   });
 
   it("counts a trial that converts, and lists its end and its next plan", async () => {

@@ -49,6 +49,7 @@ const planOf = (number: number): PlanRow => {
     salt: "0x",
     metadata: "",
     deprecated: false,
+    stopped_at: null,
     successor: null,
     block_number: 1,
     created_at: START_SEC,

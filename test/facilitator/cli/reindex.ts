@@ -196,14 +196,14 @@ describe("Facilitator: rebuilt from the chain", function () {
     await db.updateTable("rollup_volume").set({ count: 77 }).execute();
     await db
       .updateTable("plans")
-      .set({ first_pay_to: live.relayer.addresses[0] ?? "" })
+      .set({ first_pay_to: live.relayer.addresses[0] ?? "", stopped_at: 1 })
       .execute();
     const found = (await differencesOf(live)).join("\n");
     expect(found).to.contain(`subscriptions ${subscription?.id_hash}`).and.to.contain("in the contract");
     expect(found).to.contain(`payments ${payment?.payment_id}: settled here by 0x0000`);
     expect(found).to.contain("rollup_volume");
-    expect(found).to.match(/plans 0x[0-9a-f]{64}: 0x.* here, 0x.* in the contract/);
-    await db.updateTable("plans").set({ first_pay_to: null }).execute();
+    expect(found).to.match(/plans 0x[0-9a-f]{64}: 0x.* false true 0x0+ here, 0x.* false false 0x0+ in the contract/);
+    await db.updateTable("plans").set({ first_pay_to: null, stopped_at: null }).execute();
     await db
       .updateTable("subscriptions")
       .set({ paid_through: subscription?.paid_through ?? 0 })

@@ -140,6 +140,7 @@ describe("store", function () {
       salt: KEY,
       metadata: "{}",
       deprecated: false,
+      stopped_at: null,
       successor: null,
       block_number: 5,
       created_at: 1_800_000_000,

@@ -318,6 +318,8 @@ describe("the indexer's records and the contract's", function () {
 
   interface ChainPlan extends Record<"provider" | "firstPayTo" | "proposedPayTo", string> {
     readonly terms: { readonly payTo: string };
+    readonly deprecated: boolean;
+    readonly stopped: boolean;
     readonly effectiveAt: bigint;
   }
   async function comparePlans(plans: readonly Hex[]): Promise<void> {
@@ -333,12 +335,16 @@ describe("the indexer's records and the contract's", function () {
         firstPayTo: row.first_pay_to ?? row.pay_to,
         proposed: row.proposed_pay_to ?? `0x${"0".repeat(40)}`,
         at: BigInt(row.pay_to_effective_at ?? 0),
+        deprecated: row.deprecated,
+        stopped: row.stopped_at !== null,
       }).to.deep.equal({
         provider: plan.provider,
         payTo: plan.terms.payTo,
         firstPayTo: plan.firstPayTo,
         proposed: plan.proposedPayTo,
         at: plan.effectiveAt,
+        deprecated: plan.deprecated,
+        stopped: plan.stopped,
       });
     }
   }

@@ -195,9 +195,11 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
   it("B8 L35 a plan that was stopped, with each of its subscriptions, which a plan change saves", async () => {
     await act(provider, "stopPlan", [planId]);
     await core.indexer.catchUp();
-    expect(await planRow(planId)).to.include({ deprecated: true });
+    expect(await planRow(planId)).to.include({ deprecated: true, stopped_at: await world.nowSec() });
     expect(await row(idHash)).to.include({ ending: true, cancelled: false, version: 0 });
-    expect((await eventsOf("plan.stopped")).map((event) => event.object_id)).to.deep.equal([planId]);
+    const stopped = await eventsOf("plan.stopped");
+    expect(stopped.map((event) => event.object_id)).to.deep.equal([planId]);
+    expect(stopped[0]?.payload).to.include({ deprecated: true, stopped: true });
     const [ended] = (await eventsOf("subscription.cancelled")).filter((event) => event.object_id === idHash);
     expect(ended?.payload).to.include({ atPeriodEnd: true, ending: true, status: "ACTIVE" });
     const due = core.store.db.selectFrom("renewal_due").select("id_hash").where("id_hash", "=", idHash);

@@ -121,6 +121,23 @@ describe("Facilitator: subscriptions", function () {
       expect(found.successor).to.equal(world.planId);
     });
 
+    it("A23 refuses a stopped plan with PlanStopped, and says that the plan is stopped", async () => {
+      const planId = await world.plan();
+      const open = await until(async () => {
+        const plan = await service.client.plan(planId);
+        return plan.kind === "found" && plan.value;
+      }, "the plan is known");
+      expect(open.stopped).to.equal(false);
+      await world.act(world.provider, "stopPlan", [planId]);
+      const { request } = await world.signup(await world.payer(FUNDS), { planId, permit: FUNDS });
+      expectRefused(await service.client.subscribe(request), "PlanStopped");
+      const found = await until(async () => {
+        const plan = await service.client.plan(planId);
+        return plan.kind === "found" && plan.value.stopped && plan.value;
+      }, "the stop is known");
+      expect(found).to.include({ planId, deprecated: true });
+    });
+
     it("B2 refuses an id hash that is in use for another plan", async () => {
       const secretHash = secretHashOf(toHex(randomBytes(32)));
       const subscriber = await world.payer(FUNDS);

@@ -2,10 +2,13 @@ import { expect } from "chai";
 import {
   acceptPlan,
   BatchSettler__factory,
+  connectRpc,
   createPlan,
   deprecatePlan,
   lensAddressOf,
+  loadPlans,
   proposePayTo,
+  stopPlan,
   TurnpikeLens__factory,
   withdrawPayTo,
 } from "turnpike/chain";
@@ -58,6 +61,16 @@ describe("the contracts as typed ethers classes", function () {
     expect((await refused(acceptPlan(provider, turnpike, planId))).code).to.equal("NotProvider");
     await deprecatePlan(provider, turnpike, { planId });
     expect((await refused(deprecatePlan(provider, turnpike, { planId }))).code).to.equal("PlanDeprecated");
+    const rpc = connectRpc({ urls: world.rpc.url, chainId: 31_337 });
+    const ends = async () => {
+      const found = (await loadPlans(rpc, turnpike, [planId])).get(planId);
+      return [found?.deprecated, found?.stopped];
+    };
+    expect(await ends()).to.deep.equal([true, false]);
+    await stopPlan(provider, turnpike, planId);
+    expect(await ends()).to.deep.equal([true, true]);
+    expect((await refused(stopPlan(provider, turnpike, planId))).code).to.equal("PlanStopped");
+    rpc.close();
   });
 
   it("deploy, for chains of one's own", async () => {

@@ -48,6 +48,7 @@ describe("reading the chain", function () {
       graceSec: 3 * DAY,
       payTo: world.treasury,
       deprecated: false,
+      stopped: false,
       successor: undefined,
     });
   });

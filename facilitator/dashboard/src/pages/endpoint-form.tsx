@@ -18,7 +18,8 @@ export interface EndpointFormProps {
 
 /** Grouped by object, as the service names them. */
 const TYPES: Readonly<Record<string, readonly string[]>> = {
-  payment: ["settled", "failed", "reversed"],
+  payment: ["settled", "failed", "reversed", "restored"],
+  refund: ["settled", "failed", "reversed", "restored"],
   subscription: [
     "created",
     "renewed",
@@ -34,7 +35,7 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
     "expired",
   ],
   allowance: ["debited", "threshold_reached", "exhausted", "cap_changed"],
-  plan: ["created", "deprecated", "payee_proposed", "payee_changed", "transferred"],
+  plan: ["created", "deprecated", "stopped", "payee_proposed", "payee_changed", "transferred"],
 };
 
 export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) {

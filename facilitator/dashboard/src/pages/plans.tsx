@@ -5,6 +5,10 @@ import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status,
 import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
 
+/** Whatever is stopped is deprecated, too. */
+const stateOf = ({ stopped, deprecated }: PlanFiguresWire["plans"][number]): string =>
+  stopped ? "stopped" : deprecated ? "deprecated" : "open";
+
 export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
@@ -51,7 +55,7 @@ export function Plans() {
                             Transferred to <Hex value={row.transferredTo} />
                           </span>
                         )}
-                        {row.deprecated && <Narrow>deprecated</Narrow>}
+                        {row.deprecated && <Narrow>{stateOf(row)}</Narrow>}
                       </>
                     ),
                     total: "Total",
@@ -94,7 +98,7 @@ export function Plans() {
                   {
                     title: "State",
                     isMinor: true,
-                    cell: (row) => <Status of={row.deprecated ? "deprecated" : "open"} />,
+                    cell: (row) => <Status of={stateOf(row)} />,
                   },
                   { title: "Paid to", isSpare: true, cell: (row) => <Hex value={row.payTo} /> },
                   { title: "Id", isSpare: true, cell: (row) => <Hex value={row.planId} /> },

@@ -37,7 +37,7 @@ const DUMPED: readonly Dumped[] = [
     key: ["plan_id"],
     columns: [
       "plan_index provider token amount interval_sec months grace_sec pay_to first_provider first_pay_to proposed_pay_to",
-      "pay_to_effective_at salt metadata deprecated successor",
+      "pay_to_effective_at salt metadata deprecated stopped_at successor",
       "block_number created_at",
     ],
   },

@@ -107,6 +107,7 @@ interface PlanOutput extends Record<"provider" | "successor" | "firstPayTo" | "p
     readonly payTo: string;
   };
   readonly deprecated: boolean;
+  readonly stopped: boolean;
   readonly effectiveAt: bigint;
 }
 
@@ -144,8 +145,10 @@ async function* plansAgainstContract(job: Omit<Reindex, "untilBlock">, block: nu
       const here = [row.provider, row.amount, row.months || row.interval_sec, row.months > 0, row.grace_sec];
       const there = [p.provider, t.amount, t.interval, t.months, t.grace];
       const payees = [row.pay_to, row.first_pay_to ?? row.pay_to, row.proposed_pay_to ?? ZERO_ADDRESS];
-      const ours = [...here, ...payees, row.pay_to_effective_at ?? 0, row.deprecated, row.successor ?? NO_PLAN];
-      const theirs = [...there, t.payTo, p.firstPayTo, p.proposedPayTo, p.effectiveAt, p.deprecated, p.successor];
+      const end = [row.deprecated, row.stopped_at !== null, row.successor ?? NO_PLAN];
+      const endThere = [p.deprecated, p.stopped, p.successor];
+      const ours = [...here, ...payees, row.pay_to_effective_at ?? 0, ...end];
+      const theirs = [...there, t.payTo, p.firstPayTo, p.proposedPayTo, p.effectiveAt, ...endThere];
       if (ours.join(" ") !== theirs.join(" "))
         yield `plans ${row.plan_id}: ${ours.join(" ")} here, ${theirs.join(" ")} in the contract`;
     }

@@ -40,6 +40,7 @@ import { actsByObject } from "./580-acts-by-object";
 import { refundNonces } from "./600-refund-nonces";
 import { payerGas } from "./610-payer-gas";
 import { listingOrigins } from "./620-listing-origins";
+import { stoppedPlans } from "./630-stopped-plans";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -84,4 +85,5 @@ export const MIGRATIONS: readonly Migration[] = [
   refundNonces,
   payerGas,
   listingOrigins,
+  stoppedPlans,
 ];

@@ -44,6 +44,8 @@ export interface PlansTable {
   salt: string;
   metadata: string;
   deprecated: boolean;
+  /** unix seconds since when it charges nothing; null: it was not stopped */
+  stopped_at: number | null;
   successor: string | null;
   block_number: number;
   created_at: number;

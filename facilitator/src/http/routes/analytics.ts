@@ -50,6 +50,7 @@ const PLAN_COLUMNS = {
   refunds: money(({ refunds }: Plan) => refunds.amount),
   net: money(({ net }: Plan) => net),
   transferredTo: ({ transferredTo }: Plan) => transferredTo,
+  stopped: ({ stopped }: Plan) => stopped,
 };
 
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {

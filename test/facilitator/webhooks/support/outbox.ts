@@ -57,6 +57,7 @@ export function planPayload(provider: Address): Record<string, unknown> {
     proposedPayTo: null,
     metadata: "{}",
     deprecated: false,
+    stopped: false,
     successor: null,
   };
 }

@@ -282,7 +282,8 @@ export async function startRelay(): Promise<Relay> {
     if (resource === "supported") return problem(503, "Unavailable");
     const kept = plans.get(id);
     if (resource !== "plans" || !kept) return problem(404, "UnknownPlan");
-    const { terms, deprecated, successor, firstPayTo, proposedPayTo, effectiveAt, provider } = await lens.getPlan(id);
+    const { terms, deprecated, stopped, successor, firstPayTo, proposedPayTo, effectiveAt, provider } =
+      await lens.getPlan(id);
     const plan = {
       planId: id,
       network: NETWORK,
@@ -302,6 +303,7 @@ export async function startRelay(): Promise<Relay> {
         proposedPayTo: { payTo: proposedPayTo, effectiveAt: Number(effectiveAt) },
       }),
       deprecated,
+      stopped,
       ...(successor === ethers.ZeroHash ? {} : { successor }),
     };
     return { status: 200, json: relay.lieAboutPlan?.(plan) ?? plan };
