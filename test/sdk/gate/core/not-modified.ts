@@ -117,7 +117,7 @@ for (const [name, start] of Object.entries(ADAPTERS)) {
     }
 
     for (const [payment, pay] of Object.entries(PAYMENTS)) {
-      it(`HA20 ${payment} that settled first is given back three times, however often its limiter answers 429`, async () => {
+      it(`HA20 ${payment} that settled first is released three times, however often its limiter answers 429`, async () => {
         const headers = await pay(at("before"));
         handle = () => ({ status: 429 });
         for (const time of [1, 2, 3, 4])
