@@ -68,7 +68,7 @@ describe("Plans > stopPlan", () => {
       .withArgs(s.idHash, c.Status.ACTIVE);
     const before = await w.token.balanceOf(w.subscriber);
     const debit = { idHash: s.idHash, amount: 1n, index: 0n };
-    for (const at of [p - 50, p + 20, p + c.GRACE - 50, p + c.GRACE, p + c.INTERVAL, p + 5 * c.INTERVAL]) {
+    for (const at of [p - 50, p, p + 20, p + c.GRACE - 50, p + c.GRACE, p + c.INTERVAL, p + 5 * c.INTERVAL]) {
       await time.increaseTo(at - 1);
       await isStopped(
         w,
@@ -79,6 +79,7 @@ describe("Plans > stopPlan", () => {
       expect([...(await w.turnpike.renewBatch.staticCall([s.idHash]))]).to.deep.equal([reason]);
       expect([...(await operator.debitBatch.staticCall([debit]))]).to.deep.equal([reason]);
       if (at > p) for (const one of [s, paused, expired]) await isStopped(w, me.resume(one.idHash, c.FOREVER));
+      else if (at === p) await isStopped(w, me.resume(s.idHash, c.FOREVER));
     }
     expect(await w.token.balanceOf(w.subscriber)).to.equal(before);
   });

@@ -231,6 +231,20 @@ describe("Subscriptions", () => {
       }
     });
 
+    it("goes together with a permit over nothing, which revokes the approval when nothing is to be charged", async () => {
+      const w = await loadFixture(c.world);
+      for (const form of ["direct", "signed"] as const) {
+        await w.token.connect(w.subscriber).approve(w.turnpike, c.FOREVER);
+        const s = await signup(w, { voucher: { firstAmount: 0n } });
+        const said = { planId: w.planId, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
+        const signature = form === "direct" ? "0x" : await c.sign(w, w.subscriber, "Subscribe", s.message);
+        const by = w.turnpike.connect(form === "direct" ? w.subscriber : w.relayer);
+        const permit = await c.signPermit(w, w.subscriber, 0n);
+        await by.subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, permit);
+        expect(await w.token.allowance(w.subscriber, w.turnpike)).to.equal(0n);
+      }
+    });
+
     it("is checked on a plan that is open and known", async () => {
       const w = await loadFixture(c.world);
       const s = await signup(w, { voucher: {} });
