@@ -131,9 +131,10 @@ async function advance(name, state) {
   writeFileSync(STATE, JSON.stringify(state, undefined, 2));
 }
 
-function table({ results }) {
+/** @param published the rows of stages that have no result here */
+function table({ results }, published = new Map()) {
   const rows = Object.keys(STAGES).map((name) => {
-    if (!results[name]) return `| ${name} | not run | | | |`;
+    if (!results[name]) return published.get(name) ?? `| ${name} | not run | | | |`;
     const { passed, seconds, seed, commit, subject } = results[name];
     const of = subject === undefined ? `${commit} and uncommitted changes` : commit;
     return `| ${name} | ${passed ? "passed" : "FAILED"} | ${(seconds / 60).toFixed(1)} | ${seed} | ${of} |`;
@@ -141,12 +142,15 @@ function table({ results }) {
   return ["| stage | result | minutes | seed | commit |", "|---|---|--:|--:|---|", ...rows].join("\n");
 }
 
-/** Replaces the table of the page. */
+/** Writes the results into the page's table, which keeps those of other machines. */
 function publish(state) {
   const page = readFileSync(PAGE, "utf8");
+  const published = new Map(
+    [...page.matchAll(/^\| (\w+) \| (?:passed|FAILED) .*/gm)].map(([row, name]) => [name, row]),
+  );
   writeFileSync(
     PAGE,
-    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${table(state)}\n`),
+    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${table(state, published)}\n`),
   );
 }
 
