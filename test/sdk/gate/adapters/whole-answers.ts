@@ -177,6 +177,33 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
     response.end("the content");
     response.destroy();
   },
+  "has its request destroyed after its end": async (request, response) => {
+    response.end("the content");
+    await turn();
+    request.destroy();
+  },
+  "has its socket destroyed after its end, with an error": ({ socket }, response) => {
+    socket.on("error", () => undefined);
+    response.end("the content");
+    socket.destroy(new Error("over"));
+  },
+  "has its socket ended after its end": ({ socket }, response) => {
+    response.end("0123456789".repeat(90_000));
+    socket.end();
+  },
+  "has its socket destroyed soon after its end": ({ socket }, response) => {
+    response.end("the content");
+    socket.destroySoon();
+  },
+  "ends again after an end of another length than it declares": (_request, response) => {
+    response.strictContentLength = true;
+    response.writeHead(200, { "Content-Length": 32 });
+    try {
+      response.end("too short");
+    } catch (error) {
+      response.end((error as { code: string }).code);
+    }
+  },
   "answers nothing but a status": (_request, response) => response.writeHead(204, { "X-Own": "1" }).end(),
   "sees its own end": async (_request, response) => {
     response.on("error", () => undefined);
