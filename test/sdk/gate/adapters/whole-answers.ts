@@ -159,6 +159,11 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
     response.addTrailers({ "X-Sum": "1" });
     response.end();
   },
+  "adds trailers to chunks beside a length": (_request, response) => {
+    response.writeHead(200, { Trailer: "X-Sum", "Transfer-Encoding": "chunked", "Content-Length": 11 });
+    response.addTrailers({ "X-Sum": "1" });
+    response.end("the content");
+  },
   "reuses its buffer": async (_request, response) => {
     const buffer = Buffer.from("one ");
     await new Promise<void>((resolve) => response.write(buffer, () => resolve()));
