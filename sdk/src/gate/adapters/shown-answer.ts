@@ -137,9 +137,21 @@ export class ShownAnswer {
     const end = (socket?.end ?? nothing) as End;
     this.#own = { response: response.destroy as Destroy, socket, destroy, end };
     response.destroy = this.#onDestroy.bind(this) as never;
+    const stream = streamOf(response) as Http2Stream | undefined;
+    for (const name of stream ? STREAM_ENDS : []) this.#delayOf(stream as Http2Stream, name);
     if (!socket) return;
     socket.destroy = this.#onSocketDestroy.bind(this, socket, destroy) as never;
     socket.end = this.#onSocketEnd.bind(this, socket, end) as never;
+  }
+
+  /** Of an HTTP/2 stream, which its client and its session close first. */
+  #delayOf(stream: Http2Stream, name: (typeof STREAM_ENDS)[number]): void {
+    const own = stream[name];
+    stream[name] = (...args) => {
+      if (stream.closed || stream.session?.destroyed !== false) return own.apply(stream, args);
+      this.#onDestroy();
+      return stream;
+    };
   }
 
   #onDestroy(error?: Error): ServerResponse {
@@ -172,6 +184,8 @@ export class ShownAnswer {
     // Assigned, not deleted: a socket serves many requests, and V8 makes an object slow that loses a property.
     response.destroy = ofResponse as ServerResponse["destroy"];
     if (socket) Object.assign(socket, { destroy, end });
+    const stream = streamOf(response);
+    for (const name of stream ? STREAM_ENDS : []) Reflect.deleteProperty(stream as object, name);
     this.#own = undefined;
     const [cut, ends] = [this.#isCut, this.#ends];
     if (cut) return () => void response.destroy(cut.error);
@@ -180,6 +194,13 @@ export class ShownAnswer {
 }
 
 type End = (...args: unknown[]) => unknown;
+
+const STREAM_ENDS = ["close", "destroy"] as const;
+
+type Http2Stream = Record<(typeof STREAM_ENDS)[number], End> & {
+  readonly closed: boolean;
+  readonly session?: { readonly destroyed: boolean };
+};
 
 type Destroy = (error?: Error | null) => unknown;
 

@@ -181,14 +181,7 @@ describe("what is around a gate", () => {
       if (way) way((response as unknown as { stream: Stream }).stream);
       else response.end("by the response");
     });
-    const server = http2.createServer(listener as never);
-    const session = http2.connect(await listen(server as never));
-    const ask = async (path: string, headers: object = {}) => {
-      const lower = Object.entries(headers).map(([field, value]) => [field.toLowerCase(), value]);
-      const stream = session.request({ ":path": path, ...Object.fromEntries(lower) });
-      const status = new Promise((resolve) => stream.once("response", (head) => resolve(head[":status"])));
-      return { body: await text(stream), status: await status };
-    };
+    const { ask, close } = await overHttp2(listener);
     try {
       for (const path of [...Object.keys(ways), "/plain"]) {
         const { accepts } = JSON.parse((await ask(path)).body) as { accepts: AcceptEntryWire[] };
@@ -199,8 +192,49 @@ describe("what is around a gate", () => {
         expect(settlements()).to.equal(isPlain ? 1 : 0);
       }
     } finally {
-      session.destroy();
-      server.close();
+      close();
     }
   });
+
+  for (const settle of ["before", "after"] as const) {
+    it(`HA27 an HTTP/2 answer arrives whose handler closes its stream after the end, settled ${settle}`, async () => {
+      await provider.close();
+      provider = testProvider(facilitator, { publicUrl: "https://api.example" });
+      const listener = gated(provider.paymentGate({ ...optionsOf(), settle }), (request, response) => {
+        const { stream } = response as unknown as { stream: http2.ServerHttp2Stream };
+        response.end("the content");
+        if (request.url === "/close") stream.close();
+        else stream.destroy();
+      });
+      const { ask, close } = await overHttp2(listener);
+      try {
+        for (const path of ["/close", "/destroy"]) {
+          const { accepts } = JSON.parse((await ask(path)).body) as { accepts: AcceptEntryWire[] };
+          const got = await ask(path, await v1Headers(accepts[0] as AcceptEntryWire));
+          expect(got, path).to.deep.equal({ body: "the content", status: 200 });
+        }
+      } finally {
+        close();
+      }
+    });
+  }
 });
+
+async function overHttp2(listener: ReturnType<typeof gated>) {
+  const server = http2.createServer(listener as never);
+  const session = http2.connect(await listen(server as never));
+  const ask = async (path: string, headers: object = {}) => {
+    const lower = Object.entries(headers).map(([field, value]) => [field.toLowerCase(), value]);
+    const stream = session.request({ ":path": path, ...Object.fromEntries(lower) });
+    let status: number | undefined;
+    stream.once("response", (head) => {
+      status = head[":status"];
+    });
+    return { body: await text(stream), status };
+  };
+  const close = () => {
+    session.destroy();
+    server.close();
+  };
+  return { ask, close };
+}
