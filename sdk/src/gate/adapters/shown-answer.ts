@@ -55,7 +55,7 @@ export class ShownAnswer {
     | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
   /** what its handler gave to the end of the socket */
-  #ends: readonly unknown[] | undefined;
+  #ends: unknown[] | undefined;
 
   constructor(response: ServerResponse) {
     this.#response = response;

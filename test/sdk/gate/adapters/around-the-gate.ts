@@ -2,13 +2,18 @@
 import { createServer, type Server, ServerResponse } from "node:http";
 import http2 from "node:http2";
 import { text } from "node:stream/consumers";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { expect } from "chai";
 import express, { type RequestHandler } from "express";
+import { Hono } from "hono";
 import { type GateOptions, gated, type Provider } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
+import { fetchGate } from "turnpike/gate/fetch";
+import { honoGate } from "turnpike/gate/hono";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import {
   closeServer,
+  fetchServer,
   listen,
   ONE_TIME,
   paidHeaders,
@@ -195,6 +200,39 @@ describe("what is around a gate", () => {
       close();
     }
   });
+
+  for (const framework of ["Hono", "fetch"] as const) {
+    it(`C39 S2 a ${framework} handler that answers past its Response costs nothing unless it has settled, and keeps no answer`, async () => {
+      await provider.close();
+      provider = testProvider(facilitator, { replay: {} });
+      type Outgoing = { readonly outgoing: ServerResponse };
+      const answer = ({ outgoing }: Outgoing, path: string) => {
+        if (path.endsWith("/now")) outgoing.end("the content");
+        else setImmediate(() => outgoing.writableEnded || outgoing.end("the content"));
+        return RESPONSE_ALREADY_SENT;
+      };
+      const app = new Hono<{ Bindings: Outgoing }>();
+      app.onError((_error, c) => c.text("failed", 500));
+      for (const settle of ["before", "after"] as const) {
+        const options = optionsOf({ settle });
+        const handler = fetchGate(provider.gate(options))(async (request, env: Outgoing) => answer(env, request.url));
+        if (framework === "fetch") app.get(`/${settle}/*`, (c) => handler(c.req.raw, c.env));
+        else app.get(`/${settle}/*`, honoGate(provider.gate(options)), (c) => answer(c.env, c.req.path));
+      }
+      const server = fetchServer((request, env) => app.fetch(request, env as never));
+      servers.push(server);
+      const base = await listen(server);
+      for (const time of ["now", "later"]) {
+        const [before, after] = [`${base}/before/${time}`, `${base}/after/${time}`];
+        const paid = await paidHeaders(before);
+        expect([(await send(before, { headers: paid })).text, time]).to.deep.equal(["the content", time]);
+        const again = await send(before, { headers: paid });
+        expect([again.status, again.json.error, time]).to.deep.equal([402, "PaymentAlreadyUsed", time]);
+        const withheld = await exchange(after, await standard(after));
+        expect([withheld.body.includes("the content"), settlements(), time]).to.deep.equal([false, 0, time]);
+      }
+    });
+  }
 
   for (const settle of ["before", "after"] as const) {
     it(`HA27 an HTTP/2 answer arrives whose handler closes its stream after the end, settled ${settle}`, async () => {
