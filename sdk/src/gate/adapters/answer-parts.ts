@@ -151,10 +151,13 @@ export class StrictLength {
   require(response: ServerResponse, [chunk, encoding]: readonly unknown[], isEnd: boolean): void {
     if (isHttp2(response)) return;
     const declared = response.getHeader("content-length");
-    this.#bytes += lengthOf(chunk, encoding);
-    if (declared === undefined || response.req.method === "HEAD") return;
-    if (isEnd ? this.#bytes === Number(declared) : this.#bytes <= Number(declared)) return;
-    const message = `Response body's content-length of ${this.#bytes} byte(s) does not match the content-length of ${declared} byte(s) set in header`;
+    const bytes = this.#bytes + lengthOf(chunk, encoding);
+    const isRight = isEnd ? bytes === Number(declared) : bytes <= Number(declared);
+    if (declared === undefined || response.req.method === "HEAD" || isRight) {
+      this.#bytes = bytes;
+      return;
+    }
+    const message = `Response body's content-length of ${bytes} byte(s) does not match the content-length of ${declared} byte(s) set in header`;
     throw nodeError("ERR_HTTP_CONTENT_LENGTH_MISMATCH", message);
   }
 }

@@ -2,6 +2,7 @@
  * Adapts a gate to fetch-style handlers, those of Next.js among them: settles the handler's response, and adds the paid
  * headers before its first byte leaves.
  */
+import type { ServerResponse } from "node:http";
 import { isErrored, type Readable } from "node:stream";
 import { callback } from "../../protocol/option-checks";
 import { isForSharedCaches } from "../../protocol/shared-caches";
@@ -71,6 +72,16 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
     callback(handler, "handler");
     async function serve(facts: GateRequest, decision: Allowed, request: Req, rest: Rest): Promise<Response> {
       const scope = openRequestScope(facts, decision);
+      return withholdingOutgoing(rest[0], scope, () => serveIn(scope, facts, decision, request, rest));
+    }
+
+    async function serveIn(
+      scope: RequestScope,
+      facts: GateRequest,
+      decision: Allowed,
+      request: Req,
+      rest: Rest,
+    ): Promise<Response> {
       const paid = Object.assign(request, { payment: scope.payment ?? decision.payment });
       // The handler takes the connection over: what it sends there cannot be withheld.
       const refusal = facts.isUpgrade ? await settleAhead(gate, scope) : undefined;
@@ -108,6 +119,31 @@ export function fetchGate(gate: Gate, statusOf: (thrown: unknown) => number | un
 }
 
 const SWITCHED = 101;
+
+/** Marks a response that `@hono/node-server` does not send: its handler has written to the Node response itself. */
+const ALREADY_SENT = "x-hono-already-sent";
+
+/**
+ * Serves a request; meanwhile a handler is cut that answers past its Response, by the Node response of its environment:
+ * nothing could be withheld there.
+ */
+export async function withholdingOutgoing<T>(env: unknown, scope: RequestScope, serve: () => Promise<T>): Promise<T> {
+  const outgoing = (env as { readonly outgoing?: Outgoing } | null | undefined)?.outgoing;
+  if (!scope.deferred || !outgoing) return serve();
+  const { writeHead, write, end, flushHeaders } = outgoing;
+  const refuse = () => outgoing.destroy(new TypeError(PAST_RESPONSE));
+  Object.assign(outgoing, { writeHead: refuse, write: refuse, end: refuse, flushHeaders: refuse });
+  try {
+    return await serve();
+  } finally {
+    Object.assign(outgoing, { writeHead, write, end, flushHeaders });
+  }
+}
+
+type Outgoing = Pick<ServerResponse, "writeHead" | "write" | "end" | "flushHeaders" | "destroy">;
+
+const PAST_RESPONSE =
+  'the answer to a payment that settles after its handler is the Response that it returns, not what it writes to the server\'s: or use settle: "before"';
 
 const WITHOUT_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
@@ -169,6 +205,10 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
   const threw = served.threw || hasLeft() === "upload";
   if (response.status === SWITCHED) return settleSwitched(gate, scope, response);
   if (scope.deferred) return settleWithheld({ ...served, threw });
+  if (response.headers.has(ALREADY_SENT)) {
+    await settleScope(scope, "use");
+    return response;
+  }
   if (isRefusedCharge(scope, threw ? 500 : response.status)) {
     const answer = await gate.answerOfRefusedCharge(scope);
     await settleScope(scope, answer.status >= 500 ? "release" : "use");
@@ -235,6 +275,7 @@ async function settleWithheld({ gate, scope, response, threw, hasLeft }: ServedR
 export function faultOfResponse(response: Response | undefined, scope: RequestScope): TypeError | undefined {
   if (typeof response?.status !== "number") return new TypeError("the handler of a paid request returned no Response");
   if (response.status === 0) return new TypeError("the handler of a paid request returned Response.error()");
+  if (scope.deferred && response.headers.has(ALREADY_SENT)) return new TypeError(PAST_RESPONSE);
   // Looked at only where a payment depends on it: a server may have to build the body for it.
   const isPaidFor = scope.deferred !== undefined || scope.claims.length > 0;
   if (!isPaidFor || !(response.bodyUsed || response.body?.locked)) return undefined;

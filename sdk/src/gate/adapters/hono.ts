@@ -16,7 +16,7 @@ import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
 import { openRequestScope, type RequestScope, requestScopes, settleAhead } from "../core/request-scope";
-import { faultOfResponse, responseOf, settleResponse, watchClient } from "./fetch";
+import { faultOfResponse, responseOf, settleResponse, watchClient, withholdingOutgoing } from "./fetch";
 
 /** What a gated handler finds in its context. */
 export interface PaidVariables {
@@ -68,6 +68,17 @@ export function honoGate(gate: Gate): HonoGate {
     dropped: string | undefined,
   ): Promise<undefined> {
     const scope = openRequestScope(facts, decision);
+    return withholdingOutgoing(c.env, scope, () => serveIn(c, next, facts, decision, dropped, scope));
+  }
+
+  async function serveIn(
+    c: Context<{ Variables: PaidVariables }>,
+    next: Next,
+    facts: GateRequest,
+    decision: Allowed,
+    dropped: string | undefined,
+    scope: RequestScope,
+  ): Promise<undefined> {
     scope.onRefused = suppressLog;
     c.set("payment", scope.payment ?? decision.payment);
     // The handler takes the connection over: what it sends there cannot be withheld.

@@ -117,6 +117,9 @@ export function send(response: ServerResponse, { status, headers, body }: Answer
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 
+/** What a handler has set for a body that another takes the place of. */
+const OF_BODY = ["Content-Encoding", "Content-Range", "Transfer-Encoding", "Trailer"];
+
 /** For node:http: a request listener whose handler sees only paid requests. A handler that throws answers 500. */
 export function gated(
   gate: NodeGate,
@@ -132,9 +135,12 @@ export function gated(
         cutOff(response);
         return;
       }
-      // The reason may be what could not be written.
+      // The reason, or one of these headers, may be what could not be written.
       if (request.httpVersionMajor < 2) response.statusMessage = "";
-      send(response, errorAnswer(error));
+      for (const name of OF_BODY) response.removeHeader(name);
+      const answer = errorAnswer(error);
+      response.setHeader("Content-Length", Buffer.byteLength(answer.body));
+      send(response, answer);
     };
     void gate(request, response, (error) => {
       if (error !== undefined) return fail(error);

@@ -136,12 +136,13 @@ export function applyHead(
   return { status, reason };
 }
 
-const isChunked = (response: ServerResponse, status: number): boolean =>
-  response.useChunkedEncodingByDefault &&
-  !response.hasHeader("content-length") &&
-  response.req.method !== "HEAD" &&
-  status !== 204 &&
-  status !== 304;
+function isChunked(response: ServerResponse, status: number): boolean {
+  if (status === 204 || status === 304) return false;
+  const named = headerOf(response, "transfer-encoding");
+  if (named !== undefined) return /chunked/i.test(named);
+  const isLeftToNode = response.useChunkedEncodingByDefault && !response.hasHeader("content-length");
+  return isLeftToNode && response.req.method !== "HEAD";
+}
 
 /** The application's own CORS headers stay as they are. */
 export function setAbsent(response: ServerResponse, headers: Readonly<Record<string, string>>): void {

@@ -50,8 +50,12 @@ export class ShownAnswer {
   /** those that were added before the end */
   #trailer = "";
   /** while it waits for the end of the answer */
-  #ownDestroy: { readonly response: Destroy; readonly socket: Socket | null; readonly ofSocket: Destroy } | undefined;
+  #own:
+    | { readonly response: Destroy; readonly socket: Socket | null; readonly destroy: Destroy; readonly end: End }
+    | undefined;
   #isCut: { readonly error: Error | undefined } | undefined;
+  /** what its handler gave to the end of the socket */
+  #ends: unknown[] | undefined;
 
   constructor(response: ServerResponse) {
     this.#response = response;
@@ -123,16 +127,31 @@ export class ShownAnswer {
   }
 
   /**
-   * What node:http has taken at the end leaves although its handler, or Express for it, destroys it then: so does what
-   * still waits. A client that leaves and a server that closes end the socket at once.
+   * What node:http has taken at the end leaves although its handler, or Express for it, destroys it or closes the connection
+   * then: so does what still waits. A client that leaves and a server that closes end the socket at once.
    */
   #delayDestroy(): void {
     const response = this.#response;
     const socket = isHttp2(response) ? null : (response.socket as Socket | null);
-    const ofSocket = (socket?.destroy ?? nothing) as Destroy;
-    this.#ownDestroy = { response: response.destroy as Destroy, socket, ofSocket };
+    const destroy = (socket?.destroy ?? nothing) as Destroy;
+    const end = (socket?.end ?? nothing) as End;
+    this.#own = { response: response.destroy as Destroy, socket, destroy, end };
     response.destroy = this.#onDestroy.bind(this) as never;
-    if (socket) socket.destroy = this.#onSocketDestroy.bind(this, socket, ofSocket) as never;
+    const stream = streamOf(response) as Http2Stream | undefined;
+    for (const name of stream ? STREAM_ENDS : []) this.#delayOf(stream as Http2Stream, name);
+    if (!socket) return;
+    socket.destroy = this.#onSocketDestroy.bind(this, socket, destroy) as never;
+    socket.end = this.#onSocketEnd.bind(this, socket, end) as never;
+  }
+
+  /** Of an HTTP/2 stream, which its client and its session close first. */
+  #delayOf(stream: Http2Stream, name: (typeof STREAM_ENDS)[number]): void {
+    const own = stream[name];
+    stream[name] = (...args) => {
+      if (stream.closed || stream.session?.destroyed !== false) return own.apply(stream, args);
+      this.#onDestroy();
+      return stream;
+    };
   }
 
   #onDestroy(error?: Error): ServerResponse {
@@ -140,27 +159,50 @@ export class ShownAnswer {
     return this.#response;
   }
 
-  #onSocketDestroy(socket: Socket, ofSocket: Destroy, error?: Error): unknown {
-    const isOver = error !== undefined || socket.readableEnded || socket.server?.listening === false;
-    if (isOver) return ofSocket.call(socket, error);
-    this.#onDestroy();
+  #onSocketDestroy(socket: Socket, destroy: Destroy, error?: Error | null): unknown {
+    if (this.#isClosing(socket, error)) return destroy.call(socket, error);
+    this.#onDestroy(error ?? undefined);
     return socket;
   }
 
+  #onSocketEnd(socket: Socket, end: End, ...args: unknown[]): unknown {
+    if (this.#isClosing(socket)) return end.apply(socket, args);
+    this.#ends ??= args;
+    return socket;
+  }
+
+  /** @param error of the system where the connection broke, else of the handler */
+  #isClosing(socket: Socket, error?: Error | null): boolean {
+    const isBroken = Boolean(error && "syscall" in error);
+    return !this.#own || isBroken || socket.readableEnded || socket.server?.listening === false;
+  }
+
   #restoreDestroy(): () => void {
-    if (!this.#ownDestroy) return nothing;
+    if (!this.#own) return nothing;
     const response = this.#response;
-    const { response: ofResponse, socket, ofSocket } = this.#ownDestroy;
+    const { response: ofResponse, socket, destroy, end } = this.#own;
     // Assigned, not deleted: a socket serves many requests, and V8 makes an object slow that loses a property.
     response.destroy = ofResponse as ServerResponse["destroy"];
-    if (socket) socket.destroy = ofSocket as Socket["destroy"];
-    this.#ownDestroy = undefined;
-    const cut = this.#isCut;
-    return cut ? () => void response.destroy(cut.error) : nothing;
+    if (socket) Object.assign(socket, { destroy, end });
+    const stream = streamOf(response);
+    for (const name of stream ? STREAM_ENDS : []) Reflect.deleteProperty(stream as object, name);
+    this.#own = undefined;
+    const [cut, ends] = [this.#isCut, this.#ends];
+    if (cut) return () => void response.destroy(cut.error);
+    return ends ? () => void end.apply(socket, ends) : nothing;
   }
 }
 
-type Destroy = (error?: Error) => unknown;
+type End = (...args: unknown[]) => unknown;
+
+const STREAM_ENDS = ["close", "destroy"] as const;
+
+type Http2Stream = Record<(typeof STREAM_ENDS)[number], End> & {
+  readonly closed: boolean;
+  readonly session?: { readonly destroyed: boolean };
+};
+
+type Destroy = (error?: Error | null) => unknown;
 
 /** node:http sets its server on the sockets that it accepts. */
 type Socket = Duplex & { readonly server?: { readonly listening: boolean } };

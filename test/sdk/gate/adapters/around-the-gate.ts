@@ -2,13 +2,18 @@
 import { createServer, type Server, ServerResponse } from "node:http";
 import http2 from "node:http2";
 import { text } from "node:stream/consumers";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { expect } from "chai";
 import express, { type RequestHandler } from "express";
+import { Hono } from "hono";
 import { type GateOptions, gated, type Provider } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
+import { fetchGate } from "turnpike/gate/fetch";
+import { honoGate } from "turnpike/gate/hono";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import {
   closeServer,
+  fetchServer,
   listen,
   ONE_TIME,
   paidHeaders,
@@ -181,14 +186,7 @@ describe("what is around a gate", () => {
       if (way) way((response as unknown as { stream: Stream }).stream);
       else response.end("by the response");
     });
-    const server = http2.createServer(listener as never);
-    const session = http2.connect(await listen(server as never));
-    const ask = async (path: string, headers: object = {}) => {
-      const lower = Object.entries(headers).map(([field, value]) => [field.toLowerCase(), value]);
-      const stream = session.request({ ":path": path, ...Object.fromEntries(lower) });
-      const status = new Promise((resolve) => stream.once("response", (head) => resolve(head[":status"])));
-      return { body: await text(stream), status: await status };
-    };
+    const { ask, close } = await overHttp2(listener);
     try {
       for (const path of [...Object.keys(ways), "/plain"]) {
         const { accepts } = JSON.parse((await ask(path)).body) as { accepts: AcceptEntryWire[] };
@@ -199,8 +197,82 @@ describe("what is around a gate", () => {
         expect(settlements()).to.equal(isPlain ? 1 : 0);
       }
     } finally {
-      session.destroy();
-      server.close();
+      close();
     }
   });
+
+  for (const framework of ["Hono", "fetch"] as const) {
+    it(`C39 S2 a ${framework} handler that answers past its Response costs nothing unless it has settled, and keeps no answer`, async () => {
+      await provider.close();
+      provider = testProvider(facilitator, { replay: {} });
+      type Outgoing = { readonly outgoing: ServerResponse };
+      const answer = ({ outgoing }: Outgoing, path: string) => {
+        if (path.endsWith("/now")) outgoing.end("the content");
+        else setImmediate(() => outgoing.writableEnded || outgoing.end("the content"));
+        return RESPONSE_ALREADY_SENT;
+      };
+      const app = new Hono<{ Bindings: Outgoing }>();
+      app.onError((_error, c) => c.text("failed", 500));
+      for (const settle of ["before", "after"] as const) {
+        const options = optionsOf({ settle });
+        const handler = fetchGate(provider.gate(options))(async (request, env: Outgoing) => answer(env, request.url));
+        if (framework === "fetch") app.get(`/${settle}/*`, (c) => handler(c.req.raw, c.env));
+        else app.get(`/${settle}/*`, honoGate(provider.gate(options)), (c) => answer(c.env, c.req.path));
+      }
+      const server = fetchServer((request, env) => app.fetch(request, env as never));
+      servers.push(server);
+      const base = await listen(server);
+      for (const time of ["now", "later"]) {
+        const [before, after] = [`${base}/before/${time}`, `${base}/after/${time}`];
+        const paid = await paidHeaders(before);
+        expect([(await send(before, { headers: paid })).text, time]).to.deep.equal(["the content", time]);
+        const again = await send(before, { headers: paid });
+        expect([again.status, again.json.error, time]).to.deep.equal([402, "PaymentAlreadyUsed", time]);
+        const withheld = await exchange(after, await standard(after));
+        expect([withheld.body.includes("the content"), settlements(), time]).to.deep.equal([false, 0, time]);
+      }
+    });
+  }
+
+  for (const settle of ["before", "after"] as const) {
+    it(`HA27 an HTTP/2 answer arrives whose handler closes its stream after the end, settled ${settle}`, async () => {
+      await provider.close();
+      provider = testProvider(facilitator, { publicUrl: "https://api.example" });
+      const listener = gated(provider.paymentGate({ ...optionsOf(), settle }), (request, response) => {
+        const { stream } = response as unknown as { stream: http2.ServerHttp2Stream };
+        response.end("the content");
+        if (request.url === "/close") stream.close();
+        else stream.destroy();
+      });
+      const { ask, close } = await overHttp2(listener);
+      try {
+        for (const path of ["/close", "/destroy"]) {
+          const { accepts } = JSON.parse((await ask(path)).body) as { accepts: AcceptEntryWire[] };
+          const got = await ask(path, await v1Headers(accepts[0] as AcceptEntryWire));
+          expect(got, path).to.deep.equal({ body: "the content", status: 200 });
+        }
+      } finally {
+        close();
+      }
+    });
+  }
 });
+
+async function overHttp2(listener: ReturnType<typeof gated>) {
+  const server = http2.createServer(listener as never);
+  const session = http2.connect(await listen(server as never));
+  const ask = async (path: string, headers: object = {}) => {
+    const lower = Object.entries(headers).map(([field, value]) => [field.toLowerCase(), value]);
+    const stream = session.request({ ":path": path, ...Object.fromEntries(lower) });
+    let status: number | undefined;
+    stream.once("response", (head) => {
+      status = head[":status"];
+    });
+    return { body: await text(stream), status };
+  };
+  const close = () => {
+    session.destroy();
+    server.close();
+  };
+  return { ask, close };
+}

@@ -159,6 +159,11 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
     response.addTrailers({ "X-Sum": "1" });
     response.end();
   },
+  "adds trailers to chunks beside a length": (_request, response) => {
+    response.writeHead(200, { Trailer: "X-Sum", "Transfer-Encoding": "chunked", "Content-Length": 11 });
+    response.addTrailers({ "X-Sum": "1" });
+    response.end("the content");
+  },
   "reuses its buffer": async (_request, response) => {
     const buffer = Buffer.from("one ");
     await new Promise<void>((resolve) => response.write(buffer, () => resolve()));
@@ -176,6 +181,33 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
     response.setHeader("Content-Length", 11);
     response.end("the content");
     response.destroy();
+  },
+  "has its request destroyed after its end": async (request, response) => {
+    response.end("the content");
+    await turn();
+    request.destroy();
+  },
+  "has its socket destroyed after its end, with an error": ({ socket }, response) => {
+    socket.on("error", () => undefined);
+    response.end("the content");
+    socket.destroy(new Error("over"));
+  },
+  "has its socket ended after its end": ({ socket }, response) => {
+    response.end("0123456789".repeat(90_000));
+    socket.end();
+  },
+  "has its socket destroyed soon after its end": ({ socket }, response) => {
+    response.end("the content");
+    socket.destroySoon();
+  },
+  "ends again after an end of another length than it declares": (_request, response) => {
+    response.strictContentLength = true;
+    response.writeHead(200, { "Content-Length": 32 });
+    try {
+      response.end("too short");
+    } catch (error) {
+      response.end((error as { code: string }).code);
+    }
   },
   "answers nothing but a status": (_request, response) => response.writeHead(204, { "X-Own": "1" }).end(),
   "sees its own end": async (_request, response) => {

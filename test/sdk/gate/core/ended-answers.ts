@@ -164,6 +164,35 @@ describe("answers of paid handlers that have ended, or cannot be sent", () => {
     }
   }
 
+  /** What a handler has set for a body that it then does not write. */
+  const UNFINISHED: readonly Readonly<Record<string, string>>[] = [
+    { "Content-Length": "3" },
+    { "Content-Length": "1000", "Content-Encoding": "gzip", "Content-Range": "bytes 0-999/2000" },
+    { "Transfer-Encoding": "identity", Trailer: "X-Sum" },
+  ];
+
+  for (const payment of PAYMENTS) {
+    it(`HA20 node:http sends a whole 500 for ${payment} whose handler throws, whatever headers it has set`, async () => {
+      let set: Readonly<Record<string, string>> = {};
+      const server = createServer(
+        gated(provider.paymentGate({ pricing: ONE_TIME }), (_request, response) => {
+          response.strictContentLength = true;
+          for (const [name, value] of Object.entries(set)) response.setHeader(name, value);
+          throw new TypeError("no content");
+        }),
+      );
+      closers.push(() => closeServer(server));
+      const url = `${await listen(server)}/paid`;
+      for (set of UNFINISHED) {
+        const failed = await send(url, { headers: await payBy(payment, url) });
+        expect([failed.status, failed.json?.error, settles()], JSON.stringify(set)).to.deep.equal([500, "Internal", 0]);
+        for (const name of ["content-encoding", "content-range", "trailer"]) {
+          expect(failed.headers).not.to.have.property(name);
+        }
+      }
+    });
+  }
+
   /** Results of a fetch-style handler that no server can send. */
   const UNSENDABLE: Readonly<Record<string, () => unknown>> = {
     nothing: () => undefined,
