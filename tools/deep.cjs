@@ -131,14 +131,16 @@ async function advance(name, state) {
   writeFileSync(STATE, JSON.stringify(state, undefined, 2));
 }
 
-/** @param published the rows of stages that have no result here */
+function rowOf(name, { passed, seconds, seed, commit, subject }) {
+  const of = subject === undefined ? `${commit} and uncommitted changes` : commit;
+  return `| ${name} | ${passed ? "passed" : "FAILED"} | ${(seconds / 60).toFixed(1)} | ${seed} | ${of} |`;
+}
+
+/** @param published rows of stages that have no result here */
 function table({ results }, published = new Map()) {
-  const rows = Object.keys(STAGES).map((name) => {
-    if (!results[name]) return published.get(name) ?? `| ${name} | not run | | | |`;
-    const { passed, seconds, seed, commit, subject } = results[name];
-    const of = subject === undefined ? `${commit} and uncommitted changes` : commit;
-    return `| ${name} | ${passed ? "passed" : "FAILED"} | ${(seconds / 60).toFixed(1)} | ${seed} | ${of} |`;
-  });
+  const rows = Object.keys(STAGES).flatMap((name) =>
+    results[name] ? rowOf(name, results[name]) : (published.get(name) ?? []),
+  );
   return ["| stage | result | minutes | seed | commit |", "|---|---|--:|--:|---|", ...rows].join("\n");
 }
 
@@ -148,9 +150,10 @@ function publish(state) {
   const published = new Map(
     [...page.matchAll(/^\| (\w+) \| (?:passed|FAILED) .*/gm)].map(([row, name]) => [name, row]),
   );
+  const written = table(state, published);
   writeFileSync(
     PAGE,
-    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${table(state, published)}\n`),
+    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${written}\n`),
   );
 }
 
