@@ -225,6 +225,7 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     }
     return await recordResponse(withPaidHeaders(response, sent, gate.cors), {
       maxBytes: scope.keeper?.maxBytes,
+      isHead: scope.request.method === "HEAD",
       settle: async (how, answer) => settleScope(scope, how, answer),
     });
   } catch (error) {

@@ -6,6 +6,8 @@ import { Recorder, STREAM_MS } from "./recorder";
 export interface FetchRecording {
   /** of a body that is kept; undefined: none is */
   readonly maxBytes: number | undefined;
+  /** of a HEAD: frameworks drop the body without reading it */
+  readonly isHead: boolean;
   /** Called once. Rejects when the claim could not be written: then nothing more may leave. */
   readonly settle: (how: "use" | "release", answer?: KeptAnswer) => Promise<unknown>;
 }
@@ -43,7 +45,10 @@ const nothingYet = (): Promise<undefined> => new Promise((resolve) => setImmedia
  * before its first byte is released.
  * @throws what `settle` throws, while nothing has left
  */
-export async function recordResponse(response: Response, { maxBytes, settle }: FetchRecording): Promise<Response> {
+export async function recordResponse(
+  response: Response,
+  { maxBytes, isHead, settle }: FetchRecording,
+): Promise<Response> {
   const { status, statusText, headers, body } = response;
   const declared = headers.get("content-length");
   const length = declared === null ? undefined : Number(declared);
@@ -69,6 +74,11 @@ export async function recordResponse(response: Response, { maxBytes, settle }: F
     if (chunk?.done) {
       await settle("use", answer());
       return wholeResponse(recorder.body(), init);
+    }
+    if (!chunk && isHead) {
+      reader.cancel().catch(() => undefined);
+      await settle("use", kept && { status, headers: kept, body: new Uint8Array() });
+      return new Response(null, init);
     }
     if (!chunk) return new Response(passOn({ reader, reading, passed, recorder, answer, length, settle }), init);
     recorder.push(chunk.value);

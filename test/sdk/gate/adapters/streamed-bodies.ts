@@ -34,6 +34,8 @@ const bodyOf = (...parts: unknown[]) =>
     },
   });
 const bytes = (text: string) => new TextEncoder().encode(text);
+const KEY = { "Idempotency-Key": "one-purchase-of-this-test" };
+const TEXT = { headers: { "Content-Type": "text/plain" } };
 const EVENTS = { headers: { "Content-Type": "text/event-stream" } };
 
 const SERVED: Readonly<Record<string, () => Response>> = {
@@ -137,6 +139,27 @@ describe("a fetch-style body that is paid for", () => {
           const again = await send(url, { headers });
           expect([again.status, again.text], name).to.deep.equal([200, "served"]);
         }
+      });
+    }
+
+    for (const replay of [undefined, false] as const) {
+      it(`${framework}: ends a HEAD whose handler streams for ever, ${replay === false ? "nothing kept" : "and keeps its head"}`, async () => {
+        let open = 0;
+        const forever = new Promise<void>(() => undefined);
+        const cancel = (): void => {
+          open -= 1;
+        };
+        const handle: Fetch = () => {
+          open += 1;
+          return new Response(new ReadableStream({ pull: () => forever, cancel }), TEXT);
+        };
+        provider = testProvider(facilitator, { replay });
+        const url = await serve(mount(provider, { pricing: ONE_TIME, settle: "before" }, handle));
+        const headers = { ...(await v1Headers((await quoteOf(url)).accepts[0] as AcceptEntryWire)), ...KEY };
+        const head = await send(url, { method: "HEAD", headers });
+        expect([head.status, head.headers["content-type"], open]).to.deep.equal([200, "text/plain", 0]);
+        const again = await send(url, { method: "HEAD", headers });
+        expect(again.status).to.equal(replay === false ? 402 : 200);
       });
     }
   }
