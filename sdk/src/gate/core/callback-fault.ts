@@ -6,14 +6,15 @@ const LOG_EVERY_MS = 60_000;
 const loggedAtMs = new Map<string, number>();
 
 /**
- * Logs the error, each option's once a minute at most.
+ * Logs the error, those of one option and one place in the code once a minute at most.
  * @param option as the provider wrote it, such as `free`
  * @returns what the client gets, without the error's text
  */
 export function callbackFault(option: string, message: string, cause: unknown): TurnpikeError {
   const nowMs = performance.now();
-  if (nowMs - (loggedAtMs.get(option) ?? Number.NEGATIVE_INFINITY) >= LOG_EVERY_MS) {
-    loggedAtMs.set(option, nowMs);
+  const place = `${option} ${placeOf(cause)}`;
+  if (nowMs - (loggedAtMs.get(place) ?? Number.NEGATIVE_INFINITY) >= LOG_EVERY_MS) {
+    loggedAtMs.set(place, nowMs);
     const [thrown, detail] = cause instanceof Error ? [`${cause.name}: `, withoutSecrets(cause.stack ?? "")] : ["", ""];
     process.emitWarning(`${option} failed, so its request is answered 500: ${thrown}${lineOf(cause)}`, {
       code: "TurnpikeCallback",
@@ -22,6 +23,9 @@ export function callbackFault(option: string, message: string, cause: unknown): 
   }
   return new TurnpikeError("Internal", message, { cause });
 }
+
+/** Where it was thrown: what a request can vary is not in it. */
+const placeOf = (cause: unknown): string => (cause instanceof Error && /^ +at .*/m.exec(cause.stack ?? "")?.[0]) || "";
 
 /** A callback may put into its error whatever it has read: ids and keys are as long as that. */
 const withoutSecrets = (text: string): string => text.replace(/(?:0x)?[0-9a-f]{64,}/gi, "<hidden>");

@@ -118,6 +118,31 @@ describe("a route's options", () => {
       throw new RangeError("the price list is at postgres://reader:secret@db");
     };
 
+    it("have each its error in the log, also where another route's option of that name has failed", async () => {
+      const first = () => {
+        throw new RangeError("the first");
+      };
+      const second = () => {
+        throw new RangeError("the second");
+      };
+      const routes = [first, second].map((amount, place) => ({
+        path: `/${place}`,
+        gate: { pricing: [{ type: "one-time", amount }] } as GateOptions<never>,
+      }));
+      const server = await FRAMEWORKS.express(provider as Provider, routes);
+      try {
+        for (const [place, error] of ["the first", "the second"].entries()) {
+          await send(`${server.url}/${place}`);
+          await until(() => warnings.some((line) => line.includes(`pricing[0].amount failed`) && line.includes(error)));
+        }
+        await send(`${server.url}/0`);
+        await new Promise(setImmediate);
+        expect(warnings.filter((line) => line.includes("the first"))).to.have.length(1);
+      } finally {
+        await server.stop();
+      }
+    });
+
     for (const [name, more] of Object.entries<object>({
       "pricing[0].amount": { pricing: [{ type: "one-time", amount: failing }] },
       "pricing[0].price": { pricing: [{ type: "one-time", price: failing }] },
