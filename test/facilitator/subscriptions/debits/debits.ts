@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { expect } from "chai";
 import { Contract } from "ethers";
 import { RIGHTS, setOperator } from "turnpike/chain";
@@ -50,7 +51,7 @@ describe("Facilitator: debits", function () {
     const subscriber = await http.world.payer(funds);
     const { idHash, request } = await http.world.signup(subscriber, { planId, permit: funds, maxOverage: CAP });
     const outcome = await http.service.client.subscribe(request);
-    expect(outcome.kind).to.equal("done");
+    expect(outcome.kind, inspect(outcome)).to.equal("done");
     return { idHash, subscriber };
   }
   const client = (apiKey = key) => createFacilitatorClient({ url: http.service.url, apiKey });

@@ -88,7 +88,9 @@ describe("Metering: a signup that a reorganisation removes", () => {
     world.chain.of(idHash).status = "ACTIVE";
     world.nowMs += 2_000;
     world.meter.onBlocks(new Set([idHash]));
-    await until(() => world.chain.sumDebited() === 50n);
+    // The report follows the debit.
+    await until(() => world.events.some(({ kind }) => kind === "unblocked"));
+    expect(world.chain.sumDebited()).to.equal(50n);
     expect(world.events).to.deep.include({ kind: "unblocked", idHash });
     expect(reportOf(idHash)?.blocked).to.equal(undefined);
   });
