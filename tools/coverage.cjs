@@ -21,6 +21,7 @@ const REPEATING = [
   "settle-gas",
   "start",
   "status",
+  "outside-properties",
   "testToken",
 ];
 
