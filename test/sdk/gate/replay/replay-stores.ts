@@ -242,7 +242,7 @@ describe("stored answers", () => {
         kept = answer && Buffer.from(answer.body).toString();
         resolve();
       };
-      void recordResponse(new Response(source), { maxBytes: 100, settle }).then(async ({ body }) => {
+      void recordResponse(new Response(source), { maxBytes: 100, isHead: false, settle }).then(async ({ body }) => {
         const reader = body?.getReader();
         const reading = reader?.read();
         await new Promise(setImmediate);
