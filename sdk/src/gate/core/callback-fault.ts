@@ -24,8 +24,13 @@ export function callbackFault(option: string, message: string, cause: unknown): 
   return new TurnpikeError("Internal", message, { cause });
 }
 
-/** Where it was thrown: what a request can vary is not in it. */
-const placeOf = (cause: unknown): string => (cause instanceof Error && /^ +at .*/m.exec(cause.stack ?? "")?.[0]) || "";
+/** The frame that threw. The message before the frames is left out: a request may have written it. */
+function placeOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return "";
+  const { stack = "", message } = cause;
+  const at = stack.indexOf(message);
+  return at < 0 ? "" : (/^ +at .*/m.exec(stack.slice(at + message.length))?.[0] ?? "");
+}
 
 /** A callback may put into its error whatever it has read: ids and keys are as long as that. */
 const withoutSecrets = (text: string): string => text.replace(/(?:0x)?[0-9a-f]{64,}/gi, "<hidden>");

@@ -143,6 +143,22 @@ describe("a route's options", () => {
       }
     });
 
+    it("fill no log where a request writes the error's text", async () => {
+      const amount = ({ query }: { query: Record<string, string> }) => {
+        throw new RangeError(`no price for ${query.of}\n    at ${query.of}`);
+      };
+      const server = await FRAMEWORKS.express(provider as Provider, [
+        { path: "/x", gate: { pricing: [{ type: "one-time", amount }] } as unknown as GateOptions<never> },
+      ]);
+      try {
+        for (const of of ["a", "b", "c"]) expect((await send(`${server.url}/x?of=${of}`)).status).to.equal(500);
+        await new Promise(setImmediate);
+        expect(warnings.filter((line) => line.includes("no price for"))).to.have.length(1);
+      } finally {
+        await server.stop();
+      }
+    });
+
     for (const [name, more] of Object.entries<object>({
       "pricing[0].amount": { pricing: [{ type: "one-time", amount: failing }] },
       "pricing[0].price": { pricing: [{ type: "one-time", price: failing }] },
