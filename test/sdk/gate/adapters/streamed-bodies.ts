@@ -1,6 +1,5 @@
 /** HA23: a fetch-style body of any parts is served as without a gate, and one that fails before its first byte is free. */
 import type { Server } from "node:http";
-import { createAdaptorServer } from "@hono/node-server";
 import { expect } from "chai";
 import { Hono } from "hono";
 import type { Provider } from "turnpike/gate";
@@ -10,6 +9,7 @@ import { nextGate } from "turnpike/gate/next";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import {
   closeServer,
+  fetchServer,
   listen,
   ONE_TIME,
   paidHeaders,
@@ -95,7 +95,7 @@ describe("a fetch-style body that is paid for", () => {
   });
 
   const serve = async (fetch: Fetch) => {
-    const server = createAdaptorServer({ fetch: fetch as never }) as Server;
+    const server = fetchServer(fetch as never);
     servers.push(server);
     return listen(server);
   };

@@ -2,7 +2,6 @@
 import { once } from "node:events";
 import { request as ask, createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createRequire } from "node:module";
-import { createAdaptorServer } from "@hono/node-server";
 import { expect } from "chai";
 import express from "express";
 import fastify from "fastify";
@@ -15,6 +14,7 @@ import { honoGate } from "turnpike/gate/hono";
 import { nextGate } from "turnpike/gate/next";
 import {
   closeServer,
+  fetchServer,
   headerOf,
   listen,
   ONE_TIME,
@@ -73,7 +73,7 @@ const startFetch =
       if (cut) onRun("cut");
       return cut ?? Response.json({ ok: true });
     });
-    return createAdaptorServer({ fetch: fetch as never }) as Server;
+    return fetchServer(fetch as never);
   };
 
 const startHono =
@@ -89,7 +89,7 @@ const startHono =
       }
       return c.json({ ok: true });
     });
-    return createAdaptorServer({ fetch: app.fetch as never }) as Server;
+    return fetchServer(app.fetch as never);
   };
 
 const FRAMEWORKS: Readonly<Record<string, Start>> = {

@@ -3,7 +3,6 @@ import { createServer, type Server } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { gunzipSync } from "node:zlib";
-import { createAdaptorServer } from "@hono/node-server";
 import { expect } from "chai";
 import express, { type RequestHandler } from "express";
 import fc from "fast-check";
@@ -15,7 +14,7 @@ import { expressGate } from "turnpike/gate/express";
 import { fetchGate } from "turnpike/gate/fetch";
 import { honoGate } from "turnpike/gate/hono";
 import { nextGate } from "turnpike/gate/next";
-import { closeServer, listen, quoteOf } from "../../../support/gate";
+import { closeServer, fetchServer, listen, quoteOf } from "../../../support/gate";
 import {
   AnswerGates,
   fastifyServer,
@@ -58,7 +57,7 @@ const underFetch =
     const free: Fetch = async (request) => responseOf(await handle(pathOf(request)));
     const paid = new Map([...gates].map(([at, [own, options]]) => [at, wrap(own.gate(options as never))(free)]));
     const fetch: Fetch = (request) => (paid.get(pathOf(request).split("/")[1] ?? "") ?? free)(request);
-    return createAdaptorServer({ fetch: fetch as never }) as Server;
+    return fetchServer(fetch as never);
   };
 
 const underHono =
@@ -73,7 +72,7 @@ const underHono =
       const { status, headers, body } = await handle(c.req.path);
       return c.body(bodyInitOf(body) as never, status as never, { ...headers });
     });
-    return createAdaptorServer({ fetch: app.fetch as never }) as Server;
+    return fetchServer(app.fetch as never);
   };
 
 const underExpress: Mount = async (gates, handle) => {
