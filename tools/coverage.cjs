@@ -17,11 +17,11 @@ const REPEATING = [
   "gas-per-item",
   "hundred",
   "orders",
+  "outside-properties",
   "races",
   "settle-gas",
   "start",
   "status",
-  "outside-properties",
   "testToken",
 ];
 

@@ -150,10 +150,9 @@ function publish(state) {
   const published = new Map(
     [...page.matchAll(/^\| (\w+) \| (?:passed|FAILED) .*/gm)].map(([row, name]) => [name, row]),
   );
-  const written = table(state, published);
   writeFileSync(
     PAGE,
-    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${written}\n`),
+    page.replace(/^\| stage \| result \|.*\n(?:\|.*\n)*/m, () => `${table(state, published)}\n`),
   );
 }
 
