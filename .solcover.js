@@ -3,7 +3,7 @@ module.exports = {
   skipFiles: ["test", "interfaces"],
   // viaIR, which the contracts need, and an optimizer that removes none of the counters.
   configureYulOptimizer: true,
-  istanbulReporter: ["text", "json-summary"],
+  istanbulReporter: ["html", "json-summary"],
   // Each step is traced.
   mocha: { timeout: 600_000 },
 };

@@ -164,7 +164,7 @@ describe("Hostile tokens", () => {
       .map((log) => c.present(log).args.idHash as string);
     expect(failures.sort()).to.deep.equal([...poisoned].sort());
     expect(c.present(receipt).gasUsed).to.be.lessThan(12n * 460_000n + 88n * 30_000n);
-  }).timeout(120_000);
+  });
 
   describe("that re-enter", () => {
     async function reentrant() {

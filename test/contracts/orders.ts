@@ -94,7 +94,7 @@ describe("Acts of a subscriber, in every order", () => {
         await start.restore();
       }
     },
-  ).timeout(120_000);
+  );
 
   it("T22 an end that a rekey carried on ends the record under its new secret", async () => {
     const { w, secretHash, fresh, s } = await loadFixture(subscribed);
