@@ -1,4 +1,5 @@
 /** Reads subscriptions and plans from the rows that the indexer committed. */
+import { setTimeout } from "node:timers/promises";
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
@@ -24,8 +25,13 @@ export interface SubscriptionReaderOptions {
   readonly clock: Clock;
 }
 
+/** Pause between two looks at the chain for rows that are absent: asking for what does not exist costs no more. */
+const LOOK_AFTER_MS = 250;
+
 export class SubscriptionReader {
   readonly #options: SubscriptionReaderOptions;
+  #lookedMs = Number.NEGATIVE_INFINITY;
+  #look: Promise<void> | undefined;
 
   constructor(options: SubscriptionReaderOptions) {
     this.#options = options;
@@ -43,18 +49,17 @@ export class SubscriptionReader {
 
   /** @throws UnknownSubscription */
   async require(idHash: Hex): Promise<SubscriptionRecord> {
-    const record = await this.find(idHash);
+    const record = (await this.find(idHash)) ?? (await this.#afterLook(() => this.find(idHash)));
     if (record) return record;
-    this.#requireCurrent();
     throw new TurnpikeError("UnknownSubscription", undefined, { details: { idHash } });
   }
 
   /** @throws UnknownPlan */
   async requirePlan(planId: Hex) {
     const { store, config } = this.#options;
-    const plan = await findPlan(store.db, config.chainId, planId);
+    const read = () => findPlan(store.db, config.chainId, planId);
+    const plan = (await read()) ?? (await this.#afterLook(read));
     if (plan) return plan;
-    this.#requireCurrent();
     throw new TurnpikeError("UnknownPlan", undefined, { details: { planId } });
   }
 
@@ -85,6 +90,24 @@ export class SubscriptionReader {
     const shown = rows.slice(0, page.limit);
     const last = rows.length > page.limit ? shown.at(-1)?.plan_index : undefined;
     return { plans: shown.map((row) => planToWire(row, config)), ...(last === undefined ? {} : { next: last }) };
+  }
+
+  /** Reads again after the blocks that the chain has now: an absent row proves nothing before. @throws Unavailable */
+  async #afterLook<T>(read: () => Promise<T>): Promise<T> {
+    this.#requireCurrent();
+    this.#look ??= this.#lookSoon();
+    await this.#look;
+    const found = await read();
+    if (found === undefined) this.#requireCurrent();
+    return found;
+  }
+
+  /** A look that all share who ask before it starts. */
+  async #lookSoon(): Promise<void> {
+    await setTimeout(Math.max(0, this.#lookedMs + LOOK_AFTER_MS - performance.now()));
+    this.#look = undefined;
+    this.#lookedMs = performance.now();
+    await this.#options.indexer.catchUp();
   }
 
   /** Checks that the indexer is current: while it is behind, an absent row proves nothing. @throws Unavailable */
