@@ -46,8 +46,18 @@ async function main(): Promise<void> {
   record("signup.allowance.gas", (await signup(c.present(wallets[1]), c.PRICE, true)).gas);
   record("signup.second.signed.gas", (await signup(c.present(wallets[0]), 0n, false)).gas);
   const subscriber = w.turnpike.connect(w.subscriber);
-  record("signup.direct.gas", await gasOf(subscriber.subscribe(w.planId, c.freshSecretHash(), 0n)));
-  record("signup.second.gas", await gasOf(subscriber.subscribe(w.planId, c.freshSecretHash(), 0n)));
+  record(
+    "signup.direct.gas",
+    await gasOf(
+      subscriber.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
+    ),
+  );
+  record(
+    "signup.second.gas",
+    await gasOf(
+      subscriber.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
+    ),
+  );
   for (const wallet of wallets) ids.push((await signup(wallet, c.MAX_CAP, true)).idHash);
 
   // ---------------------------------------------------------------- bare loops
@@ -88,13 +98,13 @@ async function main(): Promise<void> {
   // ---------------------------------------------------------------- changes by the subscriber
   const mine = await c.subscribe(w, { maxOverage: 1n });
   const dearer = await c.createPlan(w, { amount: 2n * c.PRICE });
-  record("cap.gas", await gasOf(subscriber.setMaxOverage(mine.idHash, 2n)));
-  record("pause.gas", await gasOf(subscriber.pause(mine.idHash)));
-  record("resume.gas", await gasOf(subscriber.resume(mine.idHash, 0n)));
-  record("changePlan.gas", await gasOf(subscriber.changePlan(mine.idHash, dearer, 1n, c.FOREVER)));
-  record("rekey.gas", await gasOf(subscriber.rekey(mine.idHash, id("a fresh secret"))));
+  record("cap.gas", await gasOf(subscriber.setMaxOverage(mine.idHash, 2n, c.NO_AUTH)));
+  record("pause.gas", await gasOf(subscriber.pause(mine.idHash, c.NO_AUTH)));
+  record("resume.gas", await gasOf(subscriber.resume(mine.idHash, 0n, c.NO_AUTH)));
+  record("changePlan.gas", await gasOf(subscriber.changePlan(mine.idHash, dearer, 1n, c.FOREVER, c.NO_AUTH)));
+  record("rekey.gas", await gasOf(subscriber.rekey(mine.idHash, id("a fresh secret"), c.NO_AUTH)));
   const other = await c.subscribe(w);
-  record("cancel.gas", await gasOf(subscriber.cancel(other.idHash, false)));
+  record("cancel.gas", await gasOf(subscriber.cancel(other.idHash, false, c.NO_AUTH)));
 
   // ---------------------------------------------------------------- signed one-time payments
   record("token.transferWithAuthorization.gas", await payAlone(c.present(wallets[0])));

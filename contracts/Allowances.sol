@@ -17,17 +17,22 @@ abstract contract Allowances is Ledger {
     // ------------------------------------------------------------------ grant
 
     /// @inheritdoc ITurnpike
-    function setMaxOverage(bytes32 idHash, uint256 cap) external {
-        _setMaxOverage(idHash, _ownedByCaller(idHash), cap);
-    }
-
-    /// @inheritdoc ITurnpike
-    function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external {
+    function setMaxOverage(bytes32 idHash, uint256 cap, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
-        bytes32 structHash = TypedData.setMaxOverage(subscriber, idHash, token, cap, auth.version, auth.deadline);
-        _requireAuth(idHash, s, structHash, auth);
-        _setMaxOverage(idHash, s, cap);
+        if (_isSigned(idHash, s, auth)) {
+            (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
+            bytes32 structHash = TypedData.setMaxOverage(subscriber, idHash, token, cap, auth.version, auth.deadline);
+            _requireAuth(s, structHash, auth);
+        }
+        Status status = _statusOf(idHash, s);
+        if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
+        uint88 newCap = _checkedCap(cap);
+
+        _subscriptions[idHash].word = _bumped(idHash, s);
+        // What was spent in this cycle stays spent: lowering the cap and raising it again frees nothing.
+        AllowanceRecord storage allowance = _allowances[idHash];
+        allowance.word = allowance.word.withCap(newCap);
+        emit MaxOverageSet(idHash, cap);
     }
 
     // ------------------------------------------------------------------ use
@@ -59,18 +64,6 @@ abstract contract Allowances is Ledger {
     }
 
     // ------------------------------------------------------------------ internals
-
-    function _setMaxOverage(bytes32 idHash, SubscriptionWord s, uint256 cap) private {
-        Status status = _statusOf(idHash, s);
-        if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
-        uint88 newCap = _checkedCap(cap);
-
-        _subscriptions[idHash].word = _bumped(idHash, s);
-        // What was spent in this cycle stays spent: lowering the cap and raising it again frees nothing.
-        AllowanceRecord storage allowance = _allowances[idHash];
-        allowance.word = allowance.word.withCap(newCap);
-        emit MaxOverageSet(idHash, cap);
-    }
 
     function _debit(bytes32 idHash, uint256 amount, uint256 index, address caller) private {
         SubscriptionWord s = _subscriptions[idHash].word;

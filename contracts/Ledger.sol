@@ -85,15 +85,16 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
 
     // ------------------------------------------------------------------ who acts
 
-    /// @dev The record, if the caller is its subscriber.
-    function _ownedByCaller(bytes32 idHash) internal view returns (SubscriptionWord s) {
-        s = _existing(idHash);
-        if (s.subscriber() != msg.sender) revert NotSubscriber(idHash, msg.sender);
+    /// @dev Whether a signature has to prove the act: false for the subscriber's own call. Refuses who brings none.
+    function _isSigned(bytes32 idHash, SubscriptionWord s, Auth calldata auth) internal view returns (bool) {
+        if (s.subscriber() == msg.sender) return false;
+        if (auth.deadline == 0) revert NotSubscriber(idHash, msg.sender);
+        if (auth.version != s.version()) revert StaleVersion(idHash, auth.version, s.version());
+        return true;
     }
 
-    /// @dev Refuses unless `auth` is the subscriber's signature over `structHash` at the record's current version.
-    function _requireAuth(bytes32 idHash, SubscriptionWord s, bytes32 structHash, Auth calldata auth) internal view {
-        if (auth.version != s.version()) revert StaleVersion(idHash, auth.version, s.version());
+    /// @dev Refuses unless `auth` is the subscriber's signature over `structHash`, with the version that was judged.
+    function _requireAuth(SubscriptionWord s, bytes32 structHash, Auth calldata auth) internal view {
         _requireSignature(s.subscriber(), structHash, auth.deadline, auth.signature);
     }
 
@@ -101,7 +102,7 @@ abstract contract Ledger is Records, ITurnpike, EIP712 {
         address signer,
         bytes32 structHash,
         uint256 deadline,
-        bytes calldata signature
+        bytes memory signature
     ) internal view {
         if (block.timestamp > deadline) revert SignatureExpired(deadline);
         if (!Signatures.isValid(signer, _hashTypedDataV4(structHash), signature)) revert InvalidSignature(signer);

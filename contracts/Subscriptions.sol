@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, NextTerms, Permit, Signup, Status, Voucher} from "./interfaces/ITurnpike.sol";
-import {VOUCHER_RIGHT} from "./interfaces/TurnpikeTypes.sol";
+import {Auth, ITurnpike, NextTerms, Signup, Status} from "./interfaces/ITurnpike.sol";
+import {Permit, Voucher, VOUCHER_RIGHT} from "./interfaces/TurnpikeTypes.sol";
 import {Ledger} from "./Ledger.sol";
 import {Standing} from "./libraries/Standing.sol";
 import {Tokens} from "./libraries/Tokens.sol";
@@ -20,7 +20,7 @@ import {
 } from "./libraries/Words.sol";
 
 /// @title Subscriptions: their life from signup to end
-/// @dev Each act has two entry points, the subscriber's own call and a signature. Both call one internal function.
+/// @dev Each act is the subscriber's own call, or anyone's that brings its signature.
 /// Order everywhere: checks, state, event, and the token last, so that a token which calls back finds the work done.
 abstract contract Subscriptions is Ledger {
     using Standing for SubscriptionWord;
@@ -31,128 +31,76 @@ abstract contract Subscriptions is Ledger {
     // ------------------------------------------------------------------ create
 
     /// @inheritdoc ITurnpike
-    function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash) {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
-        PriceWord price = plan.price;
-        StartWord start = StartWords.regular(price);
-        return _subscribe(msg.sender, planIndex, planId, secretHash, maxOverage, price, plan.payee, start);
-    }
-
-    /// @inheritdoc ITurnpike
-    function subscribeBySig(
-        address subscriber,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage,
-        uint256 deadline,
-        bytes calldata signature,
-        Permit calldata permit
-    ) external returns (bytes32 idHash) {
-        (uint32 planIndex, PlanRecord storage plan) = _existingPlan(planId);
-        PriceWord price = plan.price; // never changes
-        // A token that calls back here finds nothing done, and what it changes is seen.
-        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
-        PayeeWord payee = plan.payee;
-        StartWord start = StartWords.regular(price);
-        bytes32 structHash = TypedData.subscribe(
-            subscriber,
-            planId,
-            secretHash,
-            maxOverage,
-            price,
-            payee,
-            start,
-            deadline
-        );
-        _requireSignature(subscriber, structHash, deadline, signature);
-        return _subscribe(subscriber, planIndex, planId, secretHash, maxOverage, price, payee, start);
-    }
-
-    /// @inheritdoc ITurnpike
-    function subscribeWith(
+    function subscribe(
         address subscriber,
         Signup calldata signup,
-        Voucher calldata voucher,
+        bytes calldata voucher,
+        bytes calldata permit,
         uint256 deadline,
-        bytes calldata signature,
-        Permit calldata permit
+        bytes calldata signature
     ) external returns (bytes32 idHash) {
         (uint32 planIndex, PlanRecord storage plan) = _existingPlan(signup.planId);
         PriceWord price = plan.price; // never changes
         // A token that calls back here finds nothing done, and what it changes is seen.
-        if (permit.deadline != 0) Tokens.tryPermit(price.token(), subscriber, permit);
+        if (permit.length != 0) Tokens.tryPermit(price.token(), subscriber, abi.decode(permit, (Permit)));
         PayeeWord payee = plan.payee;
         StartWord start = StartWords.regular(price);
-        if (voucher.signer != address(0)) {
-            start = StartWords.introductory(voucher.firstAmount, voucher.firstInterval);
+        if (voucher.length != 0) {
+            Voucher memory offer = abi.decode(voucher, (Voucher));
+            _requireVoucher(subscriber, planIndex, price, payee, signup, offer);
+            start = StartWords.introductory(offer.firstAmount, offer.firstInterval);
         }
         start = start.withUntil(signup.until);
-        (bytes32 planId, bytes32 secretHash, uint256 cap) = (signup.planId, signup.secretHash, signup.maxOverage);
         if (msg.sender != subscriber) {
-            bytes32 structHash = TypedData.subscribe(
-                subscriber,
-                planId,
-                secretHash,
-                cap,
-                price,
-                payee,
-                start,
-                deadline
-            );
+            bytes32 structHash = TypedData.subscribe(subscriber, signup, price, payee, start, deadline);
             _requireSignature(subscriber, structHash, deadline, signature);
         }
-        if (start.isIntro()) _requireVoucher(subscriber, planIndex, price, signup, voucher);
-        return _subscribe(subscriber, planIndex, planId, secretHash, cap, price, payee, start);
+        return _subscribe(subscriber, planIndex, signup, price, payee, start);
     }
 
     /// @inheritdoc ITurnpike
-    function void(bytes32 secretHash) external {
-        _void(msg.sender, secretHash);
-    }
-
-    /// @inheritdoc ITurnpike
-    function voidBySig(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external {
-        _requireSignature(subscriber, TypedData.voiding(subscriber, secretHash, deadline), deadline, signature);
-        _void(subscriber, secretHash);
+    function void(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external {
+        if (msg.sender != subscriber) {
+            _requireSignature(subscriber, TypedData.voiding(subscriber, secretHash, deadline), deadline, signature);
+        }
+        bytes32 idHash = _idHashOf(subscriber, secretHash);
+        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
+        _subscriptions[idHash].word = SubscriptionWords.tombstone(subscriber);
+        emit Voided(idHash, subscriber);
     }
 
     // ------------------------------------------------------------------ pause and resume
 
     /// @inheritdoc ITurnpike
-    function pause(bytes32 idHash) external {
-        _pause(idHash, _ownedByCaller(idHash));
-    }
-
-    /// @inheritdoc ITurnpike
-    function pauseBySig(bytes32 idHash, Auth calldata auth) external {
+    function pause(bytes32 idHash, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        _requireAuth(idHash, s, TypedData.pause(s.subscriber(), idHash, auth.version, auth.deadline), auth);
-        _pause(idHash, s);
+        if (_isSigned(idHash, s, auth)) {
+            _requireAuth(s, TypedData.pause(s.subscriber(), idHash, auth.version, auth.deadline), auth);
+        }
+        Status status = _statusOf(idHash, s);
+        if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
+        // In grace a period is owed: pausing must not be a way out of paying what was served.
+        if (block.timestamp >= s.paidThrough()) revert RenewalDue(idHash, s.paidThrough());
+
+        _subscriptions[idHash].word = _bumped(idHash, s).asPaused();
+        emit Paused(idHash);
     }
 
     /// @inheritdoc ITurnpike
-    function resume(bytes32 idHash, uint256 maxCharge) external {
-        _resume(idHash, _ownedByCaller(idHash), maxCharge);
-    }
-
-    /// @inheritdoc ITurnpike
-    function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external {
+    function resume(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
-        bytes32 structHash = TypedData.resume(subscriber, idHash, token, maxCharge, auth.version, auth.deadline);
-        _requireAuth(idHash, s, structHash, auth);
+        if (_isSigned(idHash, s, auth)) {
+            (address subscriber, address token) = (s.subscriber(), _tokenOf(s));
+            bytes32 structHash = TypedData.resume(subscriber, idHash, token, maxCharge, auth.version, auth.deadline);
+            _requireAuth(s, structHash, auth);
+        }
         _resume(idHash, s, maxCharge);
     }
 
     // ------------------------------------------------------------------ change
 
     /// @inheritdoc ITurnpike
-    function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external {
-        _changePlan(idHash, _ownedByCaller(idHash), newPlanId, maxOverage, maxCharge);
-    }
-
-    /// @inheritdoc ITurnpike
-    function changePlanBySig(
+    function changePlan(
         bytes32 idHash,
         bytes32 newPlanId,
         uint256 maxOverage,
@@ -160,19 +108,21 @@ abstract contract Subscriptions is Ledger {
         Auth calldata auth
     ) external {
         SubscriptionWord s = _existing(idHash);
-        (, PlanRecord storage plan) = _existingPlan(newPlanId);
-        bytes32 structHash = TypedData.changePlan(
-            s.subscriber(),
-            idHash,
-            newPlanId,
-            plan.price,
-            plan.payee,
-            maxOverage,
-            maxCharge,
-            auth.version,
-            auth.deadline
-        );
-        _requireAuth(idHash, s, structHash, auth);
+        if (_isSigned(idHash, s, auth)) {
+            (, PlanRecord storage plan) = _existingPlan(newPlanId);
+            bytes32 structHash = TypedData.changePlan(
+                s.subscriber(),
+                idHash,
+                newPlanId,
+                plan.price,
+                plan.payee,
+                maxOverage,
+                maxCharge,
+                auth.version,
+                auth.deadline
+            );
+            _requireAuth(s, structHash, auth);
+        }
         _changePlan(idHash, s, newPlanId, maxOverage, maxCharge);
     }
 
@@ -185,7 +135,7 @@ abstract contract Subscriptions is Ledger {
         Auth calldata auth
     ) external {
         SubscriptionWord s = _existing(idHash);
-        if (s.subscriber() != msg.sender) {
+        if (_isSigned(idHash, s, auth)) {
             bytes32 structHash = TypedData.setNext(
                 s.subscriber(),
                 idHash,
@@ -195,50 +145,45 @@ abstract contract Subscriptions is Ledger {
                 auth.version,
                 auth.deadline
             );
-            _requireAuth(idHash, s, structHash, auth);
+            _requireAuth(s, structHash, auth);
         }
         _setNext(idHash, s, until, nextPlanId, shown);
     }
 
     /// @inheritdoc ITurnpike
-    function rekey(bytes32 idHash, bytes32 newSecretHash) external returns (bytes32 newIdHash) {
-        return _rekey(idHash, _ownedByCaller(idHash), newSecretHash);
-    }
-
-    /// @inheritdoc ITurnpike
-    function rekeyBySig(
-        bytes32 idHash,
-        bytes32 newSecretHash,
-        Auth calldata auth
-    ) external returns (bytes32 newIdHash) {
+    function rekey(bytes32 idHash, bytes32 newSecretHash, Auth calldata auth) external returns (bytes32 newIdHash) {
         SubscriptionWord s = _existing(idHash);
-        bytes32 structHash = TypedData.rekey(s.subscriber(), idHash, newSecretHash, auth.version, auth.deadline);
-        _requireAuth(idHash, s, structHash, auth);
+        if (_isSigned(idHash, s, auth)) {
+            bytes32 structHash = TypedData.rekey(s.subscriber(), idHash, newSecretHash, auth.version, auth.deadline);
+            _requireAuth(s, structHash, auth);
+        }
         return _rekey(idHash, s, newSecretHash);
     }
 
     // ------------------------------------------------------------------ end
 
     /// @inheritdoc ITurnpike
-    function cancel(bytes32 idHash, bool atPeriodEnd) external {
+    function cancel(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external {
         SubscriptionWord s = _existing(idHash);
-        if (s.subscriber() == msg.sender) {
-            _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd, msg.sender);
-        } else {
-            if (!atPeriodEnd || _plans[s.planIndex()].owner.provider() != msg.sender) {
-                revert NotSubscriber(idHash, msg.sender);
-            }
+        (address by, SubscriptionWord next) = (s.subscriber(), _bumpedOrLast(s));
+        if (
+            auth.deadline == 0 &&
+            atPeriodEnd &&
+            msg.sender != by &&
+            _plans[s.planIndex()].owner.provider() == msg.sender
+        ) {
             // A provider's act voids no signature of the subscriber: the version stays.
-            _cancel(idHash, s, s, true, msg.sender);
+            (by, next) = (msg.sender, s);
+        } else if (_isSigned(idHash, s, auth)) {
+            _requireAuth(s, TypedData.cancel(by, idHash, atPeriodEnd, auth.version, auth.deadline), auth);
         }
-    }
+        Status status = _statusOf(idHash, s);
+        if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
 
-    /// @inheritdoc ITurnpike
-    function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external {
-        SubscriptionWord s = _existing(idHash);
-        bytes32 structHash = TypedData.cancel(s.subscriber(), idHash, atPeriodEnd, auth.version, auth.deadline);
-        _requireAuth(idHash, s, structHash, auth);
-        _cancel(idHash, s, _bumpedOrLast(s), atPeriodEnd, s.subscriber());
+        // From paidThrough on both forms are immediate.
+        bool later = atPeriodEnd && block.timestamp < s.paidThrough();
+        _subscriptions[idHash].word = later ? next.asEnding() : next.asCancelled();
+        emit Cancelled(idHash, later, by);
     }
 
     // ------------------------------------------------------------------ views
@@ -264,8 +209,9 @@ abstract contract Subscriptions is Ledger {
         address subscriber,
         uint32 planIndex,
         PriceWord price,
+        PayeeWord payee,
         Signup calldata signup,
-        Voucher calldata voucher
+        Voucher memory voucher
     ) private {
         if (voucher.firstInterval > LONGEST_FIRST_INTERVAL) {
             revert FirstIntervalTooLong(voucher.firstInterval, LONGEST_FIRST_INTERVAL);
@@ -274,7 +220,7 @@ abstract contract Subscriptions is Ledger {
         // an introduction gives no credit.
         if (
             voucher.firstAmount > price.amount() ||
-            (voucher.firstAmount == price.amount() && voucher.firstInterval == 0) ||
+            (voucher.firstAmount == price.amount() && _isRegular(voucher.firstInterval, payee)) ||
             _rights[_operatorKey(planIndex, voucher.signer)] & VOUCHER_RIGHT == 0
         ) revert InvalidVoucher(signup.planId, voucher.signer);
         bytes32 structHash = TypedData.voucher(subscriber, signup, price.token(), voucher);
@@ -282,21 +228,24 @@ abstract contract Subscriptions is Ledger {
         emit VoucherUsed(_idHashOf(subscriber, signup.secretHash), voucher.signer, voucher.firstAmount);
     }
 
+    /// @dev Whether a first period of this length is what the plan has without a voucher.
+    function _isRegular(uint32 firstInterval, PayeeWord payee) private pure returns (bool) {
+        return firstInterval == 0 || (firstInterval == payee.interval() && !payee.isMonthly());
+    }
+
     function _subscribe(
         address subscriber,
         uint32 planIndex,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage,
+        Signup calldata signup,
         PriceWord price,
         PayeeWord payee,
         StartWord start
     ) private returns (bytes32 idHash) {
-        if (payee.isDeprecated()) _revertClosed(planId, payee);
-        idHash = _idHashOf(subscriber, secretHash);
+        if (payee.isDeprecated()) _revertClosed(signup.planId, payee);
+        idHash = _idHashOf(subscriber, signup.secretHash);
         SubscriptionRecord storage subscription = _subscriptions[idHash];
         if (subscription.word.exists()) revert IdHashUsed(idHash);
-        uint88 cap = _checkedCap(maxOverage);
+        uint88 cap = _checkedCap(signup.maxOverage);
 
         (uint256 paidThrough, uint256 anchor) = Standing.firstPeriod(block.timestamp, start.firstInterval(), payee);
         SubscriptionWord s = SubscriptionWords.pack(subscriber, paidThrough, planIndex, anchor);
@@ -311,28 +260,11 @@ abstract contract Subscriptions is Ledger {
         }
         subscription.word = s;
         if (cap != 0) _allowances[idHash].word = AllowanceWord.wrap(0).restarted(cap, uint40(paidThrough));
-        emit Subscribed(idHash, planId, subscriber, maxOverage, uint40(paidThrough));
+        emit Subscribed(idHash, signup.planId, subscriber, signup.maxOverage, uint40(paidThrough));
         if (anchor != 0) emit Anchored(idHash, uint8(anchor));
 
         uint256 charge = start.firstAmount();
         if (charge != 0) Tokens.collect(price.token(), subscriber, payee.payTo(), charge);
-    }
-
-    function _void(address subscriber, bytes32 secretHash) private {
-        bytes32 idHash = _idHashOf(subscriber, secretHash);
-        if (_subscriptions[idHash].word.exists()) revert IdHashUsed(idHash);
-        _subscriptions[idHash].word = SubscriptionWords.tombstone(subscriber);
-        emit Voided(idHash, subscriber);
-    }
-
-    function _pause(bytes32 idHash, SubscriptionWord s) private {
-        Status status = _statusOf(idHash, s);
-        if (status != Status.ACTIVE) revert SubscriptionNotActive(idHash, status);
-        // In grace a period is owed: pausing must not be a way out of paying what was served.
-        if (block.timestamp >= s.paidThrough()) revert RenewalDue(idHash, s.paidThrough());
-
-        _subscriptions[idHash].word = _bumped(idHash, s).asPaused();
-        emit Paused(idHash);
     }
 
     function _resume(bytes32 idHash, SubscriptionWord s, uint256 maxCharge) private {
@@ -451,16 +383,6 @@ abstract contract Subscriptions is Ledger {
             _allowances[idHash].word = AllowanceWord.wrap(0);
         }
         emit Rekeyed(idHash, newIdHash);
-    }
-
-    /// @dev `next` is the record with the version that the act leaves. From paidThrough on both forms are immediate.
-    function _cancel(bytes32 idHash, SubscriptionWord s, SubscriptionWord next, bool atPeriodEnd, address by) private {
-        Status status = _statusOf(idHash, s);
-        if (status == Status.CANCELLED) revert SubscriptionNotActive(idHash, status);
-
-        bool later = atPeriodEnd && block.timestamp < s.paidThrough();
-        _subscriptions[idHash].word = later ? next.asEnding() : next.asCancelled();
-        emit Cancelled(idHash, later, by);
     }
 
     /// @dev All that `changePlan` checks but for the subscriber's own limits.

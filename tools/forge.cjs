@@ -56,7 +56,10 @@ function run(forge, args, env = {}) {
   return new Promise((resolve) => {
     const child = spawn(forge, args, { stdio: "inherit", cwd: ROOT, env: { ...process.env, ...env } });
     child.on("error", (error) => console.error(`forge could not be started: ${error.message}`));
-    child.on("close", (code) => resolve(code ?? 1));
+    child.on("close", (code, signal) => {
+      if (signal !== null) console.error(`forge was ended by ${signal}`);
+      resolve(code ?? 1);
+    });
   });
 }
 

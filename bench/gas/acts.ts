@@ -48,9 +48,9 @@ export async function actsOn(w: c.World, bare: BareLoop) {
     const secretHash = c.freshSecretHash();
     const message = { subscriber: wallet.address, planId: w.planId, secretHash, maxOverage, deadline: c.FOREVER };
     const signature = await c.sign(w, wallet, "Subscribe", message);
-    const permit = permitted ? await c.signPermit(w, wallet, c.FOREVER) : c.NO_PERMIT;
-    const args = [wallet.address, w.planId, secretHash, maxOverage, c.FOREVER, signature, permit] as const;
-    const gas = await gasOf(turnpike.subscribeBySig(...args));
+    const permit = permitted ? await c.signPermit(w, wallet, c.FOREVER) : undefined;
+    const by = { permit, deadline: c.FOREVER, signature };
+    const gas = await gasOf(turnpike.subscribe(...c.signupArgs(wallet, message, by)));
     return { gas, idHash: await turnpike.idHashOf(wallet, secretHash) };
   };
 

@@ -8,15 +8,6 @@ import { gasOf, record } from "./figures";
 const FIRST_DAY = Date.UTC(2040, 0, 15, 12) / 1_000;
 /** Constant, and later than all that happens here. */
 const UNTIL = 2n ** 36n - 1n;
-const NO_AUTH = { version: 0n, deadline: 0n, signature: "0x" };
-const NO_VOUCHER = {
-  signer: "0x0000000000000000000000000000000000000000",
-  firstAmount: 0n,
-  firstInterval: 0n,
-  deadline: 0n,
-  signature: "0x",
-};
-
 /** Moves time to 2040. */
 export async function measureTerms(w: c.World): Promise<void> {
   await time.increaseTo(FIRST_DAY);
@@ -31,15 +22,12 @@ export async function measureTerms(w: c.World): Promise<void> {
   record("month.renewal.gas", await renewal((await c.subscribe(w, { planId: monthly })).idHash));
 
   const limited = { planId, secretHash: c.freshSecretHash(), maxOverage: 0n, until: UNTIL };
-  record(
-    "signup.until.gas",
-    await gasOf(turnpike.subscribeWith(subscriber, limited, NO_VOUCHER, 0n, "0x", c.NO_PERMIT)),
-  );
+  record("signup.until.gas", await gasOf(turnpike.subscribe(...c.signupArgs(subscriber, limited))));
   record("limited.renewal.gas", await renewal(await turnpike.idHashOf(subscriber, limited.secretHash)));
 
   const dearer = await c.createPlan(w, { amount: 2n * c.PRICE });
   const changed = await c.subscribe(w);
-  await turnpike.setNext(changed.idHash, 0n, dearer, await c.shownOf(w, dearer), NO_AUTH);
+  await turnpike.setNext(changed.idHash, 0n, dearer, await c.shownOf(w, dearer), c.NO_AUTH);
   record("change.renewal.gas", await renewal(changed.idHash));
 
   const secretHash = c.freshSecretHash();
@@ -56,6 +44,6 @@ export async function measureTerms(w: c.World): Promise<void> {
   const sent = w.turnpike.connect(w.relayer);
   record(
     "signup.voucher.gas",
-    await gasOf(sent.subscribeWith(subscriber, signup, voucher, c.FOREVER, signature, c.NO_PERMIT)),
+    await gasOf(sent.subscribe(...c.signupArgs(subscriber, signup, { voucher, deadline: c.FOREVER, signature }))),
   );
 }

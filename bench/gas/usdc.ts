@@ -39,7 +39,11 @@ export async function measureUsdc(world: c.World, bare: BareLoop): Promise<void>
   const newcomer = await funded(token);
   record("usdc.signup.gas", (await signup(newcomer, 0n, true)).gas, 158_000);
   const subscriber = w.turnpike.connect(w.subscriber);
-  record("usdc.signup.second.gas", await gasOf(subscriber.subscribe(planId, c.freshSecretHash(), 0n)), 92_500);
+  record(
+    "usdc.signup.second.gas",
+    await gasOf(subscriber.subscribe(...c.signupArgs(w.subscriber, { planId, secretHash: c.freshSecretHash() }))),
+    92_500,
+  );
 
   const ids: string[] = [];
   for (const wallet of wallets.slice(0, 105)) ids.push((await signup(wallet, c.MAX_CAP, true)).idHash);

@@ -11,6 +11,7 @@ import { Client } from "pg";
 import { createPlan, turnpikeInterface } from "turnpike/chain";
 import { type Address, addressOfKey, type Hex } from "turnpike/protocol";
 import { freePort, testKey } from "../../scripts/sandbox/chain";
+import { signupArgs } from "../../test/support/acts";
 import { CHAIN_ID, type LoadChain, startLoadChain } from "../settle/chain";
 import { end, endWithParent, ROOT } from "../settle/process";
 
@@ -155,12 +156,15 @@ async function subscribeAll(chain: LoadChain, provider: JsonRpcProvider, subscri
     const subscriber = await impersonated(chain, provider, `subscriber ${place}`);
     const token = tokenAt(place);
     const fault = place - (SUBSCRIBERS - 6);
-    const planId = fault >= 0 ? broken[Math.floor(fault / 2)] : sound[place % 2];
+    const planId = (fault >= 0 ? broken[Math.floor(fault / 2)] : sound[place % 2]) as Hex;
     await call(token, "mint", [subscriber.address, 10n ** 15n]);
     await call(token.connect(subscriber) as Contract, "approve", [contracts.turnpike, MaxUint256]);
     for (let start = 0; start < each; start += IN_ONE_TRANSACTION) {
       const calls = Array.from({ length: Math.min(IN_ONE_TRANSACTION, each - start) }, (_, index) =>
-        turnpikeInterface.encodeFunctionData("subscribe", [planId, keccak256(id(`${place} ${start + index}`)), 0]),
+        turnpikeInterface.encodeFunctionData(
+          "subscribe",
+          signupArgs(subscriber.address, { planId, secretHash: keccak256(id(`${place} ${start + index}`)) }),
+        ),
       );
       const data = turnpikeInterface.encodeFunctionData("multicall", [calls]);
       await (await subscriber.sendTransaction({ to: contracts.turnpike, data, gasLimit: 15_000_000 })).wait();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, Debit, NextTerms, Permit, Signup, Status, Terms, Voucher} from "./TurnpikeTypes.sol";
+import {Auth, Debit, NextTerms, Signup, Status, Terms} from "./TurnpikeTypes.sol";
 
 /// @title Plans, subscriptions and allowances that never hold a token
 /// @notice Every payment is one `transferFrom`, straight from the subscriber to the plan's payee. There is no owner, no
@@ -10,12 +10,13 @@ import {Auth, Debit, NextTerms, Permit, Signup, Status, Terms, Voucher} from "./
 /// @dev A subscription is known here by its idHash alone, `keccak256(abi.encode(subscriber, keccak256(secret)))`: what
 /// is on chain is public, so it must not open a gate. A used idHash is never free again.
 ///
-/// Each act of a subscriber has two forms: the plain one for the subscriber itself, and `<name>BySig` for anyone who
-/// brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v 27 or 28, or
-/// ERC-1271 within 500,000 gas when the subscriber has code; no ERC-6492). Every act of the subscriber, signed or not,
-/// raises the record's version, which a signature names: so each is good for one act, and void after any other. At
-/// version 65,535 only `cancel` and `rekey` are left. Failures that every `BySig` form shares: `StaleVersion`,
-/// `SignatureExpired` from the second after the deadline on, `InvalidSignature`.
+/// Each act of a subscriber is its own call, for which the signature is left empty (what is given is ignored), or
+/// anyone's call that brings its signature (EIP-712, domain "Turnpike" version "1"; a key's 65 bytes with low s and v
+/// 27 or 28, or ERC-1271 within 500,000 gas when the subscriber has code; no ERC-6492). Every act of the subscriber,
+/// signed or not, raises the record's version, which a signature names: so each is good for one act, and void after any
+/// other. At version 65,535 only `cancel` and `rekey` are left. Failures that all of them share: `NotSubscriber` for
+/// another caller with deadline 0 (`subscribe` and `void`: `SignatureExpired`), `StaleVersion`, `SignatureExpired` from
+/// the second after the deadline on, `InvalidSignature`.
 interface ITurnpike {
     // ------------------------------------------------------------------ events: enough to rebuild every record
 
@@ -217,7 +218,8 @@ interface ITurnpike {
     /// @dev Remedy: renew first; `multicall` does both at once.
     error RenewalDue(bytes32 idHash, uint256 dueAt);
 
-    /// @notice Thrown when the caller is not the subscriber; and when a provider would cancel at once.
+    /// @notice Thrown when the caller is not the subscriber and brings no signature; and when a provider would cancel
+    /// at once.
     /// @dev Remedy: call from the subscriber's account, or bring its signature. A provider: at the period's end.
     error NotSubscriber(bytes32 idHash, address caller);
 
@@ -358,110 +360,79 @@ interface ITurnpike {
 
     // ------------------------------------------------------------------ subscriptions
 
-    /// @notice Subscribes the caller: charges the first period, paid through now + interval, or does nothing. Periods
+    /// @notice Subscribes `subscriber`: charges the first period, paid through now + interval, or does nothing. Periods
     /// in months start on the day of the month (UTC) that it is now, or on a shorter month's last day, at this time of
-    /// day.
-    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `PlanStopped`,
-    /// `IdHashUsed`, `CapTooLarge`, and for the payment `InsufficientFunds`, `InsufficientApproval`, `TransferFailed`.
-    /// @param secretHash keccak256 of 32 secret bytes. Nobody else can use up the caller's idHash for it.
-    /// @param maxOverage cap of debits in each cycle, in base units, to 2^88 - 1 inclusive; 0: no allowance.
-    function subscribe(bytes32 planId, bytes32 secretHash, uint256 maxOverage) external returns (bytes32 idHash);
-
-    /// @notice Does the same for `subscriber`, by its signature
+    /// day. Nobody else can use up the subscriber's idHash for it.
+    ///
+    /// Anyone may bring its signature, once:
     /// `Subscribe(address subscriber,bytes32 planId,address token,address payTo,uint256 amount,uint256 interval,`
     /// `string unit,uint256 firstAmount,uint256 firstInterval,uint256 maxOverage,uint256 until,bytes32 secretHash,`
-    /// `uint256 deadline)`: the plan's terms as they are now, unit "seconds" or "months", firstAmount = amount,
-    /// firstInterval 0, until 0.
-    /// @dev Anyone may bring it, once. A `permit` that fails is no error if the approval suffices: someone may have
-    /// submitted it first. Reverts as `subscribe`, and `SignatureExpired`, `InvalidSignature`: also when the payee has
-    /// moved since.
-    /// @param deadline unix seconds, inclusive.
-    function subscribeBySig(
-        address subscriber,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage,
-        uint256 deadline,
-        bytes calldata signature,
-        Permit calldata permit
-    ) external returns (bytes32 idHash);
-
-    /// @notice Does the same with an end that the subscriber sets, and with a first period that the provider offers.
-    /// The same message is signed, with `until`, and the voucher's `firstAmount` and `firstInterval`. The subscriber
-    /// itself needs no signature.
-    ///
-    /// The voucher is a signature by an account with the VOUCHER right on the plan:
+    /// `uint256 deadline)`: the plan's terms as they are now, unit "seconds" or "months"; firstAmount and firstInterval
+    /// of the voucher, without one the plan's amount and 0.
+    /// @dev Not repeatable: the idHash is used up. Reverts `UnknownPlan`, `PlanDeprecated`, `PlanStopped`,
+    /// `IdHashUsed`, `CapTooLarge`, `UntilReached` for an end that is not in the future, `SignatureExpired` and
+    /// `InvalidSignature` (also when the payee has moved since), for the voucher `FirstIntervalTooLong`,
+    /// `InvalidVoucher` and these two, and for the payment `InsufficientFunds`, `InsufficientApproval`,
+    /// `TransferFailed`.
+    /// @param voucher empty, or `abi.encode` of a `Voucher`: a first period that the provider offers, signed by an
+    /// account with the VOUCHER right on the plan:
     /// `Voucher(bytes32 planId,address subscriber,bytes32 secretHash,address token,uint256 firstAmount,`
     /// `uint256 firstInterval,uint256 deadline)`. It is good for one idHash, and so once. After a first period in
     /// seconds, months count from its end.
-    /// @dev Reverts as `subscribeBySig`, and `UntilReached` for an end that is not in the future,
-    /// `FirstIntervalTooLong`, `InvalidVoucher`; `SignatureExpired` and `InvalidSignature` for the voucher, too.
-    function subscribeWith(
+    /// @param permit empty, or `abi.encode` of a `Permit`. One that fails is no error if the approval suffices: someone
+    /// may have submitted it first.
+    /// @param deadline unix seconds, inclusive.
+    /// @param signature the subscriber's; ignored in its own call.
+    function subscribe(
         address subscriber,
         Signup calldata signup,
-        Voucher calldata voucher,
+        bytes calldata voucher,
+        bytes calldata permit,
         uint256 deadline,
-        bytes calldata signature,
-        Permit calldata permit
+        bytes calldata signature
     ) external returns (bytes32 idHash);
 
-    /// @notice Uses up an idHash that the caller has not signed up with: a signup that is signed for it is
-    /// invalid from then on.
+    /// @notice Uses up an idHash that the subscriber has not signed up with: a signup that is signed for it is invalid
+    /// from then on. `Void(address subscriber,bytes32 secretHash,uint256 deadline)`
     /// @dev Reverts `IdHashUsed`: cancel that subscription.
-    function void(bytes32 secretHash) external;
-
-    /// @notice Does as `void`, by the subscriber's signature that anyone brings:
-    /// `Void(address subscriber,bytes32 secretHash,uint256 deadline)`
-    function voidBySig(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external;
+    function void(address subscriber, bytes32 secretHash, uint256 deadline, bytes calldata signature) external;
 
     /// @notice Stops service and collection until `resume`. The paid time goes on running.
-    /// @dev Subscriber. Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise, and so the
-    /// second time, `SubscriptionNotActive`.
-    function pause(bytes32 idHash) external;
-
-    /// @notice Does as `pause`, by the subscriber's signature that anyone brings, once:
     /// `Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)`
-    function pauseBySig(bytes32 idHash, Auth calldata auth) external;
+    /// @dev Needs ACTIVE, and t < paidThrough: when a period is owed, `RenewalDue`. Otherwise, and so the second time,
+    /// `SubscriptionNotActive`.
+    function pause(bytes32 idHash, Auth calldata auth) external;
 
     /// @notice Continues a paused or expired subscription.
-    /// @dev Subscriber. PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now.
-    /// EXPIRED: charges a period that started `grace` ago, because that much was served. A scheduled change applies to
-    /// a period that is charged. Otherwise, and so the second time, `NothingToResume`. When it charges:
-    /// `PlanDeprecated`, `PlanStopped`, `ChargeAboveMax`, and the failures of a payment.
-    /// @param maxCharge the most that may be charged, in base units, inclusive.
-    function resume(bytes32 idHash, uint256 maxCharge) external;
-
-    /// @notice Does as `resume`, by the subscriber's signature that anyone brings, once:
     /// `Resume(address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline)`
-    function resumeBySig(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external;
+    /// @dev PAUSED with t < paidThrough: free of charge. PAUSED later: charges a period that starts now. EXPIRED:
+    /// charges a period that started `grace` ago, because that much was served. A scheduled change applies to a period
+    /// that is charged. Otherwise, and so the second time, `NothingToResume`. When it charges: `PlanDeprecated`,
+    /// `PlanStopped`, `ChargeAboveMax`, and the failures of a payment.
+    /// @param maxCharge the most that may be charged, in base units, inclusive.
+    function resume(bytes32 idHash, uint256 maxCharge, Auth calldata auth) external;
 
     /// @notice Ends the subscription, for good: at once, or with `atPeriodEnd` when the paid period does; from
     /// paidThrough (inclusive) on, at once either way. Moves nothing, and so works also while the token does not.
-    /// @dev Subscriber; or the plan's provider, at the period's end only (`NotSubscriber` otherwise), which leaves the
-    /// version as it is. It reverts only with `SubscriptionNotActive`, for NONE or CANCELLED. What ends at the
-    /// period's end can still be cancelled at once, never kept.
-    function cancel(bytes32 idHash, bool atPeriodEnd) external;
-
-    /// @notice Does as `cancel`, by the subscriber's signature that anyone brings, once:
     /// `Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)`
-    function cancelBySig(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
+    /// @dev The plan's provider may, too, at the period's end only and with the auth's deadline 0, which leaves the
+    /// version as it is. It reverts only with `SubscriptionNotActive`, for NONE or CANCELLED, and for who may not. What
+    /// ends at the period's end can still be cancelled at once, never kept.
+    function cancel(bytes32 idHash, bool atPeriodEnd, Auth calldata auth) external;
 
     /// @notice Moves the subscription to another plan of the same provider and token, from now on: charges the new
     /// price less the credit for the rest of the period, `floor(amount * (paidThrough - t) / length of the paid
     /// period)`, and is paid through now + the new interval. A first period by voucher gives no credit. The allowance
     /// starts again with `maxOverage` as its cap. A scheduled change is dropped, the subscriber's end stays.
-    /// @dev Subscriber. Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`),
-    /// t before the subscriber's end (`UntilReached`). Reverts `UnknownPlan`, `PlanMismatch` (also the second time),
-    /// `PlanDeprecated`, `PlanStopped`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment,
-    /// which is left out when nothing is to be charged. `quoteChange` returns the charge beforehand.
-    /// @param maxCharge the most that may be charged, in base units, inclusive.
-    function changePlan(bytes32 idHash, bytes32 newPlanId, uint256 maxOverage, uint256 maxCharge) external;
-
-    /// @notice Does as `changePlan`, by the subscriber's signature that anyone brings, once:
     /// `ChangePlan(address subscriber,bytes32 idHash,bytes32 newPlanId,address token,address payTo,uint256 amount,`
     /// `uint256 interval,string unit,uint256 maxOverage,uint256 maxCharge,uint16 version,uint256 deadline)`, with the
     /// new plan's terms as they are now.
-    function changePlanBySig(
+    /// @dev Needs ACTIVE (`SubscriptionNotActive`), not ending (`Ending`), t < paidThrough (`RenewalDue`), t before the
+    /// subscriber's end (`UntilReached`). Reverts `UnknownPlan`, `PlanMismatch` (also the second time),
+    /// `PlanDeprecated`, `PlanStopped`, `CreditExceedsPrice`, `ChargeAboveMax`, `CapTooLarge`, and for the payment,
+    /// which is left out when nothing is to be charged. `quoteChange` returns the charge beforehand.
+    /// @param maxCharge the most that may be charged, in base units, inclusive.
+    function changePlan(
         bytes32 idHash,
         bytes32 newPlanId,
         uint256 maxOverage,
@@ -476,14 +447,13 @@ interface ITurnpike {
     /// The other plan's price and length count from where the next period starts, or from its own grace ago where that
     /// period would be over already; the cap stays. Nothing that the provider does keeps the change from being made,
     /// but ending the subscription or stopping either plan; `cancel` and `changePlan` drop it.
-    /// @dev Subscriber, or anyone with its signature, once:
     /// `SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,`
     /// `uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)`, with the terms that are shown;
-    /// unit "seconds" or "months", empty without a plan. The subscriber itself needs none: `auth` is ignored. Reverts
-    /// `SubscriptionNotActive` with NONE or CANCELLED, `Ending`, `UntilReached` for an end that is not in the future.
-    /// A plan that is not scheduled yet needs ACTIVE and t < paidThrough (`RenewalDue`), and is refused as in
-    /// `changePlan`; `PlanStopped` also for a change away from a stopped plan. `TermsDiffer` where `shown` is not what
-    /// the plan has now.
+    /// unit "seconds" or "months", empty without a plan.
+    /// @dev Reverts `SubscriptionNotActive` with NONE or CANCELLED, `Ending`, `UntilReached` for an end that is not in
+    /// the future. A plan that is not scheduled yet needs ACTIVE and t < paidThrough (`RenewalDue`), and is refused as
+    /// in `changePlan`; `PlanStopped` also for a change away from a stopped plan. `TermsDiffer` where `shown` is not
+    /// what the plan has now.
     /// @param until unix seconds.
     /// @param nextPlanId another plan of the same provider and token.
     /// @param shown that plan's terms with its present payee; all zero without a plan.
@@ -497,14 +467,10 @@ interface ITurnpike {
 
     /// @notice Moves the record, its allowance and its debit count to a fresh secret, when the old one has leaked.
     /// Costs nothing, changes nothing else, and is possible on a deprecated plan and while paused, past due, expired or
-    /// ending.
-    /// @dev Subscriber. Reverts `SubscriptionNotActive` with NONE or CANCELLED (so the second time), `IdHashUsed`. The
-    /// new record starts at version 0.
-    function rekey(bytes32 idHash, bytes32 newSecretHash) external returns (bytes32 newIdHash);
-
-    /// @notice Does as `rekey`, by the subscriber's signature that anyone brings, once:
-    /// `Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)`
-    function rekeyBySig(bytes32 idHash, bytes32 newSecretHash, Auth calldata auth) external returns (bytes32 newIdHash);
+    /// ending. `Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)`
+    /// @dev Reverts `SubscriptionNotActive` with NONE or CANCELLED (so the second time), `IdHashUsed`. The new record
+    /// starts at version 0.
+    function rekey(bytes32 idHash, bytes32 newSecretHash, Auth calldata auth) external returns (bytes32 newIdHash);
 
     // ------------------------------------------------------------------ renewals
 
@@ -524,13 +490,10 @@ interface ITurnpike {
     // ------------------------------------------------------------------ allowances
 
     /// @notice Sets the cap of debits in each cycle, higher or lower, from this cycle on. What is spent stays spent.
-    /// @dev Subscriber. May be repeated. Reverts `SubscriptionNotActive` with NONE or CANCELLED, `CapTooLarge`.
-    /// @param cap base units in a cycle, 0 to 2^88 - 1 inclusive.
-    function setMaxOverage(bytes32 idHash, uint256 cap) external;
-
-    /// @notice Does as `setMaxOverage`, by the subscriber's signature that anyone brings, once:
     /// `SetMaxOverage(address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline)`
-    function setMaxOverageBySig(bytes32 idHash, uint256 cap, Auth calldata auth) external;
+    /// @dev May be repeated. Reverts `SubscriptionNotActive` with NONE or CANCELLED, `CapTooLarge`.
+    /// @param cap base units in a cycle, 0 to 2^88 - 1 inclusive.
+    function setMaxOverage(bytes32 idHash, uint256 cap, Auth calldata auth) external;
 
     /// @notice Moves `amount` to the payee, within what is left of the cap in this cycle. Until it is renewed, also in
     /// grace, that is the old cycle.

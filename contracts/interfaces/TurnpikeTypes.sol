@@ -46,7 +46,7 @@ struct Signup {
 
 /// @notice A provider's offer of another first period, to one subscriber for one secret.
 struct Voucher {
-    address signer; // an account with the VOUCHER right on the plan; zero: no voucher, and the rest is ignored
+    address signer; // an account with the VOUCHER right on the plan
     uint96 firstAmount; // charged at signup, base units, at most the plan's price; below it if firstInterval is 0
     uint32 firstInterval; // of the first period, in seconds, at most 366 days; 0: one regular period
     uint256 deadline; // unix seconds, inclusive
@@ -56,14 +56,14 @@ struct Voucher {
 /// @notice An EIP-2612 permit for Turnpike as spender.
 struct Permit {
     uint256 value; // base units
-    uint256 deadline; // unix seconds, inclusive; 0: no permit is given, and the rest is ignored
+    uint256 deadline; // unix seconds, inclusive
     bytes signature; // 65 bytes r || s || v: the v,r,s form; any other length: the token's bytes form (ERC-1271)
 }
 
-/// @notice A subscriber's signature over one act.
+/// @notice A subscriber's signature over one act; all zero in its own call.
 struct Auth {
     uint16 version; // the record's current version; any other is refused
-    uint256 deadline; // unix seconds, inclusive
+    uint256 deadline; // unix seconds, inclusive; 0: no signature is brought
     bytes signature; // 65 bytes r || s || v, or whatever the subscriber's ERC-1271 wallet accepts
 }
 

@@ -13,8 +13,8 @@ library Signatures {
     /// @dev What a wallet may use for its answer. P-256 in Solidity takes 250,000 (OpenZeppelin) to 350,000.
     uint256 internal constant WALLET_GAS = 500_000;
 
-    function isValid(address signer, bytes32 digest, bytes calldata signature) internal view returns (bool) {
-        (address recovered, ECDSA.RecoverError err, ) = ECDSA.tryRecoverCalldata(digest, signature);
+    function isValid(address signer, bytes32 digest, bytes memory signature) internal view returns (bool) {
+        (address recovered, ECDSA.RecoverError err, ) = ECDSA.tryRecover(digest, signature);
         if (err == ECDSA.RecoverError.NoError && recovered == signer) return true;
         return
             signer.code.length != 0 && _accepts(signer, abi.encodeCall(IERC1271.isValidSignature, (digest, signature)));

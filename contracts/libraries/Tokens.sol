@@ -5,7 +5,8 @@ pragma solidity 0.8.37;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
-import {ITurnpike, Permit} from "../interfaces/ITurnpike.sol";
+import {ITurnpike} from "../interfaces/ITurnpike.sol";
+import {Permit} from "../interfaces/TurnpikeTypes.sol";
 
 /// @title Guarded calls to tokens that nobody vouched for
 /// @notice Every call has a gas limit and copies at most one word of what comes back, so that neither a gas burner nor
@@ -41,8 +42,8 @@ library Tokens {
     /// @notice Submits an EIP-2612 permit for this contract and ignores its outcome.
     /// @dev Someone may have submitted it first, out of the mempool: what counts is whether the approval suffices,
     /// which the charge that follows finds out.
-    function tryPermit(address token, address owner, Permit calldata permit) internal {
-        bytes calldata signature = permit.signature;
+    function tryPermit(address token, address owner, Permit memory permit) internal {
+        bytes memory signature = permit.signature;
         bytes memory data;
         if (signature.length == 65) {
             (uint8 v, bytes32 r, bytes32 s) = _split(signature);
@@ -56,11 +57,11 @@ library Tokens {
     }
 
     /// @param signature 65 bytes
-    function _split(bytes calldata signature) private pure returns (uint8 v, bytes32 r, bytes32 s) {
+    function _split(bytes memory signature) private pure returns (uint8 v, bytes32 r, bytes32 s) {
         assembly ("memory-safe") {
-            r := calldataload(signature.offset)
-            s := calldataload(add(signature.offset, 0x20))
-            v := byte(0, calldataload(add(signature.offset, 0x40)))
+            r := mload(add(signature, 0x20))
+            s := mload(add(signature, 0x40))
+            v := byte(0, mload(add(signature, 0x60)))
         }
     }
 

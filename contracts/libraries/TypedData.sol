@@ -50,9 +50,7 @@ library TypedData {
     /// @dev The terms are those of now: after the payee has moved, another message must be signed.
     function subscribe(
         address subscriber,
-        bytes32 planId,
-        bytes32 secretHash,
-        uint256 maxOverage,
+        Signup calldata signup,
         PriceWord price,
         PayeeWord payee,
         StartWord start,
@@ -63,7 +61,7 @@ library TypedData {
                 abi.encode(
                     SUBSCRIBE,
                     subscriber,
-                    planId,
+                    signup.planId,
                     price.token(),
                     payee.payTo(),
                     price.amount(),
@@ -71,9 +69,9 @@ library TypedData {
                     _unit(payee),
                     start.firstAmount(),
                     start.firstInterval(),
-                    maxOverage,
+                    signup.maxOverage,
                     start.until(),
-                    secretHash,
+                    signup.secretHash,
                     deadline
                 )
             );
@@ -83,7 +81,7 @@ library TypedData {
         address subscriber,
         Signup calldata signup,
         address token,
-        Voucher calldata given
+        Voucher memory given
     ) internal pure returns (bytes32) {
         return
             keccak256(

@@ -20,10 +20,12 @@ describe("Allowances", () => {
     it("raises and lowers the cap of this cycle; what is spent stays spent", async () => {
       const { w, s, me, operator } = await loadFixture(metered);
       await operator.debit(s.idHash, 600n, 0n);
-      await expect(me.setMaxOverage(s.idHash, 2_000n)).to.emit(w.turnpike, "MaxOverageSet").withArgs(s.idHash, 2_000n);
+      await expect(me.setMaxOverage(s.idHash, 2_000n, c.NO_AUTH))
+        .to.emit(w.turnpike, "MaxOverageSet")
+        .withArgs(s.idHash, 2_000n);
       expect((await w.lens.getAllowance(s.idHash)).remaining).to.equal(1_400n);
       expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
-      await me.setMaxOverage(s.idHash, 700n);
+      await me.setMaxOverage(s.idHash, 700n, c.NO_AUTH);
       expect((await w.lens.getAllowance(s.idHash)).remaining).to.equal(100n);
     });
 
@@ -31,12 +33,12 @@ describe("Allowances", () => {
       const { w, s, me, operator } = await loadFixture(metered);
       await operator.debit(s.idHash, 600n, 0n);
       for (const cap of [599n, 600n, 0n]) {
-        await me.setMaxOverage(s.idHash, cap);
+        await me.setMaxOverage(s.idHash, cap, c.NO_AUTH);
         await expect(operator.debit(s.idHash, 1n, 1n))
           .to.be.revertedWithCustomError(w.turnpike, "AllowanceExhausted")
           .withArgs(s.idHash, 1n, 0n);
       }
-      await me.setMaxOverage(s.idHash, 601n);
+      await me.setMaxOverage(s.idHash, 601n, c.NO_AUTH);
       await operator.debit(s.idHash, 1n, 1n);
     });
 
@@ -44,12 +46,12 @@ describe("Allowances", () => {
       const { w, s } = await loadFixture(metered);
       const first = await c.authFor(w, "SetMaxOverage", s.idHash, { cap: 1n }, { version: 0n });
       const second = await c.authFor(w, "SetMaxOverage", s.idHash, { cap: 2n }, { version: 1n });
-      await expect(w.turnpike.setMaxOverageBySig(s.idHash, 2n, second))
+      await expect(w.turnpike.setMaxOverage(s.idHash, 2n, second))
         .to.be.revertedWithCustomError(w.turnpike, "StaleVersion")
         .withArgs(s.idHash, 1n, 0n);
-      await w.turnpike.setMaxOverageBySig(s.idHash, 1n, first);
-      await w.turnpike.setMaxOverageBySig(s.idHash, 2n, second);
-      await expect(w.turnpike.setMaxOverageBySig(s.idHash, 1n, first)).to.be.revertedWithCustomError(
+      await w.turnpike.setMaxOverage(s.idHash, 1n, first);
+      await w.turnpike.setMaxOverage(s.idHash, 2n, second);
+      await expect(w.turnpike.setMaxOverage(s.idHash, 1n, first)).to.be.revertedWithCustomError(
         w.turnpike,
         "StaleVersion",
       );
@@ -59,10 +61,10 @@ describe("Allowances", () => {
     it("grants an allowance where there was none, up to its field", async () => {
       const { w, me, operator } = await loadFixture(metered);
       const s = await c.subscribe(w);
-      await me.setMaxOverage(s.idHash, 0n);
+      await me.setMaxOverage(s.idHash, 0n, c.NO_AUTH);
       expect([...(await w.lens.getAllowance(s.idHash))]).to.deep.equal([0n, 0n, 0n, 0n, 0n]);
-      await me.setMaxOverage(s.idHash, c.MAX_CAP);
-      await expect(me.setMaxOverage(s.idHash, c.MAX_CAP + 1n))
+      await me.setMaxOverage(s.idHash, c.MAX_CAP, c.NO_AUTH);
+      await expect(me.setMaxOverage(s.idHash, c.MAX_CAP + 1n, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")
         .withArgs(c.MAX_CAP + 1n, c.MAX_CAP);
       await operator.debit(s.idHash, 5n, 0n);
@@ -78,15 +80,15 @@ describe("Allowances", () => {
     it("works in every status but the last, for the subscriber alone", async () => {
       const { w, s, me } = await loadFixture(metered);
       for (const caller of [w.operator, w.provider]) {
-        await expect(w.turnpike.connect(caller).setMaxOverage(s.idHash, 5n))
+        await expect(w.turnpike.connect(caller).setMaxOverage(s.idHash, 5n, c.NO_AUTH))
           .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
           .withArgs(s.idHash, caller.address);
       }
       for (const after of [0, c.GRACE, c.INTERVAL]) {
-        await c.at(s.paidThrough + after, () => me.setMaxOverage(s.idHash, 5n));
+        await c.at(s.paidThrough + after, () => me.setMaxOverage(s.idHash, 5n, c.NO_AUTH));
       }
-      await me.cancel(s.idHash, false);
-      await expect(me.setMaxOverage(s.idHash, 5n))
+      await me.cancel(s.idHash, false, c.NO_AUTH);
+      await expect(me.setMaxOverage(s.idHash, 5n, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(s.idHash, c.Status.CANCELLED);
     });
@@ -112,7 +114,7 @@ describe("Allowances", () => {
 
     it("cannot be made to overflow", async () => {
       const { w, s, me, operator } = await loadFixture(metered);
-      await me.setMaxOverage(s.idHash, c.MAX_CAP);
+      await me.setMaxOverage(s.idHash, c.MAX_CAP, c.NO_AUTH);
       await operator.debit(s.idHash, 5n, 0n);
       for (const amount of [c.MAX_CAP - 4n, 2n ** 88n, 2n ** 128n, c.FOREVER]) {
         await expect(operator.debit(s.idHash, amount, 1n))
@@ -183,9 +185,9 @@ describe("Allowances", () => {
       const refusal = (sent: Promise<unknown>, idHash: string, status: bigint) =>
         expect(sent).to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive").withArgs(idHash, status);
       await refusal(operator.debit(ZeroHash, 1n, 0n), ZeroHash, c.Status.NONE);
-      await me.pause(s.idHash);
+      await me.pause(s.idHash, c.NO_AUTH);
       await refusal(operator.debit(s.idHash, 1n, 0n), s.idHash, c.Status.PAUSED);
-      await me.resume(s.idHash, 0n);
+      await me.resume(s.idHash, 0n, c.NO_AUTH);
       await c.at(s.paidThrough + c.GRACE - 1, () => operator.debit(s.idHash, 1n, 0n));
       const debit = () => operator.debit(s.idHash, 1n, 1n);
       await refusal(c.at(s.paidThrough + c.GRACE, debit), s.idHash, c.Status.PAST_DUE);
@@ -214,7 +216,7 @@ describe("Allowances", () => {
       await refusal(operator.debit(s.idHash, CAP, 1n), "AllowanceExhausted", s.idHash, CAP, CAP - 1n);
       await refusal(operator.debit(s.idHash, 0n, 0n), "ZeroAmount");
       await refusal(stranger.debit(s.idHash, 0n, 0n), "NotOperator", w.planId, w.stranger.address);
-      await me.pause(s.idHash);
+      await me.pause(s.idHash, c.NO_AUTH);
       await refusal(stranger.debit(s.idHash, 0n, 0n), "SubscriptionNotActive", s.idHash, c.Status.PAUSED);
     });
 

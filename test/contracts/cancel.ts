@@ -12,7 +12,7 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w, { maxOverage: 10n });
       const me = w.turnpike.connect(w.subscriber);
-      await expect(me.cancel(s.idHash, false))
+      await expect(me.cancel(s.idHash, false, c.NO_AUTH))
         .to.emit(w.turnpike, "Cancelled")
         .withArgs(s.idHash, false, w.subscriber.address);
       const record = await c.recordOf(w, s.idHash);
@@ -24,19 +24,22 @@ describe("Subscriptions", () => {
           .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
           .withArgs(s.idHash, c.Status.CANCELLED);
       await gone(w.turnpike.connect(w.operator).debit(s.idHash, 1n, 0n));
-      await gone(me.cancel(s.idHash, false));
-      await gone(me.pause(s.idHash));
-      await gone(me.setMaxOverage(s.idHash, 1n));
-      await gone(me.rekey(s.idHash, c.freshSecretHash()));
-      await gone(me.changePlan(s.idHash, await c.createPlan(w), 0n, c.FOREVER));
+      await gone(me.cancel(s.idHash, false, c.NO_AUTH));
+      await gone(me.pause(s.idHash, c.NO_AUTH));
+      await gone(me.setMaxOverage(s.idHash, 1n, c.NO_AUTH));
+      await gone(me.rekey(s.idHash, c.freshSecretHash(), c.NO_AUTH));
+      await gone(me.changePlan(s.idHash, await c.createPlan(w), 0n, c.FOREVER, c.NO_AUTH));
       await gone(c.at(s.paidThrough, () => w.turnpike.renew(s.idHash)));
-      await expect(me.resume(s.idHash, c.FOREVER)).to.be.revertedWithCustomError(w.turnpike, "NothingToResume");
+      await expect(me.resume(s.idHash, c.FOREVER, c.NO_AUTH)).to.be.revertedWithCustomError(
+        w.turnpike,
+        "NothingToResume",
+      );
     });
 
     it("ends with the period: served and debited until then, never renewed", async () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w, { maxOverage: 10n });
-      await expect(w.turnpike.connect(w.subscriber).cancel(s.idHash, true))
+      await expect(w.turnpike.connect(w.subscriber).cancel(s.idHash, true, c.NO_AUTH))
         .to.emit(w.turnpike, "Cancelled")
         .withArgs(s.idHash, true, w.subscriber.address);
       expect((await c.recordOf(w, s.idHash)).ending).to.equal(true);
@@ -55,12 +58,12 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
       const me = w.turnpike.connect(w.subscriber);
-      await me.cancel(s.idHash, true);
-      await me.cancel(s.idHash, true);
-      await me.pause(s.idHash);
-      await me.resume(s.idHash, 0n);
+      await me.cancel(s.idHash, true, c.NO_AUTH);
+      await me.cancel(s.idHash, true, c.NO_AUTH);
+      await me.pause(s.idHash, c.NO_AUTH);
+      await me.resume(s.idHash, 0n, c.NO_AUTH);
       expect((await c.recordOf(w, s.idHash)).ending).to.equal(true);
-      await me.cancel(s.idHash, false);
+      await me.cancel(s.idHash, false, c.NO_AUTH);
       expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.CANCELLED);
     });
 
@@ -68,7 +71,9 @@ describe("Subscriptions", () => {
       for (const after of [0, c.GRACE, c.INTERVAL]) {
         const w = await loadFixture(c.world);
         const s = await c.subscribe(w);
-        await expect(c.at(s.paidThrough + after, () => w.turnpike.connect(w.subscriber).cancel(s.idHash, true)))
+        await expect(
+          c.at(s.paidThrough + after, () => w.turnpike.connect(w.subscriber).cancel(s.idHash, true, c.NO_AUTH)),
+        )
           .to.emit(w.turnpike, "Cancelled")
           .withArgs(s.idHash, false, w.subscriber.address);
         const record = await c.recordOf(w, s.idHash);
@@ -76,7 +81,7 @@ describe("Subscriptions", () => {
       }
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
-      await c.at(s.paidThrough - 1, () => w.turnpike.connect(w.subscriber).cancel(s.idHash, true));
+      await c.at(s.paidThrough - 1, () => w.turnpike.connect(w.subscriber).cancel(s.idHash, true, c.NO_AUTH));
       expect((await c.recordOf(w, s.idHash)).cancelled).to.equal(false);
     });
 
@@ -85,15 +90,15 @@ describe("Subscriptions", () => {
       const s = await c.subscribe(w);
       const auth = await c.authFor(w, "Cancel", s.idHash, { atPeriodEnd: false });
       const provider = w.turnpike.connect(w.provider);
-      await expect(provider.cancel(s.idHash, false))
+      await expect(provider.cancel(s.idHash, false, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
-      await expect(provider.cancel(s.idHash, true))
+      await expect(provider.cancel(s.idHash, true, c.NO_AUTH))
         .to.emit(w.turnpike, "Cancelled")
         .withArgs(s.idHash, true, w.provider.address);
       const record = await c.recordOf(w, s.idHash);
       expect([record.ending, record.version]).to.deep.equal([true, 0n]);
-      await w.turnpike.connect(w.relayer).cancelBySig(s.idHash, false, auth);
+      await w.turnpike.connect(w.relayer).cancel(s.idHash, false, auth);
       expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.CANCELLED);
     });
 
@@ -101,7 +106,7 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
       const auth = await c.authFor(w, "Cancel", s.idHash, { atPeriodEnd: true });
-      await expect(w.turnpike.connect(w.provider).cancelBySig(s.idHash, true, auth))
+      await expect(w.turnpike.connect(w.provider).cancel(s.idHash, true, auth))
         .to.emit(w.turnpike, "Cancelled")
         .withArgs(s.idHash, true, w.subscriber.address);
       expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
@@ -112,12 +117,12 @@ describe("Subscriptions", () => {
       const s = await c.subscribe(w);
       for (const atPeriodEnd of [true, false]) {
         for (const caller of [w.operator, w.treasury, w.stranger]) {
-          await expect(w.turnpike.connect(caller).cancel(s.idHash, atPeriodEnd))
+          await expect(w.turnpike.connect(caller).cancel(s.idHash, atPeriodEnd, c.NO_AUTH))
             .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
             .withArgs(s.idHash, caller.address);
         }
       }
-      await expect(w.turnpike.cancel(id("?"), true))
+      await expect(w.turnpike.cancel(id("?"), true, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(id("?"), c.Status.NONE);
     });
@@ -127,7 +132,7 @@ describe("Subscriptions", () => {
       await w.token.mint(w.provider, c.PRICE);
       await w.token.connect(w.provider).approve(w.turnpike, c.PRICE);
       const s = await c.subscribe(w, { subscriber: w.provider });
-      await w.turnpike.connect(w.provider).cancel(s.idHash, false);
+      await w.turnpike.connect(w.provider).cancel(s.idHash, false, c.NO_AUTH);
       expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
     });
 
@@ -136,7 +141,7 @@ describe("Subscriptions", () => {
       const s = await c.subscribe(w);
       await ethers.provider.send("hardhat_setCode", [await w.token.getAddress(), "0x"]);
       await setBalance(w.subscriber.address, 10n ** 18n);
-      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false);
+      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false, c.NO_AUTH);
       expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.CANCELLED);
     });
 
@@ -148,7 +153,11 @@ describe("Subscriptions", () => {
         const before = await w.token.balanceOf(w.subscriber);
         await ethers.provider.send("evm_setAutomine", [false]);
         const [cancel, renew] = [
-          { to: w.turnpike, data: me.interface.encodeFunctionData("cancel", [s.idHash, false]), gasLimit: 200_000n },
+          {
+            to: w.turnpike,
+            data: me.interface.encodeFunctionData("cancel", [s.idHash, false, c.NO_AUTH]),
+            gasLimit: 200_000n,
+          },
           { to: w.turnpike, data: me.interface.encodeFunctionData("renew", [s.idHash]), gasLimit: 200_000n },
         ];
         const fast = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 10n ** 10n };

@@ -22,7 +22,7 @@ describe("Subscriptions", () => {
         const { w, dearer, s, me } = await loadFixture(upgrade);
         const now = s.paidThrough - remaining;
         const credit = (c.PRICE * BigInt(remaining)) / BigInt(c.INTERVAL);
-        const sent = c.at(now, () => me.changePlan(s.idHash, dearer, 500n, DEARER - credit));
+        const sent = c.at(now, () => me.changePlan(s.idHash, dearer, 500n, DEARER - credit, c.NO_AUTH));
         await expect(sent, `${remaining} s left`)
           .to.emit(w.turnpike, "PlanChanged")
           .withArgs(s.idHash, dearer, 500n, DEARER - credit, now + 2 * c.INTERVAL);
@@ -44,7 +44,7 @@ describe("Subscriptions", () => {
       const quote = await w.turnpike.quoteChange(s.idHash, dearer, { blockTag: c.present(block).number });
       expect(quote.credit).to.equal((c.PRICE * 12_345n) / BigInt(c.INTERVAL));
       expect(quote.charge).to.equal(DEARER - quote.credit);
-      await expect(c.at(now, () => me.changePlan(s.idHash, dearer, 0n, quote.charge - 1n)))
+      await expect(c.at(now, () => me.changePlan(s.idHash, dearer, 0n, quote.charge - 1n, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "ChargeAboveMax")
         .withArgs(quote.charge, quote.charge - 1n);
     });
@@ -57,7 +57,9 @@ describe("Subscriptions", () => {
       ] as const) {
         const { w, s, me } = await loadFixture(upgrade);
         const target = await c.createPlan(w, { amount });
-        const sent = await c.at(s.paidThrough - c.INTERVAL / 2, () => me.changePlan(s.idHash, target, 0n, charge));
+        const sent = await c.at(s.paidThrough - c.INTERVAL / 2, () =>
+          me.changePlan(s.idHash, target, 0n, charge, c.NO_AUTH),
+        );
         await expect(sent).to.changeTokenBalance(w.token, w.treasury, charge);
         if (charge === 0n) await expect(sent).to.not.emit(w.token, "Transfer");
       }
@@ -67,25 +69,25 @@ describe("Subscriptions", () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       const operator = w.turnpike.connect(w.operator);
       await operator.debit(s.idHash, 60n, 0n);
-      await me.changePlan(s.idHash, dearer, 0n, c.FOREVER);
+      await me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH);
       const record = await c.recordOf(w, s.idHash);
       expect([record.cap, record.spent, record.cycle, record.debits]).to.deep.equal([0n, 0n, record.paidThrough, 1n]);
       // The operator of the old plan has no say on the new one.
       await expect(operator.debit(s.idHash, 1n, 1n))
         .to.be.revertedWithCustomError(w.turnpike, "NotOperator")
         .withArgs(dearer, w.operator.address);
-      await me.setMaxOverage(s.idHash, 10n);
+      await me.setMaxOverage(s.idHash, 10n, c.NO_AUTH);
       await w.turnpike.connect(w.provider).debit(s.idHash, 10n, 1n);
     });
 
     it("makes an allowance where there was none, and none where none is asked for", async () => {
       const { w, dearer, me } = await loadFixture(upgrade);
       const [with_, without] = [await c.subscribe(w), await c.subscribe(w)];
-      await me.changePlan(with_.idHash, dearer, 1n, c.FOREVER);
-      await me.changePlan(without.idHash, dearer, 0n, c.FOREVER);
+      await me.changePlan(with_.idHash, dearer, 1n, c.FOREVER, c.NO_AUTH);
+      await me.changePlan(without.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH);
       expect((await c.recordOf(w, with_.idHash)).cap).to.equal(1n);
       expect((await c.recordOf(w, without.idHash)).cycle).to.equal(0n);
-      await expect(me.changePlan((await c.subscribe(w)).idHash, dearer, c.MAX_CAP + 1n, c.FOREVER))
+      await expect(me.changePlan((await c.subscribe(w)).idHash, dearer, c.MAX_CAP + 1n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")
         .withArgs(c.MAX_CAP + 1n, c.MAX_CAP);
     });
@@ -95,7 +97,7 @@ describe("Subscriptions", () => {
       const short = await c.createPlan(w, { interval: c.INTERVAL / 30, grace: 0 });
       await w.turnpike.connect(w.operator).debit(s.idHash, 100n, 0n);
       // Days are left when it changes; renewals then lead to the second at which the old cycle ended.
-      await c.at(s.paidThrough - 2 * c.DAY, () => me.changePlan(s.idHash, short, 100n, c.FOREVER));
+      await c.at(s.paidThrough - 2 * c.DAY, () => me.changePlan(s.idHash, short, 100n, c.FOREVER, c.NO_AUTH));
       await c.at(s.paidThrough - c.DAY, () => w.turnpike.renew(s.idHash));
       const record = await c.recordOf(w, s.idHash);
       expect([record.paidThrough, record.spent]).to.deep.equal([BigInt(s.paidThrough), 0n]);
@@ -109,8 +111,11 @@ describe("Subscriptions", () => {
       await w.token.connect(w.subscriber).approve(w.turnpike, c.PRICE);
       // In the block of the signup the whole period is left: the credit is the price.
       const calls = [
-        w.turnpike.interface.encodeFunctionData("subscribe", [w.planId, secretHash, 0n]),
-        w.turnpike.interface.encodeFunctionData("changePlan", [idHash, same, 0n, 0n]),
+        w.turnpike.interface.encodeFunctionData(
+          "subscribe",
+          c.signupArgs(w.subscriber.address, { planId: w.planId, secretHash }),
+        ),
+        w.turnpike.interface.encodeFunctionData("changePlan", [idHash, same, 0n, 0n, c.NO_AUTH]),
       ];
       await expect(me.multicall(calls)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
       expect((await c.recordOf(w, idHash)).planId).to.equal(same);
@@ -120,10 +125,10 @@ describe("Subscriptions", () => {
       const { w, s, me } = await loadFixture(upgrade);
       const cheap = await c.createPlan(w, { amount: c.PRICE / 2n });
       const now = s.paidThrough - c.INTERVAL / 2;
-      await expect(c.at(now - 60, () => me.changePlan(s.idHash, cheap, 0n, c.FOREVER)))
+      await expect(c.at(now - 60, () => me.changePlan(s.idHash, cheap, 0n, c.FOREVER, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "CreditExceedsPrice")
         .withArgs((c.PRICE * BigInt(c.INTERVAL / 2 + 60)) / BigInt(c.INTERVAL), c.PRICE / 2n);
-      await expect(c.at(now, () => me.changePlan(s.idHash, cheap, 0n, 0n)))
+      await expect(c.at(now, () => me.changePlan(s.idHash, cheap, 0n, 0n, c.NO_AUTH)))
         .to.emit(w.turnpike, "PlanChanged")
         .withArgs(s.idHash, cheap, 0n, 0n, now + c.INTERVAL);
     });
@@ -137,7 +142,7 @@ describe("Subscriptions", () => {
         w.planId,
       ];
       for (const planId of mismatched) {
-        await expect(me.changePlan(s.idHash, planId, 0n, c.FOREVER))
+        await expect(me.changePlan(s.idHash, planId, 0n, c.FOREVER, c.NO_AUTH))
           .to.be.revertedWithCustomError(w.turnpike, "PlanMismatch")
           .withArgs(w.planId, planId);
         await expect(w.turnpike.quoteChange(s.idHash, planId)).to.be.revertedWithCustomError(
@@ -145,7 +150,7 @@ describe("Subscriptions", () => {
           "PlanMismatch",
         );
       }
-      await expect(me.changePlan(s.idHash, id("?"), 0n, c.FOREVER))
+      await expect(me.changePlan(s.idHash, id("?"), 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(id("?"));
     });
@@ -153,7 +158,7 @@ describe("Subscriptions", () => {
     it("A37 charges for the payee of the new plan, which the subscriber signed or called for", async () => {
       const { w, s, me } = await loadFixture(upgrade);
       const elsewhere = await c.createPlan(w, { amount: DEARER, payTo: w.stranger.address });
-      const sent = await me.changePlan(s.idHash, elsewhere, 0n, c.FOREVER);
+      const sent = await me.changePlan(s.idHash, elsewhere, 0n, c.FOREVER, c.NO_AUTH);
       await expect(sent).to.changeTokenBalance(w.token, w.treasury, 0n);
       expect(await w.token.balanceOf(w.stranger)).to.be.at.least(DEARER - c.PRICE);
       const due = await c.paidThroughOf(w, s.idHash);
@@ -163,23 +168,23 @@ describe("Subscriptions", () => {
     it("A38 needs a period that is paid: neither due, nor ending, nor paused, nor over", async () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       const [ending, paused] = [await c.subscribe(w), await c.subscribe(w)];
-      await me.cancel(ending.idHash, true);
-      await me.pause(paused.idHash);
-      await expect(me.changePlan(ending.idHash, dearer, 0n, c.FOREVER))
+      await me.cancel(ending.idHash, true, c.NO_AUTH);
+      await me.pause(paused.idHash, c.NO_AUTH);
+      await expect(me.changePlan(ending.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "Ending")
         .withArgs(ending.idHash);
-      await expect(me.changePlan(paused.idHash, dearer, 0n, c.FOREVER))
+      await expect(me.changePlan(paused.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(paused.idHash, c.Status.PAUSED);
-      await expect(me.changePlan(ZeroHash, dearer, 0n, c.FOREVER))
+      await expect(me.changePlan(ZeroHash, dearer, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(ZeroHash, c.Status.NONE);
       for (const after of [0, c.GRACE - 1]) {
-        await expect(c.at(s.paidThrough + after, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER)))
+        await expect(c.at(s.paidThrough + after, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH)))
           .to.be.revertedWithCustomError(w.turnpike, "RenewalDue")
           .withArgs(s.idHash, s.paidThrough);
       }
-      await expect(c.at(s.paidThrough + c.GRACE, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER)))
+      await expect(c.at(s.paidThrough + c.GRACE, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(s.idHash, c.Status.PAST_DUE);
     });
@@ -191,7 +196,7 @@ describe("Subscriptions", () => {
       let now = s.paidThrough - c.INTERVAL;
       for (let i = 0; i < 20; i += 1) {
         now += c.DAY;
-        await c.at(now, () => me.changePlan(s.idHash, i % 2 === 0 ? twin : w.planId, 0n, c.FOREVER));
+        await c.at(now, () => me.changePlan(s.idHash, i % 2 === 0 ? twin : w.planId, 0n, c.FOREVER, c.NO_AUTH));
       }
       const paid = start - (await w.token.balanceOf(w.subscriber));
       // 20 days were used and paid on top; rounding favours the provider, by at most a unit each time.
@@ -204,7 +209,7 @@ describe("Subscriptions", () => {
       const { w, dearer, s } = await loadFixture(upgrade);
       const fields = { newPlanId: dearer, maxOverage: 0n, maxCharge: c.FOREVER };
       const send = (auth: Awaited<ReturnType<typeof c.authFor>>) =>
-        w.turnpike.connect(w.relayer).changePlanBySig(s.idHash, dearer, 0n, c.FOREVER, auth);
+        w.turnpike.connect(w.relayer).changePlan(s.idHash, dearer, 0n, c.FOREVER, auth);
       for (const shown of [
         { token: w.stranger.address },
         { payTo: w.stranger.address },
@@ -224,12 +229,12 @@ describe("Subscriptions", () => {
       const { w, dearer, s, me } = await loadFixture(upgrade);
       await w.token.connect(w.subscriber).approve(w.turnpike, 0n);
       const before = await c.recordOf(w, s.idHash);
-      await expect(me.changePlan(s.idHash, dearer, 1n, c.FOREVER)).to.be.revertedWithCustomError(
+      await expect(me.changePlan(s.idHash, dearer, 1n, c.FOREVER, c.NO_AUTH)).to.be.revertedWithCustomError(
         w.turnpike,
         "InsufficientApproval",
       );
       expect(await c.recordOf(w, s.idHash)).to.deep.equal(before);
-      await expect(w.turnpike.connect(w.provider).changePlan(s.idHash, dearer, 0n, c.FOREVER))
+      await expect(w.turnpike.connect(w.provider).changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
     });

@@ -4,7 +4,7 @@ import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
-import { NO_AUTH, NO_TERMS } from "./support/signups";
+import { NO_TERMS } from "./support/signups";
 
 const UNTIL = 4_000_000_000;
 
@@ -19,8 +19,7 @@ async function freeSignup(w: c.World, until: number) {
     ...offer,
     signature: await c.sign(w, w.provider, "Voucher", message),
   };
-  const { subscribeWith } = w.turnpike;
-  const sent = await subscribeWith.populateTransaction(w.subscriber.address, signup, voucher, 0n, "0x", c.NO_PERMIT);
+  const sent = await w.turnpike.subscribe.populateTransaction(...c.signupArgs(w.subscriber, signup, { voucher }));
   return { idHash: await w.turnpike.idHashOf(w.subscriber, secretHash), call: sent.data };
 }
 
@@ -35,7 +34,7 @@ describe("Events", () => {
     const own = w.turnpike.connect(w.subscriber);
     const atOnce = await freeSignup(w, UNTIL);
     const inTwo = await freeSignup(w, 0);
-    const setNext = own.interface.encodeFunctionData("setNext", [inTwo.idHash, UNTIL, ZeroHash, NO_TERMS, NO_AUTH]);
+    const setNext = own.interface.encodeFunctionData("setNext", [inTwo.idHash, UNTIL, ZeroHash, NO_TERMS, c.NO_AUTH]);
 
     const names = await namesOf(w, await own.multicall([atOnce.call]));
     const namesInTwo = await namesOf(w, await own.multicall([inTwo.call, setNext]));

@@ -74,10 +74,11 @@ describe("Hostile tokens", () => {
       const { w, token, planId } = await withToken(name);
       await token.arm(true);
       const secretHash = c.freshSecretHash();
-      await expect(w.turnpike.connect(w.subscriber).subscribe(planId, secretHash, 1n)).to.be.revertedWithCustomError(
-        w.turnpike,
-        "TransferFailed",
-      );
+      await expect(
+        w.turnpike
+          .connect(w.subscriber)
+          .subscribe(...c.signupArgs(w.subscriber, { planId, secretHash, maxOverage: 1n })),
+      ).to.be.revertedWithCustomError(w.turnpike, "TransferFailed");
       const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
       expect(await w.turnpike.statusOf(idHash)).to.equal(c.Status.NONE);
       expect((await w.lens.getAllowance(idHash)).cap).to.equal(0n);
@@ -221,17 +222,18 @@ describe("Hostile tokens", () => {
       const secretHash = c.freshSecretHash();
       const message = { subscriber: w.subscriber.address, planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
       const signature = await c.sign(w, w.subscriber, "Subscribe", message);
-      const args = [w.subscriber.address, planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT] as const;
-      await token.plant(w.turnpike, call.encodeFunctionData("subscribeBySig", [...args]));
-      await expect(w.turnpike.subscribeBySig(...args)).to.changeTokenBalance(token, w.treasury, c.PRICE);
+      const by = { deadline: c.FOREVER, signature };
+      const args = c.signupArgs(w.subscriber.address, { planId, secretHash }, by);
+      await token.plant(w.turnpike, call.encodeFunctionData("subscribe", [...args]));
+      await expect(w.turnpike.subscribe(...args)).to.changeTokenBalance(token, w.treasury, c.PRICE);
       expect((await token.answer()).slice(0, 10)).to.equal(c.reasonOf(w, "IdHashUsed"));
 
       const again = c.freshSecretHash();
       const second = await c.sign(w, w.subscriber, "Subscribe", { ...message, secretHash: again });
-      const [to, plan, , cap, deadline] = args;
-      const send = (permit: typeof c.NO_PERMIT) => [to, plan, again, cap, deadline, second, permit] as const;
-      await token.plant(w.turnpike, call.encodeFunctionData("subscribeBySig", [...send(c.NO_PERMIT)]));
-      await expect(w.turnpike.subscribeBySig(...send({ value: 0n, deadline: 1n, signature: `0x${"00".repeat(65)}` })))
+      const send = (permit?: c.Permit) =>
+        c.signupArgs(w.subscriber.address, { planId, secretHash: again }, { ...by, signature: second, permit });
+      await token.plant(w.turnpike, call.encodeFunctionData("subscribe", [...send()]));
+      await expect(w.turnpike.subscribe(...send({ value: 0n, deadline: 1n, signature: `0x${"00".repeat(65)}` })))
         .to.be.revertedWithCustomError(w.turnpike, "IdHashUsed")
         .withArgs(await w.turnpike.idHashOf(w.subscriber, again));
     });
@@ -239,7 +241,7 @@ describe("Hostile tokens", () => {
     it("A9 cancel in the middle of a charge that was under way: one charge, nothing after", async () => {
       const { w, token, s, call, due } = await loadFixture(reentrant);
       const auth = await c.authFor(w, "Cancel", s.idHash, { atPeriodEnd: false });
-      await token.plant(w.turnpike, call.encodeFunctionData("cancelBySig", [s.idHash, false, auth]));
+      await token.plant(w.turnpike, call.encodeFunctionData("cancel", [s.idHash, false, auth]));
       await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.changeTokenBalance(token, w.treasury, c.PRICE);
       expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.CANCELLED);
     });

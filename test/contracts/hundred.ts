@@ -46,8 +46,8 @@ async function subscriptions() {
   }
   const me = w.turnpike.connect(w.subscriber);
   const [cancelled, paused] = [await c.subscribe(w, options), await c.subscribe(w, options)];
-  await me.cancel(cancelled.idHash, false);
-  await me.pause(paused.idHash);
+  await me.cancel(cancelled.idHash, false, c.NO_AUTH);
+  await me.pause(paused.idHash, c.NO_AUTH);
   await w.token.mint(w.stranger, c.PRICE);
   await w.token.connect(w.stranger).approve(w.turnpike, c.FOREVER);
   const poor = await c.subscribe(w, { ...options, subscriber: w.stranger });

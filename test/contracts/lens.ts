@@ -47,9 +47,9 @@ describe("TurnpikeLens", () => {
     const shown = async () => fieldsOf(await w.lens.getSubscription(s.idHash));
     expect(await shown()).to.deep.equal(view);
     const me = w.turnpike.connect(w.subscriber);
-    await me.pause(s.idHash);
+    await me.pause(s.idHash, c.NO_AUTH);
     expect(await shown()).to.deep.equal({ ...view, version: 2n, paused: true, status: c.Status.PAUSED });
-    await me.cancel(s.idHash, true);
+    await me.cancel(s.idHash, true, c.NO_AUTH);
     const ending = { ...view, version: 3n, paused: true, ending: true, nextPlanId: ZeroHash };
     expect(await shown()).to.deep.equal({ ...ending, status: c.Status.PAUSED });
     await time.increaseTo(paidThrough);

@@ -23,7 +23,9 @@ async function monthly() {
 
 async function begin(w: c.World, planId: string, startSec: number, maxOverage = 0n) {
   const secretHash = c.freshSecretHash();
-  await c.at(startSec, () => w.turnpike.connect(w.subscriber).subscribe(planId, secretHash, maxOverage));
+  await c.at(startSec, () =>
+    w.turnpike.connect(w.subscriber).subscribe(...c.signupArgs(w.subscriber, { planId, secretHash, maxOverage })),
+  );
   const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
   return { idHash, secretHash };
 }
@@ -90,7 +92,9 @@ describe("Plans in months", () => {
       ] as const) {
         const secretHash = c.freshSecretHash();
         const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
-        const sent = await c.at(start, () => w.turnpike.connect(w.subscriber).subscribe(planId, secretHash, 0n));
+        const sent = await c.at(start, () =>
+          w.turnpike.connect(w.subscriber).subscribe(...c.signupArgs(w.subscriber, { planId, secretHash })),
+        );
         expect(await eventsOf(w, sent)).to.deep.equal([
           ["Subscribed", idHash, planId, w.subscriber.address, 0n, BigInt(end)],
           ["Anchored", idHash, day],
@@ -210,8 +214,8 @@ describe("Plans in months", () => {
   describe("resume", () => {
     it("starts a paused month where it is paid, and takes the day", async () => {
       const { w, me, s } = await loadFixture(monthly);
-      await me.pause(s.idHash);
-      const sent = await c.at(utc(2027, 4, 17, 8), () => me.resume(s.idHash, c.PRICE));
+      await me.pause(s.idHash, c.NO_AUTH);
+      const sent = await c.at(utc(2027, 4, 17, 8), () => me.resume(s.idHash, c.PRICE, c.NO_AUTH));
       expect(await eventsOf(w, sent)).to.deep.equal([
         ["Anchored", s.idHash, 17n],
         ["Resumed", s.idHash, c.PRICE, BigInt(utc(2027, 5, 17, 8))],
@@ -220,14 +224,14 @@ describe("Plans in months", () => {
 
     it("keeps the day when it is paid on a month's last day", async () => {
       const { w, me, s } = await loadFixture(monthly);
-      await me.pause(s.idHash);
-      const sent = await c.at(utc(2027, 4, 30, 8), () => me.resume(s.idHash, c.PRICE));
+      await me.pause(s.idHash, c.NO_AUTH);
+      const sent = await c.at(utc(2027, 4, 30, 8), () => me.resume(s.idHash, c.PRICE, c.NO_AUTH));
       expect(await eventsOf(w, sent)).to.deep.equal([["Resumed", s.idHash, c.PRICE, BigInt(utc(2027, 5, 31, 8))]]);
     });
 
     it("starts an expired month grace ago", async () => {
       const { w, me, s } = await loadFixture(monthly);
-      const sent = await c.at(utc(2027, 5, 20, 12), () => me.resume(s.idHash, c.PRICE));
+      const sent = await c.at(utc(2027, 5, 20, 12), () => me.resume(s.idHash, c.PRICE, c.NO_AUTH));
       expect(await eventsOf(w, sent)).to.deep.equal([
         ["Anchored", s.idHash, 17n],
         ["Resumed", s.idHash, c.PRICE, BigInt(utc(2027, 6, 17, 12))],
@@ -236,8 +240,8 @@ describe("Plans in months", () => {
 
     it("changes nothing while the month is paid", async () => {
       const { w, me, s, due } = await loadFixture(monthly);
-      await me.pause(s.idHash);
-      const sent = await c.at(due - 1, () => me.resume(s.idHash, 0n));
+      await me.pause(s.idHash, c.NO_AUTH);
+      const sent = await c.at(due - 1, () => me.resume(s.idHash, 0n, c.NO_AUTH));
       expect(await eventsOf(w, sent)).to.deep.equal([["Resumed", s.idHash, 0n, BigInt(due)]]);
       expect((await w.lens.getSubscription(s.idHash)).anchorDay).to.equal(31n);
     });
@@ -249,7 +253,7 @@ describe("Plans in months", () => {
       const dearer = await c.createPlan(w, { amount: 3n * c.PRICE, interval: 1n, months: true });
       const now = utc(2027, 2, 17, 11, 59, 59);
       const credit = (c.PRICE * BigInt(due - now)) / BigInt(28 * c.DAY);
-      const sent = await c.at(now, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER));
+      const sent = await c.at(now, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH));
       expect(await eventsOf(w, sent)).to.deep.equal([
         ["Anchored", s.idHash, 17n],
         ["PlanChanged", s.idHash, dearer, 0n, 3n * c.PRICE - credit, BigInt(utc(2027, 3, 17, 11, 59, 59))],
@@ -263,8 +267,11 @@ describe("Plans in months", () => {
         const secretHash = c.freshSecretHash();
         const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
         const calls = [
-          w.turnpike.interface.encodeFunctionData("subscribe", [planId, secretHash, 0n]),
-          w.turnpike.interface.encodeFunctionData("changePlan", [idHash, twin, 0n, 0n]),
+          w.turnpike.interface.encodeFunctionData(
+            "subscribe",
+            c.signupArgs(w.subscriber.address, { planId, secretHash }),
+          ),
+          w.turnpike.interface.encodeFunctionData("changePlan", [idHash, twin, 0n, 0n, c.NO_AUTH]),
         ];
         const sent = await c.at(start, () => me.multicall(calls));
         await expect(sent).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
@@ -273,11 +280,11 @@ describe("Plans in months", () => {
 
     it("goes from seconds to months and back, and its day with it", async () => {
       const { w, planId, me, s } = await loadFixture(monthly);
-      const sent = await c.at(utc(2027, 2, 1), () => me.changePlan(s.idHash, w.planId, 0n, c.FOREVER));
+      const sent = await c.at(utc(2027, 2, 1), () => me.changePlan(s.idHash, w.planId, 0n, c.FOREVER, c.NO_AUTH));
       expect((await eventsOf(w, sent))[0]).to.deep.equal(["Anchored", s.idHash, 0n]);
       const p = utc(2027, 2, 1) + c.INTERVAL;
       expect(await renewAt(w, s.idHash, p)).to.deep.equal([["Renewed", s.idHash, BigInt(p + c.INTERVAL)]]);
-      const back = await c.at(utc(2027, 3, 31), () => me.changePlan(s.idHash, planId, 0n, c.FOREVER));
+      const back = await c.at(utc(2027, 3, 31), () => me.changePlan(s.idHash, planId, 0n, c.FOREVER, c.NO_AUTH));
       expect((await eventsOf(w, back))[0]).to.deep.equal(["Anchored", s.idHash, 31n]);
       expect(await c.paidThroughOf(w, s.idHash)).to.equal(utc(2027, 4, 30));
     });
@@ -356,23 +363,25 @@ describe("Plans in months", () => {
       const word = await w.lens.getSubscription(s.idHash);
       expect([word.paidThrough, word.planId, word.version]).to.deep.equal([LAST, planId, 0n]);
       await refusal(
-        c.at(fits + 1, () => me.subscribe(planId, c.freshSecretHash(), 0n)),
+        c.at(fits + 1, () => me.subscribe(...c.signupArgs(w.subscriber, { planId, secretHash: c.freshSecretHash() }))),
         last + 1,
       );
       const century = await c.createPlan(w, { interval: 1_200n, months: true });
       const beyond = Date.UTC(4247, 6, 20, 7, 32, 17) / 1_000;
       await refusal(
-        c.at(fits + 2, () => me.subscribe(century, c.freshSecretHash(), 0n)),
+        c.at(fits + 2, () =>
+          me.subscribe(...c.signupArgs(w.subscriber, { planId: century, secretHash: c.freshSecretHash() })),
+        ),
         beyond,
       );
       await refusal(
-        c.at(fits + 3, () => me.changePlan(s.idHash, century, 0n, c.FOREVER)),
+        c.at(fits + 3, () => me.changePlan(s.idHash, century, 0n, c.FOREVER, c.NO_AUTH)),
         beyond + 1,
       );
-      await me.pause(paused.idHash);
+      await me.pause(paused.idHash, c.NO_AUTH);
       const before = await c.recordOf(w, s.idHash);
       await refusal(
-        c.at(last - 1, () => me.resume(paused.idHash, c.FOREVER)),
+        c.at(last - 1, () => me.resume(paused.idHash, c.FOREVER, c.NO_AUTH)),
         Date.UTC(4147, 8, 20, 7, 32, 14) / 1_000,
       );
       await refusal(
@@ -381,15 +390,21 @@ describe("Plans in months", () => {
       );
       expect(await c.recordOf(w, s.idHash)).to.deep.equal(before);
       // The subscriber can always leave.
-      await me.cancel(s.idHash, false);
+      await me.cancel(s.idHash, false, c.NO_AUTH);
     });
 
     it("T18 nor in seconds, where a voucher's first period counts too", async () => {
       const { w, me } = await loadFixture(monthly);
       const last = Number(LAST);
       const intro = await signup(w, { voucher: { firstInterval: 10 } });
-      await c.at(last - c.INTERVAL, () => me.subscribe(w.planId, c.freshSecretHash(), 0n));
-      await expect(c.at(last - c.INTERVAL + 1, () => me.subscribe(w.planId, c.freshSecretHash(), 0n)))
+      await c.at(last - c.INTERVAL, () =>
+        me.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
+      );
+      await expect(
+        c.at(last - c.INTERVAL + 1, () =>
+          me.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
+        ),
+      )
         .to.be.revertedWithCustomError(w.turnpike, "PaidThroughTooLarge")
         .withArgs(LAST + 1n, LAST);
       const snapshot = await ethers.provider.send("evm_snapshot", []);

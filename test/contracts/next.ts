@@ -6,7 +6,7 @@ import { type ContractTransactionResponse, id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { NextTermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../support/contracts";
-import { FAR, NO_AUTH, NO_TERMS, setNext, signup } from "./support/signups";
+import { FAR, NO_TERMS, setNext, signup } from "./support/signups";
 
 const DEARER = 3n * c.PRICE;
 const CHEAPER = c.PRICE / 5n;
@@ -181,7 +181,7 @@ describe("Subscriptions", () => {
       const until = p - 100;
       await setNext(w, s.idHash, until, ZeroHash);
       for (const now of [until, until + 1]) {
-        await expect(c.at(now, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER)))
+        await expect(c.at(now, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH)))
           .to.be.revertedWithCustomError(w.turnpike, "UntilReached")
           .withArgs(s.idHash, until);
       }
@@ -194,7 +194,7 @@ describe("Subscriptions", () => {
       const { w, s, me, dearer, p } = await loadFixture(running);
       const until = p - 100;
       await setNext(w, s.idHash, until, ZeroHash);
-      await c.at(until - 1, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER));
+      await c.at(until - 1, () => me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH));
       expect((await w.lens.getSubscription(s.idHash)).until).to.equal(until);
       const end = until - 1 + 2 * c.INTERVAL;
       expect(await statusIn(w, s.idHash, end - 1)).to.equal(c.Status.ACTIVE);
@@ -204,10 +204,10 @@ describe("Subscriptions", () => {
     it("allows a free resumption after the end, and no paid one", async () => {
       const { w, s, me, p } = await loadFixture(running);
       await setNext(w, s.idHash, p - 100, ZeroHash);
-      await me.pause(s.idHash);
-      await c.at(p - 50, () => me.resume(s.idHash, 0n));
-      await me.pause(s.idHash);
-      await expect(c.at(p, () => me.resume(s.idHash, c.FOREVER)))
+      await me.pause(s.idHash, c.NO_AUTH);
+      await c.at(p - 50, () => me.resume(s.idHash, 0n, c.NO_AUTH));
+      await me.pause(s.idHash, c.NO_AUTH);
+      await expect(c.at(p, () => me.resume(s.idHash, c.FOREVER, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "NothingToResume")
         .withArgs(s.idHash, c.Status.CANCELLED);
     });
@@ -215,8 +215,8 @@ describe("Subscriptions", () => {
     it("charges a resumption before the end, and ends after its period", async () => {
       const { w, s, me, p } = await loadFixture(running);
       await setNext(w, s.idHash, p + 100, ZeroHash);
-      await me.pause(s.idHash);
-      await expect(c.at(p + 99, () => me.resume(s.idHash, c.PRICE))).to.changeTokenBalance(
+      await me.pause(s.idHash, c.NO_AUTH);
+      await expect(c.at(p + 99, () => me.resume(s.idHash, c.PRICE, c.NO_AUTH))).to.changeTokenBalance(
         w.token,
         w.treasury,
         c.PRICE,
@@ -234,9 +234,9 @@ describe("Subscriptions", () => {
         await expect(as.setNext(s.idHash, FAR, ZeroHash, NO_TERMS, auth))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
           .withArgs(w.subscriber.address);
-        await expect(as.setNext(s.idHash, 0n, ZeroHash, NO_TERMS, NO_AUTH))
-          .to.be.revertedWithCustomError(w.turnpike, "StaleVersion")
-          .withArgs(s.idHash, 0n, 1n);
+        await expect(as.setNext(s.idHash, 0n, ZeroHash, NO_TERMS, c.NO_AUTH))
+          .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
+          .withArgs(s.idHash, caller.address);
         const own = await c.authFor(w, "SetNext", s.idHash, { until: FAR, nextPlanId: ZeroHash }, { signer: caller });
         await expect(as.setNext(s.idHash, FAR, ZeroHash, NO_TERMS, own))
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
@@ -264,8 +264,8 @@ describe("Subscriptions", () => {
     it("is set, moved and removed while paused, past due and expired; not when ending, over or unknown", async () => {
       const { w, s, me, p } = await loadFixture(running);
       const [paused, ending] = [await c.subscribe(w), await c.subscribe(w)];
-      await me.pause(paused.idHash);
-      await me.cancel(ending.idHash, true);
+      await me.pause(paused.idHash, c.NO_AUTH);
+      await me.cancel(ending.idHash, true, c.NO_AUTH);
       await setNext(w, paused.idHash, FAR, ZeroHash);
       await expect(setNext(w, ending.idHash, FAR, ZeroHash))
         .to.be.revertedWithCustomError(w.turnpike, "Ending")
@@ -273,7 +273,7 @@ describe("Subscriptions", () => {
       await notActive(w, setNext(w, ZeroHash, FAR, ZeroHash), ZeroHash, c.Status.NONE);
       for (const after of [0, c.GRACE, c.INTERVAL]) await c.at(p + after, () => setNext(w, s.idHash, FAR, ZeroHash));
       await notActive(w, setNext(w, ending.idHash, FAR, ZeroHash), ending.idHash, c.Status.CANCELLED);
-      await me.cancel(s.idHash, false);
+      await me.cancel(s.idHash, false, c.NO_AUTH);
       await notActive(w, setNext(w, s.idHash, FAR, ZeroHash), s.idHash, c.Status.CANCELLED);
     });
   });
@@ -282,7 +282,7 @@ describe("Subscriptions", () => {
     /** As signed by the subscriber, and as its own call. */
     const forms = {
       direct: async (w: c.World, idHash: string, planId: string, shown: NextTermsStruct) =>
-        w.turnpike.connect(w.subscriber).setNext(idHash, 0n, planId, shown, NO_AUTH),
+        w.turnpike.connect(w.subscriber).setNext(idHash, 0n, planId, shown, c.NO_AUTH),
       signed: async (w: c.World, idHash: string, planId: string, shown: NextTermsStruct) => {
         const { months, ...terms } = shown;
         const unit = planId === ZeroHash ? "" : months ? "months" : "seconds";
@@ -336,7 +336,7 @@ describe("Subscriptions", () => {
     it("is compared again when a scheduled change is kept", async () => {
       const { w, s, dearer, me } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, dearer);
-      await differs(w, me.setNext(s.idHash, FAR, dearer, NO_TERMS, NO_AUTH), dearer, "token");
+      await differs(w, me.setNext(s.idHash, FAR, dearer, NO_TERMS, c.NO_AUTH), dearer, "token");
       await setNext(w, s.idHash, FAR, dearer);
     });
   });
@@ -440,16 +440,16 @@ describe("Subscriptions", () => {
       const expired = await c.subscribe(w);
       await setNext(w, s.idHash, 0n, cheaper);
       await setNext(w, expired.idHash, 0n, cheaper);
-      await me.pause(s.idHash);
-      const free = await c.at(p - 1, () => me.resume(s.idHash, 0n));
+      await me.pause(s.idHash, c.NO_AUTH);
+      const free = await c.at(p - 1, () => me.resume(s.idHash, 0n, c.NO_AUTH));
       expect(await eventsOf(w, free)).to.deep.equal([["Resumed", s.idHash, 0n, BigInt(p)]]);
       expect((await w.lens.getSubscription(s.idHash)).nextPlanId).to.equal(cheaper);
 
       const now = expired.paidThrough + c.INTERVAL;
-      await expect(c.at(now, () => me.resume(expired.idHash, CHEAPER - 1n)))
+      await expect(c.at(now, () => me.resume(expired.idHash, CHEAPER - 1n, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "ChargeAboveMax")
         .withArgs(CHEAPER, CHEAPER - 1n);
-      const paid = await c.at(now + 1, () => me.resume(expired.idHash, CHEAPER));
+      const paid = await c.at(now + 1, () => me.resume(expired.idHash, CHEAPER, c.NO_AUTH));
       const end = now + 1 - c.GRACE + c.INTERVAL / 2;
       expect(await eventsOf(w, paid)).to.deep.equal([
         ["ChangeMade", expired.idHash, cheaper],
@@ -461,8 +461,8 @@ describe("Subscriptions", () => {
     it("applies to a record that was paused past its period", async () => {
       const { w, s, me, dearer, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, dearer);
-      await me.pause(s.idHash);
-      const paid = await c.at(p, () => me.resume(s.idHash, DEARER));
+      await me.pause(s.idHash, c.NO_AUTH);
+      const paid = await c.at(p, () => me.resume(s.idHash, DEARER, c.NO_AUTH));
       expect(await eventsOf(w, paid)).to.deep.equal([
         ["ChangeMade", s.idHash, dearer],
         ["Resumed", s.idHash, DEARER, BigInt(p + 2 * c.INTERVAL)],
@@ -472,8 +472,8 @@ describe("Subscriptions", () => {
     it("needs a period that is paid and goes on: the checks of changePlan", async () => {
       const { w, s, me, cheaper, p } = await loadFixture(running);
       const [ending, paused] = [await c.subscribe(w), await c.subscribe(w)];
-      await me.cancel(ending.idHash, true);
-      await me.pause(paused.idHash);
+      await me.cancel(ending.idHash, true, c.NO_AUTH);
+      await me.pause(paused.idHash, c.NO_AUTH);
       await expect(setNext(w, ending.idHash, 0n, cheaper))
         .to.be.revertedWithCustomError(w.turnpike, "Ending")
         .withArgs(ending.idHash);
@@ -545,28 +545,32 @@ describe("Subscriptions", () => {
     it("T10 is refused by a paid resumption when its plan is deprecated meanwhile, until it is removed", async () => {
       const { w, s, me, cheaper, provider, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, cheaper);
-      await me.pause(s.idHash);
+      await me.pause(s.idHash, c.NO_AUTH);
       await provider.deprecatePlan(cheaper, ZeroHash);
-      await expect(c.at(p, () => me.resume(s.idHash, c.FOREVER)))
+      await expect(c.at(p, () => me.resume(s.idHash, c.FOREVER, c.NO_AUTH)))
         .to.be.revertedWithCustomError(w.turnpike, "PlanDeprecated")
         .withArgs(cheaper);
       await setNext(w, s.idHash, 0n, ZeroHash);
-      await expect(me.resume(s.idHash, c.PRICE)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+      await expect(me.resume(s.idHash, c.PRICE, c.NO_AUTH)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
     });
 
     it("T10 leads out of a deprecated plan by a paid resumption, when its own plan is open", async () => {
       const { w, s, me, cheaper, provider, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, cheaper);
-      await me.pause(s.idHash);
+      await me.pause(s.idHash, c.NO_AUTH);
       await provider.deprecatePlan(w.planId, ZeroHash);
-      await expect(c.at(p, () => me.resume(s.idHash, CHEAPER))).to.changeTokenBalance(w.token, w.stranger, CHEAPER);
+      await expect(c.at(p, () => me.resume(s.idHash, CHEAPER, c.NO_AUTH))).to.changeTokenBalance(
+        w.token,
+        w.stranger,
+        CHEAPER,
+      );
     });
 
     it("T10 stays as it was scheduled when the end is set again, paused, in grace or with its plan deprecated", async () => {
       const { w, s, me, cheaper, dearer, provider, p } = await loadFixture(running);
       const paused = await c.subscribe(w);
       for (const idHash of [s.idHash, paused.idHash]) await setNext(w, idHash, 0n, cheaper);
-      await me.pause(paused.idHash);
+      await me.pause(paused.idHash, c.NO_AUTH);
       await provider.deprecatePlan(cheaper, ZeroHash);
       for (const idHash of [s.idHash, paused.idHash]) {
         await c.at(p + (idHash === s.idHash ? 0 : 1), () => setNext(w, idHash, FAR, cheaper));
@@ -588,9 +592,9 @@ describe("Subscriptions", () => {
       expect(await view(s.idHash)).to.deep.equal([FAR, ZeroHash]);
       await setNext(w, s.idHash, 0n, cheaper);
       expect(await view(s.idHash)).to.deep.equal([0n, cheaper]);
-      await me.cancel(ended.idHash, true);
+      await me.cancel(ended.idHash, true, c.NO_AUTH);
       expect(await view(ended.idHash)).to.deep.equal([FAR, ZeroHash]);
-      await me.changePlan(changed.idHash, dearer, 0n, c.FOREVER);
+      await me.changePlan(changed.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH);
       expect(await view(changed.idHash)).to.deep.equal([FAR, ZeroHash]);
       const due = await c.paidThroughOf(w, changed.idHash);
       const sent = await c.at(due, () => w.turnpike.renew(changed.idHash));
@@ -600,7 +604,7 @@ describe("Subscriptions", () => {
     it("T10 is dropped by the provider only together with the subscription", async () => {
       const { w, s, cheaper, provider, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, cheaper);
-      await provider.cancel(s.idHash, true);
+      await provider.cancel(s.idHash, true, c.NO_AUTH);
       expect((await w.lens.getSubscription(s.idHash)).nextPlanId).to.equal(ZeroHash);
       expect(await statusIn(w, s.idHash, p)).to.equal(c.Status.CANCELLED);
     });
@@ -609,7 +613,7 @@ describe("Subscriptions", () => {
       const { w, s, me, cheaper, p } = await loadFixture(running);
       await setNext(w, s.idHash, FAR, cheaper);
       const fresh = c.freshSecretHash();
-      await me.rekey(s.idHash, fresh);
+      await me.rekey(s.idHash, fresh, c.NO_AUTH);
       const moved = await w.turnpike.idHashOf(w.subscriber, fresh);
       const view = await w.lens.getSubscription(moved);
       expect([view.until, view.nextPlanId, view.version]).to.deep.equal([FAR, cheaper, 0n]);
@@ -625,7 +629,7 @@ describe("Subscriptions", () => {
       const { w, s, me, cheaper, p } = await loadFixture(running);
       await setNext(w, s.idHash, 0n, cheaper);
       const fresh = c.freshSecretHash();
-      await me.rekey(s.idHash, fresh);
+      await me.rekey(s.idHash, fresh, c.NO_AUTH);
       const moved = await w.turnpike.idHashOf(w.subscriber, fresh);
       const view = await w.lens.getSubscription(moved);
       expect([view.until, view.nextPlanId]).to.deep.equal([0n, cheaper]);

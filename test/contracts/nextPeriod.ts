@@ -5,7 +5,6 @@ import { expect } from "chai";
 import { ZeroHash } from "ethers";
 import * as c from "../support/contracts";
 
-const NO_AUTH = { version: 0, deadline: 0, signature: "0x" };
 const GRACE = 20 * c.DAY;
 const WEEK = 7 * c.DAY;
 
@@ -15,7 +14,7 @@ async function shortening() {
   const planId = await c.createPlan(w, { grace: GRACE });
   const weekly = await c.createPlan(w, { interval: WEEK, grace: c.DAY });
   const s = await c.subscribe(w, { planId });
-  await w.turnpike.connect(w.subscriber).setNext(s.idHash, 0, weekly, await c.shownOf(w, weekly), NO_AUTH);
+  await w.turnpike.connect(w.subscriber).setNext(s.idHash, 0, weekly, await c.shownOf(w, weekly), c.NO_AUTH);
   return { w, s };
 }
 
@@ -37,7 +36,7 @@ describe("Scheduled change to a period shorter than the grace", () => {
   it("L6 L28 charges no period that is over, by a resumption after expiry", async () => {
     const { w, s } = await loadFixture(shortening);
     const nowSec = s.paidThrough + c.INTERVAL + c.DAY;
-    await c.at(nowSec, () => w.turnpike.connect(w.subscriber).resume(s.idHash, c.FOREVER));
+    await c.at(nowSec, () => w.turnpike.connect(w.subscriber).resume(s.idHash, c.FOREVER, c.NO_AUTH));
     expect(await c.paidThroughOf(w, s.idHash)).to.equal(nowSec - c.DAY + WEEK);
     expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.ACTIVE);
     expect((await w.lens.getSubscription(s.idHash)).nextPlanId).to.equal(ZeroHash);

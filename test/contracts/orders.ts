@@ -55,19 +55,19 @@ describe("Acts of a subscriber, in every order", () => {
         },
         {
           name: "plan change",
-          send: (_, id) => me.changePlan(id, dear, 5n, c.FOREVER),
+          send: (_, id) => me.changePlan(id, dear, 5n, c.FOREVER, c.NO_AUTH),
           apply: () => ({ planId: dear, nextPlanId: ZeroHash }),
         },
         {
           name: "rekey",
-          send: (_, id) => me.rekey(id, secretHash),
+          send: (_, id) => me.rekey(id, secretHash, c.NO_AUTH),
           apply: ({ idHash, dead }) => ({ idHash: fresh, dead: [...dead, idHash] }),
         },
         {
           name: "pause and resume",
           send: async (_, id) => {
-            await me.pause(id);
-            await me.resume(id, 0n);
+            await me.pause(id, c.NO_AUTH);
+            await me.resume(id, 0n, c.NO_AUTH);
           },
           apply: () => ({}),
         },
@@ -100,13 +100,13 @@ describe("Acts of a subscriber, in every order", () => {
     const { w, secretHash, fresh, s } = await loadFixture(subscribed);
     const me = w.turnpike.connect(w.subscriber);
     await setNext(w, s.idHash, s.paidThrough + 1, ZeroHash);
-    await me.rekey(s.idHash, secretHash);
+    await me.rekey(s.idHash, secretHash, c.NO_AUTH);
     const before = await w.token.balanceOf(w.subscriber);
     await time.increaseTo(s.paidThrough + 1);
     expect(await w.turnpike.statusOf(fresh)).to.equal(c.Status.CANCELLED);
     for (const id of [s.idHash, fresh]) {
       await expect(w.turnpike.renew(id)).to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive");
-      await expect(me.resume(id, c.FOREVER)).to.be.revertedWithCustomError(w.turnpike, "NothingToResume");
+      await expect(me.resume(id, c.FOREVER, c.NO_AUTH)).to.be.revertedWithCustomError(w.turnpike, "NothingToResume");
     }
     expect(await w.token.balanceOf(w.subscriber)).to.equal(before);
   });

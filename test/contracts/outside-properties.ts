@@ -7,7 +7,7 @@ import { type ContractTransactionResponse, ZeroAddress, ZeroHash } from "ethers"
 import fc from "fast-check";
 import * as c from "../support/contracts";
 import { itOfManyCases } from "./support/deployed-code";
-import { NO_AUTH, NO_TERMS, setNext } from "./support/signups";
+import { NO_TERMS, setNext } from "./support/signups";
 
 const DEARER = 3n * c.PRICE;
 const GAS = { gasLimit: 3_000_000n };
@@ -64,14 +64,15 @@ describe("Calls in a multicall", () => {
     const encoded = calls.map(({ kind, flag, amount }, i) => {
       const secretHash = c.present(secrets[i]);
       const forms: Record<string, () => string> = {
-        subscribe: () => encode("subscribe", [flag ? own : dear, secretHash, amount]),
-        pause: () => encode("pause", [s.idHash]),
-        resume: () => encode("resume", [s.idHash, 0n]),
-        cap: () => encode("setMaxOverage", [s.idHash, amount]),
-        change: () => encode("changePlan", [s.idHash, dear, amount, c.FOREVER]),
-        next: () => encode("setNext", [s.idHash, 0n, flag ? dear : ZeroHash, flag ? shown : NO_TERMS, NO_AUTH]),
-        cancel: () => encode("cancel", [s.idHash, flag]),
-        rekey: () => encode("rekey", [s.idHash, secretHash]),
+        subscribe: () =>
+          encode("subscribe", c.signupArgs(me.address, { planId: flag ? own : dear, secretHash, maxOverage: amount })),
+        pause: () => encode("pause", [s.idHash, c.NO_AUTH]),
+        resume: () => encode("resume", [s.idHash, 0n, c.NO_AUTH]),
+        cap: () => encode("setMaxOverage", [s.idHash, amount, c.NO_AUTH]),
+        change: () => encode("changePlan", [s.idHash, dear, amount, c.FOREVER, c.NO_AUTH]),
+        next: () => encode("setNext", [s.idHash, 0n, flag ? dear : ZeroHash, flag ? shown : NO_TERMS, c.NO_AUTH]),
+        cancel: () => encode("cancel", [s.idHash, flag, c.NO_AUTH]),
+        rekey: () => encode("rekey", [s.idHash, secretHash, c.NO_AUTH]),
         stop: () => encode("stopPlan", [flag ? own : dear]),
         propose: () => encode("proposePayTo", [dear, w.stranger.address]),
         operator: () => encode("setOperator", [own, me.address, flag ? c.Right.ALL : 0n]),
@@ -147,7 +148,14 @@ describe("A signup's permit", () => {
         const says = { planId: w.planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
         const signature = await c.sign(w, w.subscriber, "Subscribe", { subscriber: w.subscriber.address, ...says });
         const send = () =>
-          w.turnpike.subscribeBySig(w.subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, given, GAS);
+          w.turnpike.subscribe(
+            ...c.signupArgs(
+              w.subscriber,
+              { planId: w.planId, secretHash },
+              { permit: given, deadline: c.FOREVER, signature },
+            ),
+            GAS,
+          );
         const suffices = available >= c.PRICE;
         expect(await errorOf(w, send)).to.equal(suffices ? "" : "InsufficientApproval");
         if (suffices) [approval, used] = [available - c.PRICE, holds ? used + 1n : used];
@@ -168,7 +176,7 @@ describe("One account that is provider, payee, operator and subscriber", () => {
     const planId = await c.createPlan(w, { payTo: me.address }, me);
     await w.token.connect(me).approve(w.turnpike, c.FOREVER);
     await w.token.mint(me, c.PRICE - 1n);
-    const short = mine.subscribe(planId, c.freshSecretHash(), 0n);
+    const short = mine.subscribe(...c.signupArgs(me, { planId, secretHash: c.freshSecretHash() }));
     await expect(short)
       .to.be.revertedWithCustomError(w.turnpike, "InsufficientFunds")
       .withArgs(me.address, await w.token.getAddress(), c.PRICE, c.PRICE - 1n);
@@ -186,7 +194,7 @@ describe("One account that is provider, payee, operator and subscriber", () => {
     await mine.acceptPlan(planId);
     expect((await w.lens.getPlan(planId)).proposedPayTo).to.equal(ZeroAddress);
     // It may cancel at once as the subscriber, and does so with a version.
-    await mine.cancel(s.idHash, false);
+    await mine.cancel(s.idHash, false, c.NO_AUTH);
     expect((await w.lens.getSubscription(s.idHash)).version).to.equal(1n);
     expect(await w.token.balanceOf(me)).to.equal(c.PRICE);
   });
@@ -208,7 +216,7 @@ describe("Terms that differ in several fields", () => {
     for (let some = 1; some < 2 ** wrong.length; some += 1) {
       const differing = wrong.filter((_, i) => (some >> i) & 1);
       const shown = Object.assign({}, own, ...differing.map(([, field]) => field));
-      await expect(w.turnpike.connect(w.subscriber).setNext(s.idHash, 0n, next, shown, NO_AUTH), `${some}`)
+      await expect(w.turnpike.connect(w.subscriber).setNext(s.idHash, 0n, next, shown, c.NO_AUTH), `${some}`)
         .to.be.revertedWithCustomError(w.turnpike, "TermsDiffer")
         .withArgs(next, differing[0]?.[0]);
     }
@@ -233,10 +241,21 @@ describe("A stop in the second of another act", () => {
   const CHARGES: Record<string, [number, bigint, (w: Scene) => Promise<ContractTransactionResponse>]> = {
     "a renewal": [0, c.PRICE, (w) => w.turnpike.renew(w.idHash, GAS)],
     "a late renewal": [c.INTERVAL - 1, c.PRICE, (w) => w.turnpike.renew(w.idHash, GAS)],
-    "a resumption": [c.INTERVAL, c.PRICE, (w) => w.turnpike.connect(w.subscriber).resume(w.idHash, c.FOREVER, GAS)],
+    "a resumption": [
+      c.INTERVAL,
+      c.PRICE,
+      (w) => w.turnpike.connect(w.subscriber).resume(w.idHash, c.FOREVER, c.NO_AUTH, GAS),
+    ],
     "a debit": [-1, 9n, (w) => w.turnpike.connect(w.operator).debit(w.idHash, 9n, 0n, GAS)],
     "a debit in grace": [c.GRACE - 1, 9n, (w) => w.turnpike.connect(w.operator).debit(w.idHash, 9n, 0n, GAS)],
-    "a signup": [-1, c.PRICE, (w) => w.turnpike.connect(w.subscriber).subscribe(w.planId, ZeroHash, 0n, GAS)],
+    "a signup": [
+      -1,
+      c.PRICE,
+      (w) =>
+        w.turnpike
+          .connect(w.subscriber)
+          .subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: ZeroHash }), GAS),
+    ],
   };
 
   for (const [name, [after, amount, charge]] of Object.entries(CHARGES)) {
@@ -261,7 +280,8 @@ describe("A stop in the second of another act", () => {
     for (const isStopFirst of [true, false]) {
       const w = await loadFixture(scene);
       const stop = () => w.turnpike.connect(w.provider).stopPlan(w.planId, GAS);
-      const change = () => w.turnpike.connect(w.subscriber).changePlan(w.idHash, w.other, 0n, c.FOREVER, GAS);
+      const change = () =>
+        w.turnpike.connect(w.subscriber).changePlan(w.idHash, w.other, 0n, c.FOREVER, c.NO_AUTH, GAS);
       for (const act of isStopFirst ? [stop, change] : [change, stop]) await c.at(w.paidThrough - 1, act);
       expect((await c.recordOf(w, w.idHash)).planId).to.equal(w.other);
 
@@ -291,9 +311,9 @@ describe("A stop in the second of another act", () => {
     }
     await time.increaseTo(s.paidThrough + c.INTERVAL);
     expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.EXPIRED);
-    expect(await errorOf(w, () => me.resume(s.idHash, c.FOREVER, GAS))).to.equal("PlanStopped");
+    expect(await errorOf(w, () => me.resume(s.idHash, c.FOREVER, c.NO_AUTH, GAS))).to.equal("PlanStopped");
     expect(await w.token.balanceOf(w.subscriber)).to.equal(funds);
     await setNext(w, s.idHash, 0n, ZeroHash);
-    await expect(me.resume(s.idHash, DEARER)).to.changeTokenBalance(w.token, w.subscriber, -DEARER);
+    await expect(me.resume(s.idHash, DEARER, c.NO_AUTH)).to.changeTokenBalance(w.token, w.subscriber, -DEARER);
   });
 });

@@ -209,11 +209,11 @@ describe("Plans", () => {
       const { w } = await loadFixture(standing);
       const effectiveAt = await propose(w, w.stranger);
       await time.increaseTo(effectiveAt + 100 * c.DAY);
-      await expect(w.turnpike.connect(w.subscriber).subscribe(w.planId, c.freshSecretHash(), 0n)).to.changeTokenBalance(
-        w.token,
-        w.treasury,
-        c.PRICE,
-      );
+      await expect(
+        w.turnpike
+          .connect(w.subscriber)
+          .subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
+      ).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
     });
 
     it("applies once, and the first payee stays the one that the plan's id proves", async () => {
@@ -345,7 +345,15 @@ describe("Plans", () => {
       await refusal(plain.signed({}, before[0]));
       await refusal(offered.signed({}, before[1]));
       const by = w.turnpike.connect(w.relayer);
-      await refusal(by.subscribeBySig(w.subscriber, w.planId, old.secretHash, 0n, c.FOREVER, bare, c.NO_PERMIT));
+      await refusal(
+        by.subscribe(
+          ...c.signupArgs(
+            w.subscriber,
+            { planId: w.planId, secretHash: old.secretHash },
+            { deadline: c.FOREVER, signature: bare },
+          ),
+        ),
+      );
       await expect(plain.signed()).to.changeTokenBalance(w.token, w.stranger, c.PRICE);
     });
 
@@ -366,7 +374,7 @@ describe("Plans", () => {
       const s = await c.subscribe(w);
       const fields = { newPlanId: dearer, maxOverage: 0n, maxCharge: c.FOREVER };
       const auth = await c.authFor(w, "ChangePlan", s.idHash, fields);
-      const send = (by: typeof auth) => w.turnpike.changePlanBySig(s.idHash, dearer, 0n, c.FOREVER, by);
+      const send = (by: typeof auth) => w.turnpike.changePlan(s.idHash, dearer, 0n, c.FOREVER, by);
       await provider.proposePayTo(dearer, w.stranger);
       await time.increase(DELAY);
       await w.turnpike.applyPayTo(dearer);
@@ -425,11 +433,11 @@ describe("Plans", () => {
           .to.be.revertedWithCustomError(w.turnpike, "NotProvider")
           .withArgs(w.planId, w.provider.address);
       }
-      await expect(provider.cancel(s.idHash, true))
+      await expect(provider.cancel(s.idHash, true, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
       await expect(next.debit(s.idHash, 1n, 0n)).to.changeTokenBalance(w.token, w.relayer, 1n);
-      await next.cancel(s.idHash, true);
+      await next.cancel(s.idHash, true, c.NO_AUTH);
       await next.deprecatePlan(w.planId, ZeroHash);
     });
 
@@ -538,7 +546,7 @@ describe("Plans", () => {
       const s = await c.subscribe(w);
       await provider.offerPlan(w.planId, w.relayer);
       await w.turnpike.connect(w.relayer).acceptPlan(w.planId);
-      await expect(me.changePlan(s.idHash, other, 0n, c.FOREVER))
+      await expect(me.changePlan(s.idHash, other, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "PlanMismatch")
         .withArgs(w.planId, other);
       await expect(w.turnpike.connect(w.relayer).deprecatePlan(w.planId, other))

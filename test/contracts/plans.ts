@@ -249,26 +249,26 @@ describe("Plans", () => {
       const other = await c.createPlan(w, { amount: 2n * c.PRICE });
       const mover = await c.subscribe(w, { planId: other });
       const me = w.turnpike.connect(w.subscriber);
-      await me.pause(paused.idHash);
+      await me.pause(paused.idHash, c.NO_AUTH);
       await w.turnpike.connect(w.provider).deprecatePlan(w.planId, ZeroHash);
       const refusal = (act: Promise<unknown>) =>
         expect(act).to.be.revertedWithCustomError(w.turnpike, "PlanDeprecated").withArgs(w.planId);
 
-      await refusal(me.subscribe(w.planId, c.freshSecretHash(), 0n));
-      await refusal(me.changePlan(mover.idHash, w.planId, 0n, c.FOREVER));
-      await me.resume(paused.idHash, 0n);
-      await me.pause(paused.idHash);
+      await refusal(me.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })));
+      await refusal(me.changePlan(mover.idHash, w.planId, 0n, c.FOREVER, c.NO_AUTH));
+      await me.resume(paused.idHash, 0n, c.NO_AUTH);
+      await me.pause(paused.idHash, c.NO_AUTH);
       await expect(c.at(running.paidThrough, () => w.turnpike.renew(running.idHash))).to.changeTokenBalance(
         w.token,
         w.treasury,
         c.PRICE,
       );
-      await refusal(c.at(paused.paidThrough, () => me.resume(paused.idHash, c.FOREVER)));
+      await refusal(c.at(paused.paidThrough, () => me.resume(paused.idHash, c.FOREVER, c.NO_AUTH)));
       await c.statusAt(w, lapsed.idHash, lapsed.paidThrough + c.INTERVAL);
-      await refusal(me.resume(lapsed.idHash, c.FOREVER));
+      await refusal(me.resume(lapsed.idHash, c.FOREVER, c.NO_AUTH));
       // A leaked id can still be moved away from, and a subscription still ended.
-      await me.rekey(running.idHash, c.freshSecretHash());
-      await me.cancel(paused.idHash, false);
+      await me.rekey(running.idHash, c.freshSecretHash(), c.NO_AUTH);
+      await me.cancel(paused.idHash, false, c.NO_AUTH);
     });
   });
 });

@@ -6,7 +6,7 @@ import { ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 import { itOfDeployedCode } from "./support/deployed-code";
-import { FAR, NO_VOUCHER, setNext, signup } from "./support/signups";
+import { FAR, setNext, signup } from "./support/signups";
 
 const WEEK = 7 * c.DAY;
 
@@ -28,7 +28,9 @@ describe("Races", () => {
       const thief = w.token.connect(w.stranger);
       await thief[c.PERMIT_VRS](w.subscriber, w.turnpike, 7n, c.FOREVER, permit.v, permit.r, permit.s);
       const relayer = w.turnpike.connect(w.relayer);
-      const sent = relayer.subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, permit);
+      const sent = relayer.subscribe(
+        ...c.signupArgs(w.subscriber, said, { voucher: s.voucher, permit, deadline: c.FOREVER, signature }),
+      );
       await expect(sent).to.changeTokenBalances(w.token, [w.subscriber, w.treasury], [-7n, 7n]);
       expect((await w.lens.getSubscription(s.idHash)).until).to.equal(FAR);
     });
@@ -36,7 +38,11 @@ describe("Races", () => {
     it("T21 a stranger that submits the whole signup first makes it, and the relayer's copy charges nothing more", async () => {
       const { w, s, said, signature, permit } = await loadFixture(offered);
       const send = (by: typeof w.stranger) =>
-        w.turnpike.connect(by).subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, permit);
+        w.turnpike
+          .connect(by)
+          .subscribe(
+            ...c.signupArgs(w.subscriber, said, { voucher: s.voucher, permit, deadline: c.FOREVER, signature }),
+          );
       await expect(send(w.stranger)).to.changeTokenBalances(w.token, [w.subscriber, w.treasury], [-7n, 7n]);
       await expect(send(w.relayer)).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(s.idHash);
     });
@@ -45,18 +51,24 @@ describe("Races", () => {
       const { w, s, said, signature, permit } = await loadFixture(offered);
       await w.token.connect(w.subscriber).approve(w.turnpike, c.FOREVER);
       const thief = w.turnpike.connect(w.stranger);
-      const refused = (sent: Promise<unknown>) =>
-        expect(sent).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature").withArgs(w.subscriber.address);
-      const send = (signed: typeof said, voucher = s.voucher) =>
-        thief.subscribeWith(w.subscriber, signed, voucher, c.FOREVER, signature, permit);
-      await refused(send(said, NO_VOUCHER));
+      const refused = (sent: Promise<unknown>, signer = w.subscriber) =>
+        expect(sent).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature").withArgs(signer.address);
+      const by = { permit, deadline: c.FOREVER, signature };
+      const send = (signed: typeof said, changed: Partial<c.Voucher> = {}) =>
+        thief.subscribe(
+          ...c.signupArgs(w.subscriber, signed, { ...by, voucher: { ...c.present(s.voucher), ...changed } }),
+        );
+      await refused(thief.subscribe(...c.signupArgs(w.subscriber, said, by)));
       await refused(send({ ...said, until: 0n }));
       await refused(send({ ...said, until: FAR + 1n }));
       await refused(send({ ...said, maxOverage: 1n }));
-      await refused(send(said, { ...s.voucher, firstAmount: 8n }));
-      await refused(send(said, { ...s.voucher, firstInterval: BigInt(c.DAY) - 1n }));
-      await refused(send(said, { ...s.voucher, signer: ZeroAddress }));
-      await refused(thief.subscribeBySig(w.subscriber, w.planId, s.secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT));
+      await refused(send(said, { firstAmount: 8n }), w.provider);
+      await refused(send(said, { firstInterval: BigInt(c.DAY) - 1n }), w.provider);
+      await expect(send(said, { signer: ZeroAddress }))
+        .to.be.revertedWithCustomError(w.turnpike, "InvalidVoucher")
+        .withArgs(w.planId, ZeroAddress);
+      const bare = { planId: w.planId, secretHash: s.secretHash };
+      await refused(thief.subscribe(...c.signupArgs(w.subscriber, bare, { deadline: c.FOREVER, signature })));
       expect(await w.turnpike.statusOf(s.idHash)).to.equal(c.Status.NONE);
     });
   });
@@ -110,7 +122,7 @@ describe("Races", () => {
       await time.increase(WEEK);
       await w.turnpike.applyPayTo(target);
       const me = w.turnpike.connect(w.subscriber);
-      await expect(me.changePlan(s.idHash, target, 0n, c.FOREVER))
+      await expect(me.changePlan(s.idHash, target, 0n, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "PlanMismatch")
         .withArgs(w.planId, target);
       // The old provider has no say over the record any more once the change has applied.
@@ -119,7 +131,7 @@ describe("Races", () => {
         [w.treasury, w.stranger],
         [0n, 2n * c.PRICE],
       );
-      await expect(w.turnpike.connect(w.provider).cancel(s.idHash, true))
+      await expect(w.turnpike.connect(w.provider).cancel(s.idHash, true, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
     });

@@ -12,12 +12,12 @@ describe("Subscriptions", () => {
       const s = await c.subscribe(w, { maxOverage: 100n });
       await w.turnpike.connect(w.operator).debit(s.idHash, 30n, 0n);
       const me = w.turnpike.connect(w.subscriber);
-      await me.setMaxOverage(s.idHash, 90n);
+      await me.setMaxOverage(s.idHash, 90n, c.NO_AUTH);
       const before = await c.recordOf(w, s.idHash);
       const fresh = c.freshSecretHash();
       const newIdHash = await w.turnpike.idHashOf(w.subscriber, fresh);
 
-      const sent = me.rekey(s.idHash, fresh);
+      const sent = me.rekey(s.idHash, fresh, c.NO_AUTH);
       await expect(sent).to.emit(w.turnpike, "Rekeyed").withArgs(s.idHash, newIdHash);
       await expect(sent).to.changeTokenBalance(w.token, w.subscriber, 0n);
       expect(await c.recordOf(w, newIdHash)).to.deep.equal({ ...before, version: 0n });
@@ -35,10 +35,10 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
       const me = w.turnpike.connect(w.subscriber);
-      await me.cancel(s.idHash, true);
-      await me.pause(s.idHash);
+      await me.cancel(s.idHash, true, c.NO_AUTH);
+      await me.pause(s.idHash, c.NO_AUTH);
       const fresh = c.freshSecretHash();
-      await me.rekey(s.idHash, fresh);
+      await me.rekey(s.idHash, fresh, c.NO_AUTH);
       const record = await c.recordOf(w, await w.turnpike.idHashOf(w.subscriber, fresh));
       expect([record.paused, record.ending, record.cancelled, record.cycle]).to.deep.equal([true, true, false, 0n]);
     });
@@ -47,7 +47,9 @@ describe("Subscriptions", () => {
       for (const after of [0, c.GRACE, c.INTERVAL]) {
         const w = await loadFixture(c.world);
         const s = await c.subscribe(w);
-        await c.at(s.paidThrough + after, () => w.turnpike.connect(w.subscriber).rekey(s.idHash, c.freshSecretHash()));
+        await c.at(s.paidThrough + after, () =>
+          w.turnpike.connect(w.subscriber).rekey(s.idHash, c.freshSecretHash(), c.NO_AUTH),
+        );
       }
     });
 
@@ -56,18 +58,18 @@ describe("Subscriptions", () => {
       const [s, other] = [await c.subscribe(w), await c.subscribe(w)];
       const me = w.turnpike.connect(w.subscriber);
       for (const used of [s, other]) {
-        await expect(me.rekey(s.idHash, used.secretHash))
+        await expect(me.rekey(s.idHash, used.secretHash, c.NO_AUTH))
           .to.be.revertedWithCustomError(w.turnpike, "IdHashUsed")
           .withArgs(used.idHash);
       }
-      await expect(w.turnpike.connect(w.provider).rekey(s.idHash, c.freshSecretHash()))
+      await expect(w.turnpike.connect(w.provider).rekey(s.idHash, c.freshSecretHash(), c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
         .withArgs(s.idHash, w.provider.address);
-      await expect(me.rekey(ZeroHash, c.freshSecretHash()))
+      await expect(me.rekey(ZeroHash, c.freshSecretHash(), c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(ZeroHash, c.Status.NONE);
-      await me.rekey(s.idHash, c.freshSecretHash());
-      await expect(me.rekey(s.idHash, c.freshSecretHash()))
+      await me.rekey(s.idHash, c.freshSecretHash(), c.NO_AUTH);
+      await expect(me.rekey(s.idHash, c.freshSecretHash(), c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(s.idHash, c.Status.CANCELLED);
     });

@@ -63,7 +63,7 @@ describe("Renewals", () => {
       const { w, s } = await loadFixture(subscribed);
       const now = s.paidThrough + 12 * c.INTERVAL;
       const before = await w.token.balanceOf(w.treasury);
-      await c.at(now, () => w.turnpike.connect(w.subscriber).resume(s.idHash, c.FOREVER));
+      await c.at(now, () => w.turnpike.connect(w.subscriber).resume(s.idHash, c.FOREVER, c.NO_AUTH));
       await w.turnpike.renewBatch(Array(12).fill(s.idHash));
       expect((await w.token.balanceOf(w.treasury)) - before).to.equal(c.PRICE);
       expect(await c.paidThroughOf(w, s.idHash)).to.equal(now - c.GRACE + c.INTERVAL);

@@ -38,7 +38,7 @@ describe("Renewals", () => {
     it("A13 L17 skips a failing item at any position, with its reason", async () => {
       for (const position of [0, 9, 19]) {
         const { w, ids, due } = await loadFixture(twenty);
-        await w.turnpike.connect(w.subscriber).cancel(c.present(ids[position]), false);
+        await w.turnpike.connect(w.subscriber).cancel(c.present(ids[position]), false, c.NO_AUTH);
         const before = await c.recordOf(w, c.present(ids[position]));
         const sent = c.at(due, () => w.turnpike.renewBatch(ids));
         const reason = c.reasonOf(w, "SubscriptionNotActive");
@@ -55,8 +55,8 @@ describe("Renewals", () => {
       const [poor, unapproved] = [await c.subscribe(w, { subscriber: w.stranger }), await c.subscribe(w)];
       await w.token.connect(w.stranger).transfer(w.relayer, 2n * c.PRICE);
       const ending = c.present(ids[0]);
-      await w.turnpike.connect(w.subscriber).cancel(ending, true);
-      await w.turnpike.connect(w.subscriber).pause(c.present(ids[1]));
+      await w.turnpike.connect(w.subscriber).cancel(ending, true, c.NO_AUTH);
+      await w.turnpike.connect(w.subscriber).pause(c.present(ids[1]), c.NO_AUTH);
       await w.token.connect(w.subscriber).approve(w.turnpike, c.PRICE);
       await c.statusAt(w, c.present(ids[0]), Math.max(due, poor.paidThrough, unapproved.paidThrough));
       expect(

@@ -1,8 +1,8 @@
-// Every <name>BySig: what a signature is good for, and what it is not.
+// Every act of a subscriber: what a signature is good for, and what it is not.
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { concat, dataSlice, Signature, toBeHex, ZeroAddress, ZeroHash, zeroPadValue } from "ethers";
+import { concat, dataSlice, Signature, type Signer, toBeHex, ZeroAddress, ZeroHash, zeroPadValue } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
 import { FAR, setNext } from "./support/signups";
@@ -17,7 +17,8 @@ interface Act {
   fields: (w: c.World) => Promise<Record<string, unknown>>;
   /** What a cheat would rather have had signed. */
   forged: (w: c.World) => Promise<Record<string, unknown>>;
-  send: (w: c.World, idHash: string, fields: Record<string, unknown>, auth: Auth) => Promise<unknown>;
+  /** By the relayer, unless another is named. */
+  send: (w: c.World, idHash: string, fields: Record<string, unknown>, auth: Auth, by?: Signer) => Promise<unknown>;
   event: string;
 }
 
@@ -28,47 +29,47 @@ const ACTS: Act[] = [
     name: "Pause",
     fields: none,
     forged: none,
-    send: (w, idHash, _fields, auth) => w.turnpike.connect(w.relayer).pauseBySig(idHash, auth),
+    send: (w, idHash, _fields, auth, by = w.relayer) => w.turnpike.connect(by).pause(idHash, auth),
     event: "Paused",
   },
   {
     name: "Resume",
     fields: async () => ({ maxCharge: 5n }),
     forged: async () => ({ maxCharge: 6n }),
-    send: (w, idHash, f, auth) => w.turnpike.connect(w.relayer).resumeBySig(idHash, f.maxCharge as bigint, auth),
+    send: (w, idHash, f, auth, by = w.relayer) => w.turnpike.connect(by).resume(idHash, f.maxCharge as bigint, auth),
     event: "Resumed",
   },
   {
     name: "Cancel",
     fields: async () => ({ atPeriodEnd: true }),
     forged: async () => ({ atPeriodEnd: false }),
-    send: (w, idHash, f, auth) => w.turnpike.connect(w.relayer).cancelBySig(idHash, f.atPeriodEnd as boolean, auth),
+    send: (w, idHash, f, auth, by = w.relayer) => w.turnpike.connect(by).cancel(idHash, f.atPeriodEnd as boolean, auth),
     event: "Cancelled",
   },
   {
     name: "SetMaxOverage",
     fields: async () => ({ cap: 5n }),
     forged: async () => ({ cap: 6n }),
-    send: (w, idHash, f, auth) => w.turnpike.connect(w.relayer).setMaxOverageBySig(idHash, f.cap as bigint, auth),
+    send: (w, idHash, f, auth, by = w.relayer) => w.turnpike.connect(by).setMaxOverage(idHash, f.cap as bigint, auth),
     event: "MaxOverageSet",
   },
   {
     name: "ChangePlan",
     fields: async (w) => ({ newPlanId: await c.createPlan(w), maxOverage: 5n, maxCharge: c.PRICE }),
     forged: async (w) => ({ newPlanId: await c.createPlan(w), maxOverage: 6n, maxCharge: c.PRICE + 1n }),
-    send: (w, idHash, f, auth) =>
+    send: (w, idHash, f, auth, by = w.relayer) =>
       w.turnpike
-        .connect(w.relayer)
-        .changePlanBySig(idHash, f.newPlanId as string, f.maxOverage as bigint, f.maxCharge as bigint, auth),
+        .connect(by)
+        .changePlan(idHash, f.newPlanId as string, f.maxOverage as bigint, f.maxCharge as bigint, auth),
     event: "PlanChanged",
   },
   {
     name: "SetNext",
     fields: async (w) => ({ until: FAR, nextPlanId: await c.createPlan(w) }),
     forged: async (w) => ({ until: FAR + 1n, nextPlanId: await c.createPlan(w) }),
-    send: async (w, idHash, f, auth) => {
+    send: async (w, idHash, f, auth, by = w.relayer) => {
       const [planId, shown] = [f.nextPlanId as string, await c.shownOf(w, f.nextPlanId as string)];
-      return w.turnpike.connect(w.relayer).setNext(idHash, f.until as bigint, planId, shown, auth);
+      return w.turnpike.connect(by).setNext(idHash, f.until as bigint, planId, shown, auth);
     },
     event: "NextSet",
   },
@@ -76,7 +77,7 @@ const ACTS: Act[] = [
     name: "Rekey",
     fields: async () => ({ newSecretHash: c.freshSecretHash() }),
     forged: async () => ({ newSecretHash: c.freshSecretHash() }),
-    send: (w, idHash, f, auth) => w.turnpike.connect(w.relayer).rekeyBySig(idHash, f.newSecretHash as string, auth),
+    send: (w, idHash, f, auth, by = w.relayer) => w.turnpike.connect(by).rekey(idHash, f.newSecretHash as string, auth),
     event: "Rekeyed",
   },
 ];
@@ -86,7 +87,7 @@ for (const act of ACTS) {
     const w = await loadFixture(c.world);
     const s = await c.subscribe(w, { maxOverage: 1n });
     // Resume is the one act that needs a pause before it.
-    if (act.name === "Resume") await w.turnpike.connect(w.subscriber).pause(s.idHash);
+    if (act.name === "Resume") await w.turnpike.connect(w.subscriber).pause(s.idHash, c.NO_AUTH);
     const fields = await act.fields(w);
     const auth = await c.authFor(w, act.name, s.idHash, fields, options);
     const send = (override: Partial<Auth> = {}, sentFields = fields) =>
@@ -101,9 +102,21 @@ for (const act of ACTS) {
       expect((await w.lens.getSubscription(s.idHash)).version).to.equal(auth.version + 1n);
     });
 
+    it("needs no signature of the subscriber itself, and reads none; of anyone else it does", async () => {
+      const { w, s, fields } = await signed();
+      for (const caller of [w.stranger, w.relayer, w.operator, w.treasury]) {
+        await expect(act.send(w, s.idHash, fields, c.NO_AUTH as Auth, caller))
+          .to.be.revertedWithCustomError(w.turnpike, "NotSubscriber")
+          .withArgs(s.idHash, caller.address);
+      }
+      const stale = { version: 9n, deadline: 1n, signature: "0xabcd" };
+      await expect(act.send(w, s.idHash, fields, stale as Auth, w.subscriber)).to.emit(w.turnpike, act.event);
+      expect((await w.lens.getSubscription(s.idHash)).version).to.be.greaterThan(0n);
+    });
+
     it("A3 A26 is good for one act, and void after any other", async () => {
       const { w, s, auth, send } = await signed();
-      await w.turnpike.connect(w.subscriber).setMaxOverage(s.idHash, 2n);
+      await w.turnpike.connect(w.subscriber).setMaxOverage(s.idHash, 2n, c.NO_AUTH);
       await expect(send())
         .to.be.revertedWithCustomError(w.turnpike, "StaleVersion")
         .withArgs(s.idHash, auth.version, auth.version + 1n);
@@ -144,7 +157,7 @@ for (const act of ACTS) {
       for (const name of Object.keys(forged)) await refusal(send({}, { ...fields, [name]: forged[name] }));
 
       const twin = await c.subscribe(w);
-      if (act.name === "Resume") await w.turnpike.connect(w.subscriber).pause(twin.idHash);
+      if (act.name === "Resume") await w.turnpike.connect(w.subscriber).pause(twin.idHash, c.NO_AUTH);
       await refusal(act.send(w, twin.idHash, fields, auth));
       const byStranger = await c.authFor(w, act.name, s.idHash, fields, { signer: w.stranger });
       await refusal(send({ signature: byStranger.signature }));
@@ -205,7 +218,15 @@ describe("Signatures", () => {
   it("A5 subscribes nobody in the name of the zero address", async () => {
     const w = await loadFixture(c.world);
     const zero = concat([ZeroHash, ZeroHash, "0x1b"]);
-    await expect(w.turnpike.subscribeBySig(ZeroAddress, w.planId, ZeroHash, 0n, c.FOREVER, zero, c.NO_PERMIT))
+    await expect(
+      w.turnpike.subscribe(
+        ...c.signupArgs(
+          ZeroAddress,
+          { planId: w.planId, secretHash: ZeroHash },
+          { deadline: c.FOREVER, signature: zero },
+        ),
+      ),
+    )
       .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
       .withArgs(ZeroAddress);
   });
@@ -215,10 +236,10 @@ describe("Signatures", () => {
     const [moved, ended] = [await c.subscribe(w), await c.subscribe(w)];
     const auths = [await c.authFor(w, "Pause", moved.idHash), await c.authFor(w, "Pause", ended.idHash)];
     const fresh = c.freshSecretHash();
-    await w.turnpike.connect(w.subscriber).rekey(moved.idHash, fresh);
-    await w.turnpike.connect(w.subscriber).cancel(ended.idHash, false);
+    await w.turnpike.connect(w.subscriber).rekey(moved.idHash, fresh, c.NO_AUTH);
+    await w.turnpike.connect(w.subscriber).cancel(ended.idHash, false, c.NO_AUTH);
     const refusal = (idHash: string, auth: Auth, error: string) =>
-      expect(w.turnpike.pauseBySig(idHash, auth)).to.be.revertedWithCustomError(w.turnpike, error);
+      expect(w.turnpike.pause(idHash, auth)).to.be.revertedWithCustomError(w.turnpike, error);
     await refusal(moved.idHash, c.present(auths[0]), "StaleVersion");
     await refusal(await w.turnpike.idHashOf(w.subscriber, fresh), c.present(auths[0]), "InvalidSignature");
     await refusal(ended.idHash, c.present(auths[1]), "StaleVersion");
@@ -241,11 +262,11 @@ describe("Signatures", () => {
       const { w, s, me } = await loadFixture(exhausted);
       const other = await c.createPlan(w);
       const acts = [
-        () => me.pause(s.idHash),
-        () => me.setMaxOverage(s.idHash, 2n),
-        () => me.changePlan(s.idHash, other, 0n, c.FOREVER),
+        () => me.pause(s.idHash, c.NO_AUTH),
+        () => me.setMaxOverage(s.idHash, 2n, c.NO_AUTH),
+        () => me.changePlan(s.idHash, other, 0n, c.FOREVER, c.NO_AUTH),
         () => setNext(w, s.idHash, FAR, other),
-        () => c.at(s.paidThrough + c.INTERVAL, () => me.resume(s.idHash, c.FOREVER)),
+        () => c.at(s.paidThrough + c.INTERVAL, () => me.resume(s.idHash, c.FOREVER, c.NO_AUTH)),
       ];
       for (const act of acts) {
         await expect(act()).to.be.revertedWithCustomError(w.turnpike, "VersionExhausted").withArgs(s.idHash);
@@ -256,12 +277,12 @@ describe("Signatures", () => {
       const { w, s, me } = await loadFixture(exhausted);
       const auth = await c.authFor(w, "Cancel", s.idHash, { atPeriodEnd: false });
       const fresh = c.freshSecretHash();
-      await me.rekey(s.idHash, fresh);
+      await me.rekey(s.idHash, fresh, c.NO_AUTH);
       const newIdHash = await w.turnpike.idHashOf(w.subscriber, fresh);
       expect((await c.recordOf(w, newIdHash)).version).to.equal(0n);
       expect((await c.recordOf(w, s.idHash)).version).to.equal(65_535n);
-      await me.pause(newIdHash);
-      await expect(w.turnpike.cancelBySig(s.idHash, false, auth))
+      await me.pause(newIdHash, c.NO_AUTH);
+      await expect(w.turnpike.cancel(s.idHash, false, auth))
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(s.idHash, c.Status.CANCELLED);
     });
@@ -269,9 +290,9 @@ describe("Signatures", () => {
     it("lets a signed end be brought again to no other effect", async () => {
       const { w, s } = await loadFixture(exhausted);
       const later = await c.authFor(w, "Cancel", s.idHash, { atPeriodEnd: true });
-      await w.turnpike.cancelBySig(s.idHash, true, later);
+      await w.turnpike.cancel(s.idHash, true, later);
       const before = await c.recordOf(w, s.idHash);
-      await w.turnpike.cancelBySig(s.idHash, true, later);
+      await w.turnpike.cancel(s.idHash, true, later);
       expect(await c.recordOf(w, s.idHash)).to.deep.equal(before);
       expect([before.ending, before.version]).to.deep.equal([true, 65_535n]);
     });

@@ -20,11 +20,13 @@ async function signUp(w: c.World, { firstAmount, firstInterval, until }: typeof 
   const voucher = { signer: w.provider.address, firstAmount, firstInterval, deadline, signature };
   const signup = { planId, secretHash, maxOverage: c.MAX_CAP, until };
   const send = () =>
-    w.turnpike.connect(w.subscriber).subscribeWith(w.subscriber, signup, voucher, deadline, "0x", c.NO_PERMIT);
+    w.turnpike
+      .connect(w.subscriber)
+      .subscribe(...c.signupArgs(w.subscriber, signup, { voucher, deadline, signature: "0x" }));
   return { idHash, send };
 }
 
-describe("subscribeWith at the ends of its types", () => {
+describe("subscribe at the ends of its types", () => {
   for (const field of ["firstAmount", "firstInterval", "until"] as const) {
     for (const others of ["largest", "least"] as const) {
       it(`keeps the largest ${field} beside ${others} others`, async () => {

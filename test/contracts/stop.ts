@@ -61,9 +61,9 @@ describe("Plans > stopPlan", () => {
   it("charges nothing from then on: no renewal, debit or resumption, alone and in a batch", async () => {
     const { w, s, me, provider, operator, p } = await loadFixture(running);
     const [paused, expired] = [await c.subscribe(w), await c.subscribe(w)];
-    await me.pause(paused.idHash);
+    await me.pause(paused.idHash, c.NO_AUTH);
     await provider.stopPlan(w.planId);
-    await expect(me.resume(s.idHash, c.FOREVER))
+    await expect(me.resume(s.idHash, c.FOREVER, c.NO_AUTH))
       .to.be.revertedWithCustomError(w.turnpike, "NothingToResume")
       .withArgs(s.idHash, c.Status.ACTIVE);
     const before = await w.token.balanceOf(w.subscriber);
@@ -78,8 +78,9 @@ describe("Plans > stopPlan", () => {
       const reason = c.reasonOf(w, "PlanStopped");
       expect([...(await w.turnpike.renewBatch.staticCall([s.idHash]))]).to.deep.equal([reason]);
       expect([...(await operator.debitBatch.staticCall([debit]))]).to.deep.equal([reason]);
-      if (at > p) for (const one of [s, paused, expired]) await isStopped(w, me.resume(one.idHash, c.FOREVER));
-      else if (at === p) await isStopped(w, me.resume(s.idHash, c.FOREVER));
+      if (at > p)
+        for (const one of [s, paused, expired]) await isStopped(w, me.resume(one.idHash, c.FOREVER, c.NO_AUTH));
+      else if (at === p) await isStopped(w, me.resume(s.idHash, c.FOREVER, c.NO_AUTH));
     }
     expect(await w.token.balanceOf(w.subscriber)).to.equal(before);
   });
@@ -95,7 +96,7 @@ describe("Plans > stopPlan", () => {
         await c.subscribe(w, { planId: await c.createPlan(w, { months: true, interval: 1, grace }) }),
       ];
       const p = s.paidThrough;
-      await base.me.pause(paused.idHash);
+      await base.me.pause(paused.idHash, c.NO_AUTH);
       for (const one of [planId, months.planId]) await base.provider.stopPlan(one);
       expect(await statusIn(w, s.idHash, p - 1)).to.equal(c.Status.ACTIVE);
       expect((await w.lens.getSubscription(s.idHash)).ending).to.equal(true);
@@ -125,11 +126,15 @@ describe("Plans > stopPlan", () => {
     const [late, scheduled, paused] = [await signup(w, { planId: other }), await c.subscribe(w), await c.subscribe(w)];
     await setNext(w, scheduled.idHash, 0n, other);
     await setNext(w, paused.idHash, 0n, other);
-    await me.pause(paused.idHash);
+    await me.pause(paused.idHash, c.NO_AUTH);
     await provider.stopPlan(other);
     for (const form of ["direct", "signed"] as const) await isStopped(w, late[form](), other);
-    await isStopped(w, me.subscribe(other, c.freshSecretHash(), 0n), other);
-    await isStopped(w, me.changePlan(s.idHash, other, 0n, c.FOREVER), other);
+    await isStopped(
+      w,
+      me.subscribe(...c.signupArgs(w.subscriber, { planId: other, secretHash: c.freshSecretHash() })),
+      other,
+    );
+    await isStopped(w, me.changePlan(s.idHash, other, 0n, c.FOREVER, c.NO_AUTH), other);
     await isStopped(w, me.quoteChange(s.idHash, other), other);
     await isStopped(w, setNext(w, s.idHash, 0n, other), other);
     await isStopped(
@@ -137,7 +142,7 @@ describe("Plans > stopPlan", () => {
       c.at(paused.paidThrough, () => w.turnpike.renew(scheduled.idHash)),
       other,
     );
-    await isStopped(w, me.resume(paused.idHash, c.FOREVER), other);
+    await isStopped(w, me.resume(paused.idHash, c.FOREVER, c.NO_AUTH), other);
     expect(await w.turnpike.statusOf(scheduled.idHash)).to.equal(c.Status.ACTIVE);
     // The change is dropped, and the subscription goes on as it was.
     await setNext(w, scheduled.idHash, 0n, ZeroHash);
@@ -150,14 +155,14 @@ describe("Plans > stopPlan", () => {
     const { w, s, me, provider, p } = await loadFixture(running);
     const [later, gone] = [await c.subscribe(w), await c.subscribe(w)];
     await provider.stopPlan(w.planId);
-    await me.cancel(gone.idHash, false);
-    await me.cancel(later.idHash, true);
-    await me.pause(s.idHash);
-    await me.resume(s.idHash, 0n);
+    await me.cancel(gone.idHash, false, c.NO_AUTH);
+    await me.cancel(later.idHash, true, c.NO_AUTH);
+    await me.pause(s.idHash, c.NO_AUTH);
+    await me.resume(s.idHash, 0n, c.NO_AUTH);
     await setNext(w, s.idHash, FAR, ZeroHash);
-    await me.setMaxOverage(s.idHash, 1n);
+    await me.setMaxOverage(s.idHash, 1n, c.NO_AUTH);
     const secretHash = c.freshSecretHash();
-    await me.rekey(s.idHash, secretHash);
+    await me.rekey(s.idHash, secretHash, c.NO_AUTH);
     const moved = await w.turnpike.idHashOf(w.subscriber, secretHash);
     expect(await w.turnpike.statusOf(moved)).to.equal(c.Status.ACTIVE);
     expect(await w.turnpike.statusOf(gone.idHash)).to.equal(c.Status.CANCELLED);
@@ -170,7 +175,7 @@ describe("Plans > stopPlan", () => {
     const { w, s, me, other, provider, p } = await loadFixture(running);
     await provider.stopPlan(w.planId);
     const now = p - c.INTERVAL / 2;
-    await expect(c.at(now, () => me.changePlan(s.idHash, other, 0n, c.FOREVER))).to.changeTokenBalance(
+    await expect(c.at(now, () => me.changePlan(s.idHash, other, 0n, c.FOREVER, c.NO_AUTH))).to.changeTokenBalance(
       w.token,
       w.treasury,
       DEARER - c.PRICE / 2n,
@@ -210,6 +215,10 @@ describe("Plans > stopPlan", () => {
       c.at(s.paidThrough, () => w.turnpike.renew(s.idHash)),
       planId,
     );
-    await isStopped(w, me.subscribe(planId, c.freshSecretHash(), 0n), planId);
+    await isStopped(
+      w,
+      me.subscribe(...c.signupArgs(w.subscriber, { planId, secretHash: c.freshSecretHash() })),
+      planId,
+    );
   });
 });

@@ -1,4 +1,4 @@
-// subscribe and subscribeBySig.
+// subscribe: the subscriber's own call, and its signature.
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
@@ -15,7 +15,9 @@ describe("Subscriptions", () => {
       );
       const now = (await time.latest()) + 10;
 
-      const sent = c.at(now, () => w.turnpike.connect(w.subscriber).subscribe(w.planId, secretHash, 0n));
+      const sent = c.at(now, () =>
+        w.turnpike.connect(w.subscriber).subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash })),
+      );
       await expect(sent)
         .to.emit(w.turnpike, "Subscribed")
         .withArgs(idHash, w.planId, w.subscriber.address, 0n, now + c.INTERVAL);
@@ -43,14 +45,26 @@ describe("Subscriptions", () => {
         const record = await c.recordOf(w, s.idHash);
         expect([record.cap, record.spent, record.cycle]).to.deep.equal([maxOverage, 0n, BigInt(s.paidThrough)]);
       }
-      await expect(w.turnpike.connect(w.subscriber).subscribe(w.planId, c.freshSecretHash(), c.MAX_CAP + 1n))
+      await expect(
+        w.turnpike.connect(w.subscriber).subscribe(
+          ...c.signupArgs(w.subscriber, {
+            planId: w.planId,
+            secretHash: c.freshSecretHash(),
+            maxOverage: c.MAX_CAP + 1n,
+          }),
+        ),
+      )
         .to.be.revertedWithCustomError(w.turnpike, "CapTooLarge")
         .withArgs(c.MAX_CAP + 1n, c.MAX_CAP);
     });
 
     it("refuses an unknown plan", async () => {
       const w = await loadFixture(c.world);
-      await expect(w.turnpike.connect(w.subscriber).subscribe(id("?"), ZeroHash, 0n))
+      await expect(
+        w.turnpike
+          .connect(w.subscriber)
+          .subscribe(...c.signupArgs(w.subscriber, { planId: id("?"), secretHash: ZeroHash })),
+      )
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(id("?"));
     });
@@ -58,9 +72,12 @@ describe("Subscriptions", () => {
     it("A36 refuses a used idHash, also of an ended record, and takes any other at once", async () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
-      const again = () => w.turnpike.connect(w.subscriber).subscribe(w.planId, s.secretHash, 0n);
+      const again = () =>
+        w.turnpike
+          .connect(w.subscriber)
+          .subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: s.secretHash }));
       await expect(again()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(s.idHash);
-      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false);
+      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false, c.NO_AUTH);
       await expect(again()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(s.idHash);
       await c.subscribe(w);
     });
@@ -80,7 +97,10 @@ describe("Subscriptions", () => {
       const token = await w.token.getAddress();
       const secretHash = c.freshSecretHash();
       const idHash = await w.turnpike.idHashOf(w.stranger, secretHash);
-      const attempt = () => w.turnpike.connect(w.stranger).subscribe(w.planId, secretHash, 5n);
+      const attempt = () =>
+        w.turnpike
+          .connect(w.stranger)
+          .subscribe(...c.signupArgs(w.stranger, { planId: w.planId, secretHash, maxOverage: 5n }));
 
       await w.token.mint(w.stranger, c.PRICE - 1n);
       await expect(attempt())
@@ -99,7 +119,7 @@ describe("Subscriptions", () => {
     });
   });
 
-  describe("subscribeBySig", () => {
+  describe("subscribe, signed", () => {
     async function signup(w: c.World, overrides: { signer?: Signer; maxOverage?: bigint; deadline?: bigint } = {}) {
       const { signer = w.subscriber, maxOverage = 0n, deadline = c.FOREVER } = overrides;
       const secretHash = c.freshSecretHash();
@@ -107,10 +127,12 @@ describe("Subscriptions", () => {
       const message = { subscriber, planId: w.planId, secretHash, maxOverage, deadline };
       const signature = await c.sign(w, signer, "Subscribe", message);
       const idHash = await w.turnpike.idHashOf(subscriber, secretHash);
-      const send = (permit: typeof c.NO_PERMIT = c.NO_PERMIT) =>
+      const send = (permit?: c.Permit) =>
         w.turnpike
           .connect(w.relayer)
-          .subscribeBySig(subscriber, w.planId, secretHash, maxOverage, deadline, signature, permit);
+          .subscribe(
+            ...c.signupArgs(subscriber, { planId: w.planId, secretHash, maxOverage }, { permit, deadline, signature }),
+          );
       return { ...message, signature, idHash, send };
     }
 
@@ -155,7 +177,7 @@ describe("Subscriptions", () => {
       const s = await signup(w, { signer });
       const permit = await c.signPermit(w, signer, c.PRICE);
       const token = await w.token.getAddress();
-      for (const bad of [c.NO_PERMIT, { ...permit, value: c.PRICE + 1n }, { ...permit, deadline: 1n }]) {
+      for (const bad of [undefined, { ...permit, value: c.PRICE + 1n }, { ...permit, deadline: 1n }]) {
         await expect(s.send(bad))
           .to.be.revertedWithCustomError(w.turnpike, "InsufficientApproval")
           .withArgs(signer.address, token, c.PRICE, 0n);
@@ -177,7 +199,13 @@ describe("Subscriptions", () => {
       const signature = await c.sign(w, w.subscriber, "Subscribe", message);
       const permit = await c.signPermit(w, w.subscriber, 1n);
       await expect(
-        w.turnpike.subscribeBySig(w.subscriber, message.planId, ZeroHash, 0n, c.FOREVER, signature, permit),
+        w.turnpike.subscribe(
+          ...c.signupArgs(
+            w.subscriber,
+            { planId: message.planId, secretHash: ZeroHash },
+            { permit, deadline: c.FOREVER, signature },
+          ),
+        ),
       ).to.be.revertedWithCustomError(w.turnpike, "UnknownPlan");
     });
 
@@ -186,10 +214,10 @@ describe("Subscriptions", () => {
       const [first, second] = [await signup(w), await signup(w)];
       await first.send();
       await expect(first.send()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(first.idHash);
-      await w.turnpike.connect(w.subscriber).cancel(first.idHash, false);
+      await w.turnpike.connect(w.subscriber).cancel(first.idHash, false, c.NO_AUTH);
       await expect(first.send()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(first.idHash);
       await second.send();
-      await w.turnpike.connect(w.subscriber).rekey(second.idHash, c.freshSecretHash());
+      await w.turnpike.connect(w.subscriber).rekey(second.idHash, c.freshSecretHash(), c.NO_AUTH);
       await expect(second.send()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(second.idHash);
     });
 
@@ -210,19 +238,18 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const s = await signup(w, { maxOverage: 1n });
       const other = await c.createPlan(w);
-      const sent = [s.subscriber, s.planId, s.secretHash, s.maxOverage, s.deadline, s.signature, c.NO_PERMIT] as const;
-      const changes: [number, unknown][] = [
-        [0, w.stranger.address],
-        [1, other],
-        [2, c.freshSecretHash()],
-        [3, 2n],
-        [4, c.FOREVER - 1n],
-      ];
-      for (const [position, value] of changes) {
-        const args = sent.map((argument, i) => (i === position ? value : argument));
-        await expect(w.turnpike.subscribeBySig(...(args as unknown as typeof sent)), `argument ${position}`)
+      for (const change of [
+        { subscriber: w.stranger.address },
+        { planId: other },
+        { secretHash: c.freshSecretHash() },
+        { maxOverage: 2n },
+        { until: 2n ** 35n },
+        { deadline: c.FOREVER - 1n },
+      ]) {
+        const sent = { ...s, ...change };
+        await expect(w.turnpike.subscribe(...c.signupArgs(sent.subscriber, sent, sent)), Object.keys(change).join())
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
-          .withArgs(position === 0 ? w.stranger.address : w.subscriber.address);
+          .withArgs(sent.subscriber);
       }
     });
 
@@ -242,8 +269,8 @@ describe("Subscriptions", () => {
         { until: 2n ** 35n },
       ]) {
         const bytes = await c.sign(w, w.subscriber, "Subscribe", { ...message, ...shown });
-        const args = [subscriber, planId, secretHash, maxOverage, deadline, bytes, c.NO_PERMIT] as const;
-        await expect(w.turnpike.subscribeBySig(...args), Object.keys(shown).join())
+        const by = { deadline, signature: bytes };
+        await expect(w.turnpike.subscribe(...c.signupArgs(subscriber, s, by)), Object.keys(shown).join())
           .to.be.revertedWithCustomError(w.turnpike, "InvalidSignature")
           .withArgs(subscriber);
       }

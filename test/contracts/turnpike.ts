@@ -39,14 +39,19 @@ describe("Turnpike", () => {
       const secretHash = c.freshSecretHash();
       const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
       const encode = w.turnpike.interface.encodeFunctionData.bind(w.turnpike.interface);
-      const calls = [encode("subscribe", [w.planId, secretHash, 5n]), encode("pause", [idHash])];
+      const calls = [
+        encode("subscribe", c.signupArgs(w.subscriber.address, { planId: w.planId, secretHash, maxOverage: 5n })),
+        encode("pause", [idHash, c.NO_AUTH]),
+      ];
       const me = w.turnpike.connect(w.subscriber);
       expect((await me.multicall.staticCall(calls))[0]).to.equal(idHash);
       await me.multicall(calls);
       expect((await c.recordOf(w, idHash)).paused).to.equal(true);
 
       const before = await c.recordOf(w, idHash);
-      await expect(me.multicall([encode("setMaxOverage", [idHash, 9n]), encode("pause", [idHash])]))
+      await expect(
+        me.multicall([encode("setMaxOverage", [idHash, 9n, c.NO_AUTH]), encode("pause", [idHash, c.NO_AUTH])]),
+      )
         .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
         .withArgs(idHash, c.Status.PAUSED);
       expect(await c.recordOf(w, idHash)).to.deep.equal(before);
@@ -58,7 +63,7 @@ describe("Turnpike", () => {
       const encode = w.turnpike.interface.encodeFunctionData.bind(w.turnpike.interface);
       const stranger = w.turnpike.connect(w.stranger);
       const attempts: [string, string][] = [
-        [encode("pause", [s.idHash]), "NotSubscriber"],
+        [encode("pause", [s.idHash, c.NO_AUTH]), "NotSubscriber"],
         [encode("deprecatePlan", [w.planId, ZeroHash]), "NotProvider"],
         [encode("renewInner", [s.idHash]), "OnlySelf"],
       ];
@@ -162,8 +167,8 @@ describe("Turnpike", () => {
       const s = await c.subscribe(w, { maxOverage: 1_000n });
       const me = w.turnpike.connect(w.subscriber);
       await w.turnpike.connect(w.operator).debit(s.idHash, 7n, 0n);
-      await me.cancel(s.idHash, true);
-      await me.pause(s.idHash);
+      await me.cancel(s.idHash, true, c.NO_AUTH);
+      await me.pause(s.idHash, c.NO_AUTH);
       const p = BigInt(s.paidThrough);
       expect(await word(w, "bytes32", s.idHash, 0n)).to.equal(
         BigInt(w.subscriber.address) | (p << 160n) | (1n << 196n) | (2n << 228n) | PAUSED | ENDING,
@@ -205,7 +210,7 @@ describe("Turnpike", () => {
       expect((await word(w, "uint256", 2n, 3n, 1n)) >> 224n).to.equal(2n);
 
       const tomb = c.freshSecretHash();
-      await w.turnpike.connect(w.subscriber).void(tomb);
+      await w.turnpike.connect(w.subscriber).void(w.subscriber, tomb, 0n, "0x");
       expect(await word(w, "bytes32", await w.turnpike.idHashOf(w.subscriber, tomb), 0n)).to.equal(
         BigInt(w.subscriber.address) | CANCELLED,
       );

@@ -1,4 +1,4 @@
-// void and voidBySig.
+// void: the subscriber's own call, and its signature.
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
@@ -15,7 +15,7 @@ async function voiding(w: c.World, secretHash: string, options: { signer?: Signe
   const send = (changed: Partial<{ of: string; secretHash: string; deadline: bigint; signature: string }> = {}) =>
     w.turnpike
       .connect(w.relayer)
-      .voidBySig(
+      .void(
         changed.of ?? w.subscriber.address,
         changed.secretHash ?? secretHash,
         changed.deadline ?? deadline,
@@ -39,12 +39,16 @@ describe("Subscriptions", () => {
           [secretHash, idHash],
         ] as const) {
           const sent =
-            form === "direct" ? w.turnpike.connect(w.subscriber).void(hash) : (await voiding(w, hash)).send();
+            form === "direct"
+              ? w.turnpike.connect(w.subscriber).void(w.subscriber, hash, 0n, "0x")
+              : (await voiding(w, hash)).send();
           await expect(sent).to.emit(w.turnpike, "Voided").withArgs(id, w.subscriber.address);
         }
         await expect(plain.signed()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(plain.idHash);
         await expect(
-          w.turnpike.subscribeBySig(w.subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT),
+          w.turnpike.subscribe(
+            ...c.signupArgs(w.subscriber, { planId: w.planId, secretHash }, { deadline: c.FOREVER, signature }),
+          ),
         )
           .to.be.revertedWithCustomError(w.turnpike, "IdHashUsed")
           .withArgs(idHash);
@@ -57,7 +61,7 @@ describe("Subscriptions", () => {
       const me = w.turnpike.connect(w.subscriber);
       const secretHash = c.freshSecretHash();
       const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
-      await me.void(secretHash);
+      await me.void(w.subscriber, secretHash, 0n, "0x");
       const view = await w.lens.getSubscription(idHash);
       expect([view.subscriber, view.cancelled, view.version, view.paidThrough, view.planId]).to.deep.equal([
         w.subscriber.address,
@@ -68,13 +72,13 @@ describe("Subscriptions", () => {
       ]);
       expect([view.status, await w.turnpike.statusOf(idHash)]).to.deep.equal([c.Status.CANCELLED, c.Status.CANCELLED]);
       const acts = [
-        () => me.pause(idHash),
-        () => me.cancel(idHash, false),
-        () => me.cancel(idHash, true),
-        () => me.setMaxOverage(idHash, 1n),
-        () => me.changePlan(idHash, w.planId, 0n, c.FOREVER),
+        () => me.pause(idHash, c.NO_AUTH),
+        () => me.cancel(idHash, false, c.NO_AUTH),
+        () => me.cancel(idHash, true, c.NO_AUTH),
+        () => me.setMaxOverage(idHash, 1n, c.NO_AUTH),
+        () => me.changePlan(idHash, w.planId, 0n, c.FOREVER, c.NO_AUTH),
         () => setNext(w, idHash, FAR, ZeroHash),
-        () => me.rekey(idHash, c.freshSecretHash()),
+        () => me.rekey(idHash, c.freshSecretHash(), c.NO_AUTH),
         () => w.turnpike.renew(idHash),
         () => w.turnpike.connect(w.operator).debit(idHash, 1n, 0n),
       ];
@@ -83,12 +87,12 @@ describe("Subscriptions", () => {
           .to.be.revertedWithCustomError(w.turnpike, "SubscriptionNotActive")
           .withArgs(idHash, c.Status.CANCELLED);
       }
-      await expect(me.resume(idHash, c.FOREVER))
+      await expect(me.resume(idHash, c.FOREVER, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "NothingToResume")
         .withArgs(idHash, c.Status.CANCELLED);
       // No rekey reaches it either.
       const s = await c.subscribe(w);
-      await expect(me.rekey(s.idHash, secretHash))
+      await expect(me.rekey(s.idHash, secretHash, c.NO_AUTH))
         .to.be.revertedWithCustomError(w.turnpike, "IdHashUsed")
         .withArgs(idHash);
     });
@@ -97,15 +101,15 @@ describe("Subscriptions", () => {
       const w = await loadFixture(c.world);
       const me = w.turnpike.connect(w.subscriber);
       const [running, ended, moved] = [await c.subscribe(w), await c.subscribe(w), await c.subscribe(w)];
-      await me.cancel(ended.idHash, false);
-      await me.rekey(moved.idHash, c.freshSecretHash());
+      await me.cancel(ended.idHash, false, c.NO_AUTH);
+      await me.rekey(moved.idHash, c.freshSecretHash(), c.NO_AUTH);
       const voided = c.freshSecretHash();
-      await me.void(voided);
+      await me.void(w.subscriber, voided, 0n, "0x");
       for (const secretHash of [running.secretHash, ended.secretHash, moved.secretHash, voided]) {
         const idHash = await w.turnpike.idHashOf(w.subscriber, secretHash);
         const refusal = (sent: Promise<unknown>) =>
           expect(sent).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(idHash);
-        await refusal(me.void(secretHash));
+        await refusal(me.void(w.subscriber, secretHash, 0n, "0x"));
         await refusal((await voiding(w, secretHash)).send());
       }
       expect(await w.turnpike.statusOf(running.idHash)).to.equal(c.Status.ACTIVE);
@@ -114,12 +118,12 @@ describe("Subscriptions", () => {
     it("T11 voids nothing of another subscriber with the same secret's hash", async () => {
       const w = await loadFixture(c.world);
       const s = await signup(w);
-      await w.turnpike.connect(w.stranger).void(s.secretHash);
+      await w.turnpike.connect(w.stranger).void(w.stranger, s.secretHash, 0n, "0x");
       await expect(s.signed()).to.emit(w.turnpike, "Subscribed");
     });
   });
 
-  describe("voidBySig", () => {
+  describe("void, signed", () => {
     it("holds until its deadline, inclusive", async () => {
       const w = await loadFixture(c.world);
       const deadline = (await time.latest()) + 1_000;

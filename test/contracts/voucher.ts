@@ -2,7 +2,7 @@
 
 import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
-import { type ContractTransactionResponse, ZeroAddress, ZeroHash } from "ethers";
+import { type ContractTransactionResponse, dataSlice, ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { TestWallet } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
@@ -25,7 +25,7 @@ function invalidSignature(w: c.World, sent: Promise<unknown>, signer: string) {
 }
 
 describe("Subscriptions", () => {
-  describe("subscribeWith > a voucher", () => {
+  describe("subscribe > a voucher", () => {
     for (const form of ["direct", "signed"] as const) {
       it(`charges the first amount for the first seconds, then the price for whole periods (${form})`, async () => {
         const w = await loadFixture(c.world);
@@ -127,7 +127,7 @@ describe("Subscriptions", () => {
         await s.direct();
         expect([...(await w.turnpike.quoteChange(s.idHash, dearer))]).to.deep.equal([3n * c.PRICE, 0n]);
         const me = w.turnpike.connect(w.subscriber);
-        await expect(me.changePlan(s.idHash, dearer, 0n, c.FOREVER)).to.changeTokenBalance(
+        await expect(me.changePlan(s.idHash, dearer, 0n, c.FOREVER, c.NO_AUTH)).to.changeTokenBalance(
           w.token,
           w.treasury,
           3n * c.PRICE,
@@ -209,8 +209,8 @@ describe("Subscriptions", () => {
       const offered = await signup(w, { secretHash: plain.secretHash, voucher: { firstAmount: 3n } });
       await invalidSignature(w, plain.signed(offered.voucher), of);
       const bare = await c.sign(w, w.subscriber, "Subscribe", s.message);
-      const args = [of, w.planId, s.secretHash, 0n, c.FOREVER, bare, c.NO_PERMIT] as const;
-      await invalidSignature(w, w.turnpike.subscribeBySig(...args), of);
+      const args = c.signupArgs(of, s, { deadline: c.FOREVER, signature: bare });
+      await invalidSignature(w, w.turnpike.subscribe(...args), of);
     });
 
     it("goes together with a permit, in the subscriber's own call and in a relayer's", async () => {
@@ -222,11 +222,11 @@ describe("Subscriptions", () => {
         const signature = form === "direct" ? "0x" : await c.sign(w, w.stranger, "Subscribe", s.message);
         const by = w.turnpike.connect(form === "direct" ? w.stranger : w.relayer);
         const permit = await c.signPermit(w, w.stranger, 7n);
-        await expect(by.subscribeWith(w.stranger, said, s.voucher, c.FOREVER, signature, permit)).to.changeTokenBalance(
-          w.token,
-          w.treasury,
-          7n,
-        );
+        await expect(
+          by.subscribe(
+            ...c.signupArgs(w.stranger, said, { voucher: s.voucher, permit, deadline: c.FOREVER, signature }),
+          ),
+        ).to.changeTokenBalance(w.token, w.treasury, 7n);
         expect(await w.token.allowance(w.stranger, w.turnpike)).to.equal(0n);
       }
     });
@@ -240,7 +240,9 @@ describe("Subscriptions", () => {
         const signature = form === "direct" ? "0x" : await c.sign(w, w.subscriber, "Subscribe", s.message);
         const by = w.turnpike.connect(form === "direct" ? w.subscriber : w.relayer);
         const permit = await c.signPermit(w, w.subscriber, 0n);
-        await by.subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, permit);
+        await by.subscribe(
+          ...c.signupArgs(w.subscriber, said, { voucher: s.voucher, permit, deadline: c.FOREVER, signature }),
+        );
         expect(await w.token.allowance(w.subscriber, w.turnpike)).to.equal(0n);
       }
     });
@@ -253,13 +255,13 @@ describe("Subscriptions", () => {
       const unknown = ethers.id("?");
       const names = { planId: unknown, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
       const me = w.turnpike.connect(w.subscriber);
-      await expect(me.subscribeWith(w.subscriber, names, s.voucher, 0n, "0x", c.NO_PERMIT))
+      await expect(me.subscribe(...c.signupArgs(w.subscriber, names, { voucher: s.voucher })))
         .to.be.revertedWithCustomError(w.turnpike, "UnknownPlan")
         .withArgs(unknown);
     });
   });
 
-  describe("subscribeWith > attacks on vouchers", () => {
+  describe("subscribe > attacks on vouchers", () => {
     it("T1 a voucher is no good on another chain, for another contract or under another name", async () => {
       const w = await loadFixture(c.world);
       const other = await ethers.deployContract("Turnpike");
@@ -292,9 +294,33 @@ describe("Subscriptions", () => {
       const signature = await c.sign(w, w.subscriber, "Subscribe", message);
       await invalidVoucher(w, s.signed({}, signature), w.provider.address);
       await invalidVoucher(w, s.direct(), w.provider.address);
-      const args = [subscriber, planId, secretHash, maxOverage, c.FOREVER, signature, c.NO_PERMIT] as const;
-      await w.turnpike.connect(w.relayer).subscribeBySig(...args);
+      const args = c.signupArgs(subscriber, message, { deadline: c.FOREVER, signature });
+      await w.turnpike.connect(w.relayer).subscribe(...args);
       expect((await w.lens.getSubscription(s.idHash)).intro).to.equal(false);
+    });
+
+    it("T19 a voucher that spells out the plan's own period is one for what the plan has, too", async () => {
+      const w = await loadFixture(c.world);
+      const own = await signup(w, { voucher: { firstAmount: c.PRICE, firstInterval: c.INTERVAL } });
+      for (const form of ["direct", "signed"] as const) await invalidVoucher(w, own[form](), w.provider.address);
+      const cheaper = await signup(w, { voucher: { firstAmount: c.PRICE - 1n, firstInterval: c.INTERVAL } });
+      await expect(cheaper.direct()).to.emit(w.turnpike, "VoucherUsed");
+      // A month has no length in seconds: one of its interval's digits is another period.
+      const planId = await c.createPlan(w, { months: true, interval: 12, grace: c.DAY });
+      const short = await signup(w, { planId, voucher: { firstAmount: c.PRICE, firstInterval: 12 } });
+      await expect(short.direct()).to.emit(w.turnpike, "VoucherUsed");
+    });
+
+    it("T2 bytes that are no voucher or permit are refused, also from the subscriber", async () => {
+      const w = await loadFixture(c.world);
+      const s = await signup(w, { voucher: { firstAmount: 1n } });
+      const [from, said, voucher, , deadline, signature] = c.signupArgs(w.subscriber, s, { voucher: s.voucher });
+      const me = w.turnpike.connect(w.subscriber);
+      for (const bad of ["0x00", dataSlice(voucher, 0, 32), dataSlice(voucher, 0, 224)]) {
+        await expect(me.subscribe(from, said, bad, "0x", deadline, signature)).to.be.reverted;
+        await expect(me.subscribe(from, said, "0x", bad, deadline, signature)).to.be.reverted;
+      }
+      await expect(me.subscribe(from, said, voucher, "0x", deadline, signature)).to.emit(w.turnpike, "VoucherUsed");
     });
 
     it("T2 a voucher serves no other subscriber, plan or secret, in either form", async () => {
@@ -320,10 +346,10 @@ describe("Subscriptions", () => {
       const s = await signup(w, { voucher: { firstAmount: 0n } });
       const said = { planId: w.planId, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
       for (const by of [w.provider, w.treasury, w.relayer, w.stranger]) {
-        for (const signature of ["0x", s.voucher.signature]) {
+        for (const signature of ["0x", c.present(s.voucher).signature]) {
           const sent = w.turnpike
             .connect(by)
-            .subscribeWith(w.subscriber, said, s.voucher, c.FOREVER, signature, c.NO_PERMIT);
+            .subscribe(...c.signupArgs(w.subscriber, said, { voucher: s.voucher, deadline: c.FOREVER, signature }));
           await invalidSignature(w, sent, w.subscriber.address);
         }
       }
@@ -335,7 +361,8 @@ describe("Subscriptions", () => {
       const mine = await signup(w, { voucher: { firstAmount: 0n } });
       const said = { planId: w.planId, secretHash: mine.secretHash, maxOverage: 0n, until: 0n };
       const thief = w.turnpike.connect(w.stranger);
-      const send = (as: string) => thief.subscribeWith(as, said, mine.voucher, c.FOREVER, "0x", c.NO_PERMIT);
+      const send = (as: string) =>
+        thief.subscribe(...c.signupArgs(as, said, { voucher: mine.voucher, deadline: c.FOREVER, signature: "0x" }));
       await invalidSignature(w, send(w.stranger.address), w.provider.address);
       await invalidSignature(w, send(w.subscriber.address), w.subscriber.address);
       await expect(mine.direct()).to.emit(w.turnpike, "VoucherUsed");
@@ -351,14 +378,14 @@ describe("Subscriptions", () => {
       await refusal(s.signed());
       const wider = await signup(w, { secretHash: s.secretHash, maxOverage: 5n, until: 2n ** 35n });
       await refusal(wider.direct(s.voucher));
-      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false);
+      await w.turnpike.connect(w.subscriber).cancel(s.idHash, false, c.NO_AUTH);
       await refusal(s.direct());
     });
 
     it("T3 a voucher for a secret that was voided is worth nothing", async () => {
       const w = await loadFixture(c.world);
       const s = await signup(w, { voucher: { firstAmount: 0n } });
-      await w.turnpike.connect(w.subscriber).void(s.secretHash);
+      await w.turnpike.connect(w.subscriber).void(w.subscriber, s.secretHash, 0n, "0x");
       for (const form of ["direct", "signed"] as const) {
         await expect(s[form]()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(s.idHash);
       }
@@ -371,7 +398,7 @@ describe("Subscriptions", () => {
       const next = await signup(w, { voucher: { firstAmount: 0n, firstInterval: WEEK } });
       await s.direct();
       const p = await c.paidThroughOf(w, s.idHash);
-      await me.rekey(s.idHash, next.secretHash);
+      await me.rekey(s.idHash, next.secretHash, c.NO_AUTH);
       for (const used of [s, next]) {
         await expect(used.direct()).to.be.revertedWithCustomError(w.turnpike, "IdHashUsed").withArgs(used.idHash);
       }
@@ -409,14 +436,16 @@ describe("Subscriptions", () => {
         const signer = await wallet.getAddress();
         const s = await signup(w, { voucher: {} });
         const said = { planId: w.planId, secretHash: s.secretHash, maxOverage: 0n, until: 0n };
-        const args = [w.subscriber.address, said, { ...s.voucher, signer }, 0n, "0x", c.NO_PERMIT] as const;
+        const voucher = { ...c.present(s.voucher), signer };
         const me = w.turnpike.connect(w.subscriber);
-        const sent = me.subscribeWith(...args, { gasLimit: 3_000_000n });
+        const sent = me.subscribe(...c.signupArgs(w.subscriber, said, { voucher }), { gasLimit: 3_000_000n });
         await invalidSignature(w, sent, signer);
         const block = c.present(await ethers.provider.getBlock("latest"));
         expect(block.gasUsed, name).to.be.lessThan(620_000n);
         // The subscriber signs up without it, at the price.
-        await expect(me.subscribe(w.planId, s.secretHash, 0n)).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
+        await expect(
+          me.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: s.secretHash })),
+        ).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
       }
     });
 

@@ -24,10 +24,12 @@ async function signup(w: c.World, wallet: TestWallet, signer: Signer, secretHash
   const send = (of = subscriber, bytes = signature) =>
     w.turnpike
       .connect(w.relayer)
-      .subscribeBySig(of, w.planId, secretHash, 0n, c.FOREVER, bytes, c.NO_PERMIT, { gasLimit: 3_000_000n });
-  const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT] as const;
+      .subscribe(...c.signupArgs(of, { planId: w.planId, secretHash }, { deadline: c.FOREVER, signature: bytes }), {
+        gasLimit: 3_000_000n,
+      });
+  const args = c.signupArgs(subscriber, message, { deadline: c.FOREVER, signature });
   const accepted = () =>
-    w.turnpike.subscribeBySig.staticCall(...args, { gasLimit: 3_000_000n }).then(
+    w.turnpike.subscribe.staticCall(...args, { gasLimit: 3_000_000n }).then(
       () => true,
       () => false,
     );
@@ -41,7 +43,7 @@ describe("Wallets", () => {
     const s = await signup(w, wallet, w.stranger);
     await expect(s.send()).to.emit(w.turnpike, "Subscribed");
     const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.stranger });
-    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
+    await expect(w.turnpike.pause(s.idHash, auth)).to.emit(w.turnpike, "Paused");
   });
 
   it("a wallet that calls is the actor, not the sender of its transaction", async () => {
@@ -49,7 +51,7 @@ describe("Wallets", () => {
     const wallet = await walletOf(w);
     const s = await signup(w, wallet, w.stranger);
     await s.send();
-    const cancel = w.turnpike.interface.encodeFunctionData("cancel", [s.idHash, false]);
+    const cancel = w.turnpike.interface.encodeFunctionData("cancel", [s.idHash, false, c.NO_AUTH]);
     await expect(wallet.connect(w.relayer).execute(w.turnpike, cancel))
       .to.emit(w.turnpike, "Cancelled")
       .withArgs(s.idHash, false, await wallet.getAddress());
@@ -65,7 +67,7 @@ describe("Wallets", () => {
     const planId = await w.turnpike.connect(ethers.provider).createPlan.staticCall(terms, salt, "{}", { from });
     await provider.execute(w.turnpike, encode("createPlan", [terms, salt, "{}"]));
     const s = await c.subscribe(w, { planId });
-    await expect(provider.connect(w.relayer).execute(w.turnpike, encode("cancel", [s.idHash, true])))
+    await expect(provider.connect(w.relayer).execute(w.turnpike, encode("cancel", [s.idHash, true, c.NO_AUTH])))
       .to.emit(w.turnpike, "Cancelled")
       .withArgs(s.idHash, true, from);
   });
@@ -103,7 +105,9 @@ describe("Wallets", () => {
     };
     const signature = await c.sign(w, w.subscriber, "Subscribe", message);
     await expect(
-      w.turnpike.subscribeBySig(w.subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, c.NO_PERMIT),
+      w.turnpike.subscribe(
+        ...c.signupArgs(w.subscriber, { planId: w.planId, secretHash }, { deadline: c.FOREVER, signature }),
+      ),
     ).to.emit(w.turnpike, "Subscribed");
   });
 
@@ -144,8 +148,8 @@ describe("Wallets", () => {
     const bytes = concat([toBeHex(r, 32), toBeHex(s, 32)]);
     const gas = await wallet.isValidSignature.estimateGas(digest, bytes);
     expect(gas).to.be.lessThan(400_000n);
-    const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, bytes, c.NO_PERMIT] as const;
-    await expect(w.turnpike.subscribeBySig(...args)).to.emit(w.turnpike, "Subscribed");
+    const args = c.signupArgs(subscriber, message, { deadline: c.FOREVER, signature: bytes });
+    await expect(w.turnpike.subscribe(...args)).to.emit(w.turnpike, "Subscribed");
   });
 
   it("A7 a wallet is given 500,000 gas for its answer, however much the transaction has", async () => {
@@ -162,7 +166,7 @@ describe("Wallets", () => {
     await probe.requireGas(499_000n);
     await expect(s.send()).to.emit(w.turnpike, "Subscribed");
     const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.stranger });
-    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.emit(w.turnpike, "Paused");
+    await expect(w.turnpike.pause(s.idHash, auth)).to.emit(w.turnpike, "Paused");
   });
 
   it("A7 a wallet that re-enters while it is asked gets nowhere: the question is static", async () => {
@@ -174,7 +178,10 @@ describe("Wallets", () => {
       w.token.interface.encodeFunctionData("approve", [await w.turnpike.getAddress(), c.FOREVER]),
     );
     const secretHash = c.freshSecretHash();
-    const call = w.turnpike.interface.encodeFunctionData("subscribe", [w.planId, secretHash, 0n]);
+    const call = w.turnpike.interface.encodeFunctionData(
+      "subscribe",
+      c.signupArgs(w.subscriber.address, { planId: w.planId, secretHash }),
+    );
     await reentrant.plant(w.turnpike, call);
     const s = await signup(w, reentrant as unknown as TestWallet, w.stranger, secretHash);
     await expect(s.send()).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
@@ -193,7 +200,7 @@ describe("Wallets", () => {
     await s.send();
     await wallet.answer(false);
     const auth = await c.authFor(w, "Pause", s.idHash, {}, { signer: w.relayer });
-    await expect(w.turnpike.pauseBySig(s.idHash, auth)).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature");
+    await expect(w.turnpike.pause(s.idHash, auth)).to.be.revertedWithCustomError(w.turnpike, "InvalidSignature");
     const due = await c.paidThroughOf(w, s.idHash);
     await expect(c.at(due, () => w.turnpike.renew(s.idHash))).to.emit(w.turnpike, "Renewed");
   });
@@ -208,16 +215,16 @@ describe("Wallets", () => {
       return wallet;
     }
 
-    async function send(w: c.World, subscriber: string, signer: Signer, permit: typeof c.NO_PERMIT) {
+    async function send(w: c.World, subscriber: string, signer: Signer, permit: c.Permit) {
       const secretHash = c.freshSecretHash();
       const message = { subscriber, planId: w.planId, secretHash, maxOverage: 0n, deadline: c.FOREVER };
       const signature = await c.sign(w, signer, "Subscribe", message);
-      const args = [subscriber, w.planId, secretHash, 0n, c.FOREVER, signature, permit] as const;
-      return w.turnpike.connect(w.relayer).subscribeBySig(...args);
+      const args = c.signupArgs(subscriber, message, { permit, deadline: c.FOREVER, signature });
+      return w.turnpike.connect(w.relayer).subscribe(...args);
     }
 
     /** The owner's signature of a permit for the wallet, as long as wallets make them. */
-    async function permitOf(w: c.World, wallet: string, value = c.PRICE): Promise<typeof c.NO_PERMIT> {
+    async function permitOf(w: c.World, wallet: string, value = c.PRICE): Promise<c.Permit> {
       const { chainId } = await ethers.provider.getNetwork();
       const spender = await w.turnpike.getAddress();
       const domain = { name: "Test USD", version: "1", chainId, verifyingContract: await w.token.getAddress() };
@@ -256,15 +263,22 @@ describe("Wallets", () => {
       // It says yes to more than 65 bytes: CALLDATASIZE, PUSH1 200, LT, times the answer.
       await ethers.provider.send("hardhat_setCode", [w.stranger.address, "0x3660c810631626ba7e60e01b025f5260205ff3"]);
       await w.token.mint(w.stranger, c.PRICE);
-      const args = [w.stranger, w.planId, c.freshSecretHash(), 0n, c.FOREVER, signature] as const;
+      const signup = { planId: w.planId, secretHash: c.freshSecretHash() };
       const by = w.turnpike.connect(w.relayer);
-      await expect(by.subscribeBySig(...args, { ...permit, signature: dataSlice(signature, 0, 65) }))
+      const short = { ...permit, signature: dataSlice(signature, 0, 65) };
+      await expect(by.subscribe(...c.signupArgs(w.stranger, signup, { permit: short, deadline: c.FOREVER, signature })))
         .to.be.revertedWithCustomError(w.turnpike, "InsufficientApproval")
         .withArgs(w.stranger.address, await w.token.getAddress(), c.PRICE, 0n);
       for (const length of [97, 130]) {
         await w.token.mint(w.stranger, c.PRICE);
         const long = { ...permit, signature: dataSlice(signature, 0, length) };
-        const sent = by.subscribeBySig(w.stranger, w.planId, c.freshSecretHash(), 0n, c.FOREVER, signature, long);
+        const sent = by.subscribe(
+          ...c.signupArgs(
+            w.stranger,
+            { planId: w.planId, secretHash: c.freshSecretHash() },
+            { permit: long, deadline: c.FOREVER, signature },
+          ),
+        );
         await expect(sent).to.changeTokenBalance(w.token, w.treasury, c.PRICE);
       }
     });

@@ -68,8 +68,8 @@ abstract contract Laws is Settlements {
         bytes4[22] memory acts = [
             this.pass.selector,
             this.subscribe.selector,
-            this.subscribeBySig.selector,
-            this.subscribeWith.selector,
+            this.subscribeSigned.selector,
+            this.subscribeOffered.selector,
             this.annul.selector,
             this.setNext.selector,
             this.move.selector,
@@ -212,9 +212,12 @@ abstract contract Laws is Settlements {
         turnpike.renewBatch(batch);
         _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
         _attempt(_planOf(s.planId).provider, abi.encodeCall(ITurnpike.debit, (id, 1, lens.getAllowance(id).debits)));
-        _attempt(s.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max)));
+        _attempt(s.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max, _unsigned())));
         for (uint256 i = 0; i < plans.length; ++i) {
-            _attempt(s.subscriber, abi.encodeCall(ITurnpike.changePlan, (id, plans[i].id, 1, type(uint256).max)));
+            _attempt(
+                s.subscriber,
+                abi.encodeCall(ITurnpike.changePlan, (id, plans[i].id, 1, type(uint256).max, _unsigned()))
+            );
         }
         uint256 left = sound.balanceOf(s.subscriber) + fickle.trueBalanceOf(s.subscriber);
         _hold(11, left == before, "a cancelled subscription was charged");
@@ -254,7 +257,7 @@ abstract contract Laws is Settlements {
         for (uint256 i = 0; i < plans.length; ++i) {
             if (!plans[i].deprecated) continue;
             bytes32 secretHash = keccak256(abi.encode("late", step));
-            bool joined = _attempt(BYSTANDER, abi.encodeCall(ITurnpike.subscribe, (plans[i].id, secretHash, 0)));
+            bool joined = _attempt(BYSTANDER, _signupOf(BYSTANDER, plans[i].id, secretHash));
             _hold(14, !joined && lens.getPlan(plans[i].id).deprecated, "a deprecated plan opened again");
         }
     }
@@ -365,7 +368,11 @@ abstract contract Laws is Settlements {
                 _hold(23, _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (ids[i]))), "a due renewal was refused");
             }
             fickle.setFault(FickleToken.Fault.BurnsGasBlind);
-            _hold(23, _attempt(r.subscriber, abi.encodeCall(ITurnpike.cancel, (ids[i], false))), "cancel was refused");
+            _hold(
+                23,
+                _attempt(r.subscriber, abi.encodeCall(ITurnpike.cancel, (ids[i], false, _unsigned()))),
+                "cancel was refused"
+            );
             fickle.setFault(FickleToken.Fault.None);
         }
     }
@@ -418,7 +425,7 @@ abstract contract Laws is Settlements {
         vm.warp(t);
         bool ok =
             turnpike.statusOf(id) == Status.EXPIRED
-                ? _attempt(r.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max)))
+                ? _attempt(r.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max, _unsigned())))
                 : _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
         if (ok) end = lens.getSubscription(id).paidThrough;
         vm.revertToStateAndDelete(snapshot);
@@ -444,9 +451,12 @@ abstract contract Laws is Settlements {
         SubscriptionView memory s = lens.getSubscription(id);
         uint256 before = sound.balanceOf(s.subscriber) + fickle.trueBalanceOf(s.subscriber);
         _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
-        _attempt(s.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max)));
+        _attempt(s.subscriber, abi.encodeCall(ITurnpike.resume, (id, type(uint256).max, _unsigned())));
         for (uint256 i = 0; i < plans.length; ++i) {
-            _attempt(s.subscriber, abi.encodeCall(ITurnpike.changePlan, (id, plans[i].id, 1, type(uint256).max)));
+            _attempt(
+                s.subscriber,
+                abi.encodeCall(ITurnpike.changePlan, (id, plans[i].id, 1, type(uint256).max, _unsigned()))
+            );
         }
         uint256 debits = lens.getAllowance(id).debits;
         if (t >= s.paidThrough) {
@@ -505,9 +515,11 @@ abstract contract Laws is Settlements {
             Record storage r = records[voids[i]];
             bytes32 secretHash = secretHashOf[voids[i]];
             bytes32 planId = plans[(step + i) % plans.length].id;
-            bool joined = _attempt(r.subscriber, abi.encodeCall(ITurnpike.subscribe, (planId, secretHash, 0)));
+            bool joined = _attempt(r.subscriber, _signupOf(r.subscriber, planId, secretHash));
             for (uint256 k = 0; k < ids.length; k += 5) {
-                joined = joined || _attempt(r.subscriber, abi.encodeCall(ITurnpike.rekey, (ids[k], secretHash)));
+                joined =
+                    joined ||
+                    _attempt(r.subscriber, abi.encodeCall(ITurnpike.rekey, (ids[k], secretHash, _unsigned())));
             }
             _hold(32, !joined && turnpike.statusOf(voids[i]) == Status.CANCELLED, "a voided idHash came to life");
         }
@@ -561,7 +573,7 @@ abstract contract Laws is Settlements {
                 _attempt(STRANGER, abi.encodeCall(ITurnpike.renew, (id)));
                 address provider = _planOf(life.planId).provider;
                 _attempt(provider, abi.encodeCall(ITurnpike.debit, (id, 1, life.debits)));
-                bytes memory resume = abi.encodeCall(ITurnpike.resume, (id, type(uint256).max));
+                bytes memory resume = abi.encodeCall(ITurnpike.resume, (id, type(uint256).max, _unsigned()));
                 if (t >= life.paidThrough) _attempt(rows[id].subscriber, resume);
                 bool ended = t >= life.paidThrough;
                 _hold(35, ended == (turnpike.statusOf(id) == Status.CANCELLED), "not until the paid period's end");

@@ -120,10 +120,10 @@ abstract contract Witness is Lives {
     }
 
     /// @dev What sets the next boundary writes there.
-    function _mayUseNext(bytes4 selector) private pure returns (bool) {
+    function _mayUseNext(bytes4 selector) private view returns (bool) {
         return
             selector == ITurnpike.setNext.selector ||
-            selector == ITurnpike.subscribeWith.selector ||
+            (selector == ITurnpike.subscribe.selector && intent.until != 0) ||
             selector == ITurnpike.multicall.selector;
     }
 

@@ -16,7 +16,10 @@ import {
 } from "ethers";
 import { ethers } from "hardhat";
 import type { BatchSettler, TestToken, Turnpike, TurnpikeLens } from "../../sdk/src/chain/generated";
-import type { NextTermsStruct, PermitStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
+import type { NextTermsStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
+import { NO_AUTH, type Permit, signupArgs, type Voucher } from "./acts";
+
+export { NO_AUTH, type Permit, signupArgs, type Voucher };
 
 export const DAY = 86_400;
 export const PRICE = 10_000_000n;
@@ -24,7 +27,6 @@ export const INTERVAL = 30 * DAY;
 export const GRACE = 3 * DAY;
 export const FOREVER = 2n ** 256n - 1n;
 export const MAX_CAP = 2n ** 88n - 1n;
-export const NO_PERMIT: PermitStruct = { value: 0n, deadline: 0n, signature: "0x" };
 
 /** What an account may do on a plan, as bits. */
 export const Right = { DEBIT: 1n, VOUCHER: 2n, RECEIPT: 4n, ALL: 7n } as const;
@@ -141,7 +143,7 @@ export async function subscribe(
   options: { planId?: string; maxOverage?: bigint; subscriber?: Signer; secretHash?: string } = {},
 ): Promise<Subscription> {
   const { planId = w.planId, maxOverage = 0n, subscriber = w.subscriber, secretHash = freshSecretHash() } = options;
-  await w.turnpike.connect(subscriber).subscribe(planId, secretHash, maxOverage);
+  await w.turnpike.connect(subscriber).subscribe(...signupArgs(subscriber, { planId, secretHash, maxOverage }));
   const idHash = await w.turnpike.idHashOf(await subscriber.getAddress(), secretHash);
   return { idHash, secretHash, planId, paidThrough: await paidThroughOf(w, idHash) };
 }

@@ -10,6 +10,7 @@ import {
   turnpikeInterface,
 } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
+import { signupArgs } from "./acts";
 import type { Chain } from "./chain";
 import { deployAll } from "./deployment";
 
@@ -61,7 +62,9 @@ export async function startMeteredWorld(chain: Chain): Promise<MeteredWorld> {
       await (await approve.getFunction("approve")(contracts.turnpike, 2n ** 255n)).wait();
       const secretHash = keccak256(hexlify(randomBytes(32)));
       const own = turnpike.connect(subscriber) as Contract;
-      await (await own.getFunction("subscribe")(planId, secretHash, maxOverage)).wait();
+      await (
+        await own.getFunction("subscribe")(...signupArgs(subscriber.address, { planId, secretHash, maxOverage }))
+      ).wait();
       return turnpike.getFunction("idHashOf")(subscriber.address, secretHash);
     },
     async debited() {

@@ -5,6 +5,7 @@ import { text } from "node:stream/consumers";
 import { Contract, MaxUint256 } from "ethers";
 import { createPlan, tokenInterface, turnpikeInterface } from "turnpike/chain";
 import { type Address, type Hex, idHashOf, keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
+import { signupArgs } from "./acts";
 import { type Chain, startChain } from "./chain";
 import { deployAll, type LocalContracts } from "./deployment";
 import { closeServer, listen } from "./gate";
@@ -104,9 +105,9 @@ export async function startSubscriptionWorld(): Promise<SubscriptionWorld> {
       await mined(token.getFunction("approve")(contracts.turnpike, MaxUint256));
       const turnpike = new Contract(contracts.turnpike, turnpikeInterface, wallet);
       const secret = keccakText(`secret of ${name} ${Math.random()}`);
-      const args = [options.planId ?? planId, secretHashOf(secret), options.maxOverage ?? 0n];
-      await mined(turnpike.getFunction("subscribe")(...args));
       const subscriber = wallet.address as Address;
+      const signup = { planId, ...options, secretHash: secretHashOf(secret) };
+      await mined(turnpike.getFunction("subscribe")(...signupArgs(subscriber, signup)));
       const idHash = idHashOf(subscriber, secretHashOf(secret));
       return { id: subscriptionId(subscriber, secret), idHash, secret, turnpike };
     },

@@ -1,5 +1,5 @@
 /** Maps signed acts to contract calls: function, arguments and gas. Pure. */
-import { turnpikeInterface } from "turnpike/chain";
+import { encodePermit, encodeVoucher, turnpikeInterface } from "turnpike/chain";
 import type { ChangeAct, ChangeRequest, PermitFields, SubscribeRequest, VoidRequest } from "turnpike/facilitator";
 import { type Hex, idHashOf, keccakText, ZERO_ADDRESS } from "turnpike/protocol";
 
@@ -28,46 +28,37 @@ export interface ActCall {
   readonly gasLimit: bigint;
 }
 
-const NO_PERMIT = { value: 0n, deadline: 0n, signature: "0x" };
-
 /** of a `setNext` without a plan */
 const NO_TERMS = { token: ZERO_ADDRESS, payTo: ZERO_ADDRESS, amount: 0n, interval: 0, months: false };
-
-const NO_VOUCHER = { signer: ZERO_ADDRESS, firstAmount: 0n, firstInterval: 0, deadline: 0n, signature: "0x" };
 
 const encode = (name: string, args: readonly unknown[]): Hex =>
   turnpikeInterface.encodeFunctionData(name, args as unknown[]) as Hex;
 
 export function subscribeCall(request: SubscribeRequest): ActCall {
   const { subscriber, planId, secretHash, maxOverage, until = 0, voucher, deadline, signature } = request;
-  const permit = request.permit ?? NO_PERMIT;
-  if (until === 0 && !voucher) {
-    const args = [subscriber, planId, secretHash, maxOverage, deadline, signature, permit];
-    return { data: encode("subscribeBySig", args), gasLimit: SUBSCRIBE_GAS };
-  }
   const signup = { planId, secretHash, maxOverage, until };
-  const args = [subscriber, signup, voucher ?? NO_VOUCHER, deadline, signature, permit];
-  return { data: encode("subscribeWith", args), gasLimit: SUBSCRIBE_GAS + (voucher ? WALLET_GAS : 0n) };
+  const args = [subscriber, signup, encodeVoucher(voucher), encodePermit(request.permit), deadline, signature];
+  return { data: encode("subscribe", args), gasLimit: SUBSCRIBE_GAS + (voucher ? WALLET_GAS : 0n) };
 }
 
 export function voidCall({ subscriber, secretHash, deadline, signature }: VoidRequest): ActCall {
-  return { data: encode("voidBySig", [subscriber, secretHash, deadline, signature]), gasLimit: VOID_GAS };
+  return { data: encode("void", [subscriber, secretHash, deadline, signature]), gasLimit: VOID_GAS };
 }
 
 type Encoder<A extends ChangeAct> = (idHash: Hex, request: ChangeRequest<A>, auth: unknown) => Hex;
 
 const ENCODERS: { readonly [A in ChangeAct]: Encoder<A> } = {
-  pause: (idHash, _request, auth) => encode("pauseBySig", [idHash, auth]),
-  resume: (idHash, { maxCharge }, auth) => encode("resumeBySig", [idHash, maxCharge, auth]),
-  cancel: (idHash, { atPeriodEnd }, auth) => encode("cancelBySig", [idHash, atPeriodEnd, auth]),
-  "max-overage": (idHash, { cap }, auth) => encode("setMaxOverageBySig", [idHash, cap, auth]),
+  pause: (idHash, _request, auth) => encode("pause", [idHash, auth]),
+  resume: (idHash, { maxCharge }, auth) => encode("resume", [idHash, maxCharge, auth]),
+  cancel: (idHash, { atPeriodEnd }, auth) => encode("cancel", [idHash, atPeriodEnd, auth]),
+  "max-overage": (idHash, { cap }, auth) => encode("setMaxOverage", [idHash, cap, auth]),
   next: (idHash, { until, nextPlanId, terms }, auth) => {
     const shown = terms ? { ...terms, months: terms.unit === "months" } : NO_TERMS;
     return encode("setNext", [idHash, until, nextPlanId, shown, auth]);
   },
   plan: (idHash, { newPlanId, maxOverage, maxCharge }, auth) =>
-    encode("changePlanBySig", [idHash, newPlanId, maxOverage, maxCharge, auth]),
-  rekey: (idHash, { newSecretHash }, auth) => encode("rekeyBySig", [idHash, newSecretHash, auth]),
+    encode("changePlan", [idHash, newPlanId, maxOverage, maxCharge, auth]),
+  rekey: (idHash, { newSecretHash }, auth) => encode("rekey", [idHash, newSecretHash, auth]),
 };
 
 export function changeCall<A extends ChangeAct>(act: A, idHash: Hex, request: ChangeRequest<A>): ActCall {

@@ -24,6 +24,7 @@ export * from "./plan-acts";
 export * from "./plans";
 export * from "./rpc";
 export { type ExpectedSettlement, findSettlement } from "./settlement";
+export * from "./signup-bytes";
 export * from "./states";
 export {
   type DomainVerdict,

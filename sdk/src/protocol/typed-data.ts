@@ -190,7 +190,7 @@ export interface ActFields {
   readonly Rekey: { readonly newSecretHash: Hex };
 }
 
-/** A subscriber's change: `pause`, `resume`, `cancel`, `setMaxOverage`, `changePlan` or `rekey` BySig, or `setNext`. */
+/** A subscriber's change: `pause`, `resume`, `cancel`, `setMaxOverage`, `changePlan`, `rekey` or `setNext`. */
 export function actTypedData<A extends SignedAct>(
   deployment: TurnpikeDeployment,
   act: A,

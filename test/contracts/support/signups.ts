@@ -2,15 +2,13 @@
 
 import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { type Signer, ZeroAddress, ZeroHash } from "ethers";
-import type { AuthStruct, NextTermsStruct, VoucherStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
+import type { NextTermsStruct } from "../../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../../support/contracts";
 
 /** An end, unix seconds, that no test reaches: the year 3058. */
 export const FAR = 2n ** 35n;
 /** The last second that a record can hold, in the year 4147. */
 export const LAST = 2n ** 36n - 1n;
-/** For the subscriber's own call of an act that also takes a signature. */
-export const NO_AUTH: AuthStruct = { version: 0n, deadline: 0n, signature: "0x" };
 /** What a `setNext` without a plan shows. */
 export const NO_TERMS: NextTermsStruct = {
   token: ZeroAddress,
@@ -19,14 +17,6 @@ export const NO_TERMS: NextTermsStruct = {
   interval: 0n,
   months: false,
 };
-export const NO_VOUCHER: VoucherStruct = {
-  signer: ZeroAddress,
-  firstAmount: 0n,
-  firstInterval: 0n,
-  deadline: 0n,
-  signature: "0x",
-};
-
 export interface VoucherOptions {
   /** Who signs; the plan's provider by default. */
   signer?: Signer;
@@ -49,39 +39,38 @@ export interface SignupOptions {
   voucher?: VoucherOptions;
 }
 
-async function voucherOf(
-  w: c.World,
-  message: Record<string, unknown>,
-  options: VoucherOptions,
-): Promise<VoucherStruct> {
+async function voucherOf(w: c.World, message: Record<string, unknown>, options: VoucherOptions): Promise<c.Voucher> {
   const { signer = w.provider, firstAmount = 1n, firstInterval = 0, deadline = c.FOREVER } = options;
   const signed = { ...message, firstAmount, firstInterval, deadline, ...options.signed };
   const signature = await c.sign(w, signer, "Voucher", signed, options.domain);
   return { signer: await signer.getAddress(), firstAmount, firstInterval, deadline, signature };
 }
 
-/** A signup that can be sent in both forms; each `send` may replace fields of the voucher. */
+/** A signup that can be sent in both forms; each may replace fields of the voucher. Signer zero: none. */
 export async function signup(w: c.World, options: SignupOptions = {}) {
   const { planId = w.planId, subscriber = w.subscriber, secretHash = c.freshSecretHash() } = options;
   const { maxOverage = 0n, until = 0n } = options;
   const from = await subscriber.getAddress();
   const names = { planId, subscriber: from, secretHash };
-  const voucher = options.voucher ? await voucherOf(w, names, options.voucher) : NO_VOUCHER;
+  const voucher = options.voucher ? await voucherOf(w, names, options.voucher) : undefined;
   const said = { planId, secretHash, maxOverage, until };
-  const first = options.voucher && { firstAmount: voucher.firstAmount, firstInterval: voucher.firstInterval };
+  const first = voucher && { firstAmount: voucher.firstAmount, firstInterval: voucher.firstInterval };
   const message = { subscriber: from, ...said, ...first, deadline: c.FOREVER };
+  const offerOf = (override: Partial<c.Voucher>) => {
+    const offer = { ...voucher, ...override } as c.Voucher;
+    return offer.signer && offer.signer !== ZeroAddress ? offer : undefined;
+  };
   return {
     ...names,
     voucher,
     message,
     idHash: await w.turnpike.idHashOf(from, secretHash),
-    direct: (override: Partial<VoucherStruct> = {}) =>
-      w.turnpike.connect(subscriber).subscribeWith(from, said, { ...voucher, ...override }, 0n, "0x", c.NO_PERMIT),
-    signed: async (override: Partial<VoucherStruct> = {}, signature?: string) => {
-      const bytes = signature ?? (await c.sign(w, subscriber, "Subscribe", message));
-      return w.turnpike
-        .connect(w.relayer)
-        .subscribeWith(from, said, { ...voucher, ...override }, c.FOREVER, bytes, c.NO_PERMIT);
+    direct: (override: Partial<c.Voucher> = {}) =>
+      w.turnpike.connect(subscriber).subscribe(...c.signupArgs(from, said, { voucher: offerOf(override) })),
+    signed: async (override: Partial<c.Voucher> = {}, bytes?: string) => {
+      const signature = bytes ?? (await c.sign(w, subscriber, "Subscribe", message));
+      const by = { voucher: offerOf(override), deadline: c.FOREVER, signature };
+      return w.turnpike.connect(w.relayer).subscribe(...c.signupArgs(from, said, by));
     },
   };
 }
@@ -89,7 +78,7 @@ export async function signup(w: c.World, options: SignupOptions = {}) {
 /** `setNext` as the subscriber's own call; 0 and the zero hash: none. */
 export async function setNext(w: c.World, idHash: string, until: bigint | number, nextPlanId: string) {
   const shown = nextPlanId === ZeroHash ? NO_TERMS : await c.shownOf(w, nextPlanId);
-  return w.turnpike.connect(w.subscriber).setNext(idHash, until, nextPlanId, shown, NO_AUTH);
+  return w.turnpike.connect(w.subscriber).setNext(idHash, until, nextPlanId, shown, c.NO_AUTH);
 }
 
 /** Unix seconds of a date in UTC; the month counts from 1. */

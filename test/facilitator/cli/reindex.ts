@@ -13,6 +13,7 @@ import { bytes } from "../../../facilitator/src/db/sql";
 import { noProgress } from "../../../facilitator/src/lib/progress";
 import type { RefundRequest } from "../../../facilitator/src/payments";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { ownArgs } from "../../support/acts";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, type Payer, startWorld, until } from "../../support/facilitator";
 import { signRefund } from "../support/refunds";
@@ -62,7 +63,10 @@ describe("Facilitator: rebuilt from the chain", function () {
 
   /** One call to Turnpike, mined. @returns the first word it answers with */
   async function act(wallet: FundedWallet, method: string, args: unknown[]): Promise<Hex> {
-    const call = { to: world.contracts.turnpike, data: turnpikeInterface.encodeFunctionData(method, args) };
+    const call = {
+      to: world.contracts.turnpike,
+      data: turnpikeInterface.encodeFunctionData(method, ownArgs(wallet.address, method, args)),
+    };
     const answer = await wallet.call(call);
     expect((await (await wallet.sendTransaction({ ...call, gasLimit: 1_000_000n })).wait())?.status).to.equal(1);
     return answer === "0x" ? "0x" : (AbiCoder.defaultAbiCoder().decode(["bytes32"], answer)[0] as Hex);

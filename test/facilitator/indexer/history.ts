@@ -16,6 +16,7 @@ import {
 } from "turnpike/protocol";
 import type { Core } from "../../../facilitator/src/app/core";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { ownArgs, signupArgs } from "../../support/acts";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 import { nextTermsOf } from "../../support/next-terms";
 
@@ -217,10 +218,9 @@ describe("the indexer's records and the contract's", function () {
                 deadline: UINT256_MAX,
                 signature: signDigest(digest, provider.privateKey as Hex),
               }
-            : { firstAmount: 0, firstInterval: 0, signer: `0x${"0".repeat(40)}`, deadline: 0, signature: "0x" };
-          const permit = { value: 0, deadline: 0, signature: "0x" };
-          const args = [owner.address, signup, voucher, 0, "0x", permit];
-          if (await act(owner, "subscribeWith", args)) live.push({ idHash, owner });
+            : undefined;
+          if (await act(owner, "subscribe", [...signupArgs(owner.address, signup, { voucher })]))
+            live.push({ idHash, owner });
           all.push(idHash);
           break;
         }
@@ -293,7 +293,10 @@ describe("the indexer's records and the contract's", function () {
     args: unknown[],
     gasLimit = 1_000_000n,
   ): Promise<string | undefined> {
-    const call = { to: world.contracts.turnpike, data: turnpikeInterface.encodeFunctionData(method, args) };
+    const call = {
+      to: world.contracts.turnpike,
+      data: turnpikeInterface.encodeFunctionData(method, ownArgs(wallet.address, method, args)),
+    };
     const answer = await wallet.call(call).catch(() => undefined);
     if (answer === undefined) return undefined;
     const receipt = await (await wallet.sendTransaction({ ...call, gasLimit })).wait().catch(() => null);

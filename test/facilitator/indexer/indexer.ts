@@ -7,6 +7,7 @@ import type { Core } from "../../../facilitator/src/app/core";
 import { AUTHORIZATION_USED_TOPIC, factsOf, TRANSFER_TOPIC } from "../../../facilitator/src/chain/facts";
 import type { ChainLog } from "../../../facilitator/src/relayer";
 import { createMetrics } from "../../../facilitator/src/telemetry/metrics";
+import { ownArgs } from "../../support/acts";
 import { type FacilitatorWorld, startWorld, until, walletOf } from "../../support/facilitator";
 
 const hex = (digit: string, length = 64): Hex => `0x${digit.repeat(length)}`;
@@ -223,7 +224,7 @@ describe("indexer", function () {
     method: string,
     args: unknown[],
   ): Promise<Hex> {
-    const data = turnpikeInterface.encodeFunctionData(method, args);
+    const data = turnpikeInterface.encodeFunctionData(method, ownArgs(wallet.address, method, args));
     const call = { to: world.contracts.turnpike, data };
     const answer = await wallet.call(call);
     const receipt = await (await wallet.sendTransaction({ ...call, gasLimit: 1_000_000n })).wait();

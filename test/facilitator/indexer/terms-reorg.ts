@@ -15,6 +15,7 @@ import type { Core } from "../../../facilitator/src/app/core";
 import { dumpText } from "../../../facilitator/src/cli/maintenance/dump";
 import { createEndWatch } from "../../../facilitator/src/subscriptions/renewals/ends";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { ownArgs, signupArgs } from "../../support/acts";
 import { type FacilitatorWorld, startWorld } from "../../support/facilitator";
 import { nextTermsOf } from "../../support/next-terms";
 
@@ -68,7 +69,7 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
   async function act(wallet: FundedWallet, method: string, args: readonly unknown[]): Promise<string> {
     const call = {
       to: world.contracts.turnpike,
-      data: turnpikeInterface.encodeFunctionData(method, args as unknown[]),
+      data: turnpikeInterface.encodeFunctionData(method, ownArgs(wallet.address, method, args)),
     };
     const answer = await wallet.call(call);
     expect((await (await wallet.sendTransaction({ ...call, gasLimit: 1_000_000n })).wait())?.status).to.equal(1);
@@ -137,8 +138,7 @@ describe("Facilitator: terms on a chain that is reorganised", function () {
     const signature = signDigest(digest, provider.privateKey as Hex);
     const voucher = { ...first, signer: provider.address, deadline: UINT256_MAX, signature };
     const signup = { planId: months, secretHash, maxOverage: 0, until };
-    const permit = { value: 0, deadline: 0, signature: "0x" };
-    await act(subscriber, "subscribeWith", [subscriber.address, signup, voucher, 0, "0x", permit]);
+    await act(subscriber, "subscribe", signupArgs(subscriber.address, signup, { voucher }));
     await core.indexer.catchUp();
     const trial = idHashOf(message.subscriber, secretHash);
     expect(await row(trial)).to.include({ intro: true, until, version: 0, plan_id: months });

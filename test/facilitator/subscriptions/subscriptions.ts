@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { turnpikeInterface } from "turnpike/chain";
 import type { ChangeOutcome, SubscriptionChange } from "turnpike/facilitator";
 import { type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
+import { signupArgs } from "../../support/acts";
 import { type Payer, until } from "../../support/facilitator";
 import { expectRefused } from "../support/expect";
 import { DAY_SEC, INTERVAL_SEC, PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -68,17 +69,8 @@ describe("Facilitator: subscriptions", function () {
       done(await service.client.subscribe(first.request));
       const { request } = await world.signup(subscriber);
       const stranger = await world.chain.wallet("stranger");
-      const none = { value: 0, deadline: 0, signature: "0x" };
-      const { planId, secretHash, maxOverage, deadline, signature } = request;
-      const data = turnpikeInterface.encodeFunctionData("subscribeBySig", [
-        subscriber.address,
-        planId,
-        secretHash,
-        maxOverage,
-        deadline,
-        signature,
-        none,
-      ]);
+      const args = signupArgs(subscriber.address, request, request);
+      const data = turnpikeInterface.encodeFunctionData("subscribe", args);
       const sent = await stranger.sendTransaction({ to: world.contracts.turnpike, data });
       await sent.wait();
       const change = await until(async () => {

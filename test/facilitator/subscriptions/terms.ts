@@ -1,9 +1,10 @@
 import { expect } from "chai";
-import { id } from "ethers";
+import { AbiCoder, id } from "ethers";
 import { tokenInterface, turnpikeInterface } from "turnpike/chain";
 import { changeResponseSchema, type FacilitatorEvent, permitSchema } from "turnpike/facilitator";
 import { type Address, type Hex, idHashOf, randomBytes, secretHashOf, toHex } from "turnpike/protocol";
 import { subscribeCall } from "../../../facilitator/src/subscriptions/acts";
+import { signupArgs } from "../../support/acts";
 import { type Payer, until } from "../../support/facilitator";
 import { inWords, walletCodeOf } from "../../support/wallet-code";
 import { expectRefused } from "../support/expect";
@@ -84,17 +85,8 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
       const trial = { voucher: { firstAmount: 0n, firstInterval: DAY_SEC }, permit: FUNDS };
       const subscriber = await world.payer(FUNDS);
       const { idHash, request } = await world.signup(subscriber, trial);
-      const { planId, secretHash: secret, maxOverage, voucher, deadline, signature } = request;
-      const none = { value: 0, deadline: 0, signature: "0x" };
-      const signup = { planId, secretHash: secret, maxOverage, until: 0 };
-      await world.act(await world.chain.wallet("copier"), "subscribeWith", [
-        subscriber.address,
-        signup,
-        voucher,
-        deadline,
-        signature,
-        none,
-      ]);
+      const copied = signupArgs(subscriber.address, request, { ...request, permit: undefined });
+      await world.act(await world.chain.wallet("copier"), "subscribe", copied);
       if (read) await until(async () => (await service.client.subscription(idHash)).kind === "found", "it is read");
       const done = await until(async () => {
         const outcome = await service.client.subscribe(request);
@@ -189,7 +181,8 @@ describe("Facilitator: signups with an end or a voucher, voids, and plans that m
     const permitOf = (signature: Hex) => {
       const permit = permitSchema.parse({ value: "5", deadline: "6", signature });
       const call = subscribeCall({ ...request, maxOverage: 0n, deadline: 1n, permit } as never);
-      return turnpikeInterface.decodeFunctionData("subscribeBySig", call.data).permit.signature as Hex;
+      const bytes = turnpikeInterface.decodeFunctionData("subscribe", call.data).permit as Hex;
+      return AbiCoder.defaultAbiCoder().decode(["tuple(uint256, uint256, bytes)"], bytes)[0][2] as Hex;
     };
     expect(permitOf(`0x${"ab".repeat(97)}`)).to.equal(`0x${"ab".repeat(97)}`);
     expect(permitOf(`0x${"12".repeat(64)}00`)).to.equal(`0x${"12".repeat(64)}1b`);

@@ -40,6 +40,7 @@ import {
 } from "turnpike/protocol";
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import type { FundedWallet } from "../../../scripts/sandbox/chain";
+import { ownArgs } from "../../support/acts";
 import { BLOCK_MS, type FacilitatorWorld, type Payer, startWorld, type WorldOptions } from "../../support/facilitator";
 
 export const PRICE = 10_000_000n;
@@ -194,7 +195,7 @@ export async function startServiceWorld(options: StartOptions = {}): Promise<Ser
     },
     async act(wallet, method, args) {
       const contract = new Contract(contracts.turnpike, turnpikeInterface, wallet);
-      const sent = await contract.getFunction(method)(...args);
+      const sent = await contract.getFunction(method)(...ownArgs(wallet.address, method, args));
       await sent.wait();
     },
     voiding(subscriber, secretHash) {

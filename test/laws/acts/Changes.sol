@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, NextTerms, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, NextTerms, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {Almanac} from "../Almanac.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {Premise} from "../Premises.sol";
@@ -60,7 +60,6 @@ abstract contract Changes is EntryPoints {
             Act(
                 id,
                 ITurnpike.pause.selector,
-                ITurnpike.pauseBySig.selector,
                 keccak256("Pause(address subscriber,bytes32 idHash,uint16 version,uint256 deadline)"),
                 "",
                 ""
@@ -96,7 +95,6 @@ abstract contract Changes is EntryPoints {
             Act(
                 id,
                 ITurnpike.resume.selector,
-                ITurnpike.resumeBySig.selector,
                 keccak256(
                     "Resume(address subscriber,bytes32 idHash,address token,uint256 maxCharge,uint16 version,uint256 deadline)"
                 ),
@@ -168,7 +166,6 @@ abstract contract Changes is EntryPoints {
         Act memory act = Act(
             id,
             ITurnpike.cancel.selector,
-            ITurnpike.cancelBySig.selector,
             keccak256("Cancel(address subscriber,bytes32 idHash,bool atPeriodEnd,uint16 version,uint256 deadline)"),
             abi.encode(atPeriodEnd),
             ""
@@ -204,7 +201,6 @@ abstract contract Changes is EntryPoints {
             Act(
                 id,
                 ITurnpike.setMaxOverage.selector,
-                ITurnpike.setMaxOverageBySig.selector,
                 keccak256(
                     "SetMaxOverage(address subscriber,bytes32 idHash,address token,uint256 cap,uint16 version,uint256 deadline)"
                 ),
@@ -272,7 +268,6 @@ abstract contract Changes is EntryPoints {
             Act(
                 m.id,
                 ITurnpike.changePlan.selector,
-                ITurnpike.changePlanBySig.selector,
                 CHANGE_PLAN,
                 abi.encode(m.newPlanId, m.cap, m.maxCharge),
                 abi.encodePacked(m.newPlanId, _termsWords(m.shown), m.cap, m.maxCharge)
@@ -332,7 +327,7 @@ abstract contract Changes is EntryPoints {
         return keccak256(_termsWords(shown)) == keccak256(_termsWords(_planOf(planId).terms));
     }
 
-    /// @dev What the entry implies, where the message has terms: the plan comes after the record, a version before the
+    /// @dev What the entry implies, where the message has terms: the plan comes after record and version, and before the
     /// signature.
     function _expectSigned(
         bytes32 id,
@@ -342,6 +337,7 @@ abstract contract Changes is EntryPoints {
     ) private returns (bytes memory) {
         address subscriber = records[id].subscriber;
         if (!entry.signed || subscriber == address(0)) return entry.err;
+        if (bytes4(entry.err) == ITurnpike.StaleVersion.selector) return entry.err;
         if (planAt[planId] == 0) {
             entry.subscriber = address(0);
             return entry.err = abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, planId);
@@ -375,7 +371,6 @@ abstract contract Changes is EntryPoints {
             seed,
             Act(
                 id,
-                ITurnpike.setNext.selector,
                 ITurnpike.setNext.selector,
                 keccak256(
                     "SetNext(address subscriber,bytes32 idHash,uint40 until,bytes32 nextPlanId,address token,address payTo,uint256 amount,uint256 interval,string unit,uint16 version,uint256 deadline)"
@@ -414,9 +409,8 @@ abstract contract Changes is EntryPoints {
 
     /// @dev By the subscriber itself, to a plan that will be closed before the change is due.
     function _schedule(bytes32 id, bytes32 nextPlanId) internal {
-        Auth memory none;
         Terms memory shown = _planOf(nextPlanId).terms;
-        bytes memory data = abi.encodeCall(ITurnpike.setNext, (id, 0, nextPlanId, _nextTerms(shown), none));
+        bytes memory data = abi.encodeCall(ITurnpike.setNext, (id, 0, nextPlanId, _nextTerms(shown), _unsigned()));
         bytes memory err = _expectSetNext(id, 0, nextPlanId, shown);
         (intent.subscriber, intent.nextPlanId, intent.shown) = (records[id].subscriber, nextPlanId, shown);
         _send(records[id].subscriber, data, err, _one(id));
@@ -493,7 +487,6 @@ abstract contract Changes is EntryPoints {
             Act(
                 id,
                 ITurnpike.rekey.selector,
-                ITurnpike.rekeyBySig.selector,
                 keccak256(
                     "Rekey(address subscriber,bytes32 idHash,bytes32 newSecretHash,uint16 version,uint256 deadline)"
                 ),
@@ -565,7 +558,7 @@ abstract contract Changes is EntryPoints {
         rows[id].version = LAST_VERSION;
         bytes memory err = abi.encodeWithSelector(ITurnpike.VersionExhausted.selector, id);
         _saw(Premise.LastVersion);
-        _send(r.subscriber, abi.encodeCall(ITurnpike.setMaxOverage, (id, 1)), err, _one(id));
+        _send(r.subscriber, abi.encodeCall(ITurnpike.setMaxOverage, (id, 1, _unsigned())), err, _one(id));
     }
 
     /// @notice Several acts of one subscriber in one transaction: renew what is due, then pause it.
@@ -580,7 +573,7 @@ abstract contract Changes is EntryPoints {
         }
         bytes[] memory calls = new bytes[](2);
         calls[0] = abi.encodeCall(ITurnpike.renew, (id));
-        calls[1] = abi.encodeCall(ITurnpike.pause, (id));
+        calls[1] = abi.encodeCall(ITurnpike.pause, (id, _unsigned()));
         intent.subscriber = r.subscriber;
         fickle.setEcho(bytes32(0));
         _send(r.subscriber, abi.encodeCall(ITurnpike.multicall, (calls)), err, _one(id));

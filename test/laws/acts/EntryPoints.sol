@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Auth, ITurnpike, Status, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
 import {SubscriptionState} from "../../../contracts/interfaces/ITurnpikeLens.sol";
 import {FickleToken} from "../doubles/FickleToken.sol";
 import {FickleWallet} from "../doubles/FickleWallet.sol";
@@ -13,11 +13,10 @@ import {Unexpected} from "../World.sol";
 
 /// @notice How an act reaches Turnpike: by whom, called or signed, soundly or not; and that it ends exactly as expected.
 abstract contract EntryPoints is Model, Witness {
-    /// @dev One act of a subscriber, in both its forms.
+    /// @dev One act of a subscriber; the signature comes last.
     struct Act {
         bytes32 id;
-        bytes4 direct;
-        bytes4 signed;
+        bytes4 selector;
         bytes32 typeHash;
         bytes fields; // between id and the end, in words
         bytes message; // the same in the message, where it has more than the call; empty: the same
@@ -145,27 +144,20 @@ abstract contract EntryPoints is Model, Witness {
         return _planOf(records[id].planId).provider;
     }
 
+    function _unsigned() internal pure returns (Auth memory none) {}
+
     function _direct(Act memory act, address caller) internal view returns (Entry memory entry) {
         address subscriber = records[act.id].subscriber;
         entry.caller = caller;
-        entry.data = abi.encodePacked(act.direct, act.id, act.fields);
-        bool needsAuth = act.direct == act.signed;
-        if (needsAuth) {
-            // The one form that serves both: without a signature it is the subscriber's own.
-            entry.data = abi.encodePacked(
-                entry.data,
-                uint256(act.fields.length + 64),
-                abi.encode(uint256(0), uint256(0), "")
-            );
-        }
+        entry.data = abi.encodePacked(
+            act.selector,
+            act.id,
+            act.fields,
+            uint256(act.fields.length + 64),
+            abi.encode(uint256(0), uint256(0), "")
+        );
         if (subscriber == address(0)) {
             entry.err = _notActive(act.id, Status.NONE);
-        } else if (needsAuth && caller != subscriber) {
-            uint16 version = uint16(records[act.id].version);
-            entry.err =
-                version != 0
-                    ? abi.encodeWithSelector(ITurnpike.StaleVersion.selector, act.id, uint16(0), version)
-                    : abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, uint256(0));
         } else if (caller != subscriber) {
             entry.err = abi.encodeWithSelector(ITurnpike.NotSubscriber.selector, act.id, caller);
         } else {
@@ -192,7 +184,7 @@ abstract contract EntryPoints is Model, Witness {
         entry.signed = true;
         entry.version = version;
         entry.data = abi.encodePacked(
-            act.signed,
+            act.selector,
             act.id,
             act.fields,
             uint256(act.fields.length + 64),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Auth, ITurnpike, NextTerms, Permit, Signup, Terms, Voucher} from "../../../contracts/interfaces/ITurnpike.sol";
+import {ITurnpike, NextTerms, Signup, Terms} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Permit, Voucher} from "../../../contracts/interfaces/TurnpikeTypes.sol";
 import {Premise} from "../Premises.sol";
 import {vm} from "../Vm.sol";
 import {Unexpected} from "../World.sol";
@@ -54,7 +55,7 @@ abstract contract Signups is Changes {
         Wish memory w = _wish(seed);
         bytes memory err = _expectSubscribe(w);
         intent.shown = _planOf(w.planId).terms;
-        _finish(w, w.subscriber, abi.encodeCall(ITurnpike.subscribe, (w.planId, w.secretHash, w.cap)), err);
+        _finish(w, w.subscriber, _own(w), err);
     }
 
     /// @dev A stranger takes the secretHash that it saw in the mempool: bound to the stranger, it hinders nobody.
@@ -67,13 +68,46 @@ abstract contract Signups is Changes {
         squat.cap = 0;
         _saw(Premise.ActOfStranger);
         bytes memory err = _expectSubscribe(squat);
-        bytes memory data = abi.encodeCall(ITurnpike.subscribe, (w.planId, w.secretHash, 0));
         intent.shown = _planOf(w.planId).terms;
-        _finish(squat, squat.subscriber, data, err);
+        _finish(squat, squat.subscriber, _own(squat), err);
         if (squat.subscriber == w.subscriber || records[w.id].subscriber != address(0)) return;
         err = _expectSubscribe(w);
         intent.shown = _planOf(w.planId).terms;
-        _finish(w, w.subscriber, abi.encodeCall(ITurnpike.subscribe, (w.planId, w.secretHash, w.cap)), err);
+        _finish(w, w.subscriber, _own(w), err);
+    }
+
+    function _signupOf(address subscriber, bytes32 planId, bytes32 secretHash) internal pure returns (bytes memory) {
+        Wish memory w;
+        (w.subscriber, w.planId, w.secretHash) = (subscriber, planId, secretHash);
+        return _own(w);
+    }
+
+    /// @dev The subscriber's own call.
+    function _own(Wish memory w) private pure returns (bytes memory) {
+        Signed memory unsigned;
+        Voucher memory noVoucher;
+        Permit memory noPermit;
+        return _call(w, unsigned, noVoucher, noPermit);
+    }
+
+    function _call(
+        Wish memory w,
+        Signed memory s,
+        Voucher memory voucher,
+        Permit memory permit
+    ) private pure returns (bytes memory) {
+        return
+            abi.encodeCall(
+                ITurnpike.subscribe,
+                (
+                    w.subscriber,
+                    Signup(w.planId, w.secretHash, w.cap, uint40(w.until)),
+                    voucher.signer == address(0) ? bytes("") : abi.encode(voucher),
+                    permit.deadline == 0 ? bytes("") : abi.encode(permit),
+                    s.deadline,
+                    s.signature
+                )
+            );
     }
 
     function _copyOf(Wish memory w) private pure returns (Wish memory) {
@@ -146,7 +180,7 @@ abstract contract Signups is Changes {
         return abi.encode(firstAmount, w.intro ? w.firstInterval : 0, w.cap, w.until);
     }
 
-    function subscribeBySig(uint256 seed) external atClock {
+    function subscribeSigned(uint256 seed) external atClock {
         Wish memory w = _wish(seed);
         if (_draw(seed, 3) == 0) {
             // One that may come with a permit.
@@ -155,14 +189,14 @@ abstract contract Signups is Changes {
             w.id = keccak256(abi.encode(w.subscriber, w.secretHash));
             if (ids.length >= MOST_RECORDS && records[w.id].subscriber == address(0)) return;
         }
-        _subscribeBySig(seed, w);
+        _subscribeSigned(seed, w);
     }
 
     /// @dev By signatures that were made before or after the plan's payee moved.
     function _useMoved(uint256 seed, bytes32 planId) internal {
         Wish memory w = _wish(seed);
         w.planId = planId;
-        _subscribeBySig(seed, w);
+        _subscribeSigned(seed, w);
         uint256 place = _draw(seed, ids.length);
         uint256 changes = 0;
         for (uint256 i = 0; i < ids.length && changes < 3; ++i) {
@@ -173,17 +207,14 @@ abstract contract Signups is Changes {
         }
     }
 
-    function _subscribeBySig(uint256 seed, Wish memory w) private {
+    function _subscribeSigned(uint256 seed, Wish memory w) private {
         Signed memory s = _signWish(seed, w);
         Permit memory permit;
         bytes memory err = s.err;
         if (err.length == 0) (permit, err) = _withPermit(seed, w, _accountOf(w.subscriber));
-        bytes memory data = abi.encodeCall(
-            ITurnpike.subscribeBySig,
-            (w.subscriber, w.planId, w.secretHash, w.cap, s.deadline, s.signature, permit)
-        );
-        intent.shown = s.shown;
         Voucher memory none;
+        bytes memory data = _call(w, s, none, permit);
+        intent.shown = s.shown;
         if (err.length == 0) _sawSigned(w, s, data, none);
         _finish(w, RELAYER, data, err);
     }
@@ -198,7 +229,7 @@ abstract contract Signups is Changes {
     // ------------------------------------------------------------------ with vouchers and ends
 
     /// @notice A signup with an end of the subscriber's and a first period of the provider's, each at times.
-    function subscribeWith(uint256 seed) external atClock {
+    function subscribeOffered(uint256 seed) external atClock {
         Wish memory w = _wish(seed);
         if (_draw(seed, 3) != 0) w.until = clock - 1 + _draw(seed, 400 days);
         Voucher memory voucher;
@@ -208,21 +239,12 @@ abstract contract Signups is Changes {
         Signed memory s;
         if (signed) s = _signWish(seed, w);
         else if (planAt[w.planId] == 0) s.err = abi.encodeWithSelector(ITurnpike.UnknownPlan.selector, w.planId);
-        bytes memory err = s.err.length != 0 ? s.err : voucherErr;
+        // The voucher is judged before the signature.
+        bytes memory err = voucherErr.length != 0 && planAt[w.planId] != 0 ? voucherErr : s.err;
         Permit memory permit;
         if (err.length == 0 && signed) (permit, err) = _withPermit(seed, w, _accountOf(w.subscriber));
         else if (err.length == 0) err = _expectSubscribe(w);
-        bytes memory data = abi.encodeCall(
-            ITurnpike.subscribeWith,
-            (
-                w.subscriber,
-                Signup(w.planId, w.secretHash, w.cap, uint40(w.until)),
-                voucher,
-                s.deadline,
-                s.signature,
-                permit
-            )
-        );
+        bytes memory data = _call(w, s, voucher, permit);
         if (err.length == 0 && signed) _sawSigned(w, s, data, voucher);
         if (signed) intent.shown = s.shown;
         else intent.shown = _planOf(w.planId).terms;
@@ -235,12 +257,11 @@ abstract contract Signups is Changes {
     /// @dev In one transaction, the subscriber signs up and sets an end: the events say that these were two acts.
     function _finishWithNext(uint256 seed, Wish memory w, bytes memory data) private {
         uint256 until = clock + 1 + _draw(seed, 400 days);
-        Auth memory none;
         NextTerms memory noTerms;
         Terms memory noPlan;
         bytes[] memory calls = new bytes[](2);
         calls[0] = data;
-        calls[1] = abi.encodeCall(ITurnpike.setNext, (w.id, uint40(until), bytes32(0), noTerms, none));
+        calls[1] = abi.encodeCall(ITurnpike.setNext, (w.id, uint40(until), bytes32(0), noTerms, _unsigned()));
         _expectSetNext(w.id, until, bytes32(0), noPlan);
         intent.until = until;
         _saw(Premise.MulticallSignup);
@@ -261,6 +282,8 @@ abstract contract Signups is Changes {
         v.firstAmount = uint96(_draw(seed, 2) == 0 ? 0 : _draw(seed, uint256(terms.amount) + 1));
         if (_draw(seed, 16) == 0) v.firstAmount = terms.amount;
         if (_draw(seed, 2) == 0) v.firstInterval = uint32(1 + _draw(seed, 60 days));
+        // The plan's own period, spelled out.
+        if (_draw(seed, 6) == 0 && terms.interval <= 366 days) v.firstInterval = terms.interval;
         if (flaw == 8 || _draw(seed, 16) == 0) v.firstInterval = 366 days;
         if (flaw == 8) v.firstInterval += 1 + uint32(_draw(seed, 2 ** 31));
         if (flaw == 1) v.firstAmount = terms.amount + 1;
@@ -282,10 +305,9 @@ abstract contract Signups is Changes {
         v.signature = _signature(flaw == 7 ? 0xbad : issuerKeys[place], separator, structHash);
         bool sound = flaw == 0 || flaw == 1 || flaw == 2;
         if (sound) offered[_offerKey(v.signer, w.id, w.planId, v.firstAmount, v.firstInterval)] = v.deadline;
-        bool isRegular = v.firstAmount == terms.amount && v.firstInterval == 0;
         if (flaw == 8) {
             err = abi.encodeWithSelector(ITurnpike.FirstIntervalTooLong.selector, v.firstInterval, 366 days);
-        } else if (v.firstAmount > terms.amount || isRegular || rights[w.planId][v.signer] & VOUCHER == 0) {
+        } else if (v.firstAmount > terms.amount || _isRegular(v, terms) || rights[w.planId][v.signer] & VOUCHER == 0) {
             err = abi.encodeWithSelector(ITurnpike.InvalidVoucher.selector, w.planId, v.signer);
         } else if (flaw == 2) {
             err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, v.deadline);
@@ -293,6 +315,12 @@ abstract contract Signups is Changes {
             err = abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, v.signer);
         }
         if (err.length != 0) _saw(Premise.VoucherFlawed);
+    }
+
+    /// @dev Whether the first period is what the plan has without a voucher.
+    function _isRegular(Voucher memory v, Terms storage terms) private view returns (bool) {
+        if (v.firstAmount != terms.amount) return false;
+        return v.firstInterval == 0 || (!terms.months && v.firstInterval == terms.interval);
     }
 
     // ------------------------------------------------------------------ permits
@@ -351,13 +379,6 @@ abstract contract Signups is Changes {
     }
 
     function _expectReplay(SpentSignup storage spent) private view returns (bytes memory) {
-        if (clock > spent.deadline) {
-            return abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, spent.deadline);
-        }
-        bool isTrue = spent.shown == keccak256(_termsWords(_planOf(spent.planId).terms));
-        if (!isTrue || !_isAccepted(_accountOf(spent.subscriber), 0)) {
-            return abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, spent.subscriber);
-        }
         if (spent.signer != address(0)) {
             if (rights[spent.planId][spent.signer] & VOUCHER == 0) {
                 return abi.encodeWithSelector(ITurnpike.InvalidVoucher.selector, spent.planId, spent.signer);
@@ -365,6 +386,13 @@ abstract contract Signups is Changes {
             if (clock > spent.voucherDeadline) {
                 return abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, spent.voucherDeadline);
             }
+        }
+        if (clock > spent.deadline) {
+            return abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, spent.deadline);
+        }
+        bool isTrue = spent.shown == keccak256(_termsWords(_planOf(spent.planId).terms));
+        if (!isTrue || !_isAccepted(_accountOf(spent.subscriber), 0)) {
+            return abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, spent.subscriber);
         }
         if (_planOf(spent.planId).deprecated) return _closed(_planOf(spent.planId));
         return abi.encodeWithSelector(ITurnpike.IdHashUsed.selector, spent.id);
@@ -378,7 +406,7 @@ abstract contract Signups is Changes {
             w.id = keccak256(abi.encode(w.subscriber, w.secretHash));
         }
         bytes memory err;
-        bytes memory data = abi.encodeCall(ITurnpike.void, (w.secretHash));
+        bytes memory data = abi.encodeCall(ITurnpike.void, (w.subscriber, w.secretHash, 0, ""));
         address caller = w.subscriber;
         if (_draw(seed, 2) == 0) {
             caller = RELAYER;
@@ -399,7 +427,7 @@ abstract contract Signups is Changes {
         uint256 deadline = flaw == 1 ? clock - 1 : _someDeadline(seed);
         address named = flaw == 2 ? subscribers[0].self : w.subscriber;
         bytes memory signature = _flawed(account, keccak256(abi.encode(VOID, named, w.secretHash, deadline)), flaw);
-        data = abi.encodeCall(ITurnpike.voidBySig, (w.subscriber, w.secretHash, deadline, signature));
+        data = abi.encodeCall(ITurnpike.void, (w.subscriber, w.secretHash, deadline, signature));
         if (flaw == 1) err = abi.encodeWithSelector(ITurnpike.SignatureExpired.selector, deadline);
         else if (!_isAccepted(account, flaw)) {
             err = abi.encodeWithSelector(ITurnpike.InvalidSignature.selector, w.subscriber);

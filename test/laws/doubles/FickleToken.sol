@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ITurnpike} from "../../../contracts/interfaces/ITurnpike.sol";
+import {Auth, ITurnpike} from "../../../contracts/interfaces/ITurnpike.sol";
 import {PaxosToken} from "../../../contracts/test/FaultyTokens.sol";
 
 /// @notice A token that can be set to misbehave: one fault at a time, from one call to the next.
@@ -101,8 +101,9 @@ contract FickleToken is PaxosToken {
         ids[0] = echo;
         try turnpike.renew(echo) {} catch {}
         try turnpike.debit(echo, 1, 0) {} catch {}
-        try turnpike.resume(echo, type(uint256).max) {} catch {}
-        try turnpike.cancel(echo, true) {} catch {}
+        Auth memory none;
+        try turnpike.resume(echo, type(uint256).max, none) {} catch {}
+        try turnpike.cancel(echo, true, none) {} catch {}
     }
 
     /// @dev Spends some 138,000 gas, and nearly no time.

@@ -91,7 +91,7 @@ describe("an agent with an RPC of its own", () => {
         mutableTypes(data.types),
         data.message,
       );
-      await relay.turnpike.voidBySig(subscriber, secretHash, message.deadline, signature);
+      await relay.turnpike.void(subscriber, secretHash, message.deadline, signature);
       const next = await agent.subscribe({ planId });
       expect(next).to.include({ status: "ACTIVE", existing: false });
       expect(next.idHash).to.not.equal(idHash);

@@ -14,6 +14,7 @@ import {
 } from "turnpike/chain";
 import { TurnpikeError } from "turnpike/protocol";
 import { directDebits } from "../../../examples/direct-debits";
+import { NO_AUTH } from "../../support/acts";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../../support/subscriptions";
 
 describe("the contracts as typed ethers classes", function () {
@@ -37,7 +38,7 @@ describe("the contracts as typed ethers classes", function () {
     expect([spent, debits]).to.deep.equal([1_000n, 2n]);
     const refused = await gate.debit(idHash, 1n).catch((error) => error);
     expect(refused).to.be.instanceOf(TurnpikeError).and.include({ code: "AllowanceExhausted" });
-    await world.mined(asSubscriber.getFunction("pause")(idHash));
+    await world.mined(asSubscriber.getFunction("pause")(idHash, NO_AUTH));
     expect(await gate.isServed(idHash)).to.equal(false);
   });
 

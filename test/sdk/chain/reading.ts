@@ -17,6 +17,7 @@ import {
   turnpikeInterface,
 } from "turnpike/chain";
 import { ConfigError, type Hex, isErrorCode, TurnpikeError, Unavailable } from "turnpike/protocol";
+import { NO_AUTH } from "../../support/acts";
 import { DAY, PRICE, type SubscriptionWorld, startSubscriptionWorld } from "../../support/subscriptions";
 
 describe("reading the chain", function () {
@@ -119,10 +120,10 @@ describe("reading the chain", function () {
 
   it("decodes every log that Turnpike has emitted", async () => {
     const { idHash, turnpike } = await world.subscribe("logged", { maxOverage: 5n });
-    await world.mined(turnpike.getFunction("setMaxOverage")(idHash, 6n));
-    await world.mined(turnpike.getFunction("changePlan")(idHash, world.otherPlanId, 7n, 10n ** 12n));
-    await world.mined(turnpike.getFunction("pause")(idHash));
-    await world.mined(turnpike.getFunction("cancel")(idHash, false));
+    await world.mined(turnpike.getFunction("setMaxOverage")(idHash, 6n, NO_AUTH));
+    await world.mined(turnpike.getFunction("changePlan")(idHash, world.otherPlanId, 7n, 10n ** 12n, NO_AUTH));
+    await world.mined(turnpike.getFunction("pause")(idHash, NO_AUTH));
+    await world.mined(turnpike.getFunction("cancel")(idHash, false, NO_AUTH));
     const filter = { address: world.contracts.turnpike, fromBlock: "0x0", toBlock: "latest" };
     const logs = await rpc.send<RawLog[]>("eth_getLogs", [filter]);
     const events = logs.map((log) => decodeTurnpikeLog(log));

@@ -43,7 +43,8 @@ export async function voucherFor(
   }
   const { firstAmount, firstInterval } = parsed.data;
   if (firstAmount > plan.amount) throw refused("The voucher's first amount is above the plan's price.");
-  if (firstAmount === plan.amount && firstInterval === 0)
+  const isRegular = firstInterval === 0 || (plan.period.unit === "second" && firstInterval === plan.period.count);
+  if (firstAmount === plan.amount && isRegular)
     throw refused("The voucher offers what the plan has without it. Subscribe without it.");
   return signedVoucher(context, plan, beneficiary, parsed.data);
 }

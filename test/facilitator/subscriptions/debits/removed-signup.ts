@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { RIGHTS, setOperator, turnpikeInterface } from "turnpike/chain";
 import { createFacilitatorClient, type DebitAnswer } from "turnpike/facilitator";
 import type { Hex } from "turnpike/protocol";
+import { signupArgs } from "../../../support/acts";
 import { BLOCK_MS, until } from "../../../support/facilitator";
 import { type Service, type ServiceWorld, type Signup, startServiceWorld } from "../../support/service";
 
@@ -39,10 +40,9 @@ describe("Facilitator: debits of a signup that a reorganisation removes", functi
 
   /** By a stranger, so that the service has no transaction of its own to repeat */
   async function send({ request }: Signup): Promise<void> {
-    const { subscriber, planId, secretHash, maxOverage, deadline, signature, permit } = request;
     const stranger = await world.chain.wallet("stranger");
-    const args = [subscriber, planId, secretHash, maxOverage, deadline, signature, permit];
-    const data = turnpikeInterface.encodeFunctionData("subscribeBySig", args);
+    const args = signupArgs(request.subscriber, request, request);
+    const data = turnpikeInterface.encodeFunctionData("subscribe", args);
     const fees = { maxFeePerGas: 10n ** 12n, maxPriorityFeePerGas: 10n ** 11n };
     await stranger.sendTransaction({ to: world.contracts.turnpike, data, gasLimit: 1_400_000n, ...fees });
   }

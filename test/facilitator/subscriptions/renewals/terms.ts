@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { Wallet } from "ethers";
 import type { FacilitatorEvent } from "turnpike/facilitator";
 import { type Address, type Hex, NOMINAL_MONTH_SEC } from "turnpike/protocol";
+import { signupArgs } from "../../../support/acts";
 import { type Payer, until } from "../../../support/facilitator";
 import {
   DAY_SEC,
@@ -190,11 +191,7 @@ describe("Facilitator: renewals of months, ends, introductions and scheduled cha
     const payer = await subscriber({ funds: PRICE });
     const voucher = { firstAmount: 0n, firstInterval: 7 * DAY_SEC };
     const { request } = await world.signup(payer, { planId, voucher });
-    const signup = { planId, secretHash: request.secretHash, maxOverage: 0n, until: 0 };
-    const none = { value: 0n, deadline: 0n, signature: "0x" };
-    await world.act(world.provider, "subscribeWith", [
-      ...[payer.address, signup, request.voucher, request.deadline, request.signature, none],
-    ]);
+    await world.act(world.provider, "subscribe", signupArgs(payer.address, request, request));
     await advanceTo(payer.paidThrough - DAY_SEC / 2);
     const [warning] = await until(async () => {
       const found = await events(payer.idHash, "subscription.renewal_at_risk");

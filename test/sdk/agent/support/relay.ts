@@ -23,6 +23,7 @@ import {
   STATUSES,
 } from "turnpike/protocol";
 import { type TestToken, type Turnpike, TurnpikeLens__factory } from "../../../../sdk/src/chain/generated";
+import { signupArgs } from "../../../support/acts";
 import { PERMIT_VRS } from "../../../support/contracts";
 import { type Answer, closeAll, type Seen, type StandIn, serve } from "./servers";
 import { addressOf, CHAIN_ID, NETWORK } from "./world";
@@ -139,7 +140,7 @@ export async function startRelay(): Promise<Relay> {
   }
 
   const permitOf = (permit: PermitFields | undefined) => {
-    if (!permit) return { value: 0n, deadline: 0n, signature: "0x" };
+    if (!permit) return undefined;
     const { value, deadline, signature } = permit;
     return { value, deadline, signature: isKeySignature(signature) ? keySignature(signature).serialized : signature };
   };
@@ -172,10 +173,10 @@ export async function startRelay(): Promise<Relay> {
     const auth = { version, deadline, signature };
     const fields = <A extends ChangeAct>(name: A) => CHANGE_REQUESTS[name].parse(body) as ChangeRequest<A>;
     const calls: Record<ChangeAct, () => Promise<Sent>> = {
-      pause: () => turnpike.pauseBySig(idHash, auth),
-      resume: () => turnpike.resumeBySig(idHash, fields("resume").maxCharge, auth),
-      cancel: () => turnpike.cancelBySig(idHash, fields("cancel").atPeriodEnd, auth),
-      "max-overage": () => turnpike.setMaxOverageBySig(idHash, fields("max-overage").cap, auth),
+      pause: () => turnpike.pause(idHash, auth),
+      resume: () => turnpike.resume(idHash, fields("resume").maxCharge, auth),
+      cancel: () => turnpike.cancel(idHash, fields("cancel").atPeriodEnd, auth),
+      "max-overage": () => turnpike.setMaxOverage(idHash, fields("max-overage").cap, auth),
       next: () => {
         const { until, nextPlanId, terms } = fields("next");
         const shown = terms ? { ...terms, months: terms.unit === "months" } : NO_TERMS;
@@ -183,9 +184,9 @@ export async function startRelay(): Promise<Relay> {
       },
       plan: () => {
         const { newPlanId, maxOverage, maxCharge } = fields("plan");
-        return turnpike.changePlanBySig(idHash, newPlanId, maxOverage, maxCharge, auth);
+        return turnpike.changePlan(idHash, newPlanId, maxOverage, maxCharge, auth);
       },
-      rekey: () => turnpike.rekeyBySig(idHash, fields("rekey").newSecretHash, auth),
+      rekey: () => turnpike.rekey(idHash, fields("rekey").newSecretHash, auth),
     };
     if (permit) {
       await sendPermit((await subscription(idHash))?.subscriber as string, permit);
@@ -198,19 +199,17 @@ export async function startRelay(): Promise<Relay> {
     const wanted = subscribeRequestSchema.parse(body);
     const { subscriber, planId, secretHash, maxOverage, until = 0, voucher, deadline, signature, permit } = wanted;
     const signup = { planId, secretHash, maxOverage, until };
-    const none = { signer: ethers.ZeroAddress, firstAmount: 0n, firstInterval: 0, deadline: 0n, signature: "0x" };
     const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
     if (await subscription(idHash)) return done(200, idHash, ethers.ZeroHash);
-    const transaction = await sent(() =>
-      turnpike.subscribeWith(subscriber, signup, voucher ?? none, deadline, signature, permitOf(permit)),
-    );
+    const by = { voucher, permit: permitOf(permit), deadline, signature };
+    const transaction = await sent(() => turnpike.subscribe(...signupArgs(subscriber, signup, by)));
     return typeof transaction === "string" ? done(201, idHash, transaction) : transaction;
   }
 
   async function voided(body: unknown): Promise<Answer> {
     const { subscriber, secretHash, deadline, signature } = voidRequestSchema.parse(body);
     const idHash = (await turnpike.idHashOf(subscriber, secretHash)) as Hex;
-    const transaction = await sent(() => turnpike.voidBySig(subscriber, secretHash, deadline, signature));
+    const transaction = await sent(() => turnpike.void(subscriber, secretHash, deadline, signature));
     return typeof transaction === "string" ? done(200, idHash, transaction) : transaction;
   }
 

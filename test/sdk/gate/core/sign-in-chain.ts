@@ -3,6 +3,7 @@ import { ContractFactory, Wallet } from "ethers";
 import type { Provider } from "turnpike/gate";
 import type { Address, Hex } from "turnpike/protocol";
 import { readArtifact } from "../../../../scripts/deploy/artifact";
+import { NO_AUTH } from "../../../support/acts";
 import {
   FRAMEWORKS,
   keyOf,
@@ -84,7 +85,7 @@ describe("sign-in-with-x on a chain", function () {
     const leaver = await world.chain.wallet("leaver");
     index.set(leaver.address, [{ idHash, planId: world.planId }]);
     expect(await ask(leaver)).to.equal("served");
-    await world.mined(turnpike.getFunction("cancel")(idHash, false));
+    await world.mined(turnpike.getFunction("cancel")(idHash, false, NO_AUTH));
     await until(async () => (await ask(leaver)) === "cancelled");
   });
 

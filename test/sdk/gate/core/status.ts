@@ -1,6 +1,7 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
+import { NO_AUTH } from "../../../support/acts";
 import {
   FRAMEWORKS,
   type SmallFacilitator,
@@ -83,7 +84,7 @@ describe("a subscription's status", function () {
     await gateOver(socketUrl(), 30_000);
     const { id, idHash, turnpike } = await world.subscribe("pushed");
     expect((await ask(id)).status).to.equal(200);
-    await world.mined(turnpike.getFunction("cancel")(idHash, false));
+    await world.mined(turnpike.getFunction("cancel")(idHash, false, NO_AUTH));
     // Sooner than the next poll.
     await until(async () => (await ask(id)).status === 402, 25_000);
   });
@@ -93,7 +94,7 @@ describe("a subscription's status", function () {
     const { id, idHash, turnpike } = await world.subscribe("dropped");
     expect((await ask(id)).status).to.equal(200);
     cut();
-    await world.mined(turnpike.getFunction("cancel")(idHash, false));
+    await world.mined(turnpike.getFunction("cancel")(idHash, false, NO_AUTH));
     await until(async () => (await ask(id)).status === 402);
     const next = await world.subscribe("after the drop");
     await until(async () => (await ask(next.id)).status === 200);

@@ -2,6 +2,7 @@ import { expect } from "chai";
 import { deprecatePlan, stopPlan } from "turnpike/chain";
 import type { Provider } from "turnpike/gate";
 import { keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
+import { NO_AUTH } from "../../../support/acts";
 import {
   FRAMEWORKS,
   type Framework,
@@ -129,12 +130,12 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const cancelled = await world.subscribe("cancels");
       const paused = await world.subscribe("pauses");
       for (const { id } of [cancelled, paused]) expect((await ask(id)).status).to.equal(200);
-      await world.mined(cancelled.turnpike.getFunction("cancel")(cancelled.idHash, false));
-      await world.mined(paused.turnpike.getFunction("pause")(paused.idHash));
+      await world.mined(cancelled.turnpike.getFunction("cancel")(cancelled.idHash, false, NO_AUTH));
+      await world.mined(paused.turnpike.getFunction("pause")(paused.idHash, NO_AUTH));
       await until(async () => (await ask(cancelled.id)).status === 402);
       expect((await ask(cancelled.id)).json.reason).to.equal("cancelled");
       await until(async () => (await ask(paused.id)).json.reason === "paused");
-      await world.mined(paused.turnpike.getFunction("resume")(paused.idHash, 0n));
+      await world.mined(paused.turnpike.getFunction("resume")(paused.idHash, 0n, NO_AUTH));
       await until(async () => (await ask(paused.id)).status === 200);
     });
 

@@ -8,6 +8,7 @@ import { DEBIT_ITEM_GAS, MAX_TRANSACTION_GAS } from "../../../../sdk/src/chain/d
 import { createMeter, type Meter, type MeterOptions } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/store";
+import { NO_AUTH } from "../../../support/acts";
 import { type Chain, startChain } from "../../../support/chain";
 import { INTERVAL_SEC, type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";
 import { until } from "../../../support/subscriptions";
@@ -117,8 +118,8 @@ describe("Metering on a chain", function () {
     await charge(idHash, 20n);
     const moved = await as(subscriber)
       .getFunction("rekey")
-      .staticCall(idHash, `0x${"ab".repeat(32)}`);
-    await (await as(subscriber).getFunction("rekey")(idHash, `0x${"ab".repeat(32)}`)).wait();
+      .staticCall(idHash, `0x${"ab".repeat(32)}`, NO_AUTH);
+    await (await as(subscriber).getFunction("rekey")(idHash, `0x${"ab".repeat(32)}`, NO_AUTH)).wait();
     await meter.flush();
     expect(await debitsOf(moved)).to.deep.equal([{ idHash: moved, amount: 20n, index: 1 }]);
   });
@@ -130,8 +131,8 @@ describe("Metering on a chain", function () {
     let moved = idHash;
     for (const digits of ["c1", "c2"]) {
       const secretHash = `0x${digits.repeat(32)}`;
-      const next = await as(subscriber).getFunction("rekey").staticCall(moved, secretHash);
-      await (await as(subscriber).getFunction("rekey")(moved, secretHash)).wait();
+      const next = await as(subscriber).getFunction("rekey").staticCall(moved, secretHash, NO_AUTH);
+      await (await as(subscriber).getFunction("rekey")(moved, secretHash, NO_AUTH)).wait();
       moved = next;
     }
     await meter.flush();
@@ -143,7 +144,7 @@ describe("Metering on a chain", function () {
     await start();
     const idHash = await world.subscribe(subscriber, 10_000n);
     await charge(idHash, 33n);
-    await (await as(subscriber).getFunction("cancel")(idHash, false)).wait();
+    await (await as(subscriber).getFunction("cancel")(idHash, false, NO_AUTH)).wait();
     await meter.flush();
     expect(meter.unsettled()).to.deep.include({ unsettled: 0n, lost: 33n });
   });

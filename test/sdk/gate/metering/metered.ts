@@ -5,6 +5,7 @@ import { expect } from "chai";
 import { Contract } from "ethers";
 import { lensAddressOf, lensInterface } from "turnpike/chain";
 import { type Deduction, deductAllowance, type Payment, type Provider } from "turnpike/gate";
+import { NO_AUTH } from "../../../support/acts";
 import { testKey } from "../../../support/chain";
 import {
   FRAMEWORKS,
@@ -116,7 +117,7 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       const { id, idHash, turnpike } = await world.subscribe("raises", { maxOverage: COST });
       expect((await ask(id)).status).to.equal(200);
       expect((await ask(id)).status).to.equal(402);
-      await world.mined(turnpike.getFunction("setMaxOverage")(idHash, CAP));
+      await world.mined(turnpike.getFunction("setMaxOverage")(idHash, CAP, NO_AUTH));
       expect((await ask(id)).status).to.equal(200);
     });
 
