@@ -85,6 +85,15 @@ describe("Subscriptions", () => {
       expect((await c.recordOf(w, s.idHash)).cancelled).to.equal(false);
     });
 
+    it("is the subscriber's act, which voids its signatures, also where that one is the provider", async () => {
+      const w = await loadFixture(c.world);
+      await w.token.mint(w.provider, c.PRICE);
+      await w.token.connect(w.provider).approve(w.turnpike, c.PRICE);
+      const s = await c.subscribe(w, { subscriber: w.provider });
+      await w.turnpike.connect(w.provider).cancel(s.idHash, true, c.NO_AUTH);
+      expect((await w.lens.getSubscription(s.idHash)).version).to.equal(1n);
+    });
+
     it("lets the provider end it with the period only, without voiding the subscriber's signatures", async () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
