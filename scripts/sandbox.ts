@@ -4,6 +4,7 @@
  *   npm start [-- --exit] [-- --port 9000]
  * `npm start -- --help` lists the options. It imports nothing heavy, so that the first line is printed at once.
  */
+import type { Documentation } from "./sandbox/documentation";
 import { AlreadyRunning, lockFolder } from "./sandbox/folder-lock";
 import { type Interruption, watchInterruption } from "./sandbox/interruption";
 import { HELP, readOptions, type SandboxOptions, WrongOption } from "./sandbox/options";
@@ -46,6 +47,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
   require("./sandbox/facilitator");
   progress.say("Load the provider and the agents ...");
   const { startWorld } = require("./sandbox/world") as typeof import("./sandbox/world");
+  const { serveDocumentation } = require("./sandbox/documentation") as typeof import("./sandbox/documentation");
   const { walkAll } = require("./sandbox/walk/all") as typeof import("./sandbox/walk/all");
   // Stopping the world makes pending work fail, also inside libraries. Before that, an error is a real one.
   process.on("unhandledRejection", (error) => {
@@ -55,10 +57,12 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
   const onStart = (part: string): void => progress.say(`Start ${part} ...`);
   const starting = startWorld({ ...given, ports, withInbox: true, onStart });
   const world = await orExit(progress.during("Start the parts", starting));
+  let documentation: Documentation | undefined;
   try {
+    documentation = await serveDocumentation(ports.documentation);
     progress.say("Walk through every flow:");
     const failures = await Promise.race([
-      walkAll({ world, startApart: () => startWorld(given), folder, signal }),
+      walkAll({ world, startApart: () => startWorld(given), folder, documentation, signal }),
       interrupted,
     ]);
     if (failures && !options.exit) {
@@ -74,6 +78,7 @@ async function run(options: SandboxOptions, { signal, interrupted }: Interruptio
       process.stderr.write(`The sandbox did not stop within ${STOP_TIMEOUT_MS / 1_000} s: its processes are killed.\n`);
       process.exit(1);
     }, STOP_TIMEOUT_MS);
+    await documentation?.stop();
     await world.stop();
     clearTimeout(timer);
   }

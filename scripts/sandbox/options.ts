@@ -2,7 +2,7 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
 
-export type Server = "facilitator" | "provider" | "specialist" | "inbox" | "chain";
+export type Server = "facilitator" | "provider" | "specialist" | "inbox" | "chain" | "documentation";
 
 /** A port to listen on. `isRequired` when the user named it: no other port is used instead. */
 export interface PortChoice {
@@ -35,6 +35,7 @@ const DEFAULT_PORTS: Readonly<Record<Server, number>> = {
   specialist: 4022,
   inbox: 4023,
   chain: 0,
+  documentation: 4024,
 };
 
 const SERVERS = Object.keys(DEFAULT_PORTS) as Server[];
@@ -51,13 +52,14 @@ Starts a chain, the contracts, the Facilitator with its dashboard, a provider an
 walks through every flow once, and stays up until Ctrl-C.
 
   --exit                 stop after the walk; exit with 0, or with 1 when a step went wrong
-  --port N               use the ports N (Facilitator), N+1 (provider), N+2 (specialist), N+3 (inbox), N+4 (chain);
-                         0 takes any free ports
+  --port N               use the ports N (Facilitator), N+1 (provider), N+2 (specialist), N+3 (inbox), N+4 (chain),
+                         N+5 (documentation); 0 takes any free ports
   --facilitator-port N   use this port for the Facilitator and its dashboard (8402)
   --provider-port N      use this port for the provider (4021)
   --specialist-port N    use this port for the specialist (4022)
   --inbox-port N         use this port for the webhook inbox (4023)
   --chain-port N         use this port for the chain (any free one)
+  --documentation-port N use this port for the documentation (4024)
   --chain-id N           give the chain this id (31337)
   --chains N             1, or 2: the Facilitator serves a second chain too, whose id is the next number
   --folder PATH          keep the state in this folder (.sandbox); each folder has one sandbox at a time
@@ -76,6 +78,7 @@ const VARIABLES = {
   "specialist-port": "TURNPIKE_SANDBOX_SPECIALIST_PORT",
   "inbox-port": "TURNPIKE_SANDBOX_INBOX_PORT",
   "chain-port": "TURNPIKE_SANDBOX_CHAIN_PORT",
+  "documentation-port": "TURNPIKE_SANDBOX_DOCUMENTATION_PORT",
   "chain-id": "TURNPIKE_SANDBOX_CHAIN_ID",
   chains: "TURNPIKE_SANDBOX_CHAINS",
   folder: "TURNPIKE_SANDBOX_FOLDER",

@@ -108,6 +108,10 @@ describe("end to end > the sandbox", function () {
       const places = steps.map((step) => running.output().indexOf(step));
       expect(places, running.output()).to.deep.equal([...places].sort((one, other) => one - other));
       expect(places[0]).to.be.at.least(0);
+      await until("the documentation's address", async () => running.output().includes("Documentation at"), 60_000);
+      const [, documentation = ""] = /Documentation at (http:\/\/127\.0\.0\.1:\d+)\//.exec(running.output()) ?? [];
+      expect(documentation).to.not.equal(state.facilitatorUrl);
+      expect((await fetch(`${documentation}/no-such-page`)).status).to.equal(404);
     });
 
     it("HB5 sells to a standard client that goes by its own clock, during the walk and after it", async () => {

@@ -15,7 +15,14 @@ describe("the sandbox's options", () => {
       chainId: 31_337,
       folder: DEFAULT_FOLDER,
     });
-    expect(numbersOf([])).to.deep.equal({ facilitator: 8402, provider: 4021, specialist: 4022, inbox: 4023, chain: 0 });
+    expect(numbersOf([])).to.deep.equal({
+      facilitator: 8402,
+      provider: 4021,
+      specialist: 4022,
+      inbox: 4023,
+      chain: 0,
+      documentation: 4024,
+    });
     expect(Object.values(ports).some(({ isRequired }) => isRequired)).to.equal(false);
   });
 
@@ -26,6 +33,7 @@ describe("the sandbox's options", () => {
       specialist: 9002,
       inbox: 9100,
       chain: 9004,
+      documentation: 9005,
     });
     expect(readOptions(["--port", "9000"], {}).ports.provider).to.deep.equal({ number: 9001, isRequired: true });
     expect(readOptions(["--port", "0"], {}).ports.provider).to.deep.equal({ number: 0, isRequired: false });
@@ -57,7 +65,7 @@ describe("the sandbox's options", () => {
     [["--prot", "1"], /^Unknown option '--prot'\. Run npm start -- --help/],
     [["now"], /Unexpected argument 'now'\..*--help/],
     [["--port"], /--port.*--help/],
-    [["--port", "65535"], /^--port takes a whole number up to 65531, not "65535"\.$/],
+    [["--port", "65535"], /^--port takes a whole number up to 65530, not "65535"\.$/],
     [["--provider-port", "4e3"], /^--provider-port takes a whole number/],
     [["--provider-port=-1"], /^--provider-port takes a whole number/],
     [["--chain-id", "0"], /^--chain-id takes a whole number above zero\.$/],
@@ -76,6 +84,7 @@ describe("the sandbox's options", () => {
       "port",
       "facilitator-port",
       "chain-port",
+      "documentation-port",
       "chain-id",
       "chains",
       "folder",

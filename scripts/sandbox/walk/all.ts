@@ -1,5 +1,6 @@
 /** Walks through every flow once: harmless ones in the sandbox's own world, the others in a second one. */
 import { type Cast, createCast } from "../cast";
+import type { Documentation } from "../documentation";
 import { createNarrator } from "../narrate";
 import { writeState } from "../state";
 import type { World } from "../world";
@@ -20,11 +21,14 @@ export interface WalkOptions {
   readonly startApart: () => Promise<World>;
   /** folder of the state */
   readonly folder: string;
+  /** where the documentation is served, and whether it is built */
+  readonly documentation: Pick<Documentation, "url" | "isBuilt">;
   readonly signal: AbortSignal;
 }
 
 /** @returns the unexpected result, or undefined when the walk was interrupted */
-export async function walkAll({ world, startApart, folder, signal }: WalkOptions): Promise<string[] | undefined> {
+export async function walkAll(options: WalkOptions): Promise<string[] | undefined> {
+  const { world, startApart, folder, documentation, signal } = options;
   const state = await writeState(world, folder);
   const casts = new Casts(signal);
   const cast = await casts.enter(world);
@@ -34,6 +38,7 @@ export async function walkAll({ world, startApart, folder, signal }: WalkOptions
   say(`Facilitator at ${facilitator.url}\nProvider at ${provider.url}`);
   say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
   say(`Webhooks that arrived at ${world.inbox?.url}/`);
+  say(`Documentation at ${documentation.url}/${documentation.isBuilt() ? "" : " once `npm run docs` has built it"}`);
   say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
   // Started in parallel; a failure to start is handled where it is used.
   const starting = startApart();
