@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// Builds the SDK before npm packs or publishes it: an unbuilt package is empty, and npm reports no error. Compiles the
-// contracts first, because the SDK imports the types that the compiler writes. Prints to stderr only: stdout is npm's.
+// Builds the SDK and its documentation before npm packs or publishes it: an unbuilt package is empty, and npm reports no
+// error. Compiles the contracts first, because the SDK imports the types that the compiler writes. Prints to stderr only:
+// stdout is npm's.
 require("./requirements.cjs");
 
 const { spawnSync } = require("node:child_process");
@@ -33,6 +34,7 @@ rmSync(DIST, { recursive: true, force: true });
 run(hardhat, ["compile", "--quiet"], ROOT);
 // `npm run build -w sdk` shows its warnings.
 run(tsdown, ["--logLevel", "error"], SDK);
+run(join(__dirname, "docs.cjs"), ["--package"], ROOT);
 if (!existsSync(join(DIST, "index.js"))) {
   process.stderr.write(`The build wrote no ${join(DIST, "index.js")}: the package would be empty.\n`);
   process.exit(1);

@@ -1,22 +1,36 @@
 /**
  * Builds the documentation as a site in out/site: the pages of docs/, and reference pages that are made from sources.
  * `npm run docs`. Pages that a suite has written to out/interop are included.
+ *
+ * `--package` builds the site that the npm package holds, in sdk/docs: pages without scripts, whose links are relative,
+ * so that a browser opens them from the folder. It lacks what is about this repository's tests, and the SDK's exports,
+ * which the package's own declarations describe. `--without-sdk` leaves out the latter alone, which takes most of the
+ * time; `--out FOLDER` builds elsewhere.
  */
 const { spawnSync } = require("node:child_process");
 const { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
-const { dirname, join, relative, resolve } = require("node:path");
+const { dirname, join, relative, resolve, sep } = require("node:path");
+const { parseArgs } = require("node:util");
+
+const { values: OPTIONS } = parseArgs({
+  options: { package: { type: "boolean" }, "without-sdk": { type: "boolean" }, out: { type: "string" } },
+});
+const IS_PACKED = OPTIONS.package === true;
+const WITH_SDK = !IS_PACKED && !OPTIONS["without-sdk"];
 
 const ROOT = join(__dirname, "..");
 const PAGES = join(ROOT, "docs");
-const SOURCE = join(ROOT, "cache", "site");
-const SITE = join(ROOT, "out", "site");
+/** In this repository, where pages find the theme; of one process, because tests build sites in parallel. */
+const SOURCE = join(ROOT, "cache", `site-${process.pid}`);
+const SITE = resolve(OPTIONS.out ?? join(ROOT, IS_PACKED ? "sdk/docs" : "out/site"));
 
+/** What a program says is shown when it fails; its progress too, unless npm's user waits for something else. */
 function run(program, args) {
-  const { status } = spawnSync(process.execPath, [program, ...args], {
+  const { status, stderr } = spawnSync(process.execPath, [program, ...args], {
     cwd: ROOT,
-    stdio: ["ignore", "ignore", "inherit"],
+    stdio: ["ignore", "ignore", IS_PACKED ? "pipe" : "inherit"],
   });
-  if (status !== 0) throw new Error(`${program} ended with ${status}`);
+  if (status !== 0) throw new Error(`${program} ended with ${status}\n${stderr ?? ""}`);
 }
 
 const binOf = (name, path) => join(dirname(require.resolve(`${name}/package.json`)), path);
@@ -47,22 +61,31 @@ function withoutOutsideLinks(page, text) {
 function copyPages() {
   const { withHelp } = require("./cli-reference.cjs");
   for (const page of readdirSync(PAGES, { recursive: true }).filter((path) => path.endsWith(".md"))) {
-    const text = withHelp(withTabs(withoutOutsideLinks(page, readFileSync(join(PAGES, page), "utf8"))));
+    const own = withoutOutsideLinks(page, readFileSync(join(PAGES, page), "utf8"));
+    // A tab is opened by a script.
+    const text = withHelp(IS_PACKED ? own : withTabs(own));
     write(page.replace("README.md", "index.md"), text.replaceAll("/README.md", "/index.md"));
   }
-  write("index.md", `${readFileSync(join(SOURCE, "index.md"), "utf8")}\n${GENERATED}`);
+  write(
+    "index.md",
+    [readFileSync(join(SOURCE, "index.md"), "utf8"), "## Generated reference\n", ...generated()].join("\n"),
+  );
   for (const folder of [".vitepress", "images"]) cpSync(join(PAGES, folder), join(SOURCE, folder), { recursive: true });
 }
 
-const GENERATED = `## Generated reference
+/** The lines of the index for the pages that are made. */
+const generated = () => [
+  ...(WITH_SDK ? ["- [The SDK](reference/sdk/entry-points.md): every export of each entry point."] : []),
+  "- [The Facilitator's HTTP API](reference/api/index.md), from its openapi.json.",
+  ...(IS_PACKED
+    ? []
+    : [
+        "- [Attacks and laws](reference/threats.md), with the tests that name them.",
+        "- [The hostile battery](reference/hostile.md): what each server does, and what is safe.",
+      ]),
+];
 
-- [The SDK](reference/sdk/entry-points.md): every export of each entry point.
-- [The Facilitator's HTTP API](reference/api/index.md), from its openapi.json.
-- [Attacks and laws](reference/threats.md), with the tests that name them.
-- [The hostile battery](reference/hostile.md): what each server does, and what is safe.
-`;
-
-async function makeReference() {
+function makeSdkReference() {
   run(binOf("typedoc", "bin/typedoc"), [
     "--options",
     "sdk/typedoc.json",
@@ -74,9 +97,15 @@ async function makeReference() {
     "entry-points",
     "--sanitizeComments",
   ]);
+}
+
+async function makeApiReference() {
   const { openApiDocument, pagesOf } = require("./openapi.cjs");
   for (const [name, text] of pagesOf(await openApiDocument()))
     write(join("reference", "api", name.replace("README", "index")), text);
+}
+
+function makeTestReference() {
   const { threats } = require("./threats.cjs");
   const rows = [...threats()].map(([id, tests]) => [id, tests.map(cell).join("<br>")]);
   write("reference/threats.md", `# Attacks and laws\n\n${table(["id", "tests"], rows)}\n`);
@@ -87,12 +116,34 @@ async function makeReference() {
   if (existsSync(interop)) cpSync(interop, join(SOURCE, "reference", "interop"), { recursive: true });
 }
 
+/** Makes the links of all pages relative, and removes what only a server or a script needs. */
+function makeSelfContained() {
+  for (const file of ["404.html", "hashmap.json", "package.json"]) rmSync(join(SITE, file), { force: true });
+  for (const page of readdirSync(SITE, { recursive: true }).filter((path) => path.endsWith(".html"))) {
+    const toTop = "../".repeat(page.split(sep).length - 1);
+    const text = readFileSync(join(SITE, page), "utf8");
+    const local = text.replaceAll(/(\s(?:href|src)=")(\/?)(?!\w+:|[/#])([^"#]*)/g, (_, start, root, target) =>
+      [start, root && toTop, target, /(?:^|\/)$/.test(target) ? "index.html" : ""].join(""),
+    );
+    writeFileSync(join(SITE, page), local);
+  }
+}
+
 async function main() {
   require("./typescript.cjs");
-  rmSync(SOURCE, { recursive: true, force: true });
-  copyPages();
-  await makeReference();
-  run(binOf("vitepress", "bin/vitepress.js"), ["build", SOURCE, "--outDir", SITE]);
+  try {
+    copyPages();
+    if (WITH_SDK) makeSdkReference();
+    await makeApiReference();
+    if (!IS_PACKED) makeTestReference();
+    // Pages and styles of an earlier build would stay. A folder that somebody names may hold more.
+    if (OPTIONS.out === undefined) rmSync(SITE, { recursive: true, force: true });
+    const given = ["build", SOURCE, "--outDir", SITE];
+    run(binOf("vitepress", "bin/vitepress.js"), IS_PACKED ? [...given, "--mpa"] : given);
+  } finally {
+    rmSync(SOURCE, { recursive: true, force: true });
+  }
+  if (IS_PACKED) makeSelfContained();
   console.log(`The site is in ${relative(process.cwd(), SITE)}.`);
 }
 

@@ -8,17 +8,26 @@ const sections = readFileSync(new URL("../index.md", import.meta.url), "utf8")
   .split(/^## /m)
   .slice(1);
 
+/** Pages without scripts, which have no search, no switch and no menu that opens. */
+const isStatic = process.argv.includes("--mpa");
+
+const STATIC_STYLE = ".VPNavBarHamburger, .VPNavBarExtra, .VPLocalNav { display: none !important; }";
+
 export default {
   title: "Turnpike",
   description: "The payment layer for HTTP APIs and the agents that call them",
   // Pages name path parameters as {id}, which are no attributes.
-  markdown: { attrs: { disable: true }, languageAlias: { proto: "txt" } },
+  markdown: {
+    attrs: { disable: true },
+    languageAlias: { proto: "txt" },
+  },
+  ...(isStatic && { appearance: "force-auto", head: [["style", {}, STATIC_STYLE]] }),
   themeConfig: {
-    search: { provider: "local" },
-    outline: [2, 3],
+    ...(!isStatic && { search: { provider: "local" } }),
+    outline: isStatic ? false : [2, 3],
     sidebar: sections.map((section) => ({
       text: section.split("\n", 1)[0],
-      collapsed: !/^(?:Quickstart|Guides)/.test(section),
+      ...(!isStatic && { collapsed: !/^(?:Quickstart|Guides)/.test(section) }),
       items: itemsOf(section),
     })),
   },

@@ -33,7 +33,13 @@ describe("a fresh clone after npm ci", function () {
       expect(code, stdout + stderr).to.equal(0);
       const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
       const files = packed.files.map((file) => file.path);
-      expect(files).to.include.members(["dist/index.js", "dist/index.mjs", "dist/index.d.ts", "dist/gate/next.mjs"]);
+      expect(files).to.include.members([
+        "dist/index.js",
+        "dist/index.mjs",
+        "dist/index.d.ts",
+        "dist/gate/next.mjs",
+        "docs/index.html",
+      ]);
       const project = await emptyProject({ file: path.join(at, packed.filename), files });
       try {
         expect(await project.run("plain.mjs")).to.equal("esm 0.50\n");

@@ -29,6 +29,7 @@ describe("the packages as npm would publish them", function () {
         .filter((line) => /^npm (?:warn|error)/.test(line) && !NOT_LOGGED_IN.test(line))
         .filter((line) => !stdout.includes(`"path": "${BUILT_LATER.exec(line)?.[1]}"`));
       expect(findings).to.deep.equal([]);
+      expect(stdout.includes('"path": "docs/index.html"')).to.equal(name === "turnpike");
     });
   }
 });
