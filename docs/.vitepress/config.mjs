@@ -20,6 +20,7 @@ export default {
   markdown: {
     attrs: { disable: true },
     languageAlias: { proto: "txt" },
+    theme: { light: "github-light-high-contrast", dark: "github-dark-high-contrast" },
   },
   ...(isStatic && { appearance: "force-auto", head: [["style", {}, STATIC_STYLE]] }),
   themeConfig: {
@@ -27,7 +28,6 @@ export default {
     outline: isStatic ? false : [2, 3],
     sidebar: sections.map((section) => ({
       text: section.split("\n", 1)[0],
-      ...(!isStatic && { collapsed: !/^(?:Quickstart|Guides)/.test(section) }),
       items: itemsOf(section),
     })),
   },

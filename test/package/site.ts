@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { expect } from "chai";
 import type { Browser, Page } from "playwright-core";
 import { type Documentation, serveDocumentation } from "../../scripts/sandbox/documentation";
+import { failuresOf } from "../e2e/support/axe";
 import { launchBrowser, openPage } from "../support/browser";
 
 const ROOT = path.resolve(__dirname, "../..");
@@ -59,6 +60,25 @@ describe("the documentation's site", function () {
     await served?.stop();
     rmSync(home, { recursive: true, force: true });
   });
+
+  for (const [site, addressOf] of [
+    ["that npm start serves", (name: string) => `${served.url}/${name}`],
+    ["of the package", (name: string) => pathToFileURL(path.join(packed, name)).href],
+  ] as const) {
+    for (const colorScheme of ["light", "dark"] as const) {
+      it(`${site}, in ${colorScheme}, breaks no rule of axe`, async () => {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        const found: string[] = [];
+        for (const name of PAGES) {
+          await page.goto(addressOf(name));
+          const isDark = await page.evaluate(() => document.documentElement.classList.contains("dark"));
+          expect(isDark, name).to.equal(colorScheme === "dark");
+          found.push(...(await failuresOf(page)).map((failure) => `${name}: ${failure}`));
+        }
+        expect(found).to.deep.equal([]);
+      });
+    }
+  }
 
   it("that npm start serves runs under its policy and asks nobody else for anything", async () => {
     await page.goto(`${served.url}/`);
