@@ -1,43 +1,65 @@
-/** Every block of code in guides and quickstarts is run by a test, or named here with the reason why none runs it. */
+/**
+ * Every block of code in guides and quickstarts is run or compiled by a test, or says why not in its first line, after
+ * the language: `not run: <reason>`.
+ */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect } from "chai";
+import { stepsOf } from "../package/support/follow";
+import { snippetsOfPages } from "./support/snippets";
 
 const FOLDERS = ["docs/guides", "docs/quickstart"];
 
-/** `ts`: test/agreement/snippets.ts compiles it, or the interop suite runs it. */
-const COMPILED = "ts";
+/** Pages whose blocks a test follows unchanged, all of them in their order. */
+const FOLLOWED = ["buyer", "get-paid", "mcp"].map((name) => `docs/quickstart/${name}.md`);
 
-/** Pages whose blocks a test runs unchanged. */
-const FOLLOWED: Readonly<Record<string, string>> = {
-  "docs/quickstart/get-paid.md": "test/package/quickstarts.ts",
-  "docs/quickstart/buyer.md": "test/package/quickstarts.ts",
-  "docs/quickstart/mcp.md": "test/package/quickstarts.ts",
-  "docs/guides/testing-in-ci.md": "test/package/readme.ts",
+/** Blocks that a test runs, by page and language: how many, and the test. */
+const RUN: Readonly<Record<string, readonly [count: number, test: string]>> = {
+  "docs/guides/assistant-wallet.md json": [2, "test/agreement/assistant-wallet.ts"],
+  "docs/guides/prices.md js": [1, "test/sdk/gate/core/upto-guide.ts"],
+  "docs/guides/stock-x402.md ts": [4, "test/agreement/docs.ts"],
+  "docs/guides/streaming.md js": [1, "test/sdk/gate/metering/llm-proxy.ts"],
+  "docs/guides/testing-in-ci.md js": [2, "test/package/readme.ts"],
 };
 
-const NOT_RUN: Readonly<Record<string, string>> = {
-  "docs/guides/api-keys.md sh": "needs a key of a running Facilitator",
-  "docs/guides/assistant-wallet.md json": "a wallet's file and a host's: test/sdk/mcp-wallet reads the same fields",
-  "docs/guides/assistant-wallet.md sh": "installs from a registry and opens an editor",
-  "docs/guides/plans.md sh": "sends a transaction on a public chain; test/scripts does so on a local one",
-  "docs/guides/prices.md js": "a fragment: `complete` is the reader's; test/sdk/gate/core/upto.ts charges so",
-  "docs/guides/receipts.md sh": "needs a bill and a node of its chain; test/sdk/cli audits one",
-  "docs/guides/several-gates.md js": "needs a Redis: `npm run test:redis` starts one",
-  "docs/guides/stock-x402.md sh": "settings, with places for the reader's own",
-  "docs/guides/streaming.md js": "a fragment: `tokensOf` is the reader's; test/sdk/gate/metering streams so",
-  "docs/guides/webhooks.md sh": "needs a key of a running Facilitator",
-  "docs/quickstart/sandbox.md sh": "test/e2e/sandbox.ts gives the same commands to a sandbox of its own",
-};
+interface Block {
+  readonly page: string;
+  readonly line: number;
+  readonly language: string;
+  /** absent: a test runs it */
+  readonly reason: string | undefined;
+}
+
+function blocksOf(page: string): Block[] {
+  const text = readFileSync(page, "utf8");
+  return [...text.matchAll(/^( *)(```+|~~~+)(.*)\n[\s\S]*?^\1\2 *$/gm)].map(({ index, 3: info = "" }) => ({
+    page,
+    line: text.slice(0, index).split("\n").length,
+    language: /^\w*/.exec(info)?.[0] ?? "",
+    reason: / not run: (\S.{9,})$/.exec(info)?.[1],
+  }));
+}
 
 describe("agreement > code blocks of guides and quickstarts", () => {
-  it("are run by a test, or named with the reason why not", () => {
-    const pages = FOLDERS.flatMap((folder) => readdirSync(folder).map((name) => `${folder}/${name}`));
-    const unrun = pages
-      .filter((page) => !(page in FOLLOWED))
-      .flatMap((page) => [...readFileSync(page, "utf8").matchAll(/^ *```(\w+)/gm)].map(([, kind]) => ({ page, kind })))
-      .filter(({ kind }) => kind !== COMPILED)
-      .map(({ page, kind }) => `${page} ${kind}`);
-    expect([...new Set(unrun)].sort()).to.deep.equal(Object.keys(NOT_RUN).sort());
-    for (const test of Object.values(FOLLOWED)) expect(existsSync(test), test).to.equal(true);
+  const pages = FOLDERS.flatMap((folder) => readdirSync(folder).map((name) => `${folder}/${name}`));
+  const blocks = pages.flatMap(blocksOf);
+  const unmarked = blocks.filter(({ reason }) => reason === undefined);
+
+  it("are run or compiled by a test, or say why not", () => {
+    const compiled = new Set(snippetsOfPages().map(({ page, line }) => `${page}:${line - 1}`));
+    const places = unmarked
+      .filter(({ page, language }) => !FOLLOWED.includes(page) && !(`${page} ${language}` in RUN))
+      .map(({ page, line }) => `${page}:${line}`);
+    expect(blocks.length).to.be.greaterThan(60);
+    expect(places.filter((place) => !compiled.has(place))).to.deep.equal([]);
+  });
+
+  it("are as many as the tests that run them know", () => {
+    for (const page of FOLLOWED)
+      expect(unmarked.filter((block) => block.page === page).length, page).to.equal(stepsOf(page).length);
+    for (const [name, [count, test]] of Object.entries(RUN)) {
+      const there = unmarked.filter(({ page, language }) => `${page} ${language}` === name);
+      expect(there.length, name).to.equal(count);
+      expect(existsSync(test) && readFileSync(test, "utf8"), test).to.contain(name.split(" ")[0]);
+    }
   });
 });
