@@ -136,7 +136,7 @@ async function main() {
     if (WITH_SDK) makeSdkReference();
     await makeApiReference();
     if (!IS_PACKED) makeTestReference();
-    // Pages and styles of an earlier build would stay. A folder that somebody names may hold more.
+    // Old pages and styles would stay. A folder that somebody names may hold more.
     if (OPTIONS.out === undefined) rmSync(SITE, { recursive: true, force: true });
     const given = ["build", SOURCE, "--outDir", SITE];
     run(binOf("vitepress", "bin/vitepress.js"), IS_PACKED ? [...given, "--mpa"] : given);
