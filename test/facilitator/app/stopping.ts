@@ -110,9 +110,8 @@ describe("Facilitator: stopping and answering in time", function () {
     const program = buildProgram();
     const nodes = await Promise.all([startSilentNode(world.chain.rpcUrl), startSilentNode(world.chain.rpcUrl)]);
     try {
-      const DATABASE_URL = await postgres.database();
       const env = world.env({
-        DATABASE_URL,
+        DATABASE_URL: await postgres.database(),
         RPC_URLS: nodes.map(({ url }) => url).join(","),
         // Without an end from outside a request to a node would outlive the stop, whose limit ends it with status 1.
         RPC_TIMEOUT_MS: "120000",
@@ -145,12 +144,8 @@ describe("Facilitator: stopping and answering in time", function () {
       const [verified, settled, authorized] = await Promise.all(waiting);
       expect(verified?.status).to.equal(503);
       expect(Number(verified?.headers.get("retry-after"))).to.be.greaterThan(0);
-      // What is stored is pending. What came when the chain's time was unknown already is refused, and nowhere stored.
-      const isStored = async ({ authorization: { from } }: typeof exact | typeof signed) =>
-        (await numberIn(DATABASE_URL, `select count(*) as value from payments where payer = '${from}'`)) === 1;
-      const errorReason = (await isStored(exact)) ? "settlement_pending" : "unexpected_settle_error";
-      expect(await settled?.json()).to.include({ success: false, errorReason });
-      expect(authorized?.status).to.equal((await isStored(signed)) ? 202 : 503);
+      expect(await settled?.json()).to.include({ success: false, errorReason: "settlement_pending" });
+      expect(authorized?.status).to.equal(202);
       expect(running.map((one) => one.output()).join("")).not.to.contain("did not stop cleanly");
 
       // What was accepted, if anything was, is settled once by the next start, and nothing else is.
