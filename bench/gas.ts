@@ -46,18 +46,12 @@ async function main(): Promise<void> {
   record("signup.allowance.gas", (await signup(c.present(wallets[1]), c.PRICE, true)).gas);
   record("signup.second.signed.gas", (await signup(c.present(wallets[0]), 0n, false)).gas);
   const subscriber = w.turnpike.connect(w.subscriber);
-  record(
-    "signup.direct.gas",
-    await gasOf(
-      subscriber.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
-    ),
-  );
-  record(
-    "signup.second.gas",
-    await gasOf(
-      subscriber.subscribe(...c.signupArgs(w.subscriber, { planId: w.planId, secretHash: c.freshSecretHash() })),
-    ),
-  );
+  const direct = () => {
+    const signup = { planId: w.planId, secretHash: c.freshSecretHash() };
+    return gasOf(subscriber.subscribe(...c.signupArgs(w.subscriber, signup)));
+  };
+  record("signup.direct.gas", await direct());
+  record("signup.second.gas", await direct());
   for (const wallet of wallets) ids.push((await signup(wallet, c.MAX_CAP, true)).idHash);
 
   // ---------------------------------------------------------------- bare loops

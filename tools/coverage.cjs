@@ -53,6 +53,8 @@ function judge(summary) {
 }
 
 rmSync(SUMMARY, { force: true });
+// What was instrumented in another folder, and copied with the checkout, has counters that nothing counts.
+rmSync(join(ROOT, "cache", "coverage"), { recursive: true, force: true });
 const cli = require.resolve("hardhat/internal/cli/cli.js");
 const counters = require.resolve("./coverage-hashes.cjs");
 // Each traced step makes objects that die at once: more memory for them saves a third of the time.

@@ -8,6 +8,7 @@ import { gasOf, record } from "./figures";
 const FIRST_DAY = Date.UTC(2040, 0, 15, 12) / 1_000;
 /** Constant, and later than all that happens here. */
 const UNTIL = 2n ** 36n - 1n;
+
 /** Moves time to 2040. */
 export async function measureTerms(w: c.World): Promise<void> {
   await time.increaseTo(FIRST_DAY);

@@ -85,15 +85,6 @@ describe("Subscriptions", () => {
       expect((await c.recordOf(w, s.idHash)).cancelled).to.equal(false);
     });
 
-    it("is the subscriber's act, which voids its signatures, also where that one is the provider", async () => {
-      const w = await loadFixture(c.world);
-      await w.token.mint(w.provider, c.PRICE);
-      await w.token.connect(w.provider).approve(w.turnpike, c.PRICE);
-      const s = await c.subscribe(w, { subscriber: w.provider });
-      await w.turnpike.connect(w.provider).cancel(s.idHash, true, c.NO_AUTH);
-      expect((await w.lens.getSubscription(s.idHash)).version).to.equal(1n);
-    });
-
     it("lets the provider end it with the period only, without voiding the subscriber's signatures", async () => {
       const w = await loadFixture(c.world);
       const s = await c.subscribe(w);
@@ -138,11 +129,13 @@ describe("Subscriptions", () => {
 
     it("works when the provider subscribes to its own plan: the subscriber's rights come first", async () => {
       const w = await loadFixture(c.world);
-      await w.token.mint(w.provider, c.PRICE);
-      await w.token.connect(w.provider).approve(w.turnpike, c.PRICE);
-      const s = await c.subscribe(w, { subscriber: w.provider });
-      await w.turnpike.connect(w.provider).cancel(s.idHash, false, c.NO_AUTH);
-      expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
+      await w.token.mint(w.provider, 2n * c.PRICE);
+      await w.token.connect(w.provider).approve(w.turnpike, 2n * c.PRICE);
+      for (const atPeriodEnd of [true, false]) {
+        const s = await c.subscribe(w, { subscriber: w.provider });
+        await w.turnpike.connect(w.provider).cancel(s.idHash, atPeriodEnd, c.NO_AUTH);
+        expect((await c.recordOf(w, s.idHash)).version).to.equal(1n);
+      }
     });
 
     it("A12 works while the token does not, and when there is no token any more", async () => {

@@ -24,7 +24,8 @@ export interface RpcProxy {
   stop(): Promise<void>;
 }
 
-async function startProxy(target: string): Promise<RpcProxy> {
+/** @param target a real node, which answers for it */
+export async function startRpcProxy(target: string): Promise<RpcProxy> {
   const methods: string[] = [];
   // A connection for each question: the node closes one that was idle, which may cross a question on its way.
   const agent = new Agent({ keepAlive: false });
@@ -79,7 +80,7 @@ export interface SubscriptionWorld {
 export async function startSubscriptionWorld(): Promise<SubscriptionWorld> {
   const chain = await startChain();
   const contracts = await deployAll(chain);
-  const rpc = await startProxy(chain.rpcUrl);
+  const rpc = await startRpcProxy(chain.rpcUrl);
   const provider = await chain.wallet("provider");
   const treasury = (await chain.wallet("treasury")).address as Address;
   const terms = { token: contracts.token, intervalSec: 30 * DAY, graceSec: 3 * DAY, payTo: treasury };

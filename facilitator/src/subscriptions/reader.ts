@@ -1,10 +1,10 @@
 /** Reads subscriptions and plans from the rows that the indexer committed. */
-import { setTimeout } from "node:timers/promises";
 import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
 import type { Indexer } from "../indexer";
+import { coalesce } from "../lib/coalesce";
 import {
   findPlan,
   findSubscription,
@@ -25,16 +25,25 @@ export interface SubscriptionReaderOptions {
   readonly clock: Clock;
 }
 
-/** Pause between two looks at the chain for rows that are absent: asking for what does not exist costs no more. */
+/** Milliseconds between two looks at the chain for absent rows: asking for what does not exist costs no more. */
 const LOOK_AFTER_MS = 250;
 
 export class SubscriptionReader {
   readonly #options: SubscriptionReaderOptions;
-  #lookedMs = Number.NEGATIVE_INFINITY;
-  #look: Promise<void> | undefined;
+  /** Reads the blocks that the chain has now, once for all that ask before it starts. */
+  readonly #look: (question: undefined) => Promise<void>;
 
   constructor(options: SubscriptionReaderOptions) {
     this.#options = options;
+    this.#look = coalesce<undefined, void>({
+      maxItems: Number.POSITIVE_INFINITY,
+      maxParallel: Number.POSITIVE_INFINITY,
+      gatherMs: () => LOOK_AFTER_MS,
+      async run(batch) {
+        await options.indexer.catchUp();
+        return batch.map(() => undefined);
+      },
+    });
   }
 
   find(idHash: Hex): Promise<SubscriptionRecord | undefined> {
@@ -95,19 +104,10 @@ export class SubscriptionReader {
   /** Reads again after the blocks that the chain has now: an absent row proves nothing before. @throws Unavailable */
   async #afterLook<T>(read: () => Promise<T>): Promise<T> {
     this.#requireCurrent();
-    this.#look ??= this.#lookSoon();
-    await this.#look;
+    await this.#look(undefined);
     const found = await read();
     if (found === undefined) this.#requireCurrent();
     return found;
-  }
-
-  /** A look that all share who ask before it starts. */
-  async #lookSoon(): Promise<void> {
-    await setTimeout(Math.max(0, this.#lookedMs + LOOK_AFTER_MS - performance.now()));
-    this.#look = undefined;
-    this.#lookedMs = performance.now();
-    await this.#options.indexer.catchUp();
   }
 
   /** Checks that the indexer is current: while it is behind, an absent row proves nothing. @throws Unavailable */

@@ -17,6 +17,7 @@ export const NO_TERMS: NextTermsStruct = {
   interval: 0n,
   months: false,
 };
+
 export interface VoucherOptions {
   /** Who signs; the plan's provider by default. */
   signer?: Signer;

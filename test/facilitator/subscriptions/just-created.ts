@@ -1,36 +1,23 @@
-import { once } from "node:events";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
-import { text } from "node:stream/consumers";
 import { expect } from "chai";
 import { type Address, idHashOf, randomBytes, toHex } from "turnpike/protocol";
+import { type RpcProxy, startRpcProxy } from "../../support/subscriptions";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
-
-const JSON_TYPE = { "content-type": "application/json" };
 
 describe("Facilitator: plans and subscriptions that were created a moment ago", () => {
   let world: ServiceWorld;
   let service: Service;
-  let rpc: Server;
-  let asked = 0;
+  let rpc: RpcProxy;
 
   before(async () => {
     world = await startServiceWorld();
-    const { rpcUrl } = world.chain;
-    rpc = createServer(async (request, response) => {
-      asked += 1;
-      const answer = await fetch(rpcUrl, { method: "POST", body: await text(request), headers: JSON_TYPE });
-      response.end(await answer.text());
-    }).listen(0, "127.0.0.1");
-    await once(rpc, "listening");
-    const { port } = rpc.address() as AddressInfo;
+    rpc = await startRpcProxy(world.chain.rpcUrl);
     // It looks at the chain once in a minute.
     const slow = { POLL_MS: "60000", BLOCK_TIME_MS: "60000" };
-    service = await world.service({ RENEWALS: "false", RPC_URLS: `http://127.0.0.1:${port}`, ...slow });
+    service = await world.service({ RENEWALS: "false", RPC_URLS: rpc.url, ...slow });
   });
   after(async () => {
     await world.stop();
-    rpc.close();
+    await rpc.stop();
   });
 
   it("B13 knows what is in a block that it has not read, and denies only what the chain does not have", async () => {
@@ -51,9 +38,9 @@ describe("Facilitator: plans and subscriptions that were created a moment ago", 
 
   it("asks the chain for all at once, however many name what does not exist", async () => {
     const { client } = service;
-    const before = asked;
+    const before = rpc.methods.length;
     const answers = await Promise.all(Array.from({ length: 40 }, () => client.plan(toHex(randomBytes(32)))));
     for (const answer of answers) expect(answer.kind).to.equal("refused");
-    expect(asked - before).to.be.within(1, 20);
+    expect(rpc.methods.length - before).to.be.within(1, 20);
   });
 });

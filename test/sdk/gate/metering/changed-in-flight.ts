@@ -6,7 +6,7 @@ import { turnpikeInterface } from "turnpike/chain";
 import { memoryClaims, type Payment, type Provider } from "turnpike/gate";
 import { postgresMeter } from "turnpike/gate/postgres";
 import { keccakText, secretHashOf } from "turnpike/protocol";
-import { ownArgs } from "../../../support/acts";
+import { NO_AUTH } from "../../../support/acts";
 import { testKey } from "../../../support/chain";
 import { FRAMEWORKS, type SmallFacilitator, send, startSmallFacilitator, type TestServer } from "../../../support/gate";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
@@ -94,7 +94,7 @@ describe("a subscription that changes while two gates serve it", function () {
       status === 200 ? text : `${status} ${json.error}`,
     );
   const act = ({ turnpike, idHash }: Subscribed, method: string, ...more: unknown[]) =>
-    world.mined(turnpike.getFunction(method)(...ownArgs("", method, [idHash, ...more])));
+    world.mined(turnpike.getFunction(method)(idHash, ...more, NO_AUTH));
   async function untilRead(): Promise<void> {
     const before = world.rpc.methods.length;
     const looks = () => world.rpc.methods.slice(before).filter((method) => method === "eth_getBlockByNumber").length;

@@ -5,7 +5,7 @@ import { expect } from "chai";
 import { MaxUint256 } from "ethers";
 import type { Deduction, Provider, ProviderOptions } from "turnpike/gate";
 import { keccakText, secretHashOf, subscriptionId } from "turnpike/protocol";
-import { ownArgs } from "../../../support/acts";
+import { NO_AUTH } from "../../../support/acts";
 import { testKey } from "../../../support/chain";
 import { type SmallFacilitator, send, startSmallFacilitator } from "../../../support/gate";
 import { type Subscribed, type SubscriptionWorld, startSubscriptionWorld, until } from "../../../support/subscriptions";
@@ -74,7 +74,7 @@ describe("what the chain has confirmed, at a gate that has not read it yet", fun
   }
   const ask = (id: string, where = "/tokens") => send(`${url}${where}`, { headers: { "X-Service-Sub": id } });
   const act = ({ turnpike, idHash }: Subscribed, method: string, ...more: unknown[]) =>
-    world.mined(turnpike.getFunction(method)(...ownArgs("", method, [idHash, ...more])));
+    world.mined(turnpike.getFunction(method)(idHash, ...more, NO_AUTH));
 
   for (const adapter of Object.keys(ADAPTERS)) {
     it(`HA5 through ${adapter} charges a call whole once the raised cap is confirmed`, async () => {
