@@ -150,8 +150,6 @@ export interface ProviderOptions {
    * where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file
    */
   readonly meterStore?: MeterStore;
-  /** "each" debits on chain for every call; default "merged" */
-  readonly settle?: "merged" | "each";
   /** base units that one subscription may owe before its debits are final: the most a cancellation costs; 1,000,000 */
   readonly maxUnsettled?: bigint | number;
   /**

@@ -89,7 +89,6 @@ const check = optionsOf<ProviderOptions>({
   apiKey: aText,
   meterFolder: aText,
   meterStore: anObject,
-  settle: oneOf("merged", "each"),
   maxUnsettled: wholeNumber,
   receiptKey: aText,
   onMeterEvent: callback,

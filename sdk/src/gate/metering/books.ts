@@ -15,16 +15,10 @@ export type BlockReason = FundsReason | "UnknownSubscription";
 
 type FundsReason = "InsufficientFunds" | "InsufficientApproval";
 
-/**
- * A debit under way. A `call` is one call's own debit: when it fails its caller gets the error, and nothing stays owed.
- */
-export interface BatchItem extends DebitItem {
-  readonly origin: "merged" | "call";
-}
-
+/** Debits under way. */
 export interface Batch {
   readonly id: number;
-  readonly items: readonly BatchItem[];
+  readonly items: readonly DebitItem[];
   /** the first transaction and its replacements; any of them may be on chain */
   readonly payloads: readonly string[];
 }
@@ -43,7 +37,7 @@ export type Entry =
   | {
       readonly kind: "sealed";
       readonly batch: number;
-      readonly items: readonly BatchItem[];
+      readonly items: readonly DebitItem[];
       readonly payloads: readonly string[];
     }
   | { readonly kind: "replaced"; readonly batch: number; readonly payload: string }
@@ -57,9 +51,7 @@ export type Entry =
   | { readonly kind: "reopened"; readonly batch: number }
   | { readonly kind: "blocked"; readonly idHash: Hex; readonly reason: BlockReason }
   | { readonly kind: "rekeyed"; readonly idHash: Hex; readonly to: Hex; readonly block: number }
-  | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason }
-  /** a call that was debited by itself gets a receipt */
-  | { readonly kind: "receipted"; readonly idHash: Hex; readonly receipt: ReceiptCount };
+  | { readonly kind: "lost"; readonly idHash: Hex; readonly amount: bigint; readonly reason: LossReason };
 
 /** What one running meter has reserved ahead; amounts in token base units. */
 export interface Hold {
@@ -78,8 +70,6 @@ export interface MeteredAccount {
   pending: bigint;
   /** calls merged into `pending` */
   calls: number;
-  /** promised to calls that wait for their own debit; not journaled: after a crash no caller got a charge */
-  held: bigint;
   /** reserved ahead of delivery by meters of running answers; not journaled: after a crash they are released */
   holds: Hold[];
   inFlight: DebitItem[];
@@ -153,9 +143,6 @@ export class Books {
         if (entry.receipt) this.receipts.set(entry.idHash, entry.receipt);
         return;
       }
-      case "receipted":
-        this.receipts.set(entry.idHash, entry.receipt);
-        return;
       case "sealed":
         this.seal(entry);
         return;
@@ -200,10 +187,6 @@ export class Books {
     for (const item of entry.items) {
       const account = this.account(item.idHash);
       account.inFlight.push(item);
-      if (item.origin === "call") {
-        this.totals.charged += item.amount;
-        continue;
-      }
       account.pending -= item.amount;
       if (account.pending === 0n) account.calls = 0;
     }
@@ -224,11 +207,9 @@ export class Books {
         account.settledBlock = Math.max(account.settledBlock, block);
         account.blocked = undefined;
         this.totals.settled += item.amount;
-      } else if (item.origin === "merged") {
+      } else {
         account.pending += item.amount;
         account.calls = Math.max(account.calls, 1);
-      } else {
-        this.totals.charged -= item.amount;
       }
     });
     if (this.accounts.size > this.trimAt) this.trim();
@@ -238,10 +219,8 @@ export class Books {
     const at = this.recent.findIndex((one) => one.id === id);
     const [batch] = at < 0 ? [] : this.recent.splice(at, 1);
     if (batch === undefined) return;
-    // Its calls have ended: what does not settle again stays owed.
-    const items = batch.items.map((item): BatchItem => ({ ...item, origin: "merged" }));
-    this.batches.set(id, { ...batch, items });
-    for (const item of items) {
+    this.batches.set(id, batch);
+    for (const item of batch.items) {
       const account = this.account(item.idHash);
       account.landed = account.landed.filter((other) => !isSameDebit(other, item));
       account.inFlight.push(item);
@@ -267,7 +246,6 @@ export class Books {
     const to = this.account(entry.to);
     to.pending += from.pending;
     to.calls += from.calls;
-    to.held += from.held;
     to.holds.push(...from.holds);
     to.inFlight.push(...from.inFlight);
     to.landed.push(...from.landed);
@@ -284,7 +262,6 @@ export function emptyAccount(idHash: Hex): MeteredAccount {
     idHash,
     pending: 0n,
     calls: 0,
-    held: 0n,
     holds: [],
     inFlight: [],
     landed: [],
@@ -311,9 +288,9 @@ function sumOf(items: readonly { readonly amount: bigint }[]): bigint {
   return sum;
 }
 
-/** Returns what is set aside for calls and meters that run now, base units. */
-export function heldOf({ held, holds }: MeteredAccount): bigint {
-  return holds.length === 0 ? held : held + sumOf(holds);
+/** Returns what is set aside for meters that run now, base units. */
+export function heldOf({ holds }: MeteredAccount): bigint {
+  return holds.length === 0 ? 0n : sumOf(holds);
 }
 
 /** Returns what a cancellation now could cost the provider. */

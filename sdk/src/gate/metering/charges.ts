@@ -1,25 +1,15 @@
-/**
- * Charges calls: reserves under what may be unsettled, and waits where earlier debits are in the way, or where a call
- * waits for a debit of its own.
- */
-import type { AllowanceFacts, DebitResult } from "../../chain/debit-sender";
-import {
-  AllowanceExhausted,
-  type ErrorCode,
-  InsufficientFunds,
-  PaymentPending,
-  SubscriptionNotActive,
-  Unavailable,
-} from "../../protocol/errors";
+/** Charges calls: reserves under what may be unsettled, and waits where earlier debits are in the way. */
+import type { AllowanceFacts } from "../../chain/debit-sender";
+import { AllowanceExhausted, InsufficientFunds, Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { atMost, type Deferred, deferred } from "../../protocol/waiting";
-import { heldOf, isFundsReason, type MeteredAccount, unsettledOf } from "./books";
+import { atMost } from "../../protocol/waiting";
+import { heldOf, type MeteredAccount, unsettledOf } from "./books";
 import type { HeldCharge, HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
-import { nextReceipt, type ReceiptCount } from "./receipt-count";
+import type { ReceiptCount } from "./receipt-count";
 import { heldByOthers, type Reserved, type ReserveRequest } from "./reservation";
 import type { MeterLimits } from "./schedule";
-import type { Call, Settler } from "./settler";
+import type { Settler } from "./settler";
 import type { MeterStore } from "./store";
 
 /** A charge; amounts in token base units. */
@@ -60,16 +50,14 @@ const FLUSH_FAILURES = 3;
 
 export class Charges {
   readonly #options: ChargesOptions;
-  /** of the calls that wait for a debit of their own; `stop` resolves them with undefined */
-  readonly #waiting = new Set<Deferred<DebitResult | undefined>>();
   #isStopping = false;
 
   constructor(options: ChargesOptions) {
     this.#options = options;
   }
 
-  /** Charges a call whose debit is merged with others. */
-  async merged(request: ChargeRequest): Promise<ReceiptedDeduction> {
+  /** Charges a call; its debit is merged with others. */
+  async charge(request: ChargeRequest): Promise<ReceiptedDeduction> {
     const { store } = this.#options;
     const { charged, remaining, receipt } = await this.#untilCapacity(request, (asked) => store.reserve(asked));
     const isFirst = (store.account(request.idHash)?.pending ?? 0n) <= charged;
@@ -115,23 +103,6 @@ export class Charges {
     void store.requestSettlement(idHash).catch(() => undefined);
   }
 
-  /** Charges a call by a debit of its own, and waits for it. */
-  async each(request: ChargeRequest): Promise<ReceiptedDeduction> {
-    const { store, limits, monotonicMs } = this.#options;
-    const untilMs = monotonicMs() + limits.waitMs;
-    for (;;) {
-      const { charged, remaining, facts } = await this.#untilCapacity(request, (asked) => store.hold(asked));
-      const held = { idHash: request.idHash, amount: charged, block: facts.blockNumber };
-      const result = await this.#debitCall(held, untilMs - monotonicMs());
-      if (result.kind === "settled") {
-        const receipt = request.isReceipted ? await this.#receiptOf(request.idHash, facts, charged) : undefined;
-        return { charged, remaining, clipped: charged < request.amount, ...(receipt && { receipt }) };
-      }
-      if (result.kind === "failed" && !isOwnFault(result.reason)) throw refusalOf(result.reason);
-      if (monotonicMs() >= untilMs || this.#isStopping) throw saturated();
-    }
-  }
-
   /** Debits everything owed now, and waits for it. */
   flush(): Promise<void> {
     return this.#options.store.isShared ? this.#flushShared() : this.#flushOwn();
@@ -140,7 +111,6 @@ export class Charges {
   /** Ends every wait. */
   stop(): void {
     this.#isStopping = true;
-    for (const { resolve } of this.#waiting) resolve(undefined);
   }
 
   /** Retries the reservation until it fits under maxUnsettled, and requests settlement of the debits in its way. */
@@ -153,7 +123,7 @@ export class Charges {
     let request = first;
     for (;;) {
       const answer = await ask(request);
-      if (answer.kind === "reserved") return { ...answer, facts: request.facts };
+      if (answer.kind === "reserved") return answer;
       if (answer.kind === "short") {
         // A cap that was raised since the facts were read is not clipped to what it was.
         request = { ...request, facts: (await request.newest?.()) ?? request.facts, mayClip: true };
@@ -171,14 +141,6 @@ export class Charges {
     }
   }
 
-  /** Numbers the receipt of a call that was debited: only then, since a debit that fails charges nothing. */
-  async #receiptOf(idHash: Hex, facts: AllowanceFacts, charged: bigint): Promise<ReceiptCount> {
-    const { store } = this.#options;
-    const receipt = nextReceipt(store.receipt(idHash), facts, charged);
-    await store.record({ kind: "receipted", idHash, receipt });
-    return receipt;
-  }
-
   #requestSettlement(idHash: Hex): void {
     const { store, settler, loop } = this.#options;
     const account = store.account(idHash);
@@ -186,23 +148,6 @@ export class Charges {
       settler.retries.forced.add(account.idHash);
     }
     if (store.batches().length === 0) loop.wake();
-  }
-
-  async #debitCall(held: Pick<Call, "idHash" | "amount" | "block">, waitMs: number): Promise<DebitResult> {
-    const { store, settler, loop } = this.#options;
-    const settled = deferred<DebitResult | undefined>();
-    const call: Call = { ...held, sealed: false, settle: settled.resolve };
-    settler.calls.add(call);
-    loop.wake();
-    this.#waiting.add(settled);
-    if (this.#isStopping) settled.resolve(undefined);
-    const result = await atMost(waitMs, settled.promise, nothing).finally(() => this.#waiting.delete(settled));
-    if (result !== undefined) return result;
-    if (call.sealed) {
-      throw new PaymentPending("The debit was sent, its outcome is not known yet.", { retryAfterSec: 5 });
-    }
-    if (settler.calls.delete(call)) store.release(held.idHash, held.amount);
-    throw saturated();
   }
 
   async #flushOwn(): Promise<void> {
@@ -250,15 +195,6 @@ const nothing = (): undefined => undefined;
 
 /** Returns whether it owes what can be debited now: what running meters have reserved ahead may never be owed. */
 const isOwing = (account: Readonly<MeteredAccount>): boolean => unsettledOf(account) > heldOf(account);
-
-const isOwnFault = (reason: ErrorCode): boolean => reason === "StaleDebit" || reason === "InsufficientGas";
-
-function refusalOf(reason: ErrorCode): Error {
-  if (isFundsReason(reason)) return new InsufficientFunds();
-  if (reason === "AllowanceExhausted") return new AllowanceExhausted();
-  if (reason === "SubscriptionNotActive") return new SubscriptionNotActive();
-  return new Unavailable(`The debit was refused (${reason}).`, { reason, retryAfterSec: 5 });
-}
 
 function saturated(): Unavailable {
   return new Unavailable("Earlier usage of this subscription is still being settled.", { retryAfterSec: 2 });

@@ -60,9 +60,9 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     const snapshot = () => snapshotOf(books);
     const opening = { path, snapshot, compactAtBytes, onFailure, lock: held };
     journal = await Journal.open(opening, (line) => apply(read, line));
-    // What is set aside for calls and meters of this process is in no file.
-    for (const { idHash, held, holds } of before.accounts.values()) {
-      if (held > 0n || holds.length > 0) Object.assign(read.account(idHash), { held, holds });
+    // What is set aside for meters of this process is in no file.
+    for (const { idHash, holds } of before.accounts.values()) {
+      if (holds.length > 0) Object.assign(read.account(idHash), { holds });
     }
     books = read;
   }
@@ -94,10 +94,6 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
       books.apply(entry);
       await open.reserved(entry);
       return decision;
-    },
-    async hold(request) {
-      opened();
-      return local.hold(request);
     },
     async holdAhead(request) {
       opened();
@@ -142,7 +138,7 @@ function unusable(problem: string, cause: unknown): ConfigError {
 function snapshotOf(books: Books): SnapshotEntry {
   return {
     kind: "snapshot",
-    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, held: 0n, holds: [] })),
+    accounts: [...books.accounts.values()].filter(hasBalance).map((account) => ({ ...account, holds: [] })),
     batches: [...books.batches.values()],
     recent: books.recent,
     successors: [...books.successors],

@@ -101,8 +101,6 @@ export interface MeterOptions {
   /** chain time */
   readonly clock: Clock;
   readonly limits?: Partial<MeterLimits>;
-  /** "merged" (default): debits are merged; "each": every call waits for a debit of its own */
-  readonly settle?: "merged" | "each";
   readonly report?: MeterReport;
   /** whether to number a receipt for each charge; default false */
   readonly receipts?: boolean;
@@ -119,8 +117,7 @@ export interface Meter {
    * @param amount base units; 0 charges nothing
    * @param newest reads the facts from the chain's newest block; asked before anything is clipped or refused by `facts`
    * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
-   * journal fails, or maxUnsettled stays reached; with "each" also SubscriptionNotActive, and PaymentPending when the
-   * debit's outcome is not known in time
+   * journal fails, or maxUnsettled stays reached
    */
   reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<ReceiptedDeduction>;
   /**
@@ -165,7 +162,7 @@ export interface Meter {
 }
 
 export function createMeter(options: MeterOptions): Meter {
-  const { store, sender, states, clock, settle = "merged", receipts: isReceipted = false } = options;
+  const { store, sender, states, clock, receipts: isReceipted = false } = options;
   const { report = () => undefined, onRefused = () => undefined, monotonicMs = () => performance.now() } = options;
   const limits = limitsOf(options.limits);
   const now = () => ({ ms: monotonicMs(), sec: chainTimeSec(clock) });
@@ -176,7 +173,6 @@ export function createMeter(options: MeterOptions): Meter {
 
   function restMs(): number | undefined {
     if (store.batches().length > 0) return limits.pollMs;
-    if (settler.calls.size > 0) return TICK_MS;
     for (const account of store.accounts()) if (account.pending > 0n) return TICK_MS;
     // This process may become the sender, and another gate may have charged.
     return store.isShared ? TICK_MS : undefined;
@@ -192,8 +188,8 @@ export function createMeter(options: MeterOptions): Meter {
       if (amount < 0n) throw new ConfigError("deductAllowance(amount): the amount is negative.");
       if (amount === 0n) return { charged: 0n, remaining: remainingOf(store.account(idHash), facts), clipped: false };
       const mayClip = newest === undefined;
-      const request = { idHash, amount, facts, mayClip, newest, maxUnsettled: limits.maxUnsettled, isReceipted };
-      return settle === "each" ? charges.each(request) : charges.merged(request);
+      const { maxUnsettled } = limits;
+      return charges.charge({ idHash, amount, facts, mayClip, newest, maxUnsettled, isReceipted });
     },
     async holdAhead({ idHash, facts, hold: name, need: amount, ahead, own = [] }, newest) {
       const mayClip = newest === undefined;

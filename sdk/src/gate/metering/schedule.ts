@@ -15,7 +15,7 @@ export interface MeterLimits {
   readonly cycleMarginSec: number;
   /** debits in one transaction; 200 */
   readonly maxItems: number;
-  /** how long a call may wait to fit under maxUnsettled, or with settle "each" for its debit; 30,000 */
+  /** how long a call may wait to fit under maxUnsettled; 30,000 */
   readonly waitMs: number;
   /** how often an unresolved transaction is polled; 500 */
   readonly pollMs: number;

@@ -97,10 +97,6 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
       await sender.refresh();
       return view.books.current(idHash) === at ? GONE : reservations.chargeHold(request);
     },
-    async hold() {
-      throw new ConfigError('settle: "each" is for one process; gates that share a meter merge their debits');
-    },
-    release() {},
     record(entry) {
       requireOpen();
       return sender.record(entry);
@@ -120,7 +116,6 @@ export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions
     setSending: (may) => sender.setSending(may),
     batches: () => (sender.isSender ? [...view.books.batches.values()] : []),
     recent: () => view.books.recent,
-    receipt: () => undefined,
     nextBatch: () => view.books.nextBatch,
     totals: () => totalsOf(view),
     async close() {

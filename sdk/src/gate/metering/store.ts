@@ -5,7 +5,7 @@
 import type { Hex } from "../../protocol/hex";
 import { type Batch, Books, type Entry, type MeteredAccount, type Totals } from "./books";
 import { chargeHold, GONE, type HeldCharge, type HoldCharge, type HoldRequest, holdAhead } from "./holds";
-import { nextReceipt, type ReceiptCount } from "./receipt-count";
+import { nextReceipt } from "./receipt-count";
 import { decideReservation, type Reserved, type ReserveRequest } from "./reservation";
 
 /** Keeps a meter's books in memory: for tests only, never where real money is charged. */
@@ -77,14 +77,6 @@ type LocalBooks = Omit<MeterStore, "open" | "requireHealthy" | "reserve" | "char
 export function localBooks(books: () => Books): LocalBooks {
   return {
     isShared: false,
-    async hold(request) {
-      const decision = decideReservation(books().find(request.idHash), request);
-      if (decision.kind === "reserved") books().account(request.idHash).held += decision.charged;
-      return decision;
-    },
-    release(idHash, amount) {
-      books().account(idHash).held -= amount;
-    },
     async holdAhead(request) {
       return holdAhead(books().account(request.idHash), request);
     },
@@ -98,7 +90,6 @@ export function localBooks(books: () => Books): LocalBooks {
     setSending: () => undefined,
     batches: () => [...books().batches.values()],
     recent: () => books().recent,
-    receipt: (idHash) => books().receipts.get(idHash),
     nextBatch: () => books().nextBatch,
     totals: () => books().totals,
   };
@@ -118,10 +109,6 @@ export interface MeterStore {
   requireHealthy?(): void;
   /** Decides at once against everything reserved so far; resolves when it is durable. @throws Unavailable */
   reserve(request: ReserveRequest): Promise<Reserved>;
-  /** Holds an amount for a call that waits for its own debit, until `release`; not durable, and decided at once. */
-  hold(request: ReserveRequest): Promise<Reserved>;
-  /** Releases what `hold` has held. */
-  release(idHash: Hex, amount: bigint): void;
   /**
    * Holds an amount ahead of delivery, until `chargeHold` releases it. With one process the hold ends with it; a shared
    * store keeps it, and releases it when it is not renewed in time.
@@ -160,8 +147,6 @@ export interface MeterStore {
   batches(): readonly Batch[];
   /** Settled recently, newest last, for as long as a reorganisation could revert them. */
   recent(): readonly Batch[];
-  /** Returns the last receipt's number of a subscription, for a store of one process. */
-  receipt(idHash: Hex): ReceiptCount | undefined;
   /** The number of the next debit batch: never one that was used before. */
   nextBatch(): number;
   /** Charged, settled and lost since the books began. */

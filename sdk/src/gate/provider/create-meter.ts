@@ -43,7 +43,7 @@ export function meterOf(
   clock: Clock,
   rpc: Rpc | undefined,
 ): MeterPort | undefined {
-  const { operatorKey, apiKey, meterFolder = ".turnpike", settle = "merged", maxUnsettled, onMeterEvent } = options;
+  const { operatorKey, apiKey, meterFolder = ".turnpike", maxUnsettled, onMeterEvent } = options;
   if (operatorKey === undefined && apiKey === undefined) return undefined;
   if (!rpc || !deployment) throw new ConfigError("metering needs rpcUrl (TURNPIKE_RPC_URL) and turnpike");
   if (operatorKey !== undefined && !isPrivateKey(operatorKey)) {
@@ -62,9 +62,6 @@ export function meterOf(
       : { sender: operator.sender, right: operatorRight({ rpc, turnpike, operator }) };
   const path = join(meterFolder, `meter-${network.chainId}-${turnpike.slice(2, 10).toLowerCase()}.log`);
   const store = options.meterStore ?? createFileMeterStore({ path });
-  if (store.isShared && settle === "each") {
-    throw new ConfigError('settle: "each" is for one process: gates that share a meterStore merge their debits');
-  }
   const report = onMeterEvent ?? (() => undefined);
   const meter = createMeter({
     store,
@@ -72,7 +69,6 @@ export function meterOf(
     sender,
     states: operator.states,
     clock,
-    settle,
     report,
     onRefused,
     receipts: options.receiptKey !== undefined,

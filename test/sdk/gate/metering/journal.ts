@@ -66,7 +66,7 @@ describe("The meter's journal", () => {
   it("replays to the same totals, for any grouping of writes", async () => {
     const store = await opened();
     const idHash = idHashOf(1);
-    const item = { idHash, amount: 4n, index: 0, origin: "merged" } as const;
+    const item = { idHash, amount: 4n, index: 0 } as const;
     await Promise.all([
       reserve(store, 9n),
       store.record({ kind: "lost", idHash, amount: 9n, reason: "clipped" }),

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { Contract, Wallet } from "ethers";
-import { setOperator, turnpikeInterface } from "turnpike/chain";
+import { Wallet } from "ethers";
+import { setOperator } from "turnpike/chain";
 import type { MeterEvent, Provider, ProviderOptions } from "turnpike/gate";
 import type { Address, Hex } from "turnpike/protocol";
 import { testKey } from "../../../support/chain";
@@ -219,20 +219,4 @@ describe("a metered gate's right to debit", function () {
       expect((await provider.unsettled()).unsettled).to.equal(0n);
     });
   }
-
-  it('HA4 with settle: "each" serves nothing without its debit, before and after the operator is removed', async () => {
-    await setRight("each", true);
-    const url = await serve({ operatorKey: keyOf("each"), settle: "each" });
-    await provider.ready();
-    expect((await ask(`${url}/tokens`)).status).to.equal(200);
-    const turnpike = new Contract(world.contracts.turnpike, turnpikeInterface, world.chain.provider);
-    const debits = (await turnpike.queryFilter("Debited", 0)).length;
-    await setRight("each", false);
-    charges = 0;
-    for (let i = 0; i < 5; i++) expect((await ask(`${url}/tokens`)).status).to.equal(503);
-    expect(charges).to.equal(0);
-    expect(await turnpike.queryFilter("Debited", 0)).to.have.length(debits);
-    await setRight("each", true);
-    await until(async () => (await ask(`${url}/tokens`)).status === 200, 10_000);
-  });
 });

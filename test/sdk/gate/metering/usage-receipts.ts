@@ -348,20 +348,6 @@ describe("The numbers of usage receipts", () => {
     await world.start({ store: file(), receipts: true });
     expect(await charged(idHash, 4n)).to.include({ sequence: 13, total: 16n });
   });
-
-  it("UR3 are the debit's own where each call is debited by itself, and none for a debit that failed", async () => {
-    const world = worldOf();
-    await world.start({ store: createMemoryMeterStore(), receipts: true, settle: "each" });
-    const idHash = world.chain.subscribe(1, { cap: 10n ** 6n });
-    expect(await charged(idHash, 4n)).to.include({ sequence: 1, total: 4n });
-    world.chain.of(idHash).status = "PAUSED";
-    await charged(idHash, 4n).then(
-      () => expect.fail("it was charged"),
-      () => undefined,
-    );
-    world.chain.of(idHash).status = "ACTIVE";
-    expect(await charged(idHash, 5n)).to.include({ sequence: 2, total: 9n });
-  });
 });
 
 describe("A gate's right to sign usage receipts", function () {
