@@ -283,6 +283,4 @@ export interface ReportsOptions {
   readonly apiKey: string;
   /** milliseconds between two reports; default 15,000 */
   readonly everyMs?: number;
-  /** count every n-th request, as n; default 1, all of them */
-  readonly sampleEvery?: number;
 }

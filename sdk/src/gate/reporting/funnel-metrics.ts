@@ -11,6 +11,8 @@ import { createReporter, type Observation, type Reporter, sendTo } from "./repor
 
 const EVERY_MS = 15_000;
 
+const MIN_EVERY_MS = 100;
+
 /** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
 export function reportsOf(
   { reports, fetch }: ProviderOptions,
@@ -19,28 +21,21 @@ export function reportsOf(
 ): GateReports | undefined {
   if (!reports) return undefined;
   if (!settings.facilitator) throw new ConfigError("reports need a facilitator (TURNPIKE_FACILITATOR_URL)");
-  const { apiKey, everyMs = EVERY_MS, sampleEvery = 1 } = reports;
+  const { apiKey, everyMs = EVERY_MS } = reports;
   if (!/^tpk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$/.test(apiKey))
     throw new ConfigError("reports.apiKey is no API key of a Facilitator (TURNPIKE_REPORTS_KEY)");
-  for (const [field, value, min] of [
-    ["everyMs", everyMs, 100],
-    ["sampleEvery", sampleEvery, 1],
-  ] as const) {
-    if (!Number.isSafeInteger(value) || value < min)
-      throw new ConfigError(`reports.${field} is ${value}: use a whole number of at least ${min}`);
-  }
+  if (!Number.isSafeInteger(everyMs) || everyMs < MIN_EVERY_MS)
+    throw new ConfigError(`reports.everyMs is ${everyMs}: use a whole number of at least ${MIN_EVERY_MS}`);
   const client = createFacilitatorClient({ url: settings.facilitator.url, apiKey, ...(fetch ? { fetch } : {}) });
   const send = sendTo(client, caip2Of(settings.network.chainId));
-  return countRequests(createReporter({ send, nowSec: () => clock.nowSec(), everyMs, sampleEvery }));
+  return countRequests(createReporter({ send, nowSec: () => clock.nowSec(), everyMs }));
 }
 
 export function countRequests(reporter: Reporter): GateReports {
   return {
     decided(decision, request) {
       // A replay sells nothing and was counted with the request that it repeats.
-      if (decision.kind === "preflight" || (decision.kind === "replay" && !decision.settled) || !reporter.samples()) {
-        return undefined;
-      }
+      if (decision.kind === "preflight" || (decision.kind === "replay" && !decision.settled)) return undefined;
       const resource = resourceTemplateOf(request);
       if (decision.kind === "replay") {
         for (const step of ["paid", "served"] as const) reporter.count({ step, resource, ...soldBy(decision.settled) });
@@ -62,16 +57,13 @@ export function countRequests(reporter: Reporter): GateReports {
       };
     },
     refusedCharge(decision, request, error) {
-      if (!reporter.samples()) return;
       const resource = resourceTemplateOf(request);
       if (decision?.kind === "pay") {
         for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
       } else reporter.count({ step: "turned_away", resource, cause: causeOf(error) });
     },
-    failed: (error, request) => {
-      if (reporter.samples())
-        reporter.count({ step: "turned_away", resource: resourceTemplateOf(request), cause: causeOf(error) });
-    },
+    failed: (error, request) =>
+      reporter.count({ step: "turned_away", resource: resourceTemplateOf(request), cause: causeOf(error) }),
     flush: () => reporter.flush(),
     close: () => reporter.close(),
   };

@@ -21,8 +21,6 @@ export interface Observation {
 }
 
 export interface Reporter {
-  /** Returns whether to count the next request: every `sampleEvery`-th is counted, with that weight. */
-  samples(): boolean;
   /** Returns at once and never throws. */
   count(observation: Observation): void;
   /** Sends what was counted so far, once. */
@@ -36,7 +34,6 @@ export interface ReporterOptions {
   /** chain time */
   readonly nowSec: () => number;
   readonly everyMs: number;
-  readonly sampleEvery: number;
   readonly timeoutMs?: number;
   readonly closeMs?: number;
 }
@@ -53,7 +50,6 @@ class PeriodicReporter implements Reporter {
   readonly #options: ReporterOptions;
   readonly #sums: OutcomeSums;
   readonly #stop = new AbortController();
-  #seen = 0;
   /** a batch that may have arrived: sent again under the same id, before any other */
   #unsent: ReportBatch | undefined;
   #sending: Promise<boolean> | undefined;
@@ -66,14 +62,9 @@ class PeriodicReporter implements Reporter {
     this.#sums = new OutcomeSums(options.nowSec);
   }
 
-  samples(): boolean {
-    return this.#seen++ % this.#options.sampleEvery === 0;
-  }
-
   count({ step, resource, cause, offer, token, amount = 0n }: Observation): void {
-    const { sampleEvery } = this.#options;
     const what = { step, ...(cause && { cause }), ...(offer && { offer }), ...(token && { token }) };
-    this.#sums.add({ hour: this.#sums.hourNow(), resource, ...what }, sampleEvery, amount * BigInt(sampleEvery));
+    this.#sums.add({ hour: this.#sums.hourNow(), resource, ...what }, 1, amount);
     this.#wakeLater();
   }
 

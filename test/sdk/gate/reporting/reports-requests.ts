@@ -63,7 +63,7 @@ describe("gate > reports of requests", () => {
   let url: string;
   let stop: () => Promise<void>;
 
-  const providerOf = (sampleEvery: number, more: ProviderOptions): Provider =>
+  const providerOf = (more: ProviderOptions): Provider =>
     createProvider({
       network: `local-${CHAIN_ID}`,
       token: { address: TOKEN, name: "Test USD", version: "1" },
@@ -72,16 +72,16 @@ describe("gate > reports of requests", () => {
       secret: "a secret of this test, long enough to be one",
       claims: memoryClaims({ warn: false }),
       clock: { nowSec: () => NOW },
-      reports: { apiKey: API_KEY, everyMs: 3_600_000, sampleEvery },
+      reports: { apiKey: API_KEY, everyMs: 3_600_000 },
       ...more,
     });
 
   beforeEach(async () => {
     counter = await startCounter();
-    await serve(1);
+    await serve();
   });
-  async function serve(sampleEvery: number, more: ProviderOptions = {}): Promise<void> {
-    provider = providerOf(sampleEvery, more);
+  async function serve(more: ProviderOptions = {}): Promise<void> {
+    provider = providerOf(more);
     const app = express();
     app.get("/reports/:id", expressGate(provider.gate({ pricing: ONE_TIME })), (request, response) => {
       if (request.params.id === "broken") response.status(500).end();
@@ -139,23 +139,12 @@ describe("gate > reports of requests", () => {
     }
   });
 
-  it("weights a sampled request as the options define", async () => {
-    await provider.close();
-    await stop();
-    await serve(4);
-    for (let time = 0; time < 12; time++) expect((await get("/reports/8")).status).to.equal(402);
-    const common = { resource: "/reports/:id", offer: "one-time" };
-    expect(await reported()).to.deep.equal([
-      { ...common, step: "asked", cause: "PaymentRequired", count: 12, amount: 6_000_000n },
-    ]);
-  });
-
   it("counts a payment that settles after the handler once it has settled, and no money for a failure or beyond its charge", async () => {
     const facilitator = await startSmallFacilitator();
     facilitator.supported = OVER_PERMIT2;
     await provider.close();
     await stop();
-    await serve(1, {
+    await serve({
       facilitator: { url: facilitator.url, signers: [facilitator.signer] },
       fetch: (input, init) =>
         fetch(String(input).replace(`${facilitator.url}/reports`, `${counter.url}/reports`), init),
@@ -201,12 +190,12 @@ describe("gate > reports of requests", () => {
     expect(counts.reduce((a, b) => a + b, 0)).to.equal(42);
   });
 
-  it("rejects a malformed key, a sampling rate of 0 and a missing Facilitator", () => {
+  it("rejects a malformed key, an interval of 0 and a missing Facilitator", () => {
     const base = { network: `local-${CHAIN_ID}`, facilitator: { url: counter.url } };
     expect(() => createProvider({ ...base, reports: { apiKey: "k" } })).to.throw(ConfigError, /TURNPIKE_REPORTS_KEY/);
-    expect(() => createProvider({ ...base, reports: { apiKey: API_KEY, sampleEvery: 0 } })).to.throw(
+    expect(() => createProvider({ ...base, reports: { apiKey: API_KEY, everyMs: 0 } })).to.throw(
       ConfigError,
-      /sampleEvery/,
+      /everyMs/,
     );
     expect(() => createProvider({ network: base.network, reports: { apiKey: API_KEY } })).to.throw(ConfigError);
   });

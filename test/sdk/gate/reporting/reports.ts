@@ -18,7 +18,6 @@ function reporterOf(send: (...sent: Sent) => Promise<void> | void, more: Partial
     },
     nowSec: () => clock.sec,
     everyMs: NEVER_MS,
-    sampleEvery: 1,
     ...more,
   });
   return { reporter, batches, clock };
@@ -156,28 +155,6 @@ describe("gate > reports", () => {
     // The last sums exceed the limit of names: only their number is reported.
     expect(totalOf(entries, "asked") + totalOf(entries, "lost")).to.equal(5_001);
     expect(totalOf(entries, "lost")).to.be.greaterThan(3_000);
-  });
-
-  it("count every n-th request as n: large sums match the totals, including what is lost", async () => {
-    let refused = 1;
-    const { reporter, batches } = reporterOf(
-      () => {
-        if (refused-- > 0) throw new TurnpikeError("InvalidRequest");
-      },
-      { sampleEvery: 10 },
-    );
-    const hundred = () => {
-      for (let request = 0; request < 100; request++) if (reporter.samples()) reporter.count(asked("/a"));
-    };
-    hundred();
-    await reporter.flush();
-    expect(batches.at(-1)?.entries[0]).to.include({ step: "asked", count: 100, amount: "500" });
-    hundred();
-    await reporter.flush();
-    expect(batches.at(-1)?.entries.map(({ step, count, amount }) => ({ step, count, amount }))).to.deep.equal([
-      { step: "lost", count: 100, amount: "0" },
-      { step: "asked", count: 100, amount: "500" },
-    ]);
   });
 
   it("delay a stop for at most the given time, and count nothing after it", async () => {
