@@ -15,7 +15,7 @@ import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
 import { type Credited, creditRefunds } from "./payments/refunds";
 import type { ChargeView, PaymentView } from "./payments/view";
-import { type PriceQuote, type QuoteInit, quote } from "./pricing/price-quote";
+import { type PriceQuote, quote } from "./pricing/price-quote";
 import { type Audit, type AuditOptions, audit } from "./receipts/audit";
 import { type ChangePlanOptions, changePlan } from "./subscriptions/change-plan";
 import {
@@ -57,8 +57,8 @@ export interface Agent {
    * @throws as `fetch` does, and what `pay` throws once a payment was made
    */
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
-  /** Returns what a URL costs by every offered way, and which is cheapest for how much use. Signs and pays nothing. */
-  quote(input: RequestInput, init?: QuoteInit): Promise<PriceQuote>;
+  /** Returns what a URL costs by every offered way. Signs and pays nothing. */
+  quote(input: RequestInput, init?: RequestInit): Promise<PriceQuote>;
   /**
    * Subscribes to a plan, within the policy, and pays its first period. Returns the active subscription on that plan where
    * the wallet has one already, also one that ends with its period.

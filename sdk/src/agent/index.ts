@@ -20,14 +20,11 @@ export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
 export type { Credited } from "./payments/refunds";
 export type { ChargeView, PaymentView } from "./payments/view";
-export type { Fraction } from "./pricing/advice";
 export type {
-  ExpectedUse,
   MeteredPrice,
   OneTimePrice,
   PriceOption,
   PriceQuote,
-  QuoteInit,
   SubscriptionPrice,
 } from "./pricing/price-quote";
 export type { Audit, AuditOptions, VerifiedAudit, VerifyAuditOptions } from "./receipts/audit";

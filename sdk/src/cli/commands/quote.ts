@@ -2,9 +2,8 @@
 import type { PriceOption, PriceQuote } from "../../agent";
 import { UINT256_MAX } from "../../protocol";
 import type { Command } from "../command";
-import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
-import { readMoney, shownMoney } from "../money";
+import { shownMoney } from "../money";
 import { BUDGET_FLAGS, readBudget, withPriceReader } from "../open-agent";
 import { remedyOfReason } from "../remedies";
 import { safeLine } from "../text";
@@ -19,43 +18,24 @@ export const quoteCommand: Command = {
     ...REQUEST_FLAGS,
     max: { value: "AMOUNT", about: "judge the offers by this limit, as `pay --max` would" },
     policy: BUDGET_FLAGS.policy,
-    calls: {
-      value: "NUMBER",
-      about: "how often you will call it in one period, to compare plans with single payments",
-    },
-    "cost-per-call": { value: "AMOUNT", about: "what one call debits on a metered plan, to compare it as well" },
   },
-  examples: [
-    "npx turnpike quote https://api.example/report",
-    "npx turnpike quote https://api.example/report --calls 200",
-  ],
+  examples: ["npx turnpike quote https://api.example/report"],
   async run(context) {
-    const { args, output } = context;
+    const { output } = context;
     const { url, init } = await readRequest(context);
     const budget = await readBudget(context);
     const policy = budget?.policy ?? { perPayment: UINT256_MAX, perDay: UINT256_MAX };
-    const expected = expectedUse(args.value("calls"), args.value("cost-per-call"));
     const quote = await withPriceReader(context, policy, (agent) =>
-      agent.quote(url, { ...init, signal: context.io.signal, ...(expected && { expected }) }),
+      agent.quote(url, { ...init, signal: context.io.signal }),
     );
     output.result(quote, linesOf(quote, budget !== undefined));
     return quote.status === 402 || quote.status < 300 ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
   },
 };
 
-function expectedUse(calls: string | undefined, costPerCall: string | undefined) {
-  if (calls === undefined) {
-    if (costPerCall === undefined) return undefined;
-    throw new UsageError("--cost-per-call needs --calls.", "Give --calls NUMBER as well.");
-  }
-  if (!/^[0-9]{1,15}$/.test(calls)) throw new UsageError("--calls is no whole number.", "Write it as --calls 200.");
-  const cost = costPerCall === undefined ? {} : { costPerCall: readMoney(costPerCall, "cost-per-call") };
-  return { callsPerPeriod: BigInt(calls), ...cost };
-}
-
 /** @param isLimited by `--max` or a policy file */
 function linesOf(quote: PriceQuote, isLimited: boolean): string[] {
-  const { url, method, status, options, cheapest, refusals } = quote;
+  const { url, method, status, options, refusals } = quote;
   const first = `${method} ${safeLine(url)}`;
   if (status >= 300 && status < 400) {
     return [
@@ -64,7 +44,7 @@ function linesOf(quote: PriceQuote, isLimited: boolean): string[] {
     ];
   }
   if (status !== 402) return [first, `The server asks for no payment: it answers HTTP ${status}.`];
-  const lines = options.flatMap((option) => optionLines(option, option === cheapest, isLimited));
+  const lines = options.flatMap((option) => optionLines(option, isLimited));
   const left = refusals.length === 0 ? [] : [`Offers that cannot be read: ${safeLine(refusals.join(", "))}`];
   if (lines.length > 0) return [first, ...lines, ...left];
   return [
@@ -74,9 +54,8 @@ function linesOf(quote: PriceQuote, isLimited: boolean): string[] {
   ];
 }
 
-function optionLines(option: PriceOption, isCheapest: boolean, isLimited: boolean): string[] {
+function optionLines(option: PriceOption, isLimited: boolean): string[] {
   const { kind, amount, network, token, verdict, reason } = option;
-  const mark = isCheapest ? "  (cheapest)" : "";
   const command = kind === "one-time" ? "pay" : "subscribe";
   const allowed = isLimited ? "allowed" : `none; \`${command}\` needs --max or a policy file`;
   const judged = verdict === "allow" ? allowed : `${verdict}${reason === undefined ? "" : `: ${safeLine(reason)}`}`;
@@ -86,19 +65,16 @@ function optionLines(option: PriceOption, isCheapest: boolean, isLimited: boolea
   if (option.kind === "one-time") {
     const upTo = option.method === "upto" ? "at most " : "";
     return [
-      `${kind}: ${upTo}${shownMoney(amount)} for one request${mark}`,
+      `${kind}: ${upTo}${shownMoney(amount)} for one request`,
       `  to ${option.payTo}, by ${option.method}`,
       ...facts,
     ];
   }
-  const { planId, name, intervalSec, verified, cheaperFromCalls } = option;
+  const { planId, name, intervalSec, verified } = option;
   return [
-    `${kind}: ${shownMoney(amount)} every ${periodText(intervalSec)}${mark}`,
+    `${kind}: ${shownMoney(amount)} every ${periodText(intervalSec)}`,
     `  plan ${planId}${name === undefined ? "" : `, "${safeLine(name)}"`}${verified ? "" : ", terms not proven"}`,
     ...facts,
-    ...(cheaperFromCalls === undefined
-      ? []
-      : [`  cheaper than single payments from ${cheaperFromCalls} calls a period`]),
   ];
 }
 

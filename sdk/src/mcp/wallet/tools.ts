@@ -197,16 +197,10 @@ export const TOOLS: readonly WalletTool[] = [
     title: "Price of a URL",
     description:
       "Returns what a URL costs by every offered way (one-time, plans), and what the wallet's policy says to each. Pays nothing.",
-    input: z.strictObject({
-      ...requestFields,
-      callsPerMonth: z.number().int().min(0).optional().describe("expected use, to compare plans"),
-    }),
+    input: z.strictObject(requestFields),
     readOnly: true,
     async run(wallet, args, call) {
-      const { callsPerMonth } = args;
-      const expected = callsPerMonth === undefined ? {} : { expected: { callsPerPeriod: callsPerMonth } };
-      const init = { ...requestInit(wallet, args, call), ...expected };
-      const quoted = await wallet.run(call, (agent) => agent.quote(args.url, init));
+      const quoted = await wallet.run(call, (agent) => agent.quote(args.url, requestInit(wallet, args, call)));
       const names = planNames(quoted);
       const marks = { url: args.url, secrets: call.record.secrets };
       return { facts: quoteView(quoted), ...(names && { content: [untrustedText(names, marks)] }) };

@@ -55,19 +55,11 @@ export function subscriptionView(subscription: Subscription): object {
 const MAX_NAME = 80;
 
 function optionView(option: PriceOption): object {
-  const { kind, network, token, amount, verdict, reason, perPeriod } = option;
+  const { kind, network, token, amount, verdict, reason } = option;
   const shared = { kind, price: amountView(amount), network, token, policy: verdict, reason };
   if (kind === "one-time") return { ...shared, payTo: option.payTo, method: option.method };
-  const { planId, intervalSec, verified, subscribed, cheaperFromCalls } = option;
-  return {
-    ...shared,
-    planId,
-    periodSeconds: intervalSec,
-    termsProven: verified,
-    subscribed,
-    cheaperThanOneTimeFromCalls: cheaperFromCalls?.toString(),
-    ...(perPeriod && { costAtThisUse: amountView(perPeriod.numerator / perPeriod.denominator) }),
-  };
+  const { planId, intervalSec, verified, subscribed } = option;
+  return { ...shared, planId, periodSeconds: intervalSec, termsProven: verified, subscribed };
 }
 
 /** Returns the names that the provider gives its plans, each in a line; undefined where it names none. */
@@ -80,15 +72,13 @@ export function planNames({ options }: PriceQuote): string | undefined {
   return lines.length > 0 ? lines.join("\n") : undefined;
 }
 
-export function quoteView({ url, method, status, options, cheapest, refusals }: PriceQuote): object {
-  const at = cheapest && options.indexOf(cheapest);
+export function quoteView({ url, method, status, options, refusals }: PriceQuote): object {
   return {
     url: originAndPath(url),
     method,
     status,
     needsPayment: status === 402,
     options: options.map(optionView),
-    ...(at !== undefined && at >= 0 && { cheapestOption: at }),
     ...(refusals.length > 0 && { leftOut: refusals.map((refusal) => refusal.slice(0, MAX_NAME)) }),
   };
 }

@@ -36,8 +36,8 @@ export async function use(): Promise<bigint> {
   const response = await agent.pay("https://api.example/data", { idempotencyKey: "one", maxAmount: 5n });
   const receipt: PaymentReceipt | undefined = response.receipt;
   const subscription: Subscription = await agent.subscribe({ planId: "0x12", maxOverage: 1_000_000 });
-  const { options } = await agent.quote("https://api.example/data", { expected: { callsPerPeriod: 30 } });
-  const free = options.map((option: PriceOption) => (option.kind === "metered" ? option.maxOverage : option.amount));
+  const { options } = await agent.quote("https://api.example/data");
+  const free = options.map((option: PriceOption) => (option.kind === "metered" ? option.planId : option.amount));
   // @ts-expect-error amounts are bigint, never number
   const wrong: number | undefined = receipt?.amount;
   void [free, wrong];
