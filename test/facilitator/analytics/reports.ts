@@ -66,7 +66,7 @@ describe("Facilitator: what gates report", function () {
         secret: "a secret of this test, long enough to be one",
         claims: memoryClaims({ warn: false }),
         clock: { nowSec: () => nowSec },
-        reports: { apiKey: reportsKey, everyMs: 3_600_000 },
+        reports: { apiKey: reportsKey },
         // A replay would answer what is presented again: here it is refused.
         replay: false,
       });

@@ -111,7 +111,7 @@ describe("Facilitator: the SDK's clients of two chains with a token at the same 
       pollMs: 50,
       secret: "a secret of this test, long enough to be one",
       claims: memoryClaims({ warn: false }),
-      reports: { apiKey, everyMs: 3_600_000 },
+      reports: { apiKey },
     });
     const elsewhere = { network: NETWORK_A, token: tokenOf(a), payTo: payee, facilitator };
     const prices = [{ amount: PRICE }, { ...elsewhere, amount: PRICE }];

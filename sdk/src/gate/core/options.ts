@@ -281,6 +281,4 @@ function withoutUndefined(object: Record<string, unknown>): Record<string, unkno
 export interface ReportsOptions {
   /** of the Facilitator, with the scope `reports` */
   readonly apiKey: string;
-  /** milliseconds between two reports; default 15,000 */
-  readonly everyMs?: number;
 }

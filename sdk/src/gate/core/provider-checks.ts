@@ -97,7 +97,7 @@ const check = optionsOf<ProviderOptions>({
   quoteLifeSec: aNumber,
   pollMs: aNumber,
   offerReceipt: optionsOf<OfferReceiptOptions>({ key: aText, signer: anObject, transaction: flag }),
-  reports: optionsOf<ReportsOptions>({ apiKey: aText, everyMs: aNumber }, ["apiKey"]),
+  reports: optionsOf<ReportsOptions>({ apiKey: aText }, ["apiKey"]),
   openTelemetry: anObject,
   clock: anObject,
   rpc: anObject,

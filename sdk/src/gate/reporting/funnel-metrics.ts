@@ -9,10 +9,6 @@ import type { GateRequest } from "../core/request";
 import type { Settings } from "../core/settings";
 import { createReporter, type Observation, type Reporter, sendTo } from "./reporter";
 
-const EVERY_MS = 15_000;
-
-const MIN_EVERY_MS = 100;
-
 /** Creates the counter of decisions; undefined where no key for it is configured. @throws ConfigError */
 export function reportsOf(
   { reports, fetch }: ProviderOptions,
@@ -21,14 +17,12 @@ export function reportsOf(
 ): GateReports | undefined {
   if (!reports) return undefined;
   if (!settings.facilitator) throw new ConfigError("reports need a facilitator (TURNPIKE_FACILITATOR_URL)");
-  const { apiKey, everyMs = EVERY_MS } = reports;
+  const { apiKey } = reports;
   if (!/^tpk_[0-9a-f]{16}_[A-Za-z0-9_-]{43}$/.test(apiKey))
     throw new ConfigError("reports.apiKey is no API key of a Facilitator (TURNPIKE_REPORTS_KEY)");
-  if (!Number.isSafeInteger(everyMs) || everyMs < MIN_EVERY_MS)
-    throw new ConfigError(`reports.everyMs is ${everyMs}: use a whole number of at least ${MIN_EVERY_MS}`);
   const client = createFacilitatorClient({ url: settings.facilitator.url, apiKey, ...(fetch ? { fetch } : {}) });
   const send = sendTo(client, caip2Of(settings.network.chainId));
-  return countRequests(createReporter({ send, nowSec: () => clock.nowSec(), everyMs }));
+  return countRequests(createReporter({ send, nowSec: () => clock.nowSec() }));
 }
 
 export function countRequests(reporter: Reporter): GateReports {
@@ -42,7 +36,7 @@ export function countRequests(reporter: Reporter): GateReports {
         return undefined;
       }
       if (decision.kind !== "allow") {
-        for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
+        reporter.count({ ...refusalOf(decision), resource });
         return undefined;
       }
       const { payment } = decision;
@@ -58,12 +52,10 @@ export function countRequests(reporter: Reporter): GateReports {
     },
     refusedCharge(decision, request, error) {
       const resource = resourceTemplateOf(request);
-      if (decision?.kind === "pay") {
-        for (const observation of refusalsOf(decision)) reporter.count({ ...observation, resource });
-      } else reporter.count({ step: "turned_away", resource, cause: causeOf(error) });
+      const refusal = decision?.kind === "pay" ? refusalOf(decision) : turnedAway(error);
+      reporter.count({ ...refusal, resource });
     },
-    failed: (error, request) =>
-      reporter.count({ step: "turned_away", resource: resourceTemplateOf(request), cause: causeOf(error) }),
+    failed: (error, request) => reporter.count({ ...turnedAway(error), resource: resourceTemplateOf(request) }),
     flush: () => reporter.flush(),
     close: () => reporter.close(),
   };
@@ -74,27 +66,25 @@ function soldBy(payment: Payment | undefined): Pick<Observation, "offer" | "toke
   return { offer: "one-time", token: payment.token, amount: payment.amount };
 }
 
-function refusalsOf(
-  decision: Exclude<Decision, { kind: "allow" | "preflight" | "replay" }>,
-): Omit<Observation, "resource">[] {
-  if (decision.kind !== "pay") {
-    return [{ step: "turned_away", cause: causeOf(decision.kind === "refuse" ? decision.error : decision.cause) }];
-  }
+type Refusal = Omit<Observation, "resource">;
+
+function refusalOf(decision: Exclude<Decision, { kind: "allow" | "preflight" | "replay" }>): Refusal {
+  if (decision.kind !== "pay") return turnedAway(decision.kind === "refuse" ? decision.error : decision.cause);
   const { accepts, error, reason } = decision.quote.body;
   const first = accepts[0];
   const isSubscription = first !== undefined && isPlanEntry(first);
-  return [
-    {
-      step: error === "PaymentRequired" ? "asked" : "refused",
-      cause: causeText(error, reason),
-      offer: isSubscription ? "subscription" : "one-time",
-      ...(first?.token && first.amount && { token: first.token, amount: BigInt(first.amount) }),
-    },
-  ];
+  return {
+    step: error === "PaymentRequired" ? "asked" : "refused",
+    cause: causeText(error, reason),
+    offer: isSubscription ? "subscription" : "one-time",
+    ...(first?.token && first.amount && { token: first.token, amount: BigInt(first.amount) }),
+  };
 }
 
-const causeOf = (error: unknown): string =>
-  isTurnpikeError(error) ? causeText(error.code, error.reason) : causeText("Internal");
+const turnedAway = (error: unknown): Refusal => ({
+  step: "turned_away",
+  cause: isTurnpikeError(error) ? causeText(error.code, error.reason) : "Internal",
+});
 
 /** Returns the error's code, with its reason where that is a plain identifier; free text is left out. */
 function causeText(code: string | undefined, reason?: string): string {

@@ -33,10 +33,13 @@ export interface ReporterOptions {
   readonly send: (id: string, entries: readonly ReportEntryWire[], signal: AbortSignal) => Promise<void>;
   /** chain time */
   readonly nowSec: () => number;
-  readonly everyMs: number;
+  /** default 15,000 */
+  readonly everyMs?: number;
   readonly timeoutMs?: number;
   readonly closeMs?: number;
 }
+
+const EVERY_MS = 15_000;
 
 const TIMEOUT_MS = 5_000;
 
@@ -87,7 +90,8 @@ class PeriodicReporter implements Reporter {
 
   #wakeLater(): void {
     if (this.#timer || this.#isClosed) return;
-    const waitMs = this.#options.everyMs * Math.min(2 ** this.#failures, MAX_BACKOFF);
+    const { everyMs = EVERY_MS } = this.#options;
+    const waitMs = everyMs * Math.min(2 ** this.#failures, MAX_BACKOFF);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.flush().finally(() => {

@@ -49,7 +49,7 @@ describe("a provider's options", () => {
     ],
     ["replay.keepsec", "keepSec", { replay: { keepsec: 5 } }],
     ["offerReceipt.keys", "key", { offerReceipt: { keys: "0x" } }],
-    ["reports.everyms", "everyMs", { reports: { apiKey: "tpk", everyms: 2 } }],
+    ["reports.apikey", "apiKey", { reports: { apikey: "tpk" } }],
   ];
   for (const [name, near, more] of misspelled) {
     it(`are refused where one is misspelled: ${name}`, async () => {
