@@ -30,10 +30,9 @@ export interface GateReports {
   close(): Promise<void>;
 }
 
-export interface GateContext {
+/** What payments of one target are judged by. */
+export interface TargetContext {
   readonly settings: Settings;
-  /** absent: nothing is traced */
-  readonly tracing: Tracing | undefined;
   readonly terms: Terms;
   readonly time: GateTime;
   readonly rpc: Rpc | undefined;
@@ -55,6 +54,12 @@ export interface GateContext {
   readonly facilitatorCheck: FacilitatorCheck;
   /** what the Facilitator supports */
   readonly support: SupportSource;
+}
+
+/** What is the provider's own, whatever the target. */
+export interface ProviderContext {
+  /** absent: nothing is traced */
+  readonly tracing: Tracing | undefined;
   /** Lists a wallet's subscriptions from the Facilitator's index, newest first. @throws Unavailable */
   ownedBy(wallet: Address): Promise<readonly OwnedSubscription[]>;
   readonly claims: ClaimStore;
@@ -77,5 +82,8 @@ export interface GateContext {
   forTarget(target: PaymentTarget, field: string): GateContext;
   close(): Promise<void>;
 }
+
+/** What one gate decides by: one target of one provider. */
+export interface GateContext extends TargetContext, ProviderContext {}
 
 export type OwnedSubscription = Pick<Subscription, "idHash" | "planId" | "status">;

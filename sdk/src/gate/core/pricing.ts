@@ -13,7 +13,7 @@ import { kindOf, wrongKind } from "../../protocol/option-checks";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
-import type { Settings } from "./settings";
+import type { Settings, TargetSettings } from "./settings";
 
 export type Amount = bigint | number | string;
 
@@ -195,20 +195,20 @@ function hintNetworkNames({ network: { name, x402v1 }, networkNames }: Settings)
   );
 }
 
-function requireForPayments({ token, network, payTo, facilitator }: Settings): void {
+function requireForPayments({ token, network, payTo, facilitator }: TargetSettings): void {
   if (!token) throw new ConfigError(`token is not set (TURNPIKE_TOKEN): ${network.name} has no default token`);
   if (!payTo) throw new ConfigError("payTo is not set (TURNPIKE_PAY_TO): who receives one-time payments?");
   // Another project's Facilitator signs nothing that could be pinned; no native proof counts then.
   if (!facilitator?.trustUnsigned) requireSigners(facilitator);
 }
 
-function requireForPlans({ facilitator, deployment, network }: Settings): void {
+function requireForPlans({ facilitator, deployment, network }: TargetSettings): void {
   requireSigners(facilitator);
   if (deployment) return;
   throw new ConfigError(`turnpike is not set (TURNPIKE_ADDRESS), and no deployment is known on ${network.name}`);
 }
 
-function requireSigners(facilitator: Settings["facilitator"]): void {
+function requireSigners(facilitator: TargetSettings["facilitator"]): void {
   if (!facilitator)
     throw new ConfigError("facilitator is not set (TURNPIKE_FACILITATOR_URL): clients settle through it");
   if (facilitator.signers.list.length > 0) return;

@@ -1,5 +1,5 @@
 /** Creates a gated route from its options, and asks the provider's callbacks about a request. */
-import { ConfigError, type Hex, isTurnpikeError } from "../../protocol";
+import { ConfigError, isTurnpikeError } from "../../protocol";
 import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
 import { callbackFault } from "./callback-fault";
@@ -24,13 +24,8 @@ import { createQuotes, type Quotes } from "./quotes";
 import type { GateRequest } from "./request";
 import { RouteOffers } from "./route-offers";
 
-export interface Route extends MeteredRoute, BodyBinding {
-  /** in which its payments are judged, the provider's own first; at least one */
-  readonly contexts: readonly GateContext[];
-  /** Brings the time of every context up to date; undefined when all are. Waits a bounded time. */
-  refreshTime(): Promise<void> | undefined;
-  readonly planIds: readonly Hex[];
-  readonly presentation: Presentation;
+/** How a route is treated, as its options say. */
+export interface RouteRules {
   readonly cors: CorsSetting;
   /** whether browsers get a page instead of JSON */
   readonly hasPage: boolean;
@@ -46,6 +41,15 @@ export interface Route extends MeteredRoute, BodyBinding {
   readonly sellsSingles: boolean;
   readonly free: ((raw: unknown) => boolean | Promise<boolean>) | undefined;
   readonly authorize: ((payment: Payment, raw: unknown) => boolean | Promise<boolean>) | undefined;
+}
+
+/** What a route sells, and how it is treated. */
+export interface Route extends RouteRules, MeteredRoute, BodyBinding {
+  /** in which its payments are judged, the provider's own first; at least one */
+  readonly contexts: readonly GateContext[];
+  /** Brings the time of every context up to date; undefined when all are. Waits a bounded time. */
+  refreshTime(): Promise<void> | undefined;
+  readonly presentation: Presentation;
   /** Loads what quotes are made from. @throws ConfigError, Unavailable */
   ready(): Promise<void>;
   readonly offers: RouteOffers;

@@ -40,13 +40,11 @@ export interface TokenSetting extends PricedToken {
   readonly hasGivenDecimals: boolean;
 }
 
-export interface Settings {
+/** What an entry of a price is paid with and settled by: it may differ from the provider's own. */
+export interface TargetSettings {
   readonly network: Network;
   /** the network's name as it is written in quotes */
   readonly networkText: string;
-  /** undefined: not set, so that the default applies */
-  readonly networkNames: ProviderOptions["networkNames"];
-  readonly extraNetworks: readonly Network[];
   readonly rpcUrls: readonly string[];
   readonly deployment: Deployment | undefined;
   /** of one-time prices; its EIP-712 name and version may be left to the chain */
@@ -61,6 +59,13 @@ export interface Settings {
         readonly refundsKey: string | undefined;
       }
     | undefined;
+}
+
+/** The provider's settings, and those of one target. */
+export interface Settings extends TargetSettings {
+  /** undefined: not set, so that the default applies */
+  readonly networkNames: ProviderOptions["networkNames"];
+  readonly extraNetworks: readonly Network[];
   readonly facilitatorWaitMs: number;
   readonly publicUrl: string | undefined;
   readonly trustProxy: boolean;
@@ -137,8 +142,7 @@ export function targetSettings(base: Settings, target: PaymentTarget, field: str
     throw new ConfigError(`${field}.rpcUrl is of the provider's own network: set it on the provider alone`);
   }
   const isOwnToken = isOwn && target.token === undefined;
-  const settings: Settings = {
-    ...base,
+  const own: TargetSettings = {
     network,
     networkText: networkTextOf(network, base.networkNames),
     rpcUrls: isOwn ? base.rpcUrls : rpcUrls,
@@ -149,6 +153,7 @@ export function targetSettings(base: Settings, target: PaymentTarget, field: str
       ? facilitatorOf(target.facilitator, `${field}.facilitator`)
       : ownOnly(isOwn, base.facilitator),
   };
+  const settings = { ...base, ...own };
   if (!isOwn) requireComplete(settings, field);
   return settings;
 }

@@ -9,7 +9,7 @@ import { createSupportSource } from "./facilitator-support";
 import { lazyFacilitator } from "./gate-facilitator";
 import type { PaymentTarget, ProviderOptions } from "./options";
 import { createRefundRequests } from "./refund-requests";
-import { type Settings, targetSettings } from "./settings";
+import { type Settings, type TargetSettings, targetSettings } from "./settings";
 import { createTerms } from "./terms";
 
 /** The contexts of entries that differ from the provider's own settings, each made once. */
@@ -17,7 +17,7 @@ export function createTargetContexts(provider: () => GateContext, options: Provi
   const contexts = new Map<string, GateContext>();
   const chains = new Map<string, Pick<GateContext, "rpc" | "time"> & { readonly stop: () => void }>();
 
-  function chainOf({ network, rpcUrls }: Settings): Pick<GateContext, "rpc" | "time"> {
+  function chainOf({ network, rpcUrls }: TargetSettings): Pick<GateContext, "rpc" | "time"> {
     const base = provider();
     if (network.chainId === base.settings.network.chainId) return base;
     const key = JSON.stringify([network.chainId, rpcUrls]);
@@ -47,7 +47,7 @@ export function createTargetContexts(provider: () => GateContext, options: Provi
   };
 }
 
-function targetKeyOf({ network, token, payTo, facilitator, rpcUrls }: Settings): string {
+function targetKeyOf({ network, token, payTo, facilitator, rpcUrls }: TargetSettings): string {
   const { url, signers, trustUnsigned, refundsKey } = facilitator ?? {};
   return JSON.stringify([network.chainId, token, payTo, url, signers?.list, trustUnsigned, refundsKey, rpcUrls]);
 }

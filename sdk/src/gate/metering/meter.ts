@@ -17,8 +17,8 @@ import { Settler } from "./settler";
 import type { MeterStore } from "./store";
 import type { ChargeHold, HoldAhead } from "./usage-meter";
 
-/** What a gate asks of metering. */
-export interface MeterPort {
+/** Whether the debits of plans can be collected. */
+export interface CollectionProof {
   /**
    * Proves that debits of each of these plans can be collected.
    * @throws ConfigError that names the setting, the problem and the remedy; Unavailable when the answer is unknown
@@ -31,21 +31,18 @@ export interface MeterPort {
   proveAny(planIds: readonly Hex[]): Promise<void>;
   /** Returns whether this plan was proved collectable, and nothing has contradicted it since. */
   canCollect(planId: Hex): boolean;
-  /** New blocks; `topics` are those indexed in Turnpike's logs, undefined when history was rewritten. */
-  onBlocks(topics: ReadonlySet<string> | undefined): void;
-  /** Opens the journal and resumes what a crash left. */
-  start(): Promise<void>;
+}
+
+/** Charges subscriptions, and judges what they may still be charged. */
+export interface Charging {
   /**
-   * Sets an amount aside at once.
-   * @param newest reads the facts from the chain's newest block, before anything is clipped or refused by `facts`
-   * @throws AllowanceExhausted
+   * Charges a call; resolves when the charge is durable.
+   * @param amount base units; 0 charges nothing
+   * @param newest reads the facts from the chain's newest block; asked before anything is clipped or refused by `facts`
+   * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
+   * journal fails, or maxUnsettled stays reached
    */
-  reserve(
-    idHash: Hex,
-    amount: bigint,
-    facts: AllowanceFacts,
-    newest?: () => Promise<AllowanceFacts>,
-  ): Promise<ReceiptedDeduction>;
+  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<ReceiptedDeduction>;
   /**
    * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
    * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
@@ -58,27 +55,43 @@ export interface MeterPort {
   chargeHold(charge: ChargeParts): Promise<HeldCharge>;
   /** Reports an answer whose usage was not stated. */
   noteUnstated(idHash: Hex, basis: UnstatedBasis): void;
-  /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
-  onStop(work: () => Promise<unknown>): () => void;
-  /** base units: cap - spent - reserved */
+  /** Returns cap - spent - reserved, at least zero; base units. */
   remaining(idHash: Hex, facts: AllowanceFacts): bigint;
-  /** Returns whether running answers hold some of the cap, and may release it. */
+  /** Returns whether running answers hold some of the cap, and may release it: answer 503 where nothing else remains. */
   isHeld(idHash: Hex): boolean;
-  /** an earlier debit failed for funds or approval */
+  /**
+   * Returns whether a debit failed for lack of funds or approval: answer 402 InsufficientFunds before the handler runs.
+   */
   isBlocked(idHash: Hex): boolean;
-  /** Retries its failed debit soon: the wallet may have been funded. */
+  /** Retries a debit that failed for lack of funds or approval within 2 seconds, where this process sends. */
   retryBlocked(idHash: Hex): void;
-  /** as much is unsettled as the provider would risk */
+  /** Returns whether maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
   isSaturated(idHash: Hex): boolean;
+}
+
+/** Runs a meter from its start to its stop. */
+export interface MeterLife {
+  /** Opens the store and resumes what an earlier run left. @throws LedgerLocked, ConfigError */
+  start(): Promise<void>;
   /** Throws once nothing can be reserved: the journal was lost. */
   requireHealthy?(): void;
-  /** What is owed and not final yet, and what was lost. */
-  unsettled(): UnsettledReport;
-  /** Debits everything owed now, and waits for it. */
+  /**
+   * Retries what new blocks may have made possible.
+   * @param topics those indexed in Turnpike's logs, undefined when history was rewritten
+   */
+  onBlocks(topics: ReadonlySet<string> | undefined): void;
+  /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
+  onStop(work: () => Promise<unknown>): () => void;
+  /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
   flush(): Promise<void>;
-  /** Debits what is owed, and ends. */
+  /** Returns what is owed and not final yet, and what was lost. */
+  unsettled(): UnsettledReport;
+  /** Stops sending and closes the store; what is unsettled waits there for the next start. */
   stop(): Promise<void>;
 }
+
+/** What a gate asks of metering. */
+export interface MeterPort extends CollectionProof, Charging, MeterLife {}
 
 /** The subscription of a hold, and the facts that it is judged by. */
 export interface HeldFor {
@@ -109,56 +122,11 @@ export interface MeterOptions {
   readonly monotonicMs?: () => number;
 }
 
-export interface Meter {
-  /** Opens the store and resumes what an earlier run left. @throws LedgerLocked, ConfigError */
-  start(): Promise<void>;
-  /**
-   * Charges a call; resolves when the charge is durable.
-   * @param amount base units; 0 charges nothing
-   * @param newest reads the facts from the chain's newest block; asked before anything is clipped or refused by `facts`
-   * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
-   * journal fails, or maxUnsettled stays reached
-   */
-  reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<ReceiptedDeduction>;
-  /**
-   * Holds an amount ahead of delivery, until `chargeHold` releases it: at least `need`, clipped where less remains.
-   * @throws AllowanceExhausted nothing remains; InsufficientFunds, Unavailable
-   */
-  holdAhead(hold: HoldParts, newest?: ReadNewest): Promise<{ readonly held: bigint; readonly remaining: bigint }>;
-  /**
-   * Charges what was used of a hold, and renews it or releases the rest; resolves when the charge is durable.
-   * @throws Unavailable
-   */
-  chargeHold(charge: ChargeParts): Promise<HeldCharge>;
-  /** Reports an answer whose usage was not stated. */
-  noteUnstated(idHash: Hex, basis: UnstatedBasis): void;
-  /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
-  onStop(work: () => Promise<unknown>): () => void;
-  /** cap - spent - reserved, at least zero */
-  remaining(idHash: Hex, facts: AllowanceFacts): bigint;
-  /** Returns whether running answers hold some of the cap, and may release it: answer 503 where nothing else remains. */
-  isHeld(idHash: Hex): boolean;
-  /**
-   * Returns whether a debit failed for lack of funds or approval: answer 402 InsufficientFunds before the handler runs.
-   */
-  isBlocked(idHash: Hex): boolean;
-  /** Retries a debit that failed for lack of funds or approval within 2 seconds, where this process sends. */
-  retryBlocked(idHash: Hex): void;
-  /** Retries the debits of removed subscriptions that new blocks may have; `topics` as in `MeterPort`. */
-  onBlocks(topics: ReadonlySet<string> | undefined): void;
-  /** Returns whether maxUnsettled is reached: answer 503 with Retry-After before the handler runs. */
-  isSaturated(idHash: Hex): boolean;
-  /** Throws once nothing can be reserved: the journal was lost. */
-  requireHealthy(): void;
-  /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
-  flush(): Promise<void>;
-  unsettled(): UnsettledReport;
+export interface Meter extends Charging, MeterLife {
   /**
    * Sets whether this process can collect debits: if not, it leaves sending to others; if again, it retries at once.
    */
   setCollecting(canCollect: boolean): void;
-  /** Stops sending and closes the store; what is unsettled waits there for the next start. */
-  stop(): Promise<void>;
 }
 
 export function createMeter(options: MeterOptions): Meter {
