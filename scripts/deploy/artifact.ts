@@ -45,7 +45,7 @@ export interface Artifact {
 /** @param source the contract's file, as in `contracts/Turnpike.sol` */
 export function readArtifact(source: string, name: string): Artifact {
   const debug = readJson<{ buildInfo: string }>(path.join(ROOT, "artifacts", source, `${name}.dbg.json`));
-  const build = readJson<BuildInfo>(path.resolve(ROOT, "artifacts", source, debug.buildInfo));
+  const build = readBuild(path.resolve(ROOT, "artifacts", source, debug.buildInfo));
   const compiled = build.output.contracts[source]?.[name];
   if (!compiled) throw new Error(`artifacts/ does not hold ${name}: run npx hardhat compile`);
   const { bytecode, deployedBytecode } = compiled.evm;
@@ -61,6 +61,15 @@ export function readArtifact(source: string, name: string): Artifact {
     input: build.input,
     isRuntimeCode: (code) => masked(code, ranges) === expected,
   };
+}
+
+/** By file, whose name is the hash of what was compiled. One has megabytes and serves many contracts. */
+const builds = new Map<string, WeakRef<BuildInfo>>();
+
+function readBuild(file: string): BuildInfo {
+  const build = builds.get(file)?.deref() ?? readJson<BuildInfo>(file);
+  builds.set(file, new WeakRef(build));
+  return build;
 }
 
 // EIP-712 stores chain id, address and domain separator in the code, so these bytes differ from chain to chain.

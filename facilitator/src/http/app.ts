@@ -95,8 +95,12 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
 
   app.openAPIRegistry.registerComponent("securitySchemes", API_KEY_SCHEME, { type: "http", scheme: "bearer" });
   describeWebhooks(app);
-  const document = completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }));
-  app.get("/openapi.json", (context) => context.json(document));
+  let document: object | undefined;
+  app.get("/openapi.json", (context) => {
+    // Made for the first who asks: it takes as long as a start.
+    document ??= completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }));
+    return context.json(document);
+  });
   if (services.servesMetrics) app.get("/metrics", answerMetrics(metrics));
   app.get("/events/live", liveEvents(services));
   serveDashboard(app, { isSandbox: services.sandbox !== undefined, plainPage: () => frontPage(services, endpoints) });

@@ -16,7 +16,7 @@ import type { StreamGateAssignment } from "../support/stream-gate-process";
 
 const SCRIPT = path.join(__dirname, "../support/stream-gate-process.ts");
 /** of both parts together: a fifth of them against two gates */
-const STREAMS = Number(process.env.STREAMS ?? 1_000);
+const STREAMS = Number(process.env.STREAMS ?? 400);
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
 const PARALLEL = 24;
 /** in each part */
