@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { COMMANDS } from "../../sdk/src/cli/commands";
-import { commandHelp, programHelp } from "../../sdk/src/cli/help";
+import { helpOf } from "../../sdk/src/cli/program";
 import { PROBLEMS } from "../../sdk/src/cli/validate/problem";
 import { VERSION } from "../../sdk/src/cli/version";
 
@@ -12,7 +12,7 @@ const blocks = [...page.matchAll(/```text\n([\s\S]*?)```/g)].map(([, text]) => t
 
 describe("agreement > command line", () => {
   it("the page of the site shows the help of the program and of each command, and no other", () => {
-    expect(blocks).to.deep.equal([programHelp(COMMANDS), ...COMMANDS.map(commandHelp)]);
+    expect(blocks).to.deep.equal([helpOf(), ...COMMANDS.map(({ name }) => helpOf(name))]);
   });
 
   it("the page of the site lists every problem that validate names, and no other", () => {

@@ -23,9 +23,9 @@ export interface ArgumentSpec {
 
 /** The arguments of one run, by name. */
 export interface Arguments {
-  /** Returns an argument. @throws UsageError when it is missing */
+  /** Returns an argument. */
   word(name: string): string;
-  /** Returns an argument with every further word. @throws UsageError when it is missing */
+  /** Returns an argument with every further word. */
   words(name: string): readonly [string, ...string[]];
   /** Returns the last value of a flag. */
   value(flag: string): string | undefined;
@@ -55,9 +55,3 @@ export interface Command {
   /** @returns the exit code */
   run(context: CommandContext): Promise<number>;
 }
-
-/** The flags of every command. */
-export const COMMON_FLAGS: Readonly<Record<string, FlagSpec>> = {
-  json: { about: "print JSON on standard output, errors too" },
-  help: { about: "print this help" },
-};

@@ -8,7 +8,11 @@ import { UsageError } from "../command-errors";
 /** The flags of commands that send one request. */
 export const REQUEST_FLAGS = {
   method: { value: "METHOD", about: "the request's method; default GET, or POST with --data" },
-  header: { value: "NAME:VALUE", about: "a header of the request; credentials are refused", isMultiple: true },
+  header: {
+    value: "NAME:VALUE",
+    about: "a header of the request, given once for each; credentials are refused",
+    isMultiple: true,
+  },
   data: { value: "TEXT", about: "the request's body; @FILE reads it from a file" },
 } as const satisfies Record<string, FlagSpec>;
 
