@@ -1,7 +1,8 @@
 /** Checks a contract wallet's signature by ERC-1271. Any other behaviour or answer counts as invalid. */
 import { type Address, type Hex, isTurnpikeError } from "../protocol";
 import { aText, fieldsOf } from "../protocol/arguments";
-import { NO_ANSWER, type Rpc } from "./rpc";
+import type { Rpc } from "./rpc";
+import { NO_ANSWER } from "./views";
 
 /** A question to a contract wallet (ERC-1271): whether it accepts the signature of a digest. */
 export interface ContractSignature {

@@ -22,6 +22,7 @@ export { missingOperators } from "./operators";
 export * from "./permit2-calls";
 export * from "./plan-acts";
 export * from "./plans";
+export type { RecordOnChain } from "./records";
 export * from "./rpc";
 export { type ExpectedSettlement, findSettlement } from "./settlement";
 export * from "./signup-bytes";
@@ -30,6 +31,9 @@ export {
   type DomainVerdict,
   type Eip712Domain,
   judgeTokenDomain,
+  loadToken,
   type StatedDomain,
   statedTokenDomain,
+  type Token,
 } from "./token-domain";
+export { hasCode, NO_ANSWER } from "./views";

@@ -2,12 +2,13 @@
  * Reads, uncached, what the sender of debits needs: allowances at one block, and where a rekey moved a record. Sends
  * nothing.
  */
-import { type Address, type Hex, lensAddressOf, STATUSES } from "../protocol";
+import type { Address, Hex } from "../protocol";
 import { aText, fieldsOf } from "../protocol/arguments";
-import { lensInterface, turnpikeInterface } from "./abi";
+import { turnpikeInterface } from "./abi";
 import type { MeteredState, MeterStates } from "./debit-sender";
+import { readRecords } from "./records";
 import { requireRpc } from "./require-rpc";
-import { callView, type Rpc } from "./rpc";
+import type { Rpc } from "./rpc";
 
 /** Which contract, and through which RPC. */
 export interface MeterStatesOptions {
@@ -58,26 +59,11 @@ export async function readMetered(
   idHashes: readonly Hex[],
   block: number,
 ): Promise<MeteredState[]> {
-  const [outputs] = await callView(rpc, {
-    to: lensAddressOf(turnpike),
-    iface: lensInterface,
-    method: "getStates",
-    args: [idHashes],
-    blockTag: quantity(block),
-  });
-  return idHashes.map((idHash, i) => {
-    const { subscription, allowance } = outputs[i];
-    return {
-      idHash,
-      status: STATUSES[Number(subscription.status)] ?? "NONE",
-      cap: allowance.cap,
-      spent: allowance.spent,
-      debits: Number(allowance.debits),
-      paidThroughSec: Number(subscription.paidThrough),
-      version: Number(subscription.version),
-      blockNumber: block,
-    };
-  });
+  const records = await readRecords(rpc, turnpike, idHashes, quantity(block));
+  return records.map(({ idHash, status, allowance: { cap, spent, debits }, paidThroughSec, version }) => ({
+    ...{ idHash, status, cap, spent, debits, paidThroughSec, version },
+    blockNumber: block,
+  }));
 }
 
 export interface LogSearch {

@@ -10,9 +10,10 @@ import {
 } from "../protocol";
 import { fieldsOf } from "../protocol/arguments";
 import { exactProxyInterface, uptoProxyInterface } from "./abi";
+import { isTransfer } from "./evidence";
 import { requireRpc } from "./require-rpc";
 import type { Rpc } from "./rpc";
-import { depthOf, type ExpectedSettlement, isTransferOf, type Receipt } from "./settlement";
+import { depthOf, type ExpectedSettlement, type Receipt } from "./settlement";
 
 /** A settlement as the calldata of a proxy's call names it. */
 export interface ProxyCall {
@@ -81,6 +82,6 @@ export async function findPermit2Settlement(
     call.amount === amount &&
     call.nonce === nonce;
   const logs = receipt?.status === "0x1" && isNamed ? (receipt.logs ?? []) : [];
-  if (!logs.some((log) => isTransferOf(log, expected))) return "absent";
+  if (!logs.some((log) => isTransfer(log, { token, from: payer, to: payTo, amount }))) return "absent";
   return depthOf(rpc, receipt, expected.confirmations);
 }

@@ -22,6 +22,7 @@ import {
   revertDataOf,
 } from "./json-rpc";
 import { requireRpc } from "./require-rpc";
+import { NO_ANSWER } from "./views";
 
 /** JSON-RPC to one chain, with fallbacks. */
 export interface Rpc {
@@ -114,9 +115,6 @@ export function connectRpc(options: RpcOptions): Rpc {
     },
   };
 }
-
-/** `reason` of an Unavailable where the chain did answer, but the contract has no such function or reverted bare. */
-export const NO_ANSWER = "no_answer";
 
 interface Endpoint {
   /** @throws RpcAnswerError when the endpoint answers with an error; Unavailable with reason `timeout` when it is late */
@@ -281,15 +279,4 @@ export async function callView(rpc: Rpc, call: ViewCall) {
       reason: NO_ANSWER,
     });
   }
-}
-
-/**
- * Returns whether an address has code.
- * @throws Unavailable
- */
-export async function hasCode(rpc: Rpc, address: Hex): Promise<boolean> {
-  requireRpc(rpc);
-  aText(address, "address");
-  const code = await rpc.send<string>("eth_getCode", [address, "latest"]);
-  return typeof code === "string" && code.length > 2;
 }

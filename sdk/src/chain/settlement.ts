@@ -2,10 +2,10 @@
  * Finds the evidence of a one-time payment on chain: the token's `Transfer` right after the matching
  * `AuthorizationUsed`.
  */
-import { type Address, type Hex, sameAddress, Unavailable } from "../protocol";
+import { type Address, type Hex, Unavailable } from "../protocol";
 import { fieldsOf } from "../protocol/arguments";
-import { tokenInterface } from "./abi";
 import type { RawLog } from "./events";
+import { isInReceipt } from "./evidence";
 import { requireRpc } from "./require-rpc";
 import type { Rpc } from "./rpc";
 
@@ -43,31 +43,10 @@ export async function findSettlement(
   requireRpc(rpc);
   fieldsOf(expected, "expected");
   const receipt = await rpc.send<Receipt | null>("eth_getTransactionReceipt", [expected.transaction]);
-  const logs = receipt?.status === "0x1" ? (receipt.logs ?? []) : [];
-  if (!logs.some((_, index) => isPaidAt(index))) return "absent";
+  const { token, payer: from, payTo: to, amount, nonce } = expected;
+  if (!isInReceipt(receipt, { token, from, to, amount, nonce })) return "absent";
   if (expected.before !== undefined && (await timeOf(rpc, receipt)) >= expected.before) return "late";
   return depthOf(rpc, receipt, expected.confirmations);
-
-  function isPaidAt(index: number): boolean {
-    const used = eventOf(logs[index], expected.token);
-    if (used?.name !== "AuthorizationUsed") return false;
-    if (!sameAddress(used.args.authorizer, expected.payer) || used.args.nonce !== expected.nonce) return false;
-    return isTransferOf(logs[index + 1], expected);
-  }
-}
-
-/** Returns whether a log is the token's transfer of a payment. */
-export function isTransferOf(
-  log: RawLog | undefined,
-  { token, payer, payTo, amount }: Pick<ExpectedSettlement, "token" | "payer" | "payTo" | "amount">,
-): boolean {
-  const transfer = eventOf(log, token);
-  return (
-    transfer?.name === "Transfer" &&
-    sameAddress(transfer.args.from, payer) &&
-    sameAddress(transfer.args.to, payTo) &&
-    transfer.args.value === amount
-  );
 }
 
 /** Returns whether a transaction's block is deep enough. @param confirmations default 1. @throws Unavailable */
@@ -87,15 +66,4 @@ async function timeOf(rpc: Rpc, receipt: Receipt | null): Promise<number> {
   if (block?.hash !== receipt?.blockHash || !Number.isSafeInteger(time))
     throw new Unavailable("The block of the payment could not be read.", { retryAfterSec: 2 });
   return time;
-}
-
-/** Returns the time of the node's newest block, unix seconds. @throws Unavailable */
-export async function timeOfHead(rpc: Rpc): Promise<number> {
-  const head = await rpc.send<{ timestamp?: string } | null>("eth_getBlockByNumber", ["latest", false]);
-  return Number(head?.timestamp ?? 0);
-}
-
-function eventOf(log: RawLog | undefined, token: Address) {
-  if (!log || !sameAddress(log.address, token)) return undefined;
-  return tokenInterface.parseLog({ topics: [...log.topics], data: log.data });
 }

@@ -3,71 +3,20 @@
  * then kept until a new block's log touches them, history is rewritten or they reach a maximum age. When the chain
  * cannot be read, every answer is Unavailable. Judges nothing: the status is a function of record and clock, elsewhere.
  */
-import {
-  type Address,
-  checksum,
-  type Hex,
-  idOrNone,
-  isHash32,
-  lensAddressOf,
-  Unavailable,
-  ZERO_ADDRESS,
-} from "../protocol";
-import { aList, aNumber, aText, callback, fieldsOf, wrongKind } from "../protocol/arguments";
+import { type Address, type Hex, Unavailable } from "../protocol";
+import { aNumber, aText, callback, fieldsOf } from "../protocol/arguments";
 import { type Deferred, deferred } from "../protocol/waiting";
-import { lensInterface } from "./abi";
 import { PLAN_ENDED } from "./confirmed-head";
 import type { HeadWatcher } from "./heads";
+import { type RecordOnChain, readRecords } from "./records";
 import { requireRpc } from "./require-rpc";
-import { callView, type Rpc } from "./rpc";
+import type { Rpc } from "./rpc";
 
 /** One subscription and its allowance, all from one read at one block. Amounts in base units. */
-export interface SubscriptionState {
-  readonly idHash: Hex;
-  readonly known: boolean;
-  readonly subscriber: Address;
-  readonly planId: Hex;
-  /** unix seconds, exclusive end of the paid period */
-  readonly paidThroughSec: number;
-  readonly version: number;
-  readonly paused: boolean;
-  /** cancelled at the period's end */
-  readonly ending: boolean;
-  readonly cancelled: boolean;
-  /** the paid period was begun with a voucher */
-  readonly intro: boolean;
-  /** the day of the month on which periods start; 0 on a plan in seconds */
-  readonly anchorDay: number;
-  /** unix seconds, from when on nothing is charged but debits of the paid period; 0: no end is set */
-  readonly untilSec: number;
-  /** the plan of the next charged period; undefined: the same */
-  readonly nextPlanId: Hex | undefined;
-  readonly allowance: {
-    readonly cap: bigint;
-    /** in the current cycle */
-    readonly spent: bigint;
-    /** the next debit's index */
-    readonly debits: number;
-  };
+export interface SubscriptionState extends Omit<RecordOnChain, "status" | "allowance"> {
+  readonly allowance: Omit<RecordOnChain["allowance"], "remaining">;
   /** the block at which all this was read */
   readonly blockNumber: number;
-}
-
-interface StateOutput {
-  readonly subscription: {
-    subscriber: string;
-    planId: string;
-    paidThrough: bigint;
-    version: bigint;
-    paused: boolean;
-    ending: boolean;
-    cancelled: boolean;
-    intro: boolean;
-    anchorDay: bigint;
-    until: bigint;
-    nextPlanId: string;
-  };
-  readonly allowance: { cap: bigint; spent: bigint; debits: bigint };
 }
 
 /** Uncached; in the order of `idHashes`. @throws Unavailable */
@@ -77,41 +26,14 @@ export async function readStates(
   idHashes: readonly Hex[],
   blockNumber: number,
 ): Promise<SubscriptionState[]> {
-  requireRpc(rpc);
-  aText(turnpike, "turnpike");
-  aList(idHashes, "idHashes");
-  for (const idHash of idHashes) if (!isHash32(idHash)) throw wrongKind(idHash, "idHashes", "0x and 64 hex digits");
   aNumber(blockNumber, "blockNumber");
-  const [outputs] = await callView(rpc, {
-    to: lensAddressOf(turnpike),
-    iface: lensInterface,
-    method: "getStates",
-    args: [idHashes],
-    blockTag: `0x${blockNumber.toString(16)}`,
-  });
-  return idHashes.map((idHash, index) =>
-    stateOf(idHash, (outputs as StateOutput[])[index] as StateOutput, blockNumber),
-  );
-}
-
-function stateOf(idHash: Hex, { subscription, allowance }: StateOutput, blockNumber: number): SubscriptionState {
-  return {
-    idHash,
-    known: subscription.subscriber !== ZERO_ADDRESS,
-    subscriber: checksum(subscription.subscriber),
-    planId: subscription.planId as Hex,
-    paidThroughSec: Number(subscription.paidThrough),
-    version: Number(subscription.version),
-    paused: subscription.paused,
-    ending: subscription.ending,
-    cancelled: subscription.cancelled,
-    intro: subscription.intro,
-    anchorDay: Number(subscription.anchorDay),
-    untilSec: Number(subscription.until),
-    nextPlanId: idOrNone(subscription.nextPlanId),
-    allowance: { cap: allowance.cap, spent: allowance.spent, debits: Number(allowance.debits) },
+  const records = await readRecords(rpc, turnpike, idHashes, `0x${blockNumber.toString(16)}`);
+  // The status is of the block's time, and not of the clock's.
+  return records.map(({ status: _atBlock, allowance: { cap, spent, debits }, ...record }) => ({
+    ...record,
+    allowance: { cap, spent, debits },
     blockNumber,
-  };
+  }));
 }
 
 /** A gate's reader of subscriptions. */

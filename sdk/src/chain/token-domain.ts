@@ -1,7 +1,8 @@
-/** Judges whether signatures under a name and a version are those that a token accepts. Asks the token what it can. */
+/** Reads a token, and judges whether signatures under a name and a version are those that it accepts. */
 import type { Result } from "ethers";
 import {
   type Address,
+  checksum,
   domainSeparator,
   type Hex,
   isTurnpikeError,
@@ -9,9 +10,11 @@ import {
   type TokenDomain,
   toHex,
 } from "../protocol";
-import { callback, fieldsOf } from "../protocol/arguments";
+import { aText, callback, fieldsOf } from "../protocol/arguments";
 import { tokenInterface } from "./abi";
-import { callView, NO_ANSWER, type Rpc } from "./rpc";
+import { requireRpc } from "./require-rpc";
+import { callView, type Rpc } from "./rpc";
+import { NO_ANSWER } from "./views";
 
 /** What a token states of its EIP-712 domain; each absent where it does not answer. */
 export interface StatedDomain {
@@ -73,15 +76,20 @@ export function judgeTokenDomain(given: TokenDomain, stated: StatedDomain): Doma
 }
 
 /** Reads what a token states of its domain. @throws Unavailable */
-export function readTokenDomain(rpc: Rpc, token: Address): Promise<StatedDomain> {
-  return statedTokenDomain(async (method) => {
-    try {
-      return await callView(rpc, { to: token, iface: tokenInterface, method, args: [] });
-    } catch (error) {
-      if (isTurnpikeError(error) && error.reason === NO_ANSWER) return undefined;
-      throw error;
-    }
-  });
+export const readTokenDomain = (rpc: Rpc, token: Address): Promise<StatedDomain> =>
+  statedTokenDomain((method) => optionalView(rpc, token, method));
+
+const viewOf = (rpc: Rpc, token: Address, method: string): Promise<Result> =>
+  callView(rpc, { to: token, iface: tokenInterface, method, args: [] });
+
+/** @returns undefined where the token has no such view */
+async function optionalView(rpc: Rpc, token: Address, method: string): Promise<Result | undefined> {
+  try {
+    return await viewOf(rpc, token, method);
+  } catch (error) {
+    if (isTurnpikeError(error) && error.reason === NO_ANSWER) return undefined;
+    throw error;
+  }
 }
 
 /**
@@ -103,5 +111,32 @@ export async function statedTokenDomain(view: (method: string) => Promise<Result
       chainId: domain.chainId,
       verifyingContract: domain.verifyingContract,
     },
+  };
+}
+
+/** A token and its EIP-712 domain. */
+export interface Token {
+  readonly address: Address;
+  /** of its EIP-712 domain */
+  readonly name: string;
+  readonly version: string;
+  readonly decimals: number;
+}
+
+/** `eip712Domain()` where the token has it, else `name()` and `version()` (1 when absent). @throws Unavailable */
+export async function loadToken(rpc: Rpc, address: Address): Promise<Token> {
+  requireRpc(rpc);
+  aText(address, "address");
+  const [named, decimals, domain] = await Promise.all([
+    viewOf(rpc, address, "name"),
+    viewOf(rpc, address, "decimals"),
+    optionalView(rpc, address, "eip712Domain"),
+  ]);
+  const version = domain ? String(domain.version) : String((await optionalView(rpc, address, "version"))?.[0] ?? "1");
+  return {
+    address: checksum(address),
+    name: domain ? String(domain.getValue("name")) : String(named[0]),
+    version,
+    decimals: Number(decimals[0]),
   };
 }

@@ -1,9 +1,10 @@
 /** Defines what the agent's operations share, created once by `createAgent`. */
+
+import type { ChainReader } from "../../chain/reader";
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
 import type { AgentLedger } from "../ledger/ledger";
 import type { ReceiptStore } from "../ledger/receipt-store";
 import type { Roots, Signer } from "../signing/wallet";
-import type { ChainReader } from "./chain-reader";
 import type { Effects } from "./effects";
 import type { Facilitators } from "./facilitators";
 import type { Policy } from "./policy";

@@ -1,5 +1,6 @@
 /** Creates what an agent's operations share, from its options. */
 import { findDeployment } from "../../chain/deployments";
+import { type ChainReader, createChainReader } from "../../chain/reader";
 import {
   ConfigError,
   configuredAddress,
@@ -16,7 +17,6 @@ import { memoryReceipts } from "../ledger/receipt-store";
 import { createRoots, createSigner, type Signer } from "../signing/wallet";
 import type { Lifetime } from "./abort";
 import { type AgentEnvironment, type AgentOptions, createAgentMemory } from "./agent-options";
-import { type ChainReader, createChainReader } from "./chain-reader";
 import type { AgentContext } from "./context";
 import { DEFAULT_LIMITS, type Effects, type FetchFunction, sleepFor } from "./effects";
 import { createFacilitators } from "./facilitators";
@@ -102,8 +102,11 @@ function chainReaders(
   effects: Effects,
 ): Map<number, ChainReader> {
   if (rpc === undefined) return new Map();
+  const { fetch, closing: signal, limits } = effects;
+  const readerOf = (url: string, chainId: number) =>
+    createChainReader({ url, chainId, fetch, signal, timeoutMs: limits.facilitatorTimeoutMs });
   if (typeof rpc !== "string") {
-    return new Map(Object.entries(rpc).map(([id, url]) => [Number(id), createChainReader(url, Number(id), effects)]));
+    return new Map(Object.entries(rpc).map(([id, url]) => [Number(id), readerOf(url, Number(id))]));
   }
   const named = (policy.networks ?? []).map((name) => requireNetwork(name, networks).chainId);
   const chainIds = [...new Set([...deployments.map(({ chainId }) => chainId), ...named])];
@@ -111,5 +114,5 @@ function chainReaders(
   if (chainId === undefined || chainIds.length > 1) {
     throw new ConfigError("rpc is one URL, but the agent's chain is not clear: write rpc: { [chainId]: url }");
   }
-  return new Map([[networkOfChain(chainId, networks).chainId, createChainReader(rpc, chainId, effects)]]);
+  return new Map([[networkOfChain(chainId, networks).chainId, readerOf(rpc, chainId)]]);
 }

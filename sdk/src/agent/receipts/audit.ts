@@ -3,6 +3,7 @@
  * file but its signatures: debits and rights are read from the chain again.
  */
 import { findDeployment } from "../../chain/deployments";
+import { type ChainReader, createChainReader } from "../../chain/reader";
 import {
   ConfigError,
   checksum,
@@ -18,8 +19,6 @@ import {
   type UsageReceipt,
   usageReceiptTypedData,
 } from "../../protocol";
-import { type ChainReader, createChainReader } from "../core/chain-reader";
-import type { ReaderEffects } from "../core/chain-rpc";
 import type { AgentContext } from "../core/context";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { differencesOf, type FileSubscription, fileOf, textOf } from "./audit-file";
@@ -186,12 +185,8 @@ export async function verifyAudit(text: string, options: VerifyAuditOptions): Pr
 const isProvenByFile = ({ kind }: Finding): boolean => kind !== "forged" && kind !== "foreign";
 
 function chainOf(chainId: number, { rpc, fetch: send = fetch, timeoutMs = 30_000 }: VerifyAuditOptions): ChainReader {
-  const effects: ReaderEffects = {
-    fetch: (input, init) => send(input, init),
-    closing: new AbortController().signal,
-    limits: { facilitatorTimeoutMs: timeoutMs },
-  };
-  return createChainReader(rpc, chainId, effects);
+  const { signal } = new AbortController();
+  return createChainReader({ url: rpc, chainId, fetch: (input, init) => send(input, init), signal, timeoutMs });
 }
 
 function requireContract({ chainId, turnpike }: FileSubscription, named: string | undefined): void {

@@ -2,8 +2,9 @@
  * Reads from the chain what a subscription was debited in which cycle, what was refunded of it, and who may sign its
  * receipts: from Turnpike's and the token's logs alone, without a chain library.
  */
+
+import type { ChainLog } from "../../chain/reader";
 import { type Address, checksum, type Hex, InvalidRequest, keccakText, Unavailable } from "../../protocol";
-import type { ChainLog } from "../core/chain-reader";
 import type { Bill, BilledDebit, CycleName } from "./bill";
 import { type BillSource, type Debited, refundsOf, topicOf } from "./refunded";
 

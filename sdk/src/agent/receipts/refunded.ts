@@ -2,6 +2,8 @@
  * Reads from the chain what was refunded of a subscription's debits: transfers from the plans' payees and providers whose
  * nonce is that of a refund.
  */
+
+import type { ChainLog, ChainReader } from "../../chain/reader";
 import { MAX_REFUNDS } from "../../facilitator/refunds";
 import {
   type Address,
@@ -14,7 +16,6 @@ import {
   toHex,
   wordOfAddress,
 } from "../../protocol";
-import type { ChainLog, ChainReader } from "../core/chain-reader";
 import type { BilledDebit } from "./bill";
 
 /** Where to read. */

@@ -94,11 +94,12 @@ async function readCurrent(
   const state = await readState(facilitator.client, known.id);
   if (!state) throw known.state === "signup" ? signupPending(known) : new TurnpikeError("UnknownSubscription");
   const entry = await onPresentPlan(context, ledger, known, state.planId);
-  const [nowSec, version] = await Promise.all([
+  const chain = context.chainOf(entry.chainId);
+  const [nowSec, onChain] = await Promise.all([
     signingTimeSec(context, entry.chainId, state.chainTimeSec),
-    context.chainOf(entry.chainId)?.version(entry.turnpike, entry.id),
+    chain?.subscription(entry.turnpike, entry.id),
   ]);
-  return { ledger, entry, state: version === undefined ? state : { ...state, version }, nowSec };
+  return { ledger, entry, state: chain ? { ...state, version: onChain?.version ?? 0 } : state, nowSec };
 }
 
 /** There is nothing to change yet, and what was signed may still make it. */

@@ -1,6 +1,5 @@
 /** Records which charge of the chain a reservation of the budget became, so that refunds of it can be credited. */
 import { chargeIdOf } from "../../protocol";
-import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 
@@ -12,7 +11,7 @@ export async function recordCharge(
   ledger: AgentLedger,
   spendId: string,
   { id: idHash, chainId, turnpike, token, subscriber, provider, facilitator }: SubscriptionEntry,
-  { version, paidThrough }: Pick<SubscriptionOnChain, "version" | "paidThrough">,
+  { version, paidThrough }: { readonly version: number; readonly paidThrough: number },
 ): Promise<void> {
   const spend = ledger.spend(spendId);
   if (spend?.state !== "held") return;

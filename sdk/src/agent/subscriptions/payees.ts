@@ -1,11 +1,18 @@
 /** Looks whether the payees of subscribed plans are to move or have moved, and does what the policy says. */
+import type { Plan } from "../../chain/plans";
 import { isTurnpikeError, sameAddress } from "../../protocol";
-import type { PlanOnChain, SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import { cancel } from "./changes";
-import { entryOf, onPresentPlan, requireFacilitator, stateOnChain, verifiedPlan } from "./subscription";
+import {
+  entryOf,
+  onPresentPlan,
+  requireFacilitator,
+  type SubscriptionOnChain,
+  stateOnChain,
+  verifiedPlan,
+} from "./subscription";
 
 /** How often `fetch` looks at one subscription, seconds. A proposal waits for seven days. */
 const LOOK_EVERY_SEC = 21_600;
@@ -57,17 +64,14 @@ async function end(
   context: AgentContext,
   { id }: SubscriptionEntry,
   { paidThrough, ending, allowance }: SubscriptionOnChain,
-  proposed: PlanOnChain["proposedPayTo"],
+  proposed: Plan["proposedPayTo"],
 ): Promise<void> {
   const endsBefore = proposed !== undefined && paidThrough <= proposed.effectiveAtSec;
   const atPeriodEnd = allowance.cap === 0n || endsBefore;
   if (!(ending && atPeriodEnd)) await cancel(context, id, { atPeriodEnd });
 }
 
-function isSameProposal(
-  one: NonNullable<PlanOnChain["proposedPayTo"]>,
-  other: PlanOnChain["proposedPayTo"] | undefined,
-): boolean {
+function isSameProposal(one: NonNullable<Plan["proposedPayTo"]>, other: Plan["proposedPayTo"] | undefined): boolean {
   return other !== undefined && sameAddress(one.payTo, other.payTo) && one.effectiveAtSec === other.effectiveAtSec;
 }
 

@@ -157,9 +157,10 @@ async function giveUp(
   ledger: AgentLedger,
   { signup: _void, ...entry }: SubscriptionEntry,
 ): Promise<undefined> {
-  const isCreated = await context.chainOf(entry.chainId)?.isSubscribed(entry.turnpike, entry.id);
-  if (isCreated) throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
-  if (isCreated === undefined) return undefined;
+  const chain = context.chainOf(entry.chainId);
+  if (!chain) return undefined;
+  if (await chain.subscription(entry.turnpike, entry.id))
+    throw new Unavailable("The subscription is on chain, and its Facilitator does not show it yet.");
   await ledger.put({ ...entry, state: "ended" });
   await release(ledger, entry);
   return undefined;

@@ -1,4 +1,5 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
+import type { RecordOnChain } from "../../chain/records";
 import type { FacilitatorClient } from "../../facilitator/client";
 import type { NextTermsWire, Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
@@ -25,7 +26,6 @@ import {
 } from "../../protocol";
 import { aText } from "../../protocol/arguments";
 import { windowTimeSec } from "../../protocol/time";
-import type { SubscriptionOnChain } from "../core/chain-records";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
@@ -162,6 +162,18 @@ export async function readState(client: FacilitatorClient, idHash: Hex): Promise
   throw found.error;
 }
 
+/** What the contract says of one subscription: the part of a Facilitator's answer that needs no index. */
+export type SubscriptionOnChain = Pick<
+  SubscriptionState,
+  "planId" | "status" | "paidThrough" | "version" | "ending" | "until" | "nextPlanId" | "allowance"
+>;
+
+function stateOf(record: RecordOnChain): SubscriptionOnChain {
+  const { planId, status, paidThroughSec: paidThrough, version, ending, untilSec, nextPlanId, allowance } = record;
+  const optional = { ...(untilSec > 0 && { until: untilSec }), ...(nextPlanId && { nextPlanId }) };
+  return { planId, status, paidThrough, version, ending, allowance, ...optional };
+}
+
 /**
  * Returns one of the ledger's subscriptions as the chain has it: by the agent's own RPC where it has one, which needs
  * no Facilitator; else, or when the RPC cannot be reached, by the Facilitator.
@@ -174,7 +186,8 @@ export async function stateOnChain(
   const facilitator = context.facilitators.find(url);
   try {
     const chain = context.chainOf(chainId);
-    if (chain) return await chain.subscription(turnpike, id);
+    const record = await chain?.subscription(turnpike, id);
+    if (chain) return record && stateOf(record);
   } catch (error) {
     if (!facilitator || !isTurnpikeError(error) || error.code !== "Unavailable") throw error;
   }

@@ -3,8 +3,9 @@
  * over Permit2 name. Known answers are used at once and renewed behind the requests that read them.
  */
 import { tokenInterface } from "../../chain/abi";
-import { callView, NO_ANSWER, type Rpc } from "../../chain/rpc";
+import { callView, type Rpc } from "../../chain/rpc";
 import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
+import { NO_ANSWER } from "../../chain/views";
 import type { Supported } from "../../facilitator/service";
 import {
   type Address,

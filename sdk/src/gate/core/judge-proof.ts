@@ -2,7 +2,8 @@
  * Judges whether a payment proof pays for this request: the gate's own checks first, then whether the payment is still
  * settled.
  */
-import { findSettlement, timeOfHead } from "../../chain/settlement";
+import { findSettlement } from "../../chain/settlement";
+import { readHead } from "../../chain/views";
 import {
   ConfigError,
   findNetwork,
@@ -159,7 +160,7 @@ export async function faultOfSettlement(
       const found = await findSettlement(context.rpc, paid);
       if (found === "shallow") throw unconfirmed();
       // A node that is behind the payment's block cannot know of it yet; blocks may share a second.
-      if (found === "absent" && (await timeOfHead(context.rpc)) <= proof.settledAt) throw unconfirmed();
+      if (found === "absent" && (await readHead(context.rpc)).timeSec <= proof.settledAt) throw unconfirmed();
       if (found === "late") return "signer_retired";
       return found === "settled" ? undefined : "not_settled";
     }

@@ -1,5 +1,5 @@
 /** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
-import { hasCode } from "../../chain/rpc";
+import { hasCode } from "../../chain/views";
 import type { X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,

@@ -3,7 +3,7 @@
  * gate issues a challenge for one method and resource and keeps no record of it; a granted challenge is used up.
  */
 import { isContractSignature } from "../../chain/contract-signature";
-import { hasCode } from "../../chain/rpc";
+import { hasCode } from "../../chain/views";
 import {
   type Address,
   caip2Of,

@@ -3,9 +3,10 @@
  */
 import type { HeadListener } from "../../chain/confirmed-head";
 import { describeFault } from "../../chain/json-rpc";
-import { loadPlans, loadToken, type Plan } from "../../chain/plans";
-import { checkChainId, hasCode, NO_ANSWER, type Rpc } from "../../chain/rpc";
-import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
+import { loadPlans, type Plan } from "../../chain/plans";
+import { checkChainId, type Rpc } from "../../chain/rpc";
+import { judgeTokenDomain, loadToken, readTokenDomain } from "../../chain/token-domain";
+import { hasCode, NO_ANSWER } from "../../chain/views";
 import { type Address, ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import type { Settings } from "./settings";
 

@@ -1,32 +1,22 @@
 /**
- * Reads the chain through the agent's own RPC, so that it need not trust a Facilitator. Without a chain library,
- * which no agent in a browser should carry.
+ * Reads what an agent needs of the chain through its own endpoint, so that it need not trust a Facilitator. Without a
+ * chain library, which no agent in a browser should carry.
  */
-import { RpcAnswerError } from "../../chain/json-rpc";
 import {
   type Address,
   type Hex,
   hexToBytes,
   isTurnpikeError,
-  keccakText,
-  lensAddressOf,
   PERMIT2,
-  toHex,
   Unavailable,
   wordOfAddress,
   wordOfUint,
-} from "../../protocol";
-import {
-  isSubscribedIn,
-  type PlanOnChain,
-  planIn,
-  type SubscriptionOnChain,
-  subscriptionIn,
-  versionIn,
-  wordAt,
-} from "./chain-records";
-import { ChainRpc, type ReaderEffects } from "./chain-rpc";
-import { type AuthorizedTransfer, isInReceipt, type UptoPayment, uptoChargeIn } from "./transfer-evidence";
+} from "../protocol";
+import { type AuthorizedTransfer, isInReceipt, type UptoPayment, uptoChargeIn } from "./evidence";
+import { describeFault, faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "./json-rpc";
+import { loadPlans, type Plan } from "./plans";
+import { type RecordOnChain, readRecords } from "./records";
+import { type Caller, callWords, hasCode, readHead, type Words } from "./views";
 
 export interface ChainReader {
   /** the newest head's timestamp, unix seconds */
@@ -47,13 +37,10 @@ export interface ChainReader {
   uptoCharge(transaction: Hex, payment: UptoPayment): Promise<bigint | undefined>;
   /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
   domainSeparator(token: Address): Promise<Hex>;
-  version(turnpike: Address, idHash: Hex): Promise<number>;
-  /** whether a subscription was ever made under this id */
-  isSubscribed(turnpike: Address, idHash: Hex): Promise<boolean>;
   /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
-  subscription(turnpike: Address, idHash: Hex): Promise<SubscriptionOnChain | undefined>;
-  /** Returns what can change of a plan; undefined when there is none. */
-  plan(turnpike: Address, planId: Hex): Promise<PlanOnChain | undefined>;
+  subscription(turnpike: Address, idHash: Hex): Promise<RecordOnChain | undefined>;
+  /** Returns a plan; undefined when there is none. */
+  plan(turnpike: Address, planId: Hex): Promise<Plan | undefined>;
   /** whether the account is a contract, or delegates to one */
   hasCode(account: Address): Promise<boolean>;
   blockNumber(): Promise<number>;
@@ -94,18 +81,16 @@ export interface NonceAtHead {
   readonly isUsed: boolean;
 }
 
-const selectorOf = (signature: string): Uint8Array => hexToBytes(keccakText(signature)).slice(0, 4);
-
-const SELECTORS = {
-  balanceOf: selectorOf("balanceOf(address)"),
-  allowance: selectorOf("allowance(address,address)"),
-  nonces: selectorOf("nonces(address)"),
-  authorizationState: selectorOf("authorizationState(address,bytes32)"),
-  nonceBitmap: selectorOf("nonceBitmap(address,uint256)"),
-  domainSeparator: selectorOf("DOMAIN_SEPARATOR()"),
-  getStates: selectorOf("getStates(bytes32[])"),
-  getPlan: selectorOf("getPlan(bytes32)"),
-};
+/** An agent's own endpoint, and how it is reached. */
+export interface ReaderOptions {
+  readonly url: string;
+  readonly chainId: number;
+  readonly fetch: (input: string, init: RequestInit) => Promise<Response>;
+  /** aborts every call */
+  readonly signal: AbortSignal;
+  /** for one call */
+  readonly timeoutMs: number;
+}
 
 /** Blocks: a smaller range is not divided again. */
 const SMALLEST_RANGE = 500;
@@ -121,8 +106,8 @@ const LOG_WORDS = /^0x(?:[0-9a-fA-F]{64})*$/;
 const HASH = /^0x[0-9a-fA-F]{64}$/;
 
 /** @throws Unavailable for an answer that is no list of logs */
-function logsOf(found: unknown, { name }: ChainRpc): ChainLog[] {
-  const unusable = () => new Unavailable(`${name} gave no usable logs.`);
+function logsOf(found: unknown): ChainLog[] {
+  const unusable = () => new Unavailable("The agent's RPC gave no usable logs.");
   if (!Array.isArray(found)) throw unusable();
   return found.map((log: unknown) => {
     const { topics, data, transactionHash, blockNumber, logIndex, removed } = log as Readonly<Record<string, unknown>>;
@@ -137,14 +122,13 @@ function logsOf(found: unknown, { name }: ChainRpc): ChainLog[] {
   });
 }
 
-/** Reads logs in the order of the chain; a range that the endpoint refuses is read in parts. @throws Unavailable */
-async function readLogs(rpc: ChainRpc, filter: LogFilter): Promise<ChainLog[]> {
+async function readLogs(rpc: Caller, filter: LogFilter): Promise<ChainLog[]> {
   const { fromBlock, toBlock, ...which } = filter;
   if (fromBlock > toBlock) return [];
   const hex = (number: number) => `0x${number.toString(16)}`;
   try {
-    const found = await rpc.request("eth_getLogs", [{ ...which, fromBlock: hex(fromBlock), toBlock: hex(toBlock) }]);
-    return logsOf(found, rpc).sort((a, b) => a.block - b.block || a.index - b.index);
+    const found = await rpc.send("eth_getLogs", [{ ...which, fromBlock: hex(fromBlock), toBlock: hex(toBlock) }]);
+    return logsOf(found).sort((a, b) => a.block - b.block || a.index - b.index);
   } catch (error) {
     if (toBlock - fromBlock < SMALLEST_RANGE || !isRefusal(error)) throw error;
     const middle = Math.floor((fromBlock + toBlock) / 2);
@@ -154,66 +138,79 @@ async function readLogs(rpc: ChainRpc, filter: LogFilter): Promise<ChainLog[]> {
 }
 
 /** Reads time and nonce from one block: a transfer between two reads of "latest" would be missed. */
-async function readNonce(rpc: ChainRpc, { token, payer, nonce, isPermit2 }: PaymentNonce): Promise<NonceAtHead> {
-  const { number: block, timeSec } = await rpc.head();
-  if (typeof block !== "string" || !/^0x[0-9a-fA-F]{1,16}$/.test(block)) {
-    throw new Unavailable(`${rpc.name} gave a block without a number.`);
-  }
+async function readNonce(rpc: Caller, { token, payer, nonce, isPermit2 }: PaymentNonce): Promise<NonceAtHead> {
+  const { number: block, timeSec } = await readHead(rpc);
   if (isPermit2) {
     // Permit2 keeps 256 nonces in one word: the last byte is the bit's place in it.
     const words = [wordOfAddress(payer), wordOfUint(BigInt(nonce) >> 8n)];
-    const bitmap = wordAt(await rpc.call({ to: PERMIT2, selector: SELECTORS.nonceBitmap, words, block }), 0);
-    return { timeSec, isUsed: ((bitmap >> (BigInt(nonce) & 255n)) & 1n) === 1n };
+    const bitmap = await callWords(rpc, { to: PERMIT2, view: "nonceBitmap(address,uint256)", words, block });
+    return { timeSec, isUsed: ((bitmap.uint(0) >> (BigInt(nonce) & 255n)) & 1n) === 1n };
   }
   const words = [wordOfAddress(payer), hexToBytes(nonce)];
-  const state = await rpc.call({ to: token, selector: SELECTORS.authorizationState, words, block });
-  return { timeSec, isUsed: wordAt(state, 0) !== 0n };
+  const state = await callWords(rpc, { to: token, view: "authorizationState(address,bytes32)", words, block });
+  return { timeSec, isUsed: state.flag(0) };
 }
 
-async function readBlockNumber(rpc: ChainRpc): Promise<number> {
-  const number = Number((await rpc.head()).number);
-  if (Number.isSafeInteger(number)) return number;
-  throw new Unavailable(`${rpc.name} gave a block without a number.`);
-}
-
-async function readHasCode(rpc: ChainRpc, account: Address): Promise<boolean> {
-  const code = await rpc.request("eth_getCode", [account, "latest"]);
-  if (typeof code === "string" && /^0x[0-9a-fA-F]*$/.test(code)) return code.length > 2;
-  throw new Unavailable(`${rpc.name} does not say whether ${account} is a contract.`);
-}
-
-export function createChainReader(url: string, chainId: number, effects: ReaderEffects): ChainReader {
-  const rpc = new ChainRpc(url, chainId, effects);
-  const call = (to: Address, selector: Uint8Array, ...words: Uint8Array[]): Promise<Uint8Array> =>
-    rpc.call({ to, selector, words });
-  const stateOf = (turnpike: Address, idHash: Hex): Promise<Uint8Array> =>
-    call(lensAddressOf(turnpike), SELECTORS.getStates, wordOfUint(32n), wordOfUint(1n), hexToBytes(idHash));
+/** Creates a reader over one endpoint, once it has shown that it serves the expected chain. */
+export function createChainReader(options: ReaderOptions): ChainReader {
+  const rpc = ownEndpoint(options);
+  const call = (to: Address, view: string, ...words: Uint8Array[]): Promise<Words> =>
+    callWords(rpc, { to, view, words });
   return {
     logs: (filter) => readLogs(rpc, filter),
-    hasCode: (account) => readHasCode(rpc, account),
-    blockNumber: () => readBlockNumber(rpc),
-    timeSec: async () => (await rpc.head()).timeSec,
-    balance: async (token, owner) => wordAt(await call(token, SELECTORS.balanceOf, wordOfAddress(owner)), 0),
+    hasCode: (account) => hasCode(rpc, account),
+    blockNumber: async () => Number((await readHead(rpc)).number),
+    timeSec: async () => (await readHead(rpc)).timeSec,
+    balance: async (token, owner) => (await call(token, "balanceOf(address)", wordOfAddress(owner))).uint(0),
     approval: async (token, owner, spender) =>
-      wordAt(await call(token, SELECTORS.allowance, wordOfAddress(owner), wordOfAddress(spender)), 0),
-    permitNonce: async (token, owner) => wordAt(await call(token, SELECTORS.nonces, wordOfAddress(owner)), 0),
+      (await call(token, "allowance(address,address)", wordOfAddress(owner), wordOfAddress(spender))).uint(0),
+    permitNonce: async (token, owner) => (await call(token, "nonces(address)", wordOfAddress(owner))).uint(0),
     isNonceUsed: async (token, payer, nonce) =>
-      wordAt(await call(token, SELECTORS.authorizationState, wordOfAddress(payer), hexToBytes(nonce)), 0) !== 0n,
+      (await call(token, "authorizationState(address,bytes32)", wordOfAddress(payer), hexToBytes(nonce))).flag(0),
     nonceAtHead: (payment) => readNonce(rpc, payment),
     hasTransferred: async (transaction, transfer) =>
-      isInReceipt(await rpc.request("eth_getTransactionReceipt", [transaction]), transfer),
+      isInReceipt(await rpc.send("eth_getTransactionReceipt", [transaction]), transfer),
     async uptoCharge(hash, payment) {
       const [transaction, receipt] = await Promise.all([
-        rpc.request("eth_getTransactionByHash", [hash]),
-        rpc.request("eth_getTransactionReceipt", [hash]),
+        rpc.send("eth_getTransactionByHash", [hash]),
+        rpc.send("eth_getTransactionReceipt", [hash]),
       ]);
       return uptoChargeIn(transaction, receipt, payment);
     },
-    domainSeparator: async (token) => toHex((await call(token, SELECTORS.domainSeparator)).slice(0, 32)),
-    version: async (turnpike, idHash) => versionIn(await stateOf(turnpike, idHash)),
-    isSubscribed: async (turnpike, idHash) => isSubscribedIn(await stateOf(turnpike, idHash)),
-    subscription: async (turnpike, idHash) => subscriptionIn(await stateOf(turnpike, idHash)),
-    plan: async (turnpike, planId) =>
-      planIn(await call(lensAddressOf(turnpike), SELECTORS.getPlan, hexToBytes(planId))),
+    domainSeparator: async (token) => (await call(token, "DOMAIN_SEPARATOR()")).hash(0),
+    subscription: async (turnpike, idHash) => (await readRecords(rpc, turnpike, [idHash])).find(({ known }) => known),
+    plan: async (turnpike, planId) => (await loadPlans(rpc, turnpike, [planId])).get(planId.toLowerCase() as Hex),
+  };
+}
+
+/** Sends calls whose results are neither null nor of another chain. Each throws Unavailable. */
+function ownEndpoint({ url, chainId, fetch, signal, timeoutMs }: ReaderOptions): Caller {
+  const endpoint = new RpcEndpoint({ url, post: postByFetch(fetch), timeoutMs, signal });
+  // The host alone: the path may hold a key.
+  const name = `The agent's RPC at ${URL.canParse(url) ? new URL(url).host : "an address that is no URL"}`;
+  let isChecked = false;
+  async function result(method: string, params: readonly unknown[]): Promise<unknown> {
+    try {
+      const answer = await endpoint.request(method, params);
+      if (answer !== undefined && answer !== null) return answer;
+    } catch (error) {
+      if (faultOf(error) === "timeout") {
+        throw new Unavailable(`${name} did not answer within ${timeoutMs} ms.`, { cause: error });
+      }
+      const isAnswer = error instanceof RpcAnswerError || isTurnpikeError(error);
+      const what = isAnswer ? `did not answer ${method}` : "cannot be reached";
+      throw new Unavailable(`${name} ${what} (${describeFault(error)}).`, { cause: error });
+    }
+    throw new Unavailable(`${name} did not answer ${method}.`);
+  }
+  return {
+    async send<T>(method: string, params: readonly unknown[]): Promise<T> {
+      if (!isChecked) {
+        const reported = Number(await result("eth_chainId", []));
+        if (reported !== chainId) throw new Unavailable(`${name} is of chain ${reported}, not ${chainId}.`);
+        isChecked = true;
+      }
+      return (await result(method, params)) as T;
+    },
   };
 }

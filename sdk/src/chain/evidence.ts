@@ -1,6 +1,6 @@
 /**
- * Decides what a mined transaction proves about one payment, from the transaction and its receipt as the agent's own RPC
- * returns them. Asks nothing itself.
+ * Decides what a mined transaction proves about one payment, from the transaction and its receipt as JSON-RPC returns
+ * them. Asks nothing itself. Without a chain library: agents in browsers judge so too.
  */
 import {
   type Address,
@@ -11,7 +11,7 @@ import {
   UPTO_PERMIT2_PROXY,
   wordOfAddress,
   wordOfUint,
-} from "../../protocol";
+} from "../protocol";
 
 /** A transfer and the nonce of its authorization; `amount` in base units. */
 export interface AuthorizedTransfer {
@@ -84,7 +84,8 @@ function logsOf(receipt: unknown): readonly unknown[] {
   return status === "0x1" && Array.isArray(logs) ? logs : [];
 }
 
-function isTransfer(log: unknown, { token, from, to, amount }: Omit<AuthorizedTransfer, "nonce">): boolean {
+/** Returns whether a log is the token's transfer of a payment. */
+export function isTransfer(log: unknown, { token, from, to, amount }: Omit<AuthorizedTransfer, "nonce">): boolean {
   const topics = [TRANSFER_TOPIC, toHex(wordOfAddress(from)), toHex(wordOfAddress(to))];
   return isLog(log, token, topics, toHex(wordOfUint(amount)));
 }
