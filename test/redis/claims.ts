@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { Redis } from "ioredis";
 import { redisClaims } from "turnpike/gate/redis";
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
 import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../sdk/gate/support/claim-store";
 import { testOneGrant } from "../sdk/gate/support/one-grant";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";

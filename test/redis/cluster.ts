@@ -2,7 +2,7 @@ import { expect } from "chai";
 import type { Redis } from "ioredis";
 import type { RedisClient } from "turnpike/gate/redis";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
 import { attempt, idOf, testClaimStore, timedByActs } from "../sdk/gate/support/claim-store";
 import { testSharedMeter } from "../sdk/gate/support/shared-meter";
 import { MeteredChain } from "../support/metered-chain";

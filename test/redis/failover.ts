@@ -1,8 +1,9 @@
 import { expect } from "chai";
 import { type RedisClient, redisClaims } from "turnpike/gate/redis";
 import type { Hex } from "turnpike/protocol";
-import { sharedMeterStore } from "../../sdk/src/gate/metering/shared-store";
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { cellsOn } from "../../sdk/src/gate/cells/cells";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
+import { METER_STORE, sharedMeterStore } from "../../sdk/src/gate/metering/shared-store";
 import { attempt, idOf } from "../sdk/gate/support/claim-store";
 import { MeteredChain } from "../support/metered-chain";
 import { until } from "../support/subscriptions";
@@ -24,7 +25,10 @@ describe("a Redis that fails over to its replica", function () {
 
   // A gate that is gone sends for a moment only.
   const meterStore = (client: RedisClient) =>
-    sharedMeterStore(redisCells(client, { prefix: "{meter}:", lists: true }), { leaseMs: 600, refreshMs: 40 });
+    sharedMeterStore(cellsOn(redisCells(client, { prefix: "{meter}:", lists: true }), { what: METER_STORE }), {
+      leaseMs: 600,
+      refreshMs: 40,
+    });
 
   const codeOf = ({ code }: { readonly code: string }): string => code;
 

@@ -1,7 +1,8 @@
 import { expect } from "chai";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
-import { sharedClaims } from "../../sdk/src/gate/claims/shared";
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { cellsOn } from "../../sdk/src/gate/cells/cells";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
+import { CLAIM_STORE, claimsOn } from "../../sdk/src/gate/claims/store";
 import { attempt, idOf } from "../sdk/gate/support/claim-store";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 
@@ -58,8 +59,8 @@ describe("a Redis that loses what it holds", function () {
 
   it("HA28 gives every gate its new grant key, so that no x402 payment is granted twice", async () => {
     redis = await startRedis();
-    const cells = redisCells(redis.client, { prefix: "lost:", lists: false });
-    const [running, other] = [sharedClaims(cells, { grantKeyAgeMs: 0 }), sharedClaims(cells)];
+    const cells = cellsOn(redisCells(redis.client, { prefix: "lost:", lists: false }), { what: CLAIM_STORE });
+    const [running, other] = [claimsOn(cells, { grantKeyAgeMs: 0 }), claimsOn(cells)];
     const before = await running.grantKey();
     expect(await running.grantKey()).to.equal(before);
     await redis.client.flushall();

@@ -1,4 +1,4 @@
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 import { testSharedMeter } from "../sdk/gate/support/shared-meter";
 

@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
-import { redisCells } from "../../sdk/src/gate/stores/redis";
+import { redisCells } from "../../sdk/src/gate/cells/redis";
 import { attempt, idOf, testClaimStore, timedByActs } from "../sdk/gate/support/claim-store";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 import { linkTo, type RedisLink } from "../sdk/gate/support/redis-link";

@@ -11,7 +11,7 @@ const LOCKS: Readonly<Record<string, () => Promise<unknown>>> = {
   file: () => lockFile(path, { staleMs }),
   ledger: () => fileLedger(path, { staleMs }).load(),
   journal: () => createFileMeterStore({ path, lockStaleMs: staleMs }).open(),
-  rotation: () => lockFile(path, { staleMs, lockPath: join(path, "rotation.lock") }),
+  rotation: () => lockFile(path, { staleMs, lockPath: join(path, "gate.lock") }),
 };
 
 async function main(): Promise<void> {

@@ -3,14 +3,15 @@
  * postgresMeter(pool) })`.
  */
 import { aText, type OptionCheck, optionsOf, wrongKind } from "../protocol/option-checks";
+import { cellsOn } from "./cells/cells";
+import { type PostgresClient, postgresCells } from "./cells/postgres";
 import type { ClaimStore } from "./claims/rules";
-import { sharedClaims } from "./claims/shared";
-import { sharedMeterStore } from "./metering/shared-store";
+import { CLAIM_STORE, claimsOn } from "./claims/store";
+import { METER_STORE, sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
-import { type PostgresClient, postgresCells } from "./stores/postgres";
 
-export type { PostgresClient } from "./stores/postgres";
-export { POSTGRES_SCHEMA } from "./stores/postgres";
+export type { PostgresClient } from "./cells/postgres";
+export { POSTGRES_SCHEMA } from "./cells/postgres";
 
 /** Which PostgreSQL, and in which table. */
 export interface PostgresStoreOptions {
@@ -33,7 +34,7 @@ export function postgresClaims(client: PostgresClient, options: PostgresStoreOpt
   checkClient(client, "client");
   checkOptions(options, "");
   const { space = "claims" } = options;
-  return sharedClaims(postgresCells(client, { space }));
+  return claimsOn(cellsOn(postgresCells(client, { space }), { what: CLAIM_STORE }));
 }
 
 /**
@@ -44,5 +45,5 @@ export function postgresMeter(client: PostgresClient, options: PostgresStoreOpti
   checkClient(client, "client");
   checkOptions(options, "");
   const { space = "meter" } = options;
-  return sharedMeterStore(postgresCells(client, { space }));
+  return sharedMeterStore(cellsOn(postgresCells(client, { space }), { what: METER_STORE }));
 }

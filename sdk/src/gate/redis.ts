@@ -3,14 +3,15 @@
  * redisMeter(redis) })`.
  */
 import { aText, optionsOf } from "../protocol/option-checks";
+import { cellsOn } from "./cells/cells";
+import { redisCells } from "./cells/redis";
+import type { RedisClient } from "./cells/redis-client";
 import type { ClaimStore } from "./claims/rules";
-import { sharedClaims } from "./claims/shared";
-import { sharedMeterStore } from "./metering/shared-store";
+import { CLAIM_STORE, claimsOn } from "./claims/store";
+import { METER_STORE, sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
-import { redisCells } from "./stores/redis";
-import type { RedisClient } from "./stores/redis-client";
 
-export type { RedisClient } from "./stores/redis-client";
+export type { RedisClient } from "./cells/redis-client";
 
 /** Which Redis, and under which prefix. */
 export interface RedisStoreOptions {
@@ -28,7 +29,7 @@ const checkOptions = optionsOf<RedisStoreOptions>({ prefix: aText });
 export function redisClaims(client: RedisClient, options: RedisStoreOptions = {}): ClaimStore {
   checkOptions(options, "");
   const { prefix = "turnpike:claim:" } = options;
-  return sharedClaims(redisCells(client, { prefix, lists: false }));
+  return claimsOn(cellsOn(redisCells(client, { prefix, lists: false }), { what: CLAIM_STORE }));
 }
 
 /**
@@ -39,5 +40,5 @@ export function redisClaims(client: RedisClient, options: RedisStoreOptions = {}
 export function redisMeter(client: RedisClient, options: RedisStoreOptions = {}): MeterStore {
   checkOptions(options, "");
   const { prefix = "{turnpike:meter}:" } = options;
-  return sharedMeterStore(redisCells(client, { prefix, lists: true }));
+  return sharedMeterStore(cellsOn(redisCells(client, { prefix, lists: true }), { what: METER_STORE }));
 }

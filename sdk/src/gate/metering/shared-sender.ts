@@ -4,7 +4,7 @@
  */
 import { Unavailable } from "../../protocol/errors";
 import { type Hex, randomBytes, toBase64Url } from "../../protocol/hex";
-import type { SharedCells } from "../stores/atomic-store";
+import type { Cells } from "../cells/cells";
 import { type Entry, hasBalance } from "./books";
 import { accountKey, contended, MAX_TRIES, SENDER_KEY, type SenderState, type SharedView } from "./shared-view";
 
@@ -12,7 +12,7 @@ import { accountKey, contended, MAX_TRIES, SENDER_KEY, type SenderState, type Sh
 export type SentEntry = Exclude<Entry, { kind: "reserved" }>;
 
 export class SharedSender {
-  readonly #cells: SharedCells;
+  readonly #cells: Cells;
   readonly #view: SharedView;
   readonly #leaseMs: number;
   readonly #self = toBase64Url(randomBytes(12));
@@ -20,7 +20,7 @@ export class SharedSender {
   /** one change at a time: each builds on the one before */
   #recording: Promise<unknown> = Promise.resolve();
 
-  constructor(cells: SharedCells, view: SharedView, leaseMs: number) {
+  constructor(cells: Cells, view: SharedView, leaseMs: number) {
     this.#cells = cells;
     this.#view = view;
     this.#leaseMs = leaseMs;

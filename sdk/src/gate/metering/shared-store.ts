@@ -5,7 +5,7 @@
  */
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type AtomicStore, type CellChange, guardCells, type SharedCells } from "../stores/atomic-store";
+import type { AskedChange, Cells } from "../cells/cells";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
 import { chargeHold, GONE, type HeldCharge, type HoldCharge, holdAhead, releaseExpired } from "./holds";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
@@ -34,9 +34,11 @@ export interface SharedMeterOptions {
 /** How long a running meter's reservation outlives its gate's last sign of life. */
 const HOLD_MS = 60_000;
 
-export function sharedMeterStore(cells: AtomicStore, options: SharedMeterOptions = {}): MeterStore {
+/** How errors name it. */
+export const METER_STORE = "The meter's store";
+
+export function sharedMeterStore(shared: Cells, options: SharedMeterOptions = {}): MeterStore {
   const { leaseMs = 15_000, refreshMs = 500 } = options;
-  const shared = guardCells(cells, { what: "The meter's store" });
   const view = new SharedView(shared);
   const reservations = new SharedReservations(view, () => shared.nowMs());
   const sender = new SharedSender(shared, view, leaseMs);
@@ -134,10 +136,10 @@ const PLACE_KEY = "place";
  * Refuses the charges of another contract: the one gate that sends could not debit them.
  * @throws ConfigError, Unavailable
  */
-async function requirePlace(shared: SharedCells, place: string): Promise<void> {
+async function requirePlace(shared: Cells, place: string): Promise<void> {
   let [known] = await shared.read([PLACE_KEY]);
   if (known === undefined) {
-    await shared.compareAndSwap([{ key: PLACE_KEY, expected: undefined, next: place }]);
+    await shared.swap([{ key: PLACE_KEY, expected: undefined, next: place }]);
     [known] = await shared.read([PLACE_KEY]);
   }
   if (known === place) return;
@@ -291,7 +293,7 @@ class SharedReservations {
       }
       if (!answers.some(isMade) && !saturates && !hasExpired) return answers;
       const next = accountText(account, saturates);
-      const changes: CellChange[] = [{ key, expected, next, listed: hasBalance(account) }];
+      const changes: AskedChange[] = [{ key, expected, next, listed: hasBalance(account) }];
       // Together: a charge and the number of its receipt are one change.
       if (receipts !== undefined && charged.receipt) {
         changes.push({ key: receipts, expected: before, next: receiptText(charged.receipt) });

@@ -4,7 +4,7 @@
  */
 import { Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import type { CellChange, SharedCells } from "../stores/atomic-store";
+import type { AskedChange, Cells } from "../cells/cells";
 import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
 import { fromJson, toJson } from "./entry-line";
 import type { ReceiptCount } from "./receipt-count";
@@ -84,12 +84,12 @@ export function readAccount(text: string): MeteredAccount {
 }
 
 export class SharedView {
-  readonly #cells: SharedCells;
+  readonly #cells: Cells;
   readonly #texts = new Map<string, string | undefined>();
   #sender = EMPTY;
   #books = new Books();
 
-  constructor(cells: SharedCells) {
+  constructor(cells: Cells) {
     this.#cells = cells;
   }
 
@@ -121,8 +121,8 @@ export class SharedView {
   }
 
   /** Makes all changes in the store, or none if another gate was quicker. @returns whether they were made */
-  async swap(changes: readonly CellChange[]): Promise<boolean> {
-    const isMade = await this.#cells.compareAndSwap(changes);
+  async swap(changes: readonly AskedChange[]): Promise<boolean> {
+    const isMade = await this.#cells.swap(changes);
     if (!isMade) return false;
     for (const { key, next } of changes) this.#learn(key, next);
     // An entry of the sender changes accounts and totals together.
@@ -186,8 +186,8 @@ export class SharedView {
   }
 
   /** Returns the changes that write a draft's accounts and the sender's state. */
-  changesTo(draft: Books, accountKeys: readonly string[]): CellChange[] {
-    const changes: CellChange[] = [];
+  changesTo(draft: Books, accountKeys: readonly string[]): AskedChange[] {
+    const changes: AskedChange[] = [];
     for (const key of accountKeys) {
       const idHash = key.slice(ACCOUNT_PREFIX.length) as Hex;
       const expected = this.#texts.get(key);
@@ -201,7 +201,7 @@ export class SharedView {
     return changes;
   }
 
-  changeOfSender(change: Partial<SenderState>): CellChange {
+  changeOfSender(change: Partial<SenderState>): AskedChange {
     const next = senderText({ ...this.#sender, ...change, turn: this.#sender.turn + 1 });
     return { key: SENDER_KEY, expected: this.#texts.get(SENDER_KEY), next };
   }

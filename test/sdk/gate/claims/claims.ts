@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, memoryClaims } from "turnpike/gate";
+import { openNewest, writeNext } from "../../../../sdk/src/gate/cells/log/generations";
+import { endLine } from "../../../../sdk/src/gate/cells/log/line";
 import { RUN_TYPESCRIPT } from "../../../support/typescript";
 import { attempt, idOf, LEASE_MS, NOW_MS, NOW_SEC, testClaimStore } from "../support/claim-store";
 import { testOneGrant } from "../support/one-grant";
@@ -133,7 +135,7 @@ describe("claims", () => {
       await store.apply(idOf(i), { act: "use", owner: winner.owner });
       await new Promise(setImmediate);
     }
-    expect(readdirSync(folder).some((name) => /claims-[1-9]/.test(name))).to.equal(true);
+    expect(readdirSync(folder).some((name) => /gate-[1-9]/.test(name))).to.equal(true);
     for (let i = 0; i < 200; i++) expect((await attempt(two, idOf(i))).kind).to.equal("used");
 
     const later = NOW_SEC + 2_000;
@@ -145,28 +147,30 @@ describe("claims", () => {
     await one.close();
     const newest = readdirSync(folder)
       .filter((name) => name.endsWith(".log"))
-      .sort((a, b) => Number(b.slice(7, -4)) - Number(a.slice(7, -4)))[0] as string;
+      .sort((a, b) => Number(b.slice(5, -4)) - Number(a.slice(5, -4)))[0] as string;
     expect(readFileSync(path.join(folder, newest), "latin1")).to.not.include(idOf(0));
   });
 
   it("wait together while another process rotates the file, and no longer than it takes", async () => {
     const store = file();
-    appendFileSync(path.join(folder, "claims-0.log"), "\nR;");
+    const place = { folder, name: "gate" };
+    const [ended, writer] = [path.join(folder, "gate-0.log"), openNewest(place)];
+    appendFileSync(ended, endLine(0));
     const startedMs = performance.now();
     const waiting = ["a", "b", "c"].map((name) => attempt(store, idOf(name)));
-    setTimeout(() => appendFileSync(path.join(folder, "claims-1.log"), ""), 50);
+    setTimeout(() => void writeNext(place, writer, 0), 50);
     for (const { kind } of await Promise.all(waiting)) expect(kind).to.equal("acquired");
     expect(performance.now() - startedMs).to.be.lessThan(3_000);
-    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["claims-0.log", "claims-1.log"]);
+    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["gate-0.log", "gate-1.log"]);
   });
 
   it("are moved to the next file once, however many requests wait for it", async () => {
     const store = file();
     // Its writer died in the rotation.
-    appendFileSync(path.join(folder, "claims-0.log"), "\nR;");
+    appendFileSync(path.join(folder, "gate-0.log"), endLine(0));
     const waiting = await Promise.all(Array.from({ length: 15 }, (_, i) => attempt(store, idOf(i))));
     expect(waiting.map(({ kind }) => kind)).to.deep.equal(Array(15).fill("acquired"));
-    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["claims-0.log", "claims-1.log"]);
+    expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["gate-0.log", "gate-1.log"]);
   });
 
   it("C1 are granted once among processes that share the folder, also when one is killed", async function () {

@@ -13,7 +13,7 @@ describe("claims of a gate that is paused while it rotates their file", function
   const gates = useStoppedProcesses("stopped-claims.ts");
 
   const newestIn = (folder: string) =>
-    Math.max(-1, ...readdirSync(folder).map((name) => Number(/^claims-(\d+)\.log$/.exec(name)?.[1] ?? -1)));
+    Math.max(-1, ...readdirSync(folder).map((name) => Number(/^gate-(\d+)\.log$/.exec(name)?.[1] ?? -1)));
 
   /** Another gate: after three rotations the generation that a stopped one is about to make was made and deleted. */
   async function sellOn(folder: string): Promise<readonly number[]> {

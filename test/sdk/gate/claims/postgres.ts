@@ -1,8 +1,9 @@
 import { expect } from "chai";
 import { Pool } from "pg";
 import { postgresClaims } from "turnpike/gate/postgres";
-import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
-import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
+import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
+import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
+import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/claims/store";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../support/claim-store";
 import { testOneGrant } from "../support/one-grant";
@@ -79,7 +80,8 @@ describe("claims in PostgreSQL", function () {
     expect(await cells.read(["a"])).to.deep.equal([undefined]);
     expect(await cells.compareAndSwap([change], nowMs + 60_000)).to.equal("made");
     expect(await cells.compareAndSwap([change], nowMs + 60_000)).to.equal("differs");
-    const jumped = sharedClaims({ ...cells, nowMs: async () => (jumps++ === 0 ? 0 : cells.nowMs()) });
+    const jumping = { ...cells, nowMs: async () => (jumps++ === 0 ? 0 : cells.nowMs()) };
+    const jumped = claimsOn(cellsOn(jumping, { what: CLAIM_STORE }));
     expect((await attempt(jumped, idOf("jumped"))).kind, "the store's clock has jumped").to.equal("acquired");
   });
 

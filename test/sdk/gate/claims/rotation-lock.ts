@@ -3,7 +3,7 @@ import { appendFileSync, existsSync } from "node:fs";
 import path from "node:path";
 import { expect } from "chai";
 import { keccakText, type TurnpikeError } from "turnpike/protocol";
-import { ROTATED } from "../../../../sdk/src/gate/claims/claim-line";
+import { endLine } from "../../../../sdk/src/gate/cells/log/line";
 import { fileClaims } from "../../../../sdk/src/gate/claims/file";
 import { useLockOwners, WRONG_CLOCKS } from "../../../support/lock-owners";
 
@@ -23,13 +23,13 @@ describe("the lock of the claims' rotation", function () {
       };
       const owner = await owners.start("rotation", folder, shiftMs);
       // It has begun the rotation, and not written the next file.
-      appendFileSync(path.join(folder, "claims-0.log"), `\n${ROTATED}`);
+      appendFileSync(path.join(folder, "gate-0.log"), endLine(0));
       const refused = await claim().catch((error: TurnpikeError) => error);
       expect(refused, "it lives").to.include({ code: "Unavailable" });
-      expect(existsSync(path.join(folder, "claims-1.log"))).to.equal(false);
-      await owner.kill(path.join(folder, "rotation.lock"), leftMs);
+      expect(existsSync(path.join(folder, "gate-1.log"))).to.equal(false);
+      await owner.kill(path.join(folder, "gate.lock"), leftMs);
       expect((await claim()).kind).to.equal("acquired");
-      expect(existsSync(path.join(folder, "rotation.lock"))).to.equal(false);
+      expect(existsSync(path.join(folder, "gate.lock"))).to.equal(false);
       await store.close();
     });
   }

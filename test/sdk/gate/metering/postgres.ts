@@ -1,5 +1,5 @@
 import { Pool } from "pg";
-import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
+import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { testSharedMeter } from "../support/shared-meter";
 

@@ -2,8 +2,8 @@
 import { expect } from "chai";
 import { type ClaimStore, ConfigError } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
-import { sharedClaims } from "../../../../sdk/src/gate/claims/shared";
-import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
+import { type AtomicStore, cellsOn } from "../../../../sdk/src/gate/cells/cells";
+import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/claims/store";
 
 export const LEASE_MS = 60_000;
 export const NOW_MS = 1_800_000_000_000;
@@ -24,7 +24,7 @@ export function timedByActs(cells: AtomicStore): ClaimStore {
     nowMs: async () => nowMs,
     compareAndSwap: (changes) => cells.compareAndSwap(changes, Number.MAX_SAFE_INTEGER),
   };
-  const store = sharedClaims(untimed, { clockAgeMs: -1 });
+  const store = claimsOn(cellsOn(untimed, { what: CLAIM_STORE, clockAgeMs: -1 }));
   return {
     ...store,
     claim(id, act, nowSec) {

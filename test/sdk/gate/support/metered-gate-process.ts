@@ -6,8 +6,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Pool } from "pg";
 import { createProvider, gated, memoryClaims, type PaidRequest, type ProviderOptions } from "turnpike/gate";
-import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
-import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
+import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
+import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
+import { METER_STORE, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 
 export interface MeteredGateAssignment {
   readonly options: ProviderOptions;
@@ -19,7 +20,8 @@ async function main({ options, database, planId }: MeteredGateAssignment): Promi
   const pool = new Pool({ connectionString: database, max: 6 });
   pool.on("error", () => undefined);
   // A short lease: a test should not wait for a dead sender as long as production does.
-  const meterStore = sharedMeterStore(postgresCells(pool, { space: "killed" }), { leaseMs: 1_000, refreshMs: 50 });
+  const cells = cellsOn(postgresCells(pool, { space: "killed" }), { what: METER_STORE });
+  const meterStore = sharedMeterStore(cells, { leaseMs: 1_000, refreshMs: 50 });
   const provider = createProvider({
     ...options,
     meterStore,

@@ -1,10 +1,10 @@
 /** Tests of every shared meter store, for PostgreSQL and Redis, each with several meters at once. */
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
+import { type AtomicStore, cellsOn } from "../../../../sdk/src/gate/cells/cells";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
-import { type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
-import type { AtomicStore } from "../../../../sdk/src/gate/stores/atomic-store";
+import { METER_STORE, type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 
@@ -34,7 +34,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
 
   async function gate(cells: AtomicStore = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
     const meter = createMeter({
-      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, ...options }),
+      store: sharedMeterStore(cellsOn(cells, { what: METER_STORE }), { leaseMs: 600, refreshMs: 40, ...options }),
       place: "eip155:1:0xown",
       sender: chain.sender,
       states: chain.states,
@@ -83,7 +83,10 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
       await act?.();
       return found;
     };
-    const store = sharedMeterStore({ ...cells, listed }, { leaseMs: 600, refreshMs: 600_000 });
+    const store = sharedMeterStore(cellsOn({ ...cells, listed }, { what: METER_STORE }), {
+      leaseMs: 600,
+      refreshMs: 600_000,
+    });
     await store.open();
     expect(store.totals()).to.include({ charged: 30n, settled: 0n });
     next = () => other.flush();
@@ -99,7 +102,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await one.stop();
     const foreign = new MeteredChain();
     const meter = createMeter({
-      store: sharedMeterStore(make(space)),
+      store: sharedMeterStore(cellsOn(make(space), { what: METER_STORE })),
       place: "eip155:2:0xother",
       sender: foreign.sender,
       states: foreign.states,

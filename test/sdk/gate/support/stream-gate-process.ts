@@ -18,9 +18,10 @@ import {
   type ProviderOptions,
 } from "turnpike/gate";
 import { isTurnpikeError } from "turnpike/protocol";
+import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
+import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
 import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
-import { sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
-import { postgresCells } from "../../../../sdk/src/gate/stores/postgres";
+import { METER_STORE, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 
 export interface StreamGateAssignment {
   readonly options: ProviderOptions;
@@ -85,7 +86,7 @@ function sharedBy({ database }: { readonly database: string }) {
   const pool = new Pool({ connectionString: database, max: 6 });
   pool.on("error", () => undefined);
   const cells = postgresCells(pool, { space: "streams" });
-  return sharedMeterStore(cells, { leaseMs: 1_000, refreshMs: 50 });
+  return sharedMeterStore(cellsOn(cells, { what: METER_STORE }), { leaseMs: 1_000, refreshMs: 50 });
 }
 
 /** Starts again while the chain or the store does not answer in time, as a supervisor would. */

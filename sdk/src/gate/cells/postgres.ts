@@ -1,5 +1,5 @@
 /** Stores cells in PostgreSQL: one function changes several rows of one table atomically. Knows no client library. */
-import type { AtomicStore } from "./atomic-store";
+import type { AtomicStore } from "./cells";
 
 /** A pool or client of `pg`, or anything that answers like one. */
 export interface PostgresClient {

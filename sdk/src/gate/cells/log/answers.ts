@@ -1,4 +1,4 @@
-/** Keeps sealed answers beside the file of claims. */
+/** Keeps the long texts of a log, which may be forgotten where space is short, in files beside it. */
 import {
   closeSync,
   fstatSync,
@@ -11,9 +11,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { Hex } from "../../protocol";
-import { fullDisk, withSpace } from "./claim-file";
-import type { StoredAnswer } from "./rules";
+import { fullDisk, withSpace } from "./file";
 
 const MINUTE_MS = 60_000;
 
@@ -25,20 +23,28 @@ const SLOT_BYTES = 256 * 1_024;
 /** in which the system counts what a file takes */
 const BLOCK_BYTES = 512;
 
+/** One text of a cell. */
+export interface AnswerOf {
+  readonly key: string;
+  /** of the line that it belongs to */
+  readonly version: number;
+}
+
 export interface FileAnswers {
-  keep(claim: { readonly paymentId: Hex; readonly owner: string }, answer: StoredAnswer): void;
-  find(claim: { readonly paymentId: Hex; readonly owner: string }, nowMs: number): string | undefined;
+  /** @param text printable ASCII without spaces and semicolons; times in unix milliseconds */
+  keep(of: AnswerOf, answer: { readonly text: string; readonly nowMs: number; readonly untilMs: number }): void;
+  find(of: AnswerOf, nowMs: number): string | undefined;
   /** Deletes the answers that end first, of one minute. @returns whether there were any */
   removeOldest(): boolean;
 }
 
 /**
- * Keeps answers in files beside the claims, `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is
- * deleted as a whole; slots are by payment, so that a search reads little. An answer is written before the line that
- * uses its claim, under the claim's owner: one without the other is ignored. A full slot keeps no more.
+ * Keeps answers in `answers/<minute>/<slot>.log`. Each minute of expiry has a folder, which is deleted as a whole; slots
+ * are by payment, so that a search reads little. An answer is written before the line that it belongs to: one without
+ * the other is ignored. A full slot keeps no more.
  */
-export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers {
-  const folder = join(claimsFolder, "answers");
+export function fileAnswers(logFolder: string, maxBytes: number): FileAnswers {
+  const folder = join(logFolder, "answers");
   let cleanedMinute = 0;
   /** of all processes as they were last counted, and of this one since */
   let keptBytes = 0;
@@ -95,21 +101,20 @@ export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers
   }
 
   return {
-    keep({ paymentId, owner }, { text, nowMs, keepSec }) {
+    keep({ key, version }, { text, nowMs, untilMs }) {
       removeEnded(nowMs);
-      const untilMs = nowMs + keepSec * 1_000;
       const minute = Math.ceil(untilMs / MINUTE_MS);
-      const line = `\n${paymentId} ${owner} ${untilMs} ${text};`;
+      const line = `\n${key} ${version} ${untilMs} ${text};`;
       if (!fits(line.length, minute)) return;
       withSpace(
-        () => append(minute, slotOf(paymentId), line),
+        () => append(minute, slotOf(key), line),
         () => removeOldest(minute),
       );
     },
-    find({ paymentId, owner }, nowMs) {
+    find({ key, version }, nowMs) {
       removeEnded(nowMs);
       for (const minute of minutesIn(folder)) {
-        const found = lineIn(join(folder, String(minute), slotOf(paymentId)), `\n${paymentId} ${owner} `);
+        const found = lineIn(join(folder, String(minute), slotOf(key)), `\n${key} ${version} `);
         const [untilMs, text] = found?.split(" ") ?? [];
         if (text !== undefined && Number(untilMs) > nowMs) return text;
       }
@@ -119,7 +124,7 @@ export function fileAnswers(claimsFolder: string, maxBytes: number): FileAnswers
   };
 }
 
-const slotOf = (paymentId: Hex): string => `${paymentId.slice(2, 4)}.log`;
+const slotOf = (key: string): string => `${/@0x([0-9a-f]{2})/.exec(key)?.[1] ?? "00"}.log`;
 
 function minutesIn(folder: string): number[] {
   const names = ifThere(() => readdirSync(folder)) ?? [];

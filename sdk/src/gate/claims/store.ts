@@ -1,8 +1,8 @@
-/** Keeps claims in a store that gates on several machines share, by the common rules and the store's own clock. */
+/** Keeps claims in cells, by the common rules and the clock of the cells. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
 import { HOUR_SEC } from "../../protocol/time";
-import { type AtomicStore, type CellChange, guardCells } from "../stores/atomic-store";
-import { lineOfRecord, recordOfLine } from "./claim-line";
+import type { AskedChange, Cells } from "../cells/cells";
+import { recordOfText, textOfRecord } from "./record-text";
 import {
   applyClaim,
   type ClaimAct,
@@ -29,12 +29,10 @@ const GRANT_KEY_AGE_MS = 2_000;
 const LOST =
   "Turnpike: the claim store has lost what it held. Payment proofs that were used before can be presented once more, and x402 payments that were in progress are refused: find out why, and read docs/guides/several-gates.md.";
 
-/** A cell that is written only to check that the store accepts writes. */
-const READY = "ready";
+/** How errors and logs name it. */
+export const CLAIM_STORE = "The claim store";
 
-export interface SharedClaimsOptions {
-  /** how long an answer about the store's time is good; default a minute */
-  readonly clockAgeMs?: number;
+export interface ClaimsOptions {
   /** how long the grant key is used before it is read again; default two seconds */
   readonly grantKeyAgeMs?: number;
 }
@@ -43,18 +41,20 @@ export interface SharedClaimsOptions {
 const answerKey = (paymentId: Hex): string => `answer@${paymentId}`;
 
 /** @param before the answer of a claim that has expired, or of none */
-const answerCell = (paymentId: Hex, { text, keepSec }: StoredAnswer, before: string | undefined): CellChange => ({
+const answerCell = (
+  paymentId: Hex,
+  { text, keepSec, nowMs }: StoredAnswer,
+  before: string | undefined,
+): AskedChange => ({
   key: answerKey(paymentId),
   expected: before,
   next: text,
   keepSec,
+  untilSec: nowMs / 1_000 + keepSec,
+  isAnswer: true,
 });
 
-export function sharedClaims(
-  store: AtomicStore,
-  { clockAgeMs, grantKeyAgeMs = GRANT_KEY_AGE_MS }: SharedClaimsOptions = {},
-): ClaimStore {
-  const cells = guardCells(store, { what: "The claim store", ...(clockAgeMs === undefined ? {} : { clockAgeMs }) });
+export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: ClaimsOptions = {}): ClaimStore {
   /** the last texts of the claims that this process holds: their next change needs no read */
   const own = new Map<Hex, string>();
   let grantKey: { readonly key: Promise<Hex>; readonly atMs: number } | undefined;
@@ -62,27 +62,33 @@ export function sharedClaims(
 
   interface Kept {
     readonly keepSec?: number;
+    readonly nowSec?: number;
     readonly answer?: StoredAnswer | undefined;
   }
 
-  async function change(paymentId: Hex, given: ClaimAct, { keepSec, answer }: Kept = {}) {
-    const nowMs = await cells.nowMs();
-    const act: ClaimAct = given.act === "claim" || given.act === "renew" ? { ...given, nowMs } : given;
+  /** Where machines share the cells, their clocks differ. */
+  async function timed<A extends ClaimAct>(act: A): Promise<A> {
+    if (cells.isLocal || (act.act !== "claim" && act.act !== "renew")) return act;
+    return { ...act, nowMs: await cells.nowMs() };
+  }
+
+  async function change(paymentId: Hex, act: ClaimAct, { keepSec, nowSec = 0, answer }: Kept = {}) {
+    const nowMs = answer?.nowMs;
     let current = own.get(paymentId);
     if (current === undefined && act.act !== "claim") [current] = await cells.read([paymentId]);
     let answered: string | undefined;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const record = current === undefined ? undefined : recordOfLine(current);
+      const record = current === undefined ? undefined : recordOfText(current);
       const changed = applyClaim(record, act);
-      // A withdrawn claim leaves a free record rather than none: the next claim treats them alike.
-      const next = changed ?? (record && { ...record, state: "free" as const, owner: "" });
-      if (next === undefined || next === record) return remember(paymentId, act, current, record);
-      const text = lineOfRecord(paymentId, next);
-      const made = await cells.compareAndSwap([
-        { key: paymentId, expected: current, next: text, ...(keepSec ? { keepSec } : {}) },
-        ...(answer ? [answerCell(paymentId, answer, answered)] : []),
-      ]);
-      if (made) return remember(paymentId, act, text, next);
+      // Servers' cells are not deleted: a withdrawn claim leaves a free record, which the next claim treats like none.
+      const next = changed ?? (cells.isLocal ? undefined : record && { ...record, state: "free" as const, owner: "" });
+      if (next === record) return remember(paymentId, act, current, record);
+      const text = next && textOfRecord(cells.isLocal ? undefined : paymentId, next);
+      const changes: AskedChange[] = [
+        { key: paymentId, expected: current, next: text, keepSec, untilSec: next?.keepUntilSec },
+      ];
+      if (answer) changes.push(answerCell(paymentId, answer, answered));
+      if (await cells.swap(changes, { nowMs, nowSec })) return remember(paymentId, act, text, next);
       [current, answered] = await cells.read([paymentId, answerKey(paymentId)]);
     }
     throw new Unavailable("The claim store is contended.", { retryAfterSec: 1 });
@@ -98,7 +104,7 @@ export function sharedClaims(
   async function readGrantKey(): Promise<Hex> {
     let [stored] = await cells.read([GRANT_KEY]);
     if (stored === undefined) {
-      await cells.compareAndSwap([{ key: GRANT_KEY, expected: undefined, next: toHex(randomBytes(32)) }]);
+      await cells.swap([{ key: GRANT_KEY, expected: undefined, next: toHex(randomBytes(32)) }]);
       [stored] = await cells.read([GRANT_KEY]);
     }
     if (stored === undefined || !isHash32(stored)) {
@@ -114,21 +120,23 @@ export function sharedClaims(
       const key = pinNameOf(name);
       const [before] = await cells.read([key]);
       if (before !== undefined) return before;
-      await cells.compareAndSwap([{ key, expected: undefined, next: await first() }]);
+      await cells.swap([{ key, expected: undefined, next: await first() }]);
       const [stored] = await cells.read([key]);
       if (stored !== undefined) return stored;
       throw new Unavailable("The claim store keeps no pin.", { retryAfterSec: 1 });
     },
-    async claim(paymentId, act, nowSec) {
-      const record = await change(paymentId, act, { keepSec: Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC });
-      return outcomeFor(act.owner, record, await cells.nowMs());
+    async claim(paymentId, given, nowSec) {
+      const act = await timed(given);
+      const keepSec = Math.max(0, act.keepUntilSec - nowSec) + MARGIN_SEC;
+      const record = await change(paymentId, act, { keepSec, nowSec });
+      return outcomeFor(act.owner, record, act.nowMs);
     },
     async apply(paymentId, act, answer) {
-      return isHeldAfter(act, await change(paymentId, act, act.act === "use" ? { answer } : {}));
+      return isHeldAfter(act, await change(paymentId, await timed(act), act.act === "use" ? { answer } : {}));
     },
-    async served(paymentId) {
-      const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)]);
-      return servedOf(claim === undefined ? undefined : recordOfLine(claim), () => answer);
+    async served(paymentId, nowMs) {
+      const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)], nowMs);
+      return servedOf(claim === undefined ? undefined : recordOfText(claim), () => answer);
     },
     closesForRefund: true,
     grantKey() {
@@ -140,13 +148,7 @@ export function sharedClaims(
       grantKey = { key, atMs: performance.now() };
       return key;
     },
-    ready: () =>
-      cells.checked(async () => {
-        const [current] = await cells.read([READY]);
-        // Another gate may have written meanwhile: that also shows that the store accepts writes.
-        const next = String(await cells.nowMs());
-        await cells.compareAndSwap([{ key: READY, expected: current, next, keepSec: MARGIN_SEC }]);
-      }),
-    async close() {},
+    ready: () => cells.ready(),
+    close: () => cells.close(),
   };
 }

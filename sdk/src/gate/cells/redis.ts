@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { ConfigError } from "../../protocol/errors";
 import { randomBytes, toHex } from "../../protocol/hex";
-import { type AtomicStore, SWAP_WAIT_MS, type SwapResult } from "./atomic-store";
+import { type AtomicStore, SWAP_WAIT_MS, type SwapResult } from "./cells";
 import { linkOf, type RedisClient, type RedisLink, remedyOf, type Send } from "./redis-client";
 
 export interface RedisCellsOptions {

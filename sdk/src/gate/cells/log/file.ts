@@ -1,0 +1,175 @@
+/** One generation of a log: a file that any number of processes append to, and the cells that its lines amount to. */
+import { closeSync, constants, fdatasync, fsync, openSync, readSync, writeSync } from "node:fs";
+import { isDiskFull } from "../../../file-lock";
+import { ConfigError, Unavailable } from "../../../protocol";
+import { fieldsOf, HEAD_CHARS, tailIn } from "./line";
+import { CellTable } from "./table";
+
+const READ_BYTES = 65_536;
+
+const LOAD_BYTES = 1_024 * 1_024;
+
+/** What became of a line that this process wrote: undefined where it is not in the file. */
+export type Written = "made" | "differs" | undefined;
+
+export class LogFile {
+  readonly generation: number;
+  readonly cells: CellTable;
+  /** whether its name in the folder is known to be on disk */
+  isNamed = false;
+  readonly #path: string;
+  #fd: number | undefined;
+  #buffer = Buffer.allocUnsafe(READ_BYTES);
+  #beginsAt = 0;
+  #offset: number;
+  #partial = "";
+  #sweptSec: number | undefined;
+
+  private constructor(fd: number, path: string, generation: number, cells: CellTable, offset: number) {
+    this.#fd = fd;
+    this.#path = path;
+    this.generation = generation;
+    this.cells = cells;
+    this.#offset = offset;
+    this.#beginsAt = offset;
+  }
+
+  /**
+   * Opens a generation, and reads it up to its end.
+   * @param kind "first": makes the file, and fails where there is one; "later": fails where there is none, because a
+   * deleted generation that came back empty would sell every used payment once more
+   * @param before the generation before it, read to its end: its cells are those that this one begins with
+   * @returns undefined where it is there, or gone, by another process's doing
+   */
+  static open(path: string, generation: number, kind: "first" | "later", before?: LogFile): LogFile | undefined {
+    const flags = kind === "first" ? constants.O_CREAT | constants.O_EXCL : 0;
+    let fd: number;
+    try {
+      fd = openSync(path, constants.O_RDWR | constants.O_APPEND | flags, 0o600);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === (kind === "first" ? "EEXIST" : "ENOENT")) return undefined;
+      throw error;
+    }
+    const tailAt = kind === "first" ? undefined : tailOf(fd);
+    const carriesOver = tailAt !== undefined && before?.generation === generation - 1 && before.#sweptSec !== undefined;
+    if (!carriesOver) return new LogFile(fd, path, generation, new CellTable(), 0).#beganAt(tailAt);
+    before.cells.sweep(before.#sweptSec as number).catch(() => undefined);
+    return new LogFile(fd, path, generation, before.cells, tailAt);
+  }
+
+  #beganAt(tailAt = 0): this {
+    this.#beginsAt = tailAt;
+    return this;
+  }
+
+  /** Reads the whole file. Closes it where that fails. */
+  load(): this {
+    this.#buffer = Buffer.allocUnsafe(LOAD_BYTES);
+    try {
+      this.catchUp();
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    this.#buffer = Buffer.allocUnsafe(READ_BYTES);
+    return this;
+  }
+
+  /** Whether its cells were moved to the next generation: lines after that do not count. */
+  get isEnded(): boolean {
+    return this.#sweptSec !== undefined;
+  }
+
+  /** Of the line that ended it: cells that were to be kept until before this moment are left out, unix seconds. */
+  get sweptSec(): number | undefined {
+    return this.#sweptSec;
+  }
+
+  /** Whether more was appended than it began with, and than this many bytes. */
+  hasGrownBy(bytes: number): boolean {
+    return this.#offset - this.#beginsAt > Math.max(bytes, this.#beginsAt);
+  }
+
+  /** Replays what was appended since. @param id of a line of this process, of which the result is asked */
+  catchUp(id?: number): Written {
+    let written: Written;
+    while (this.#sweptSec === undefined) {
+      const bytes = readSync(this.#handle(), this.#buffer, 0, this.#buffer.length, this.#offset);
+      if (bytes === 0) break;
+      this.#offset += bytes;
+      const lines = (this.#partial + this.#buffer.toString("latin1", 0, bytes)).split("\n");
+      this.#partial = lines.pop() as string;
+      for (const line of lines) {
+        const fields = line === "" ? "torn" : fieldsOf(line);
+        if (fields === "torn") continue;
+        if (fields === "damaged") throw this.#damaged();
+        const done = this.cells.replay(fields);
+        if (done?.kind === "end") {
+          this.#sweptSec = done.sweptSec;
+          break;
+        }
+        if (done?.kind === "swap" && done.id === id) written = done.isMade ? "made" : "differs";
+      }
+    }
+    return written;
+  }
+
+  /** Appends a line in one write. @throws where the disk took a part of it, which is void */
+  write(line: string): void {
+    if (writeSync(this.#handle(), line, null, "latin1") < line.length) throw fullDisk({ code: "ENOSPC" });
+  }
+
+  /** Resolves when everything that the file holds now is on disk. */
+  sync(): Promise<void> {
+    return syncData(this.#handle());
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  #damaged(): ConfigError {
+    return new ConfigError(
+      `${this.#path} is damaged before byte ${this.#offset}: restore it from a backup, or move it away and give up what it held`,
+    );
+  }
+
+  #handle(): number {
+    if (this.#fd === undefined) throw new Unavailable("The store was closed.");
+    return this.#fd;
+  }
+}
+
+export function syncData(fd: number): Promise<void> {
+  return new Promise((resolve, reject) => fdatasync(fd, (error) => (error ? reject(error) : resolve())));
+}
+
+/** A new name in a folder is on disk only once the folder is. */
+export async function syncFolder(folder: string): Promise<void> {
+  const fd = openSync(folder, constants.O_RDONLY);
+  try {
+    await new Promise<void>((resolve, reject) => fsync(fd, (error) => (error ? reject(error) : resolve())));
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function tailOf(fd: number): number | undefined {
+  const head = Buffer.alloc(HEAD_CHARS);
+  return readSync(fd, head, 0, HEAD_CHARS, 0) === HEAD_CHARS ? tailIn(head.toString("latin1")) : undefined;
+}
+
+/** Writes, on a full disk as often as something is deleted for it. @param freeSpace returns false where nothing is left */
+export function withSpace<T>(write: () => T, freeSpace: () => boolean): T {
+  for (;;) {
+    try {
+      return write();
+    } catch (error) {
+      if (!isDiskFull(error) || !freeSpace()) throw error;
+    }
+  }
+}
+
+export const fullDisk = (cause: unknown): Unavailable =>
+  new Unavailable("The store's file cannot be written: its disk is full.", { cause, retryAfterSec: 30 });

@@ -1,0 +1,373 @@
+/**
+ * Keeps cells in one append-only file that any number of processes on this machine share: **the file's order decides**.
+ * A process appends a line with the versions that it expects, reads the file up to it, and sees whether it was made. A
+ * single append is atomic on a local file system. Survives the death of any process; of a loss of power what was asked
+ * to be durable.
+ */
+import { mkdirSync, statfsSync } from "node:fs";
+import { join } from "node:path";
+import { isDiskFull, lockFile } from "../../../file-lock";
+import { ConfigError, isTurnpikeError, type TurnpikeError, Unavailable } from "../../../protocol";
+import type { AskedChange, Cells, SwapTimes } from "../cells";
+import { type FileAnswers, fileAnswers } from "./answers";
+import { fullDisk, type LogFile, syncFolder, withSpace } from "./file";
+import { type LogPlace, newestIn, openNewest, writeNext } from "./generations";
+import { type LineChange, swapLine } from "./line";
+
+export interface LogOptions extends LogPlace {
+  /** how errors name it, such as "claims" */
+  readonly what: string;
+  /** how much a generation may grow beyond what it began with, at least; bytes */
+  readonly rotateBytes: number;
+  /** how much space answers may take, bytes; the oldest are deleted first */
+  readonly answersBytes?: number;
+  /** Called once, when the disk has failed; default: a warning. Everything is refused until a restart. */
+  readonly onFailure?: ((error: TurnpikeError) => void) | undefined;
+}
+
+const ROTATION_WAIT_MS = 10;
+
+/** A live process begins a generation in far less; then the lock is waited for, which shows whether it lives. */
+const ROTATION_TRIES = 100;
+
+const MAX_TRIES = 5;
+
+const LOCK_STALE_MS = 5_000;
+
+const IDS = 2 ** 48;
+
+/** NFS, SMB (three numbers), 9p and FUSE: an append may not be atomic, or not be seen by others. */
+const REMOTE: ReadonlySet<number> = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997, 0x65735546]);
+
+const UNREADABLE: ReadonlySet<string> = new Set(["Internal", "ConfigError"]);
+
+/** A durable change that may not be on disk yet, with what was there before. */
+interface Unsynced {
+  readonly id: number;
+  readonly before: readonly LineChange[];
+}
+
+/** Opens its file on first use, unless `open` was called before. */
+export class LogCells implements Cells {
+  readonly isLocal = true;
+  readonly #options: LogOptions;
+  readonly #answers: FileAnswers;
+  #opened: LogFile | undefined;
+  #rotation: Promise<void> | undefined;
+  #moving: Promise<void> | undefined;
+  #sync: { readonly isStarted: boolean; readonly done: Promise<void> } | undefined;
+  #unsynced: Unsynced[] = [];
+  #failure: TurnpikeError | undefined;
+  #newestSec = 0;
+  #isKeeping = true;
+  #isClosed = false;
+
+  constructor(options: LogOptions) {
+    this.#options = options;
+    this.#answers = fileAnswers(options.folder, options.answersBytes ?? 0);
+  }
+
+  /** @throws ConfigError when the folder cannot be used */
+  open(): LogFile {
+    const { folder, what } = this.#options;
+    try {
+      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      if (REMOTE.has(statfsSync(folder).type >>> 0)) {
+        throw new ConfigError(
+          `${what}: the folder ${folder} is on a network or FUSE file system, where processes may not see each other's writes; name one on a local disk, or a shared store`,
+        );
+      }
+      this.#opened = openNewest(this.#options);
+      return this.#opened;
+    } catch (cause) {
+      if (isTurnpikeError(cause)) throw cause;
+      const remedy = isDiskFull(cause) ? "its disk is full: free some space on it" : "name another, or a shared store";
+      throw new ConfigError(`${what}: the folder ${folder} cannot be written; ${remedy}`, { cause });
+    }
+  }
+
+  get #file(): LogFile {
+    return this.#opened ?? this.open();
+  }
+
+  async nowMs(): Promise<number> {
+    return Date.now();
+  }
+
+  requireHealthy(): void {
+    if (this.#failure) throw this.#failure;
+  }
+
+  read(keys: readonly string[], nowMs = Date.now()): Promise<(string | undefined)[]> {
+    return this.#guarded(async () => {
+      const moving = this.#catchUp();
+      if (moving) await moving;
+      return keys.map((key) => this.#textOf(key, nowMs));
+    });
+  }
+
+  swap(changes: readonly AskedChange[], times: SwapTimes = {}): Promise<boolean> {
+    return this.#guarded(async () => {
+      const { nowMs = Date.now(), nowSec = 0, isDurable = false } = times;
+      this.#newestSec = Math.max(this.#newestSec, nowSec);
+      const moving = this.#catchUp();
+      if (moving) await moving;
+      for (let tries = 0; tries <= MAX_TRIES; ) {
+        // In one turn, so that no other change of this process comes between the look and the line.
+        if (!this.#holds(changes)) return false;
+        const id = 1 + Math.floor(Math.random() * (IDS - 1));
+        for (const change of changes) if (change.isAnswer) this.#keepAnswer(change, id, nowMs);
+        const before = isDurable ? changes.map(({ key }) => this.#asItIs(key)) : [];
+        this.#write(
+          swapLine(
+            id,
+            changes.map((change) => this.#lineChange(change)),
+          ),
+        );
+        const written = this.#file.catchUp(id);
+        if (written !== undefined) {
+          if (written === "made" && isDurable) {
+            this.#unsynced.push({ id, before });
+            await this.#synced();
+          }
+          if (this.#file.hasGrownBy(this.#options.rotateBytes)) this.#rotateInBackground();
+          return written === "made";
+        }
+        // A line after the end of a generation is void: it goes to the next one.
+        if (this.#file.isEnded) await this.#toNextGeneration();
+        else tries++;
+      }
+      throw new Unavailable("The store's file holds another text than was written to it.");
+    });
+  }
+
+  listed(): Promise<{ readonly key: string; readonly text: string }[]> {
+    return this.#guarded(async () => {
+      const moving = this.#catchUp();
+      if (moving) await moving;
+      const { cells } = this.#file;
+      return [...cells.listed].flatMap((key) => {
+        const cell = cells.find(key);
+        return cell ? [{ key, text: cell.text }] : [];
+      });
+    });
+  }
+
+  async replicated(): Promise<void> {}
+
+  checked<T>(check: () => Promise<T>): Promise<T> {
+    return check();
+  }
+
+  ready(): Promise<void> {
+    return this.#guarded(async () => {
+      const moving = this.#catchUp();
+      if (moving) await moving;
+      // An empty line is none: it shows that the disk takes another byte.
+      this.#write("\n");
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#sync?.done.catch(() => undefined);
+    // What a rotation could not do loses nothing.
+    await this.#rotation?.catch(() => undefined);
+    this.#opened?.close();
+  }
+
+  async #guarded<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#failure) throw this.#failure;
+    if (this.#isClosed) throw new Unavailable("The store was closed.");
+    try {
+      return await work();
+    } catch (cause) {
+      if (isTurnpikeError(cause)) {
+        // Of a line that is not known here, or damaged, what it does is not known either.
+        if (UNREADABLE.has(cause.code)) this.#fail(new Unavailable(cause.message, { cause, retryAfterSec: 30 }), cause);
+        throw this.#failure ?? cause;
+      }
+      throw isDiskFull(cause) ? fullDisk(cause) : new Unavailable("The store's file cannot be used.", { cause });
+    }
+  }
+
+  #textOf(key: string, nowMs: number): string | undefined {
+    const cell = this.#file.cells.find(key);
+    if (cell === undefined) return undefined;
+    return key.startsWith(ANSWER) ? this.#answers.find({ key, version: cell.version }, nowMs) : cell.text;
+  }
+
+  #holds(changes: readonly AskedChange[]): boolean {
+    const { cells } = this.#file;
+    return changes.every(({ key, expected, isAnswer }) => isAnswer || cells.find(key)?.text === expected);
+  }
+
+  #lineChange({ key, next, listed, untilSec = 0, isAnswer }: AskedChange): LineChange {
+    if (isAnswer) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
+    const expected = this.#file.cells.find(key)?.version ?? 0;
+    return { key, expected, text: next, isListed: listed, untilSec };
+  }
+
+  /** Returns the change that brings a cell back to what it is now. */
+  #asItIs(key: string): LineChange {
+    const { cells } = this.#file;
+    const { text, untilSec = 0 } = cells.find(key) ?? {};
+    return { key, expected: undefined, text, isListed: cells.listed.has(key), untilSec };
+  }
+
+  /** An answer that cannot be kept is not replayed; its payment is used nevertheless. */
+  #keepAnswer({ key, next = "", keepSec = 0 }: AskedChange, version: number, nowMs: number): void {
+    try {
+      this.#answers.keep({ key, version }, { text: next, nowMs, untilMs: nowMs + keepSec * 1_000 });
+      this.#isKeeping = true;
+    } catch (cause) {
+      const { what, folder } = this.#options;
+      const why = isDiskFull(cause) ? "its disk is full" : (cause as Error).message;
+      if (this.#isKeeping) process.emitWarning(`${what}: answers cannot be kept in ${folder}: ${why}`);
+      this.#isKeeping = false;
+    }
+  }
+
+  /** Reads what other processes appended. @returns a promise where the next generation is waited for */
+  #catchUp(): Promise<void> | undefined {
+    this.#file.catchUp();
+    return this.#file.isEnded ? this.#toNextGeneration() : undefined;
+  }
+
+  #write(line: string): void {
+    withSpace(() => this.#file.write(line), this.#answers.removeOldest);
+  }
+
+  /** Resolves when what was appended so far is on disk; changes that wait for a sync under way share the next one. */
+  #synced(): Promise<void> {
+    const current = this.#sync;
+    if (current && !current.isStarted) return current.done;
+    const next = { isStarted: false, done: this.#syncAfter(current?.done, () => (next.isStarted = true)) };
+    this.#sync = next;
+    return next.done;
+  }
+
+  async #syncAfter(before: Promise<void> | undefined, onStart: () => void): Promise<void> {
+    // Changes of this turn of the event loop share it, too. A failure is reported to those that it concerns.
+    await (before ?? new Promise<void>((resolve) => setImmediate(resolve)));
+    onStart();
+    const covered = this.#unsynced.length;
+    const file = this.#file;
+    try {
+      await file.sync();
+      if (!file.isNamed) await syncFolder(this.#options.folder);
+      file.isNamed = true;
+    } catch (cause) {
+      throw this.#failed(cause);
+    }
+    this.#unsynced.splice(0, covered);
+  }
+
+  /** The disk has failed: takes back what was refused, so that no later start counts it. */
+  #failed(cause: unknown): TurnpikeError {
+    if (this.#failure) return this.#failure;
+    const why = isDiskFull(cause) ? ": its disk is full" : "";
+    const failure = new Unavailable(`The store's file cannot be written${why}.`, { cause, retryAfterSec: 30 });
+    const { folder, name } = this.#options;
+    const kept = this.#takeBack();
+    this.#fail(
+      failure,
+      kept === 0
+        ? failure
+        : new ConfigError(
+            `${kept} changes that were refused could not be taken back from the log ${name} in ${folder}: what they charge is debited`,
+            { cause },
+          ),
+    );
+    return failure;
+  }
+
+  #fail(failure: TurnpikeError, reported: TurnpikeError = failure): void {
+    if (this.#failure) return;
+    this.#failure = failure;
+    const { onFailure = (error: TurnpikeError) => process.emitWarning(error) } = this.#options;
+    onFailure(reported);
+  }
+
+  /** Brings cells back to what they were before this process's refused changes. @returns how many it could not */
+  #takeBack(): number {
+    const first = new Map<string, LineChange>();
+    const own = new Map<string, number>();
+    for (const { id, before } of this.#unsynced) {
+      for (const change of before) {
+        if (!first.has(change.key)) first.set(change.key, change);
+        own.set(change.key, id);
+      }
+    }
+    let kept = 0;
+    for (const [key, change] of first) {
+      try {
+        const id = 1 + Math.floor(Math.random() * (IDS - 1));
+        this.#file.write(swapLine(id, [{ ...change, expected: own.get(key) }]));
+        if (this.#file.catchUp(id) !== "made") kept++;
+      } catch {
+        kept++;
+      }
+    }
+    this.#unsynced = [];
+    return kept;
+  }
+
+  /** Begins a generation without making a caller wait; a failure (a lock of another process) is retried at a next line. */
+  #rotateInBackground(): void {
+    this.#rotateOnce().catch(() => undefined);
+  }
+
+  /** However many callers wait for the next generation, one of them begins it. */
+  #rotateOnce(): Promise<void> {
+    this.#rotation ??= this.#rotate().finally(() => {
+      this.#rotation = undefined;
+    });
+    return this.#rotation;
+  }
+
+  #toNextGeneration(): Promise<void> {
+    this.#moving ??= this.#follow().finally(() => {
+      this.#moving = undefined;
+    });
+    return this.#moving;
+  }
+
+  async #follow(): Promise<void> {
+    for (let tries = 0; tries < ROTATION_TRIES; tries++) {
+      // A rotation of this process may have opened it meanwhile.
+      if (!this.#file.isEnded || this.#openNewer()) return;
+      await new Promise((resolve) => setTimeout(resolve, ROTATION_WAIT_MS));
+    }
+    // The process that ended the generation died in it: what it would have written follows from the file alone.
+    await this.#rotateOnce();
+  }
+
+  /** The lock spares processes the same work. None relies on it: one that is paused in here loses it. */
+  async #rotate(): Promise<void> {
+    const { folder, name } = this.#options;
+    const lockPath = join(folder, `${name}.lock`);
+    const onLost = () => undefined;
+    const lock = await lockFile(folder, { staleMs: LOCK_STALE_MS, lockPath, onLost });
+    if (!lock) throw new Unavailable("Another process begins the next generation of the store's file.");
+    try {
+      if (this.#openNewer()) return;
+      await writeNext(this.#options, this.#file, this.#newestSec, this.#answers.removeOldest);
+      this.#openNewer();
+    } finally {
+      await lock.release();
+    }
+  }
+
+  /** @returns whether there was a newer file than the open one */
+  #openNewer(): boolean {
+    const before = this.#file;
+    if (newestIn(this.#options) <= before.generation) return false;
+    this.#opened = openNewest(this.#options, before);
+    // A sync of it may be under way.
+    void (this.#sync?.done ?? Promise.resolve()).catch(() => undefined).then(() => before.close());
+    return true;
+  }
+}
+
+const ANSWER = "answer@";

@@ -1,0 +1,100 @@
+/**
+ * Encodes and decodes the lines of a log. A line stands between line breaks, begins with a checksum and its length, and
+ * separates its fields by tabs. A torn line is shorter than it says, and is void for every reader.
+ */
+import { crc32 } from "node:zlib";
+
+/** One change, as it stands in a line. */
+export interface LineChange {
+  readonly key: string;
+  /** the version that the cell must have; 0 for none, undefined for any */
+  readonly expected: number | undefined;
+  /** undefined deletes the cell */
+  readonly text: string | undefined;
+  /** undefined: as before */
+  readonly isListed: boolean | undefined;
+  /** unix seconds, after which the cell may be left out; 0: as before, or never */
+  readonly untilSec: number;
+}
+
+export const FIELDS_OF_CHANGE = 5;
+
+export const SWAP = "S";
+
+export const CELL = "C";
+
+export const END = "E";
+
+/** `expected` where any version will do. */
+export const ANY = "-";
+
+export const DELETED = "d";
+
+const LISTED = "l";
+
+const UNLISTED = "u";
+
+/** A checksum and a length, of eight hexadecimal digits each. */
+const FRAME_CHARS = 16;
+
+const PLAIN = /^(?!")[\x20-\x7e]*$/;
+
+const escaped = (char: string): string => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+const encodeText = (text: string): string =>
+  PLAIN.test(text) ? text : JSON.stringify(text).replace(/[^\x20-\x7e]/g, escaped);
+
+export const decodeText = (field: string): string => (field.startsWith('"') ? (JSON.parse(field) as string) : field);
+
+const markOf = ({ text, isListed }: Pick<LineChange, "text" | "isListed">): string => {
+  if (text === undefined) return DELETED;
+  return isListed === undefined ? "" : isListed ? LISTED : UNLISTED;
+};
+
+export const isListedIn = (mark: string): boolean | undefined => (mark === "" ? undefined : mark === LISTED);
+
+const hex8 = (value: number): string => value.toString(16).padStart(8, "0");
+
+/** Returns the line of a body, between its line breaks. */
+export const framed = (body: string): string => `\n${hex8(crc32(body))}${hex8(body.length)}\t${body}\n`;
+
+/** @param id a random number, which becomes the version of the cells that it changes */
+export function swapLine(id: number, changes: readonly LineChange[]): string {
+  let body = `${SWAP}\t${id}`;
+  for (const change of changes) {
+    const { key, expected, text = "", untilSec } = change;
+    body += `\t${key}\t${expected ?? ANY}\t${markOf(change)}\t${untilSec}\t${encodeText(text)}`;
+  }
+  return framed(body);
+}
+
+/** Writes a cell as it is, at the head of a generation; `text` undefined: it is gone. */
+export function cellLine(change: Pick<LineChange, "key" | "text" | "isListed" | "untilSec">, version: number): string {
+  const { key, text = "", untilSec } = change;
+  return framed(`${CELL}\t${key}\t${version}\t${markOf(change)}\t${untilSec}\t${encodeText(text)}`);
+}
+
+/** Ends a generation: what follows is void. @param sweptSec cells that were to be kept until before it are left out */
+export const endLine = (sweptSec: number): string => framed(`${END}\t${sweptSec}`);
+
+/** Returns a line's fields, of which the first names its kind; "damaged" for one that was whole once. */
+export function fieldsOf(line: string): readonly string[] | "torn" | "damaged" {
+  const body = line.slice(FRAME_CHARS + 1);
+  if (line[FRAME_CHARS] !== "\t" || Number.parseInt(line.slice(8, FRAME_CHARS), 16) !== body.length) return "torn";
+  return Number.parseInt(line.slice(0, 8), 16) === crc32(body) ? body.split("\t") : "damaged";
+}
+
+const HEAD = /^H([0-9]{15})$/;
+
+/** The first bytes of a generation: where the cells end that it begins with, and others append. */
+export const headLine = (tailAt: number): string => framed(`H${String(tailAt).padStart(15, "0")}`);
+
+export const HEAD_CHARS = headLine(0).length;
+
+/** @returns undefined where the text does not begin with a whole head */
+export function tailIn(text: string): number | undefined {
+  const line = text.slice(1, HEAD_CHARS - 1);
+  const fields = fieldsOf(line);
+  const found = typeof fields === "string" ? undefined : HEAD.exec(fields[0] ?? "")?.[1];
+  return found === undefined ? undefined : Number(found);
+}
