@@ -9,8 +9,8 @@ import path from "node:path";
 import type { Hex } from "turnpike/protocol";
 import { createFileMeterStore } from "../sdk/src/gate/metering/file-store";
 import { createMeter } from "../sdk/src/gate/metering/meter";
+import { createMemoryMeterStore } from "../sdk/src/gate/metering/shared-store";
 import type { MeterStore } from "../sdk/src/gate/metering/store";
-import { createMemoryMeterStore } from "../sdk/src/gate/metering/store";
 import { MeteredChain } from "../test/support/metered-chain";
 
 interface Figure {

@@ -1,4 +1,6 @@
+import { cellsOn } from "../../sdk/src/gate/cells/cells";
 import { redisCells } from "../../sdk/src/gate/cells/redis";
+import { METER_STORE } from "../../sdk/src/gate/metering/shared-store";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 import { testSharedMeter } from "../sdk/gate/support/shared-meter";
 
@@ -11,5 +13,7 @@ describe("meters that share Redis", function () {
   });
   after(() => redis.stop());
 
-  testSharedMeter((space) => redisCells(redis.client, { prefix: `{${space}}`, lists: true }));
+  testSharedMeter((space) =>
+    cellsOn(redisCells(redis.client, { prefix: `{${space}}`, lists: true }), { what: METER_STORE }),
+  );
 });

@@ -18,7 +18,7 @@ export const WRONG_CLOCKS = [
 
 export interface LockOwner {
   /** Ends it without a release, and moves the time of the lock that it leaves away from this machine's. */
-  kill(lockPath: string, leftMs: number): Promise<void>;
+  kill(lockPath?: string, leftMs?: number): Promise<void>;
 }
 
 export interface LockOwners {
@@ -58,9 +58,10 @@ export function useLockOwners(): LockOwners {
       children.push(child);
       await once(child.stdout as NodeJS.ReadableStream, "data");
       return {
-        async kill(lockPath, leftMs) {
+        async kill(lockPath, leftMs = 0) {
           child.kill("SIGKILL");
           await once(child, "exit");
+          if (lockPath === undefined) return;
           const left = new Date(Date.now() + leftMs);
           utimesSync(lockPath, left, left);
         },

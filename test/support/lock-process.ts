@@ -10,7 +10,7 @@ const staleMs = Number(process.env.STALE_MS);
 const LOCKS: Readonly<Record<string, () => Promise<unknown>>> = {
   file: () => lockFile(path, { staleMs }),
   ledger: () => fileLedger(path, { staleMs }).load(),
-  journal: () => createFileMeterStore({ path, lockStaleMs: staleMs }).open(),
+  journal: () => createFileMeterStore({ path, leaseMs: staleMs }).open(),
   rotation: () => lockFile(path, { staleMs, lockPath: join(path, "gate.lock") }),
 };
 

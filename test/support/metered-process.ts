@@ -30,7 +30,7 @@ async function main(assignment: Assignment): Promise<void> {
   const meter = createMeter({
     sender,
     states,
-    store: createFileMeterStore({ path: journal, lockStaleMs: 2_000, compactAtBytes: 20_000 }),
+    store: createFileMeterStore({ path: journal, leaseMs: 200, compactAtBytes: 20_000 }),
     clock: { nowSec: () => 0 },
     limits: { settleAmount: 3_000n, settleAgeMs: 100, pollMs: 20, maxUnsettled: 20_000n },
   });

@@ -39,7 +39,7 @@ async function openLedger(path: string): Promise<Writer> {
 }
 
 async function openJournal(path: string): Promise<Writer> {
-  const store = createFileMeterStore({ path, lockStaleMs: STALE_MS, compactAtBytes: 1, onFailure: () => undefined });
+  const store = createFileMeterStore({ path, leaseMs: STALE_MS, compactAtBytes: 1, onFailure: () => undefined });
   await store.open();
   return {
     async keep(name) {

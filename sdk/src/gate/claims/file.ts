@@ -1,5 +1,5 @@
 /** Keeps claims in one file that any number of processes on this machine share. */
-import { readdirSync, statSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { ConfigError } from "../../protocol";
 import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
 import { LogCells } from "../cells/log";
@@ -42,9 +42,13 @@ const EARLIER = /^(?:claims-[0-9]+\.log|grant\.key)$/;
 
 /** @throws ConfigError */
 function requireCurrent(folder: string): void {
-  // A folder that cannot be read is reported where it is opened.
-  const isFolder = statSync(folder, { throwIfNoEntry: false })?.isDirectory();
-  if (!isFolder || !readdirSync(folder).some((name) => EARLIER.test(name))) return;
+  let names: readonly string[] = [];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    // A folder that cannot be read is reported where it is opened.
+  }
+  if (!names.some((name) => EARLIER.test(name))) return;
   throw new ConfigError(
     `claims: ${folder} is of an earlier version; stop its gates and run \`npx turnpike store import ${folder}\``,
   );

@@ -104,8 +104,19 @@ export class Charges {
   }
 
   /** Debits everything owed now, and waits for it. */
-  flush(): Promise<void> {
-    return this.#options.store.isShared ? this.#flushShared() : this.#flushOwn();
+  async flush(): Promise<void> {
+    const { store } = this.#options;
+    // The loop's own timers let the process exit; a process that waits for a flush should not.
+    const stayAlive = setInterval(() => undefined, 60_000);
+    try {
+      for (let isDone = false; !isDone; ) {
+        // What another gate has reserved is owed too, and shows here only after a reload.
+        await store.reload();
+        isDone = await (store.isSender ? this.#flushOwn() : this.#flushOthers());
+      }
+    } finally {
+      clearInterval(stayAlive);
+    }
   }
 
   /** Ends every wait. */
@@ -150,44 +161,43 @@ export class Charges {
     if (store.batches().length === 0) loop.wake();
   }
 
-  async #flushOwn(): Promise<void> {
+  /** @returns false where another gate has become the sender */
+  async #flushOwn(): Promise<boolean> {
     const { store, settler, loop, limits } = this.#options;
     for (const account of store.accounts()) if (account.pending > 0n) settler.retries.forced.add(account.idHash);
-    // The loop's own timers let the process exit; a process that waits for a flush should not.
-    const stayAlive = setInterval(() => undefined, 60_000);
-    try {
-      while (!settler.isIdle) {
-        if (this.#isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
-        const ended = loop.nextRound();
-        loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
-        await ended;
-        if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
-      }
-    } finally {
-      clearInterval(stayAlive);
+    while (store.isSender && !settler.isIdle) {
+      if (this.#isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
+      const ended = loop.nextRound();
+      loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
+      await ended;
+      if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
     }
+    return store.isSender;
   }
 
-  /** Flushes a shared store, whichever gate sends: until nothing is owed that could be debited. */
-  async #flushShared(): Promise<void> {
+  /**
+   * Has another gate debit until nothing is owed that could be debited.
+   * @returns false where this gate has become the sender
+   */
+  async #flushOthers(): Promise<boolean> {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
     const startMs = monotonicMs();
     const untilMs = startMs + limits.waitMs;
     const isTried = (idHash: Hex): boolean => settler.retries.timing(idHash).inactiveAtMs >= startMs;
-    for (;;) {
-      // What another gate has reserved is owed too, and shows here only after a reload.
-      await store.reload();
+    while (!store.isSender) {
       const owing = [...store.everyAccount()].filter(
         (account) => isOwing(account) && !account.blocked && !isTried(account.idHash),
       );
-      if (owing.length === 0) return;
+      if (owing.length === 0) return true;
       if (this.#isStopping || monotonicMs() > untilMs) throw saturated();
       for (const { idHash } of owing) {
         settler.retries.forced.add(idHash);
         await store.requestSettlement(idHash);
       }
       await atMost(TICK_MS, loop.nextRound(), nothing);
+      await store.reload();
     }
+    return false;
   }
 }
 

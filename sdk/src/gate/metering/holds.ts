@@ -4,7 +4,7 @@
  */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import type { Hex } from "../../protocol/hex";
-import { type Hold, type MeteredAccount, unsettledOf } from "./books";
+import { type MeteredAccount, unsettledOf } from "./books";
 import type { ReceiptCount } from "./receipt-count";
 import { decideReservation, isHeldByOthers, type Reserved, type ReserveRequest } from "./reservation";
 
@@ -75,18 +75,6 @@ export function chargeHold(
   const others = account.holds.filter((other) => other !== hold);
   account.holds = release ? others : [...others, { name, amount, charged, untilMs }];
   return { added: used, charged };
-}
-
-/**
- * Returns to a hold what a charge has taken that could not be recorded, so that the charge can be repeated.
- * @param before the hold as it was; released meanwhile, it is held again
- */
-export function uncharge(account: MeteredAccount, before: Hold, added: bigint): void {
-  const { name, untilMs } = before;
-  const hold = account.holds.find((other) => other.name === name);
-  const amount = (hold?.amount ?? before.amount - added) + added;
-  const charged = (hold?.charged ?? before.charged + added) - added;
-  account.holds = [...account.holds.filter((other) => other !== hold), { name, amount, charged, untilMs }];
 }
 
 /** Releases the holds of gates that have not renewed them in time. @returns whether there were any */

@@ -139,11 +139,11 @@ export function createMeter(options: MeterOptions): Meter {
   const lastWork = new Set<() => Promise<unknown>>();
   const charges = new Charges({ store, settler, loop, limits, monotonicMs });
 
-  function restMs(): number | undefined {
+  function restMs(): number {
     if (store.batches().length > 0) return limits.pollMs;
     for (const account of store.accounts()) if (account.pending > 0n) return TICK_MS;
     // This process may become the sender, and another gate may have charged.
-    return store.isShared ? TICK_MS : undefined;
+    return TICK_MS;
   }
 
   return {

@@ -17,6 +17,10 @@ export class SharedSender {
   readonly #leaseMs: number;
   readonly #self = toBase64Url(randomBytes(12));
   #maySend = true;
+  /** monotonic; when this process renewed its lease */
+  #renewedAtMs = 0;
+  /** the sender's cell as it was last seen, and since when: monotonic */
+  #seen: { readonly text: string | undefined; readonly sinceMs: number } | undefined;
   /** one change at a time: each builds on the one before */
   #recording: Promise<unknown> = Promise.resolve();
 
@@ -96,9 +100,7 @@ export class SharedSender {
     const view = this.#view;
     await view.refresh();
     if (!this.#maySend) return this.#release();
-    if (!this.isSender || view.sender.leaseUntilMs - (await this.#cells.nowMs()) < (this.#leaseMs * 2) / 3) {
-      await this.#renew();
-    }
+    if (!this.isSender || performance.now() - this.#renewedAtMs > this.#leaseMs / 3) await this.#renew();
     if (!this.isSender) return;
     for (const account of [...view.books.accounts.values()]) {
       const to = view.books.successors.get(account.idHash);
@@ -110,9 +112,18 @@ export class SharedSender {
   async #renew(): Promise<void> {
     await this.#view.reread([SENDER_KEY]);
     const nowMs = await this.#cells.nowMs();
-    const { owner, leaseUntilMs } = this.#view.sender;
-    if (!this.isSender && owner !== "" && leaseUntilMs > nowMs) return;
+    if (!this.isSender && this.#view.sender.owner !== "" && this.#isAlive(nowMs)) return;
+    const atMs = performance.now();
     await this.#write({ owner: this.#self, leaseUntilMs: nowMs + this.#leaseMs });
+    if (this.isSender) this.#renewedAtMs = atMs;
+  }
+
+  /** Of one machine, whose clock may be set meanwhile, the sender is watched for a lease. */
+  #isAlive(nowMs: number): boolean {
+    if (!this.#cells.isLocal) return this.#view.sender.leaseUntilMs > nowMs;
+    const text = this.#view.text(SENDER_KEY);
+    if (this.#seen === undefined || this.#seen.text !== text) this.#seen = { text, sinceMs: performance.now() };
+    return performance.now() - this.#seen.sinceMs < this.#leaseMs;
   }
 
   async #release(): Promise<void> {

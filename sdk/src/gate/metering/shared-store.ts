@@ -6,6 +6,7 @@
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { AskedChange, Cells } from "../cells/cells";
+import { memoryCells } from "../cells/memory";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
 import { chargeHold, GONE, type HeldCharge, type HoldCharge, holdAhead, releaseExpired } from "./holds";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
@@ -33,6 +34,9 @@ export interface SharedMeterOptions {
 
 /** How long a running meter's reservation outlives its gate's last sign of life. */
 const HOLD_MS = 60_000;
+
+/** Keeps a meter's books in memory: for tests only, never where real money is charged. */
+export const createMemoryMeterStore = (): MeterStore => sharedMeterStore(memoryCells());
 
 /** How errors name it. */
 export const METER_STORE = "The meter's store";
@@ -66,7 +70,10 @@ export function sharedMeterStore(shared: Cells, options: SharedMeterOptions = {}
   }
 
   return {
-    isShared: true,
+    get isSender() {
+      return sender.isSender;
+    },
+    requireHealthy: () => shared.requireHealthy?.(),
     async open(place) {
       view.clear();
       await shared.checked(async () => {
@@ -125,6 +132,7 @@ export function sharedMeterStore(shared: Cells, options: SharedMeterOptions = {}
       clearTimeout(timer);
       await refreshing;
       await sender.release();
+      await shared.close();
     },
   };
 }

@@ -122,7 +122,7 @@ export class SharedView {
 
   /** Makes all changes in the store, or none if another gate was quicker. @returns whether they were made */
   async swap(changes: readonly AskedChange[]): Promise<boolean> {
-    const isMade = await this.#cells.swap(changes);
+    const isMade = await this.#cells.swap(changes, { isDurable: true });
     if (!isMade) return false;
     for (const { key, next } of changes) this.#learn(key, next);
     // An entry of the sender changes accounts and totals together.
@@ -207,6 +207,7 @@ export class SharedView {
   }
 
   #learn(key: string, text: string | undefined): void {
+    if (text === this.#texts.get(key) && this.#texts.has(key)) return;
     this.#texts.set(key, text);
     if (key.startsWith(RECEIPT_PREFIX)) return;
     if (key !== SENDER_KEY) {

@@ -7,7 +7,7 @@ import type { Hex } from "turnpike/protocol";
 import { DEBIT_ITEM_GAS, MAX_TRANSACTION_GAS } from "../../../../sdk/src/chain/debit-simulation";
 import { createMeter, type Meter, type MeterOptions } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
-import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/store";
+import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import { NO_AUTH } from "../../../support/acts";
 import { type Chain, startChain } from "../../../support/chain";
 import { INTERVAL_SEC, type MeteredWorld, startMeteredWorld } from "../../../support/metered-world";

@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
@@ -8,6 +8,7 @@ import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-sto
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
 import { MeteredChain } from "../../../support/metered-chain";
+import { until } from "../../../support/until";
 
 /** Runs `lifeSteps` effects. The next one, and all after it, never return, as in a killed process. */
 class Fuse {
@@ -35,9 +36,21 @@ class Fuse {
   }
 }
 
+/** Copies the files of a log under another name. */
+function copyLog(from: string, to: string): void {
+  const folder = path.dirname(from);
+  const names = readdirSync(folder).filter(
+    (name) => name.startsWith(`${path.basename(from)}-`) && name.endsWith(".log"),
+  );
+  for (const name of names) copyFileSync(path.join(folder, name), to + name.slice(path.basename(from).length));
+}
+
 function fusedStore(store: MeterStore, fuse: Fuse): MeterStore {
   return {
     ...store,
+    get isSender() {
+      return store.isSender;
+    },
     reserve: fuse.around("reserve", store.reserve),
     record: (entry) => fuse.around(`record ${entry.kind}`, store.record)(entry),
   };
@@ -62,14 +75,16 @@ describe("Metering under crashes", () => {
   });
 
   const opened: MeterStore[] = [];
+  const stores = new Map<string, MeterStore>();
   afterEach(async () => {
     for (const store of opened.splice(0)) await store.close();
     rmSync(folder, { recursive: true, force: true });
   });
 
   function meterAt(file: string, chain: MeteredChain, fuse?: Fuse): Meter {
-    const store = createFileMeterStore({ path: file, compactAtBytes: 600 });
+    const store = createFileMeterStore({ path: file, compactAtBytes: 600, leaseMs: 50 });
     if (fuse !== undefined) opened.push(store);
+    stores.set(file, store);
     return createMeter({
       store: fuse ? fusedStore(store, fuse) : store,
       sender: fuse ? fusedSender(chain.sender, fuse) : chain.sender,
@@ -110,7 +125,7 @@ describe("Metering under crashes", () => {
       });
       // The next process gets only what is on disk at that moment.
       const fuse = new Fuse(life, () => {
-        if (existsSync(file)) copyFileSync(file, left);
+        copyLog(file, left);
         die();
       });
       const counted = { charged: 0n, asked: 0n };
@@ -120,13 +135,15 @@ describe("Metering under crashes", () => {
       if (end === "lived") {
         total = life;
         names.push(...fuse.names);
-        copyFileSync(file, left);
+        copyLog(file, left);
       }
 
       if (chain.subscriptions.has(MOVED) === false) chain.rekey(`0x${"3".padStart(64, "0")}`, MOVED);
       for (const subscription of chain.subscriptions.values()) subscription.funds = 10n ** 6n;
       const heir = meterAt(left, chain);
       await heir.start();
+      // The lease of the process that was killed ends.
+      await until(async () => stores.get(left)?.isSender === true);
       await heir.flush();
       const { unsettled, charged, settled, lost } = heir.unsettled();
       const at = `killed at step ${life + 1}, ${fuse.names[life] ?? "the end"}`;
@@ -136,6 +153,7 @@ describe("Metering under crashes", () => {
       expect(charged >= counted.charged, `${at}: returned ${counted.charged}, debited ${charged}`).to.equal(true);
       expect(charged <= counted.asked, `${at}: asked ${counted.asked}, debited ${charged}`).to.equal(true);
       await heir.stop();
+      for (const store of opened.splice(0)) await store.close();
     }
     for (const step of ["sealed", "resolved", "rekeyed", "blocked"]) {
       expect(names.join()).to.include(`after record ${step}`);
@@ -159,11 +177,12 @@ describe("Metering under crashes", () => {
     void doomed.flush().catch(() => undefined);
     // The bytes are on disk before they are sent.
     await broadcast;
-    copyFileSync(file, `${file}-left`);
+    copyLog(file, `${file}-left`);
     chain.sender.submit = submit;
 
     const heir = meterAt(`${file}-left`, chain);
     await heir.start();
+    await until(async () => stores.get(`${file}-left`)?.isSender === true);
     await heir.flush();
     expect(chain.submitted).to.deep.equal(chain.prepared.slice(0, 1));
     expect(chain.sumDebited()).to.equal(COST);

@@ -1,5 +1,7 @@
 import { Pool } from "pg";
+import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
 import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
+import { METER_STORE } from "../../../../sdk/src/gate/metering/shared-store";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { testSharedMeter } from "../support/shared-meter";
 
@@ -19,5 +21,5 @@ describe("meters that share PostgreSQL", function () {
     await postgres.stop();
   });
 
-  testSharedMeter((space) => postgresCells(pool, { space }));
+  testSharedMeter((space) => cellsOn(postgresCells(pool, { space }), { what: METER_STORE }));
 });

@@ -7,7 +7,7 @@ async function main(file: string): Promise<void> {
   const chain = new MeteredChain();
   const idHash = chain.subscribe(1, { cap: 10n ** 15n });
   const meter = createMeter({
-    store: createFileMeterStore({ path: file, lockStaleMs: 2_000, compactAtBytes: 4_000 }),
+    store: createFileMeterStore({ path: file, leaseMs: 2_000, compactAtBytes: 4_000 }),
     sender: chain.sender,
     states: chain.states,
     clock: { nowSec: () => 1_000 },

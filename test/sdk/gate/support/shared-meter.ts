@@ -1,10 +1,10 @@
 /** Tests of every shared meter store, for PostgreSQL and Redis, each with several meters at once. */
 import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
-import { type AtomicStore, cellsOn } from "../../../../sdk/src/gate/cells/cells";
+import type { Cells } from "../../../../sdk/src/gate/cells/cells";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
-import { METER_STORE, type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import { type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 
@@ -14,8 +14,17 @@ const codeOfNone = (): undefined => undefined;
 
 const codeOf = ({ code }: { readonly code: string }): string => code;
 
+/** Replaces some methods of cells. */
+const changed = (cells: Cells, parts: Partial<Cells>): Cells =>
+  new Proxy(cells, {
+    get(of, name: keyof Cells) {
+      const part = parts[name] ?? of[name];
+      return typeof part === "function" ? part.bind(of) : part;
+    },
+  });
+
 /** @param make creates the cells of one new, empty space; called once per gate, with the same space until `next` */
-export function testSharedMeter(make: (space: string) => AtomicStore): void {
+export function testSharedMeter(make: (space: string) => Cells): void {
   let spaces = 0;
   let space = "";
   let chain: MeteredChain;
@@ -32,9 +41,9 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     for (const meter of meters) await meter.stop();
   });
 
-  async function gate(cells: AtomicStore = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
+  async function gate(cells: Cells = make(space), limits = {}, options: SharedMeterOptions = {}): Promise<Meter> {
     const meter = createMeter({
-      store: sharedMeterStore(cellsOn(cells, { what: METER_STORE }), { leaseMs: 600, refreshMs: 40, ...options }),
+      store: sharedMeterStore(cells, { leaseMs: 600, refreshMs: 40, ...options }),
       place: "eip155:1:0xown",
       sender: chain.sender,
       states: chain.states,
@@ -83,7 +92,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
       await act?.();
       return found;
     };
-    const store = sharedMeterStore(cellsOn({ ...cells, listed }, { what: METER_STORE }), {
+    const store = sharedMeterStore(changed(cells, { listed }), {
       leaseMs: 600,
       refreshMs: 600_000,
     });
@@ -102,7 +111,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     await one.stop();
     const foreign = new MeteredChain();
     const meter = createMeter({
-      store: sharedMeterStore(cellsOn(make(space), { what: METER_STORE })),
+      store: sharedMeterStore(make(space)),
       place: "eip155:2:0xother",
       sender: foreign.sender,
       states: foreign.states,
@@ -195,7 +204,7 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
     expect(await other.reserve(idHash, 1n, facts).catch(codeOf), "it can be retried").to.equal("Unavailable");
     const cells = make(space);
     // Its clock is past the minute for which a silent gate's reservation is kept.
-    const late = await gate({ ...cells, nowMs: async () => (await cells.nowMs()) + 61_000 });
+    const late = await gate(changed(cells, { nowMs: async () => (await cells.nowMs()) + 61_000 }));
     await until(() => late.remaining(idHash, facts) === CAP - 300n);
     await late.reserve(idHash, 700n, facts);
     expect((await silent.chargeHold({ idHash, facts, hold: nameOf(1), total: 900n, release: true })).charged).to.equal(
@@ -315,17 +324,16 @@ export function testSharedMeter(make: (space: string) => AtomicStore): void {
   }).timeout(120_000);
 }
 
-function gateCells(cells: AtomicStore, isDead: () => boolean): AtomicStore {
+function gateCells(cells: Cells, isDead: () => boolean): Cells {
   const alive = async <T>(ask: () => Promise<T>): Promise<T> => {
     if (isDead()) return new Promise<T>(() => undefined);
     const answer = await ask();
     return isDead() ? new Promise<T>(() => undefined) : answer;
   };
-  return {
-    open: () => cells.open(),
+  return changed(cells, {
     nowMs: () => alive(() => cells.nowMs()),
     read: (keys) => alive(() => cells.read(keys)),
-    compareAndSwap: (changes, untilMs) => alive(() => cells.compareAndSwap(changes, untilMs)),
+    swap: (changes, times) => alive(() => cells.swap(changes, times)),
     listed: () => alive(() => cells.listed()),
-  };
+  });
 }

@@ -39,7 +39,7 @@ const print = (line: string): number => writeSync(1, `${line}\n`);
 async function main({ options, planId, unitPrice, step, store }: StreamGateAssignment): Promise<void> {
   const provider = createProvider({
     ...options,
-    meterStore: "file" in store ? createFileMeterStore({ path: store.file, lockStaleMs: 2_000 }) : sharedBy(store),
+    meterStore: "file" in store ? createFileMeterStore({ path: store.file, leaseMs: 2_000 }) : sharedBy(store),
     claims: memoryClaims({ warn: false }),
     maxUnsettled: 100_000,
   });

@@ -346,9 +346,7 @@ export class LogCells implements Cells {
   /** The lock spares processes the same work. None relies on it: one that is paused in here loses it. */
   async #rotate(): Promise<void> {
     const { folder, name } = this.#options;
-    const lockPath = join(folder, `${name}.lock`);
-    const onLost = () => undefined;
-    const lock = await lockFile(folder, { staleMs: LOCK_STALE_MS, lockPath, onLost });
+    const lock = await lockFile(join(folder, name), { staleMs: LOCK_STALE_MS, onLost: () => undefined });
     if (!lock) throw new Unavailable("Another process begins the next generation of the store's file.");
     try {
       if (this.#openNewer()) return;
