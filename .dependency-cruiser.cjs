@@ -41,7 +41,19 @@ module.exports = {
     ...siblings(SERVICE, ["payments", "subscriptions"]),
     ...siblings(SERVICE, ["webhooks", "analytics", "providers"]),
     ...layers(GATE, [
-      ...["page", "stores", "claims", "replay", "metering", "core", "usage", "reporting", "adapters", "provider"],
+      ...[
+        "page",
+        "cells",
+        "claims",
+        "replay",
+        "metering",
+        "earlier",
+        "core",
+        "usage",
+        "reporting",
+        "adapters",
+        "provider",
+      ],
       ...["express", "fastify", "fetch", "hono", "next", "node", "postgres", "redis", "index"],
     ]),
     ...layers(AGENT, [

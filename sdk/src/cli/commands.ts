@@ -7,6 +7,7 @@ import { listenCommand } from "./commands/listen";
 import { mcpCommand } from "./commands/mcp";
 import { payCommand } from "./commands/pay";
 import { quoteCommand } from "./commands/quote";
+import { storeCommand } from "./commands/store";
 import { subscribeCommand } from "./commands/subscribe";
 import { validateCommand } from "./commands/validate";
 
@@ -20,5 +21,6 @@ export const COMMANDS: readonly Command[] = [
   validateCommand,
   auditCommand,
   listenCommand,
+  storeCommand,
   mcpCommand,
 ];

@@ -21,7 +21,7 @@ const MARGIN_SEC = HOUR_SEC;
 const MAX_TRIES = 20;
 
 /** A key that no claim has: claims are keyed by hash. */
-const GRANT_KEY = "grant-key";
+export const GRANT_KEY = "grant-key";
 
 /** How long the grant key is used before it is read again: a store that lost its contents has another one. */
 const GRANT_KEY_AGE_MS = 2_000;

@@ -6,7 +6,7 @@ import { Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { AskedChange, Cells } from "../cells/cells";
 import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
-import { fromJson, toJson } from "./entry-line";
+import { fromJson, toJson } from "./json";
 import type { ReceiptCount } from "./receipt-count";
 
 /** The sender's cell; each subscription has one of its own. Amounts as "123n". */
