@@ -1,4 +1,4 @@
-// Measures how many calls a meter charges per second. Each charge is durable in its journal before it is confirmed,
+// Measures how many calls a meter charges per second. Each charge is on disk before it is confirmed,
 // while debits are merged and sent to an in-memory lane, without a chain. Prints a table and one JSON line per figure;
 // the goal is per core of this process, with 64 calls in flight.
 // Run: npm run bench:metering

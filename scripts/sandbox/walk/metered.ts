@@ -10,7 +10,7 @@ const MAX_ATTEMPTS = 5;
 export async function walkMetered({ world, narrator, max }: Cast): Promise<void> {
   const { contracts, provider, plans } = world;
   const { agent } = max;
-  // After a long standstill of the machine the gate checks its journal's lock: that 503 names when to retry.
+  // A 503 names when to retry.
   const call = async (): Promise<number> => {
     for (let attempt = 1; ; attempt++) {
       const { status, headers } = await complete(agent, provider.url, 1_000);

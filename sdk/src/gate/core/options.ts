@@ -144,7 +144,7 @@ export interface ProviderOptions {
   readonly operatorKey?: Hex;
   /** TURNPIKE_API_KEY: of the Facilitator, which debits instead (it must be operator of the plans) */
   readonly apiKey?: string;
-  /** TURNPIKE_METER: folder of the metering journal; default .turnpike */
+  /** TURNPIKE_METER: folder of what metered subscriptions owe; default .turnpike */
   readonly meterFolder?: string;
   /**
    * where several gates of one provider keep what is owed: redisMeter(client) or postgresMeter(pool); default a file

@@ -1,5 +1,5 @@
 /**
- * Proves that a gate can do what a payment requires: record claims and a meter's journal, and collect the debits of
+ * Proves that a gate can do what a payment requires: record claims and charges, and collect the debits of
  * metered plans. A gate that cannot must not ask for money, since it could not serve the payer.
  */
 import { ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
@@ -50,7 +50,7 @@ async function requireClaims(context: GateContext): Promise<void> {
   await check.running;
 }
 
-/** Returns whether a price may be quoted without a new check. @throws Unavailable once a meter's journal is lost */
+/** Returns whether a price may be quoted without a new check. @throws Unavailable once a meter's store has failed */
 export function isBookkeepingKnown(context: GateContext, route: Route): boolean {
   if (route.metered && context.meter) {
     if (!context.isMeterOpen()) return false;

@@ -1,6 +1,6 @@
 /**
  * Keeps a meter's accounts: what each subscription owes, what is being debited, what was lost. `apply` makes every
- * change. Pure and synchronous: replaying a journal's entries in order gives the same books. Knows no clock, file or
+ * change. Pure and synchronous: the same entries in the same order give the same books. Knows no clock, file or
  * chain.
  */
 import type { AllowanceFacts, DebitItem, DebitResult } from "../../chain/debit-sender";
@@ -70,7 +70,7 @@ export interface MeteredAccount {
   pending: bigint;
   /** calls merged into `pending` */
   calls: number;
-  /** reserved ahead of delivery by meters of running answers; not journaled: after a crash they are released */
+  /** reserved ahead of delivery by meters of running answers */
   holds: Hold[];
   inFlight: DebitItem[];
   /** the newest settled debits, which the gate's view of the chain may not show yet */
@@ -177,7 +177,7 @@ export class Books {
 
   private batch(id: number): Batch {
     const batch = this.batches.get(id);
-    if (batch === undefined) throw new TurnpikeError("Internal", `The meter's journal names an unknown batch ${id}.`);
+    if (batch === undefined) throw new TurnpikeError("Internal", `The meter's books have no batch ${id}.`);
     return batch;
   }
 

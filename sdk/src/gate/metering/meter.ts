@@ -40,7 +40,7 @@ export interface Charging {
    * @param amount base units; 0 charges nothing
    * @param newest reads the facts from the chain's newest block; asked before anything is clipped or refused by `facts`
    * @throws AllowanceExhausted nothing remains; InsufficientFunds blocked until a debit succeeds; Unavailable the
-   * journal fails, or maxUnsettled stays reached
+   * store fails, or maxUnsettled stays reached
    */
   reserve(idHash: Hex, amount: bigint, facts: AllowanceFacts, newest?: ReadNewest): Promise<ReceiptedDeduction>;
   /**
@@ -73,7 +73,7 @@ export interface Charging {
 export interface MeterLife {
   /** Opens the store and resumes what an earlier run left. @throws LedgerLocked, ConfigError */
   start(): Promise<void>;
-  /** Throws once nothing can be reserved: the journal was lost. */
+  /** Throws once nothing can be reserved: the store has failed. */
   requireHealthy?(): void;
   /**
    * Retries what new blocks may have made possible.

@@ -42,7 +42,7 @@ export interface UnsettledSubscription {
   readonly lost: bigint;
 }
 
-/** Amounts in token base units; the totals run since the journal began. */
+/** Amounts in token base units; the totals run since the books began. */
 export interface UnsettledReport {
   readonly unsettled: bigint;
   readonly charged: bigint;
