@@ -46,6 +46,7 @@ async function main(): Promise<void> {
   const lastAnswer = (await store.served?.(idOf(SALES - 1), NOW_MS))?.answer;
   await store.ready?.();
 
+  rmSync(join(folder, "answers"), { recursive: true, force: true });
   const ledger = await openWriter("ledger", join(disk, "ledger"));
   const journal = await openWriter("journal", join(disk, "journal"));
   const another = await openWriter("ledger", join(disk, "another"));
@@ -57,7 +58,6 @@ async function main(): Promise<void> {
   const answered = Array.from({ length: 20 }, (_, i) => 10 * SALES + i);
   for (const i of answered) await claim(i);
   const filler = join(disk, "filler");
-  rmSync(join(folder, "answers"), { recursive: true, force: true });
   fill(filler);
   const faults: Record<string, string> = {};
   const warnings: string[] = [];

@@ -17,7 +17,6 @@ import {
   accountText,
   contended,
   MAX_TRIES,
-  readAccount,
   readReceipt,
   receiptKey,
   receiptText,
@@ -165,8 +164,8 @@ async function markUrgent(view: SharedView, idHash: Hex, isUrgent: boolean): Pro
   if (!account || account.pending === 0n) return;
   const key = accountKey(account.idHash);
   const expected = view.text(key);
-  const next = expected === undefined ? undefined : accountText(readAccount(expected), isUrgent);
-  if (next !== undefined && next !== expected) await view.swap([{ key, expected, next, listed: true }]);
+  const next = accountText(account, isUrgent);
+  if (expected !== undefined && next !== expected) await view.swap([{ key, expected, next, listed: true }]);
 }
 
 function totalsOf({ books }: SharedView): Totals {
@@ -287,7 +286,7 @@ class SharedReservations {
         isCertain = true;
       }
       const expected = view.text(key);
-      const account = expected === undefined ? emptyAccount(view.books.current(idHash)) : readAccount(expected);
+      const account = view.account(key) ?? emptyAccount(view.books.current(idHash));
       const hasExpired = releaseExpired(account, nowMs);
       const before = receipts === undefined ? undefined : view.text(receipts);
       const charged: Charged = { account, receipt: before === undefined ? undefined : readReceipt(before) };
@@ -307,7 +306,7 @@ class SharedReservations {
         changes.push({ key: receipts, expected: before, next: receiptText(charged.receipt) });
       }
       const isSame = changes.every((change) => change.next === change.expected);
-      if (isSame || (await view.swap(changes))) return answers;
+      if (isSame || (await view.swap(changes, account))) return answers;
       await view.reread(keys);
       isCertain = true;
     }

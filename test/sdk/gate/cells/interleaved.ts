@@ -6,7 +6,6 @@ import { expect } from "chai";
 import fc from "fast-check";
 import type { LogFile } from "../../../../sdk/src/gate/cells/log/file";
 import { newestIn, openNewest, writeNext } from "../../../../sdk/src/gate/cells/log/generations";
-import { swapLine } from "../../../../sdk/src/gate/cells/log/line";
 import { idOf, NOW_SEC } from "../support/claim-store";
 
 /** One deed of a process, and what others do while it is paused before one of its calls. */
@@ -144,9 +143,8 @@ class Processes {
       if (file.isEnded) continue;
       if (file.cells.find(key)) return false;
       const change = { key, expected: 0, text: "used", isListed: undefined, untilSec: NOW_SEC + 1_000 };
-      file.write(swapLine(id, [change]));
-      const written = file.catchUp(id);
-      if (written) return written === "made";
+      const [isMade] = file.append([{ id, changes: [change] }]).made;
+      if (isMade !== undefined) return isMade;
     }
   }
 }

@@ -2,15 +2,25 @@
 import { closeSync, constants, fdatasync, fsync, openSync, readSync, writeSync } from "node:fs";
 import { isDiskFull } from "../../../file-lock";
 import { ConfigError, Unavailable } from "../../../protocol";
-import { fieldsOf, HEAD_CHARS, tailIn } from "./line";
+import { fieldsOf, HEAD_CHARS, type LineChange, swapLine, tailIn } from "./line";
 import { CellTable } from "./table";
 
 const READ_BYTES = 65_536;
 
 const LOAD_BYTES = 1_024 * 1_024;
 
-/** What became of a line that this process wrote: undefined where it is not in the file. */
-export type Written = "made" | "differs" | undefined;
+/** A swap of this process, as a line of the file. */
+export interface OwnSwap {
+  readonly id: number;
+  readonly changes: readonly LineChange[];
+}
+
+/** What a process has just written; `made` takes what became of it. */
+interface Own {
+  readonly swaps: readonly OwnSwap[];
+  readonly text: string;
+  readonly made: Map<number, boolean>;
+}
 
 export class LogFile {
   readonly generation: number;
@@ -90,28 +100,50 @@ export class LogFile {
     return this.#offset - this.#beginsAt > Math.max(bytes, this.#beginsAt);
   }
 
-  /** Replays what was appended since. @param id of a line of this process, of which the result is asked */
-  catchUp(id?: number): Written {
-    let written: Written;
+  /**
+   * Appends swaps in one write, and reads the file up to them.
+   * @returns whether each was made; undefined for one that is not in the file: it has ended, or the write has failed
+   */
+  append(swaps: readonly OwnSwap[]): { readonly made: readonly (boolean | undefined)[]; readonly fault: unknown } {
+    const own = { swaps, text: swaps.map(({ id, changes }) => swapLine(id, changes)).join(""), made: new Map() };
+    let fault: unknown;
+    try {
+      this.write(own.text);
+    } catch (error) {
+      fault = error;
+    }
+    this.catchUp(own);
+    return { made: swaps.map(({ id }) => own.made.get(id)), fault };
+  }
+
+  /** Replays what was appended since. @param own what this process has just written */
+  catchUp(own?: Own): void {
     while (this.#sweptSec === undefined) {
       const bytes = readSync(this.#handle(), this.#buffer, 0, this.#buffer.length, this.#offset);
       if (bytes === 0) break;
       this.#offset += bytes;
-      const lines = (this.#partial + this.#buffer.toString("latin1", 0, bytes)).split("\n");
-      this.#partial = lines.pop() as string;
-      for (const line of lines) {
-        const fields = line === "" ? "torn" : fieldsOf(line);
-        if (fields === "torn") continue;
-        if (fields === "damaged") throw this.#damaged();
-        const done = this.cells.replay(fields);
-        if (done?.kind === "end") {
-          this.#sweptSec = done.sweptSec;
-          break;
-        }
-        if (done?.kind === "swap" && done.id === id) written = done.isMade ? "made" : "differs";
-      }
+      const text = this.#buffer.toString("latin1", 0, bytes);
+      // Nobody else wrote meanwhile: there is nothing to parse.
+      if (text === own?.text && this.#partial === "") {
+        for (const { id, changes } of own.swaps) own.made.set(id, this.cells.swap(id, changes));
+      } else this.#replay(text, own);
     }
-    return written;
+  }
+
+  #replay(text: string, own: Own | undefined): void {
+    const lines = (this.#partial + text).split("\n");
+    this.#partial = lines.pop() as string;
+    for (const line of lines) {
+      const fields = line === "" ? "torn" : fieldsOf(line);
+      if (fields === "torn") continue;
+      if (fields === "damaged") throw this.#damaged();
+      const done = this.cells.replay(fields);
+      if (done?.kind === "end") {
+        this.#sweptSec = done.sweptSec;
+        return;
+      }
+      if (done?.kind === "swap") own?.made.set(done.id, done.isMade);
+    }
   }
 
   /** Appends a line in one write. @throws where the disk took a part of it, which is void */

@@ -10,9 +10,9 @@ import { isDiskFull, lockFile } from "../../../file-lock";
 import { ConfigError, isTurnpikeError, type TurnpikeError, Unavailable } from "../../../protocol";
 import type { AskedChange, Cells, SwapTimes } from "../cells";
 import { type FileAnswers, fileAnswers } from "./answers";
-import { fullDisk, type LogFile, syncFolder, withSpace } from "./file";
+import { fullDisk, type LogFile, type OwnSwap, syncFolder, withSpace } from "./file";
 import { type LogPlace, newestIn, openNewest, writeNext } from "./generations";
-import { type LineChange, swapLine } from "./line";
+import type { LineChange } from "./line";
 
 export interface LogOptions extends LogPlace {
   /** how errors name it, such as "claims" */
@@ -41,6 +41,22 @@ const REMOTE: ReadonlySet<number> = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534
 
 const UNREADABLE: ReadonlySet<string> = new Set(["Internal", "ConfigError"]);
 
+/** A swap that waits for its line, and what takes its answer. */
+interface Asked {
+  readonly changes: readonly AskedChange[];
+  readonly times: SwapTimes;
+  readonly resolve: (isMade: boolean) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+interface SentLine extends OwnSwap {
+  readonly asked: Asked;
+  /** what brings its cells back, where it is durable */
+  readonly before: readonly LineChange[];
+}
+
+const newId = (): number => 1 + Math.floor(Math.random() * (IDS - 1));
+
 /** A durable change that may not be on disk yet, with what was there before. */
 interface Unsynced {
   readonly id: number;
@@ -56,6 +72,7 @@ export class LogCells implements Cells {
   #rotation: Promise<void> | undefined;
   #moving: Promise<void> | undefined;
   #sync: { readonly isStarted: boolean; readonly done: Promise<void> } | undefined;
+  readonly #queue: Asked[] = [];
   #unsynced: Unsynced[] = [];
   #failure: TurnpikeError | undefined;
   #newestSec = 0;
@@ -99,58 +116,95 @@ export class LogCells implements Cells {
   }
 
   read(keys: readonly string[], nowMs = Date.now()): Promise<(string | undefined)[]> {
-    return this.#guarded(async () => {
-      const moving = this.#catchUp();
-      if (moving) await moving;
-      return keys.map((key) => this.#textOf(key, nowMs));
+    return this.#guarded(() => this.#current(() => keys.map((key) => this.#textOf(key, nowMs))));
+  }
+
+  /** Swaps of one turn of the event loop share one write. */
+  swap(changes: readonly AskedChange[], times: SwapTimes = {}): Promise<boolean> {
+    this.#newestSec = Math.max(this.#newestSec, times.nowSec ?? 0);
+    return this.#guarded(
+      () =>
+        new Promise((resolve, reject) => {
+          const length = this.#queue.push({ changes, times, resolve, reject });
+          if (length === 1) setImmediate(() => void this.#flush());
+        }),
+    );
+  }
+
+  async #flush(): Promise<void> {
+    const asked = this.#queue.splice(0);
+    await this.#current(() => this.#write(asked)).catch((error) => {
+      for (const { reject } of asked) reject(error);
     });
   }
 
-  swap(changes: readonly AskedChange[], times: SwapTimes = {}): Promise<boolean> {
-    return this.#guarded(async () => {
-      const { nowMs = Date.now(), nowSec = 0, isDurable = false } = times;
-      this.#newestSec = Math.max(this.#newestSec, nowSec);
-      const moving = this.#catchUp();
-      if (moving) await moving;
-      for (let tries = 0; tries <= MAX_TRIES; ) {
-        // In one turn, so that no other change of this process comes between the look and the line.
-        if (!this.#holds(changes)) return false;
-        const id = 1 + Math.floor(Math.random() * (IDS - 1));
-        for (const change of changes) if (change.isAnswer) this.#keepAnswer(change, id, nowMs);
-        const before = isDurable ? changes.map(({ key }) => this.#asItIs(key)) : [];
-        this.#write(
-          swapLine(
-            id,
-            changes.map((change) => this.#lineChange(change)),
-          ),
-        );
-        const written = this.#file.catchUp(id);
-        if (written !== undefined) {
-          if (written === "made" && isDurable) {
-            this.#unsynced.push({ id, before });
-            await this.#synced();
-          }
-          if (this.#file.hasGrownBy(this.#options.rotateBytes)) this.#rotateInBackground();
-          return written === "made";
-        }
+  /** In one turn, so that no other change of this process comes between a look and its line. */
+  #write(all: readonly Asked[]): void {
+    let asked = all;
+    for (let tries = 0; asked.length > 0; tries++) {
+      const sent = this.#linesOf(asked);
+      const { made, fault } = this.#file.append(sent);
+      sent.forEach((line, i) => void this.#answer(line, made[i]));
+      asked = sent.flatMap((line, i) => (made[i] === undefined ? line.asked : []));
+      if (asked.length === 0) break;
+      const rest = asked;
+      const refuse = (error: unknown): void => {
+        for (const { reject } of rest) reject(error);
+      };
+      if (this.#file.isEnded) {
         // A line after the end of a generation is void: it goes to the next one.
-        if (this.#file.isEnded) await this.#toNextGeneration();
-        else tries++;
+        void this.#current(() => this.#write(rest)).catch(refuse);
+        return;
       }
-      throw new Unavailable("The store's file holds another text than was written to it.");
-    });
+      if (fault !== undefined && isDiskFull(fault) && this.#answers.removeOldest()) continue;
+      if (fault === undefined && tries <= MAX_TRIES) continue;
+      refuse(fault ?? new Unavailable("The store's file holds another text than was written to it."));
+      return;
+    }
+    if (this.#file.hasGrownBy(this.#options.rotateBytes)) this.#rotateInBackground();
+  }
+
+  /** Returns the lines of what can be made now, each on top of those before it; what differs is answered. */
+  #linesOf(all: readonly Asked[]): SentLine[] {
+    const { cells } = this.#file;
+    const ahead = new Map<string, { readonly text: string | undefined; readonly version: number }>();
+    const sent: SentLine[] = [];
+    for (const asked of all) {
+      const { changes, times } = asked;
+      const at = changes.map(({ key }) => ahead.get(key) ?? cells.find(key));
+      if (changes.some(({ isAnswer, expected }, i) => !isAnswer && at[i]?.text !== expected)) {
+        asked.resolve(false);
+        continue;
+      }
+      const id = newId();
+      for (const change of changes) if (change.isAnswer) this.#keepAnswer(change, id, times.nowMs ?? Date.now());
+      const lineChanges = changes.map(({ key, next, listed, untilSec = 0, isAnswer }, i): LineChange => {
+        if (isAnswer) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
+        return { key, expected: at[i]?.version ?? 0, text: next, isListed: listed, untilSec };
+      });
+      const before = times.isDurable ? changes.map(({ key }, i) => this.#asItIs(key, at[i]?.text)) : [];
+      for (const { key, text } of lineChanges) ahead.set(key, { text, version: text === undefined ? 0 : id });
+      sent.push({ id, changes: lineChanges, asked, before });
+    }
+    return sent;
+  }
+
+  #answer({ id, asked, before }: SentLine, isMade: boolean | undefined): void {
+    if (isMade && asked.times.isDurable) {
+      this.#unsynced.push({ id, before });
+      this.#synced().then(() => asked.resolve(true), asked.reject);
+    } else if (isMade !== undefined) asked.resolve(isMade);
   }
 
   listed(): Promise<{ readonly key: string; readonly text: string }[]> {
-    return this.#guarded(async () => {
-      const moving = this.#catchUp();
-      if (moving) await moving;
+    const texts = () => {
       const { cells } = this.#file;
       return [...cells.listed].flatMap((key) => {
         const cell = cells.find(key);
         return cell ? [{ key, text: cell.text }] : [];
       });
-    });
+    };
+    return this.#guarded(() => this.#current(texts));
   }
 
   async replicated(): Promise<void> {}
@@ -160,16 +214,14 @@ export class LogCells implements Cells {
   }
 
   ready(): Promise<void> {
-    return this.#guarded(async () => {
-      const moving = this.#catchUp();
-      if (moving) await moving;
-      // An empty line is none: it shows that the disk takes another byte.
-      this.#write("\n");
-    });
+    // An empty line is none: it shows that the disk takes another byte.
+    const write = () => withSpace(() => this.#file.write("\n"), this.#answers.removeOldest);
+    return this.#guarded(() => this.#current(write));
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    while (this.#queue.length > 0) await new Promise((resolve) => setImmediate(resolve));
     await this.#sync?.done.catch(() => undefined);
     // What a rotation could not do loses nothing.
     await this.#rotation?.catch(() => undefined);
@@ -197,21 +249,10 @@ export class LogCells implements Cells {
     return key.startsWith(ANSWER) ? this.#answers.find({ key, version: cell.version }, nowMs) : cell.text;
   }
 
-  #holds(changes: readonly AskedChange[]): boolean {
-    const { cells } = this.#file;
-    return changes.every(({ key, expected, isAnswer }) => isAnswer || cells.find(key)?.text === expected);
-  }
-
-  #lineChange({ key, next, listed, untilSec = 0, isAnswer }: AskedChange): LineChange {
-    if (isAnswer) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
-    const expected = this.#file.cells.find(key)?.version ?? 0;
-    return { key, expected, text: next, isListed: listed, untilSec };
-  }
-
   /** Returns the change that brings a cell back to what it is now. */
-  #asItIs(key: string): LineChange {
+  #asItIs(key: string, text: string | undefined): LineChange {
     const { cells } = this.#file;
-    const { text, untilSec = 0 } = cells.find(key) ?? {};
+    const untilSec = cells.find(key)?.untilSec ?? 0;
     return { key, expected: undefined, text, isListed: cells.listed.has(key), untilSec };
   }
 
@@ -228,14 +269,13 @@ export class LogCells implements Cells {
     }
   }
 
-  /** Reads what other processes appended. @returns a promise where the next generation is waited for */
-  #catchUp(): Promise<void> | undefined {
-    this.#file.catchUp();
-    return this.#file.isEnded ? this.#toNextGeneration() : undefined;
-  }
-
-  #write(line: string): void {
-    withSpace(() => this.#file.write(line), this.#answers.removeOldest);
+  /** Does work in the turn in which everything was read that other processes have appended. */
+  async #current<T>(work: () => T): Promise<T> {
+    for (;;) {
+      this.#file.catchUp();
+      if (!this.#file.isEnded) return work();
+      await this.#toNextGeneration();
+    }
   }
 
   /** Resolves when what was appended so far is on disk; changes that wait for a sync under way share the next one. */
@@ -302,9 +342,8 @@ export class LogCells implements Cells {
     let kept = 0;
     for (const [key, change] of first) {
       try {
-        const id = 1 + Math.floor(Math.random() * (IDS - 1));
-        this.#file.write(swapLine(id, [{ ...change, expected: own.get(key) }]));
-        if (this.#file.catchUp(id) !== "made") kept++;
+        const { made } = this.#file.append([{ id: newId(), changes: [{ ...change, expected: own.get(key) }] }]);
+        if (made[0] !== true) kept++;
       } catch {
         kept++;
       }

@@ -17,7 +17,7 @@ export interface LineChange {
   readonly untilSec: number;
 }
 
-export const FIELDS_OF_CHANGE = 5;
+const FIELDS_OF_CHANGE = 5;
 
 export const SWAP = "S";
 
@@ -26,9 +26,9 @@ export const CELL = "C";
 export const END = "E";
 
 /** `expected` where any version will do. */
-export const ANY = "-";
+const ANY = "-";
 
-export const DELETED = "d";
+const DELETED = "d";
 
 const LISTED = "l";
 
@@ -44,14 +44,31 @@ const escaped = (char: string): string => `\\u${char.charCodeAt(0).toString(16).
 const encodeText = (text: string): string =>
   PLAIN.test(text) ? text : JSON.stringify(text).replace(/[^\x20-\x7e]/g, escaped);
 
-export const decodeText = (field: string): string => (field.startsWith('"') ? (JSON.parse(field) as string) : field);
+/** A copy: a part of a text would keep the whole of it in memory. */
+const copied = (text: string): string => Buffer.from(text, "latin1").toString("latin1");
+
+const decodeText = (field: string): string => (field.startsWith('"') ? (JSON.parse(field) as string) : copied(field));
 
 const markOf = ({ text, isListed }: Pick<LineChange, "text" | "isListed">): string => {
   if (text === undefined) return DELETED;
   return isListed === undefined ? "" : isListed ? LISTED : UNLISTED;
 };
 
-export const isListedIn = (mark: string): boolean | undefined => (mark === "" ? undefined : mark === LISTED);
+/** Returns the changes of a line from this field on. */
+export function changesIn(fields: readonly string[], from: number): LineChange[] {
+  const changes: LineChange[] = [];
+  for (let at = from; at < fields.length; at += FIELDS_OF_CHANGE) {
+    const mark = fields[at + 2] ?? "";
+    changes.push({
+      key: copied(fields[at] ?? ""),
+      expected: fields[at + 1] === ANY ? undefined : Number(fields[at + 1]),
+      text: mark === DELETED ? undefined : decodeText(fields[at + 4] ?? ""),
+      isListed: mark === "" ? undefined : mark === LISTED,
+      untilSec: Number(fields[at + 3]),
+    });
+  }
+  return changes;
+}
 
 const hex8 = (value: number): string => value.toString(16).padStart(8, "0");
 

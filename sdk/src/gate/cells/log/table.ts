@@ -1,6 +1,6 @@
 /** The cells that the lines of a log amount to. A pure function of the lines, so that every process has the same. */
 import { TurnpikeError } from "../../../protocol";
-import { ANY, CELL, DELETED, decodeText, END, FIELDS_OF_CHANGE, isListedIn, SWAP } from "./line";
+import { CELL, changesIn, END, type LineChange, SWAP } from "./line";
 
 export interface LogCell {
   readonly text: string;
@@ -20,19 +20,18 @@ export type Replayed =
 
 const SLICE = 1_000;
 
+const HASH_CHARS = 66;
+
 const HASH = /^0x[0-9a-f]{64}$/;
 
 /** Most keys are hashes: they are kept as a mark and their bytes, one a character. */
 const PACKED = "\0";
 
 const packed = (key: string): string =>
-  HASH.test(key) ? PACKED + Buffer.from(key.slice(2), "hex").toString("latin1") : copied(key);
+  key.length === HASH_CHARS && HASH.test(key) ? PACKED + Buffer.from(key.slice(2), "hex").toString("latin1") : key;
 
 const unpacked = (key: string): string =>
   key.startsWith(PACKED) ? `0x${Buffer.from(key.slice(1), "latin1").toString("hex")}` : key;
-
-/** A part of a text would keep the whole of it in memory. */
-const copied = (text: string): string => Buffer.from(text, "latin1").toString("latin1");
 
 /** A cell of a snapshot; undefined: it is gone. */
 export type SnapshotCell = readonly [key: string, cell: LogCell | undefined, isListed: boolean];
@@ -58,11 +57,14 @@ export class CellTable {
   /** @throws Internal for a sound line of a kind that this version does not know */
   replay(fields: readonly string[]): Replayed {
     switch (fields[0]) {
-      case SWAP:
-        return { kind: "swap", id: Number(fields[1]), isMade: this.#swap(fields) };
+      case SWAP: {
+        const id = Number(fields[1]);
+        return { kind: "swap", id, isMade: this.swap(id, changesIn(fields, 2)) };
+      }
       case CELL: {
-        const [, key = "", version, mark = "", untilSec, text = ""] = fields;
-        this.#set(key, { version: Number(version), mark, untilSec: Number(untilSec), text });
+        const [change] = changesIn(fields, 1);
+        // The version stands where a swap says which one it expects.
+        if (change) this.#set(change, change.expected ?? 0);
         return undefined;
       }
       case END:
@@ -117,39 +119,24 @@ export class CellTable {
     yield slice;
   }
 
-  #swap(fields: readonly string[]): boolean {
-    for (let at = 2; at < fields.length; at += FIELDS_OF_CHANGE) {
-      const expected = fields[at + 1];
-      if (expected !== ANY && Number(expected) !== (this.find(fields[at] as string)?.version ?? 0)) return false;
+  /** Makes all changes, or none where a version differs. @returns whether they were made */
+  swap(id: number, changes: readonly LineChange[]): boolean {
+    for (const { key, expected } of changes) {
+      if (expected !== undefined && expected !== (this.find(key)?.version ?? 0)) return false;
     }
-    const version = Number(fields[1]);
-    for (let at = 2; at < fields.length; at += FIELDS_OF_CHANGE) {
-      const [key = "", , mark = "", untilSec, text = ""] = fields.slice(at, at + FIELDS_OF_CHANGE);
-      this.#set(key, { version, mark, untilSec: Number(untilSec), text });
-    }
+    for (const change of changes) this.#set(change, id);
     return true;
   }
 
-  #set(
-    key: string,
-    { version, mark, untilSec, text }: { version: number; mark: string; untilSec: number; text: string },
-  ): void {
+  #set({ key, text, isListed, untilSec }: LineChange, version: number): void {
     this.#changed?.add(key);
-    if (mark === DELETED) {
+    if (text === undefined) {
       this.#delete(key);
       return;
     }
-    const at = packed(key);
     const before = untilSec === 0 ? this.find(key) : undefined;
-    const decoded = decodeText(text);
-    this.#cells.set(at, {
-      text: decoded === text ? copied(text) : decoded,
-      version,
-      untilSec: before?.untilSec ?? untilSec,
-      sweeps: this.#sweeps,
-    });
-    const isListed = isListedIn(mark);
-    if (isListed) this.#listed.add(copied(key));
+    this.#cells.set(packed(key), { text, version, untilSec: before?.untilSec ?? untilSec, sweeps: this.#sweeps });
+    if (isListed) this.#listed.add(key);
     else if (isListed === false && this.#listed.size > 0) this.#listed.delete(key);
   }
 
