@@ -2,7 +2,9 @@ import { expect } from "chai";
 import type { Redis } from "ioredis";
 import type { RedisClient } from "turnpike/gate/redis";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
+import { cellsOn } from "../../sdk/src/gate/cells/cells";
 import { redisCells } from "../../sdk/src/gate/cells/redis";
+import { METER_STORE } from "../../sdk/src/gate/metering/shared-store";
 import { attempt, idOf, testClaimStore, timedByActs } from "../sdk/gate/support/claim-store";
 import { testSharedMeter } from "../sdk/gate/support/shared-meter";
 import { MeteredChain } from "../support/metered-chain";
@@ -95,7 +97,9 @@ describe("a Redis Cluster", function () {
       client = await clientOf("redis-6");
     });
 
-    testSharedMeter((space) => redisCells(client, { prefix: `{${space}}`, lists: true }));
+    testSharedMeter((space) =>
+      cellsOn(redisCells(client, { prefix: `{${space}}`, lists: true }), { what: METER_STORE }),
+    );
   });
 
   it("HA35 is refused through a client of one of its servers, whichever it is", async () => {

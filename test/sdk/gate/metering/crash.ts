@@ -143,7 +143,7 @@ describe("Metering under crashes", () => {
       const heir = meterAt(left, chain);
       await heir.start();
       // The lease of the process that was killed ends.
-      await until(async () => stores.get(left)?.isSender === true);
+      await until(async () => stores.get(left)?.isSender === true, "the lease ends");
       await heir.flush();
       const { unsettled, charged, settled, lost } = heir.unsettled();
       const at = `killed at step ${life + 1}, ${fuse.names[life] ?? "the end"}`;
@@ -182,7 +182,7 @@ describe("Metering under crashes", () => {
 
     const heir = meterAt(`${file}-left`, chain);
     await heir.start();
-    await until(async () => stores.get(`${file}-left`)?.isSender === true);
+    await until(async () => stores.get(`${file}-left`)?.isSender === true, "the lease ends");
     await heir.flush();
     expect(chain.submitted).to.deep.equal(chain.prepared.slice(0, 1));
     expect(chain.sumDebited()).to.equal(COST);
