@@ -79,6 +79,12 @@ module.exports = {
       { path: "^(sdk/src/(?!file-lock/)|facilitator/|contracts/|scripts/)" },
     ),
     rule(
+      "public-lookup-on-protocol",
+      "sdk/public-lookup imports protocol only.",
+      { path: "^sdk/src/public-lookup/" },
+      { path: "^(sdk/src/(?!protocol/|public-lookup/)|facilitator/|contracts/|scripts/)" },
+    ),
+    rule(
       "chain-on-protocol",
       "sdk/chain imports protocol and generated types only.",
       { path: "^sdk/src/chain/" },
@@ -161,7 +167,7 @@ module.exports = {
     ),
     rule(
       "service-on-public-entries",
-      "The service uses protocol, chain, the wire schemas and the lock of files, not gate or agent.",
+      "The service uses protocol, chain, the wire schemas, the lock of files and the guard of addresses, not gate or agent.",
       { path: "^facilitator/src/" },
       { path: "^(sdk/src/(agent|gate|testing)/|scripts/|test/)" },
     ),

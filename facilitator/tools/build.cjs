@@ -13,7 +13,7 @@ const NODE_CHECK =
   "if (nodeMajor < 20 || (nodeMajor === 20 && nodeMinor < 19)) {" +
   ' process.stderr.write("Node 20.19 or later is needed; this is " + process.versions.node + ".\\n"); process.exit(1); }';
 
-const ENTRY_POINTS = ["protocol", "chain", "facilitator", "file-lock"];
+const ENTRY_POINTS = ["protocol", "chain", "facilitator", "file-lock", "public-lookup"];
 
 function build(outfile = join(FOLDER, "dist/program/facilitator.cjs")) {
   const sdk = resolve(FOLDER, "../sdk/src");

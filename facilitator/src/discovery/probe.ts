@@ -3,9 +3,9 @@
  * without any credential.
  */
 import type { Listing } from "turnpike/facilitator";
+import type { Lookup } from "turnpike/public-lookup";
 import { Agent, request } from "undici";
 import { connectionFault, guardedConnector } from "../lib/guarded-connector";
-import type { Lookup } from "../lib/public-addresses";
 
 export type ListingProblem = NonNullable<Listing["problem"]>;
 

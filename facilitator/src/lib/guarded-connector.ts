@@ -1,9 +1,8 @@
 /** Connects to hosts that a provider named: only to public addresses, within a bounded time. */
-import { isIP } from "node:net";
 import type { DELIVERY_ERRORS } from "turnpike/facilitator";
-import { isPublicAddress } from "turnpike/protocol";
+import { isClosedAddress, type Lookup, publicLookup, RefusedAddress } from "turnpike/public-lookup";
 import { buildConnector } from "undici";
-import { bareHost, type Lookup, publicLookup, RefusedAddress } from "./public-addresses";
+import { dnsLookup } from "./public-addresses";
 
 export interface ConnectorOptions {
   /** for local development: any address */
@@ -17,10 +16,12 @@ export interface ConnectorOptions {
 export function guardedConnector({ allowPrivate, timeoutMs, lookup }: ConnectorOptions): buildConnector.connector {
   const timeout = timeoutMs;
   if (allowPrivate) return buildConnector({ timeout, ...(lookup && { lookup }) } as buildConnector.BuildOptions);
-  const connect = buildConnector({ timeout, lookup: publicLookup(lookup) } as buildConnector.BuildOptions);
+  const connect = buildConnector({
+    timeout,
+    lookup: publicLookup(lookup ?? dnsLookup()),
+  } as buildConnector.BuildOptions);
   return (options, callback) => {
-    const host = bareHost(options.hostname);
-    if (isIP(host) && !isPublicAddress(host)) return callback(new RefusedAddress(), null);
+    if (isClosedAddress(options.hostname)) return callback(new RefusedAddress(), null);
     return connect(options, callback);
   };
 }

@@ -1,10 +1,7 @@
-/**
- * Keeps this service's connections for a provider to public addresses. A host name is checked when the socket connects.
- */
-import type { LookupAddress, LookupOptions } from "node:dns";
+/** Checks the URLs that providers name, and resolves their hosts. */
 import { Resolver } from "node:dns/promises";
-import { isIP } from "node:net";
-import { InvalidRequest, isPublicAddress } from "turnpike/protocol";
+import { InvalidRequest } from "turnpike/protocol";
+import { isClosedAddress, type Lookup } from "turnpike/public-lookup";
 
 export interface AddressPolicy {
   /** for local development: any address, and plain http */
@@ -22,30 +19,10 @@ export function checkPublicUrl(text: string, { allowPrivate }: AddressPolicy): s
     throw refused("must begin with https://");
   if (url.username || url.password) throw refused("must not hold credentials");
   if (url.hash) throw refused("must not have a fragment");
-  const host = bareHost(url.hostname);
-  if (!allowPrivate && isIP(host) && !isPublicAddress(host)) throw refused("must lead to a public address");
-  if (!allowPrivate && /(?:^|\.)(?:localhost|local|internal)\.?$/i.test(host)) {
-    throw refused("must lead to a public address");
-  }
+  const isLocalName = /(?:^|\.)(?:localhost|local|internal)\.?$/i.test(url.hostname);
+  if (!allowPrivate && (isLocalName || isClosedAddress(url.hostname))) throw refused("must lead to a public address");
   return url.href;
 }
-
-/** IPv6 addresses have brackets in URLs only. */
-export const bareHost = (hostname: string): string => hostname.replace(/^\[|\]$/g, "");
-
-/** The name currently resolves to an address that is not allowed. */
-export class RefusedAddress extends Error {
-  readonly code = "TURNPIKE_REFUSED_ADDRESS";
-  constructor() {
-    super("the name does not lead to a public address");
-  }
-}
-
-export type Lookup = (
-  hostname: string,
-  options: LookupOptions,
-  callback: (error: Error | null, address: string | LookupAddress[], family?: number) => void,
-) => void;
 
 /** For the first question; the second waits twice as long. */
 const DNS_TIMEOUT_MS = 2_000;
@@ -66,24 +43,6 @@ export function dnsLookup(resolver = new Resolver({ timeout: DNS_TIMEOUT_MS, tri
       const failed = answers.find((answer) => answer.status === "rejected");
       if (found.length === 0 && failed) callback(failed.reason, []);
       else callback(null, found);
-    });
-  };
-}
-
-/**
- * Creates a socket resolver that returns only public addresses. The socket connects to the returned address, so a DNS
- * change between check and connection has no effect.
- */
-export function publicLookup(resolve = dnsLookup()): Lookup {
-  return (hostname, options, callback) => {
-    resolve(hostname, { ...options, all: true }, (error, found) => {
-      if (error) return callback(error, []);
-      const all = Array.isArray(found) ? found : [{ address: found, family: isIP(found) }];
-      const open = all.filter(({ address }) => isPublicAddress(address));
-      const [first] = open;
-      if (!first) return callback(new RefusedAddress(), []);
-      if (options.all) return callback(null, open);
-      return callback(null, first.address, first.family);
     });
   };
 }

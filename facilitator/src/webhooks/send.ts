@@ -1,8 +1,8 @@
 /** Sends one HTTP request to a receiver: bounded in time and size, never redirected, only to public addresses. */
 import type { DELIVERY_ERRORS } from "turnpike/facilitator";
+import type { Lookup } from "turnpike/public-lookup";
 import { Agent, request } from "undici";
 import { connectionFault, guardedConnector } from "../lib/guarded-connector";
-import type { Lookup } from "../lib/public-addresses";
 
 export interface Receiver {
   readonly url: string;

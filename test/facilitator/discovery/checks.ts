@@ -2,7 +2,7 @@ import type { LookupAddress } from "node:dns";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect } from "chai";
-import type { Lookup } from "../../../facilitator/src/lib/public-addresses";
+import type { Lookup } from "turnpike/public-lookup";
 import { until } from "../../support/until";
 import { type Receiver, startReceiver } from "../webhooks/support/receiver";
 import { actorOf, CHECK_EVERY_MS, openCatalogue, type TestCatalogue, TOKEN, walletOf } from "./support/catalogue";

@@ -4,14 +4,9 @@ import { Resolver } from "node:dns/promises";
 import { stat } from "node:fs/promises";
 import { expect } from "chai";
 import { isPublicAddress } from "turnpike/protocol";
+import { type Lookup, publicLookup, RefusedAddress } from "turnpike/public-lookup";
 import { connectionFault } from "../../../facilitator/src/lib/guarded-connector";
-import {
-  checkPublicUrl,
-  dnsLookup,
-  type Lookup,
-  publicLookup,
-  RefusedAddress,
-} from "../../../facilitator/src/lib/public-addresses";
+import { checkPublicUrl, dnsLookup } from "../../../facilitator/src/lib/public-addresses";
 import { createSender } from "../../../facilitator/src/webhooks/send";
 import { type Receiver, startReceiver } from "./support/receiver";
 

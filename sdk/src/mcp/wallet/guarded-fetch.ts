@@ -9,7 +9,8 @@ import { isIP, type LookupFunction } from "node:net";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import type { FetchFunction } from "../../agent/core/effects";
-import { isPublicAddress, PolicyRefused } from "../../protocol";
+import { PolicyRefused } from "../../protocol";
+import { isClosedAddress, type Lookup, publicLookup, RefusedAddress } from "../../public-lookup";
 import type { Reach } from "./config";
 
 /** Returns every address of a host name. */
@@ -30,11 +31,13 @@ export function guardedFetch(
     const url = new URL(input);
     if (init.redirect !== "manual") throw new TypeError("the guarded fetch follows no redirects");
     requireAllowed(url, reach);
-    const addresses = reach.privateOrigins.has(url.origin) ? undefined : await publicAddresses(url, resolve);
+    const isPrivate = reach.privateOrigins.has(url.origin);
+    if (!isPrivate && isClosedAddress(url.hostname)) throw notPublic(url);
     try {
-      return await send(url, init, addresses);
+      return await send(url, init, isPrivate ? undefined : publicLookup(lookupBy(resolve)));
     } catch (error) {
       init.signal?.throwIfAborted();
+      if (error instanceof RefusedAddress) throw notPublic(url);
       // As fetch reports what it cannot reach: the agent reads the code of the cause.
       throw new TypeError("fetch failed", { cause: error });
     }
@@ -60,26 +63,23 @@ export function requireAllowed(
 
 const unreachable = (message: string, reason = "address") => new PolicyRefused(message, { reason });
 
-async function publicAddresses(url: URL, resolve: Resolve): Promise<readonly string[]> {
-  // IPv6 addresses have brackets in URLs only.
-  const host = url.hostname.replace(/^\[|\]$/g, "");
-  const found = isIP(host) ? [host] : await resolve(host);
-  const open = found.filter(isPublicAddress);
-  if (open.length > 0) return open;
-  throw unreachable(`${url.origin} leads to no public address, and is not in \`privateOrigins\` of the wallet's file.`);
-}
+const notPublic = ({ origin }: URL) =>
+  unreachable(`${origin} leads to no public address, and is not in \`privateOrigins\` of the wallet's file.`);
 
-/** Resolves any name to the addresses that were checked. */
-function pinned(addresses: readonly string[]): LookupFunction {
-  const all = addresses.map((address) => ({ address, family: isIP(address) }));
-  return (_hostname, options, callback) => {
-    if (options.all) return callback(null, all);
-    const [first] = all;
-    return callback(null, first?.address ?? "", first?.family);
+const lookupBy =
+  (resolve: Resolve): Lookup =>
+  (hostname, _options, callback) => {
+    resolve(hostname).then(
+      (found) =>
+        callback(
+          null,
+          found.map((address) => ({ address, family: isIP(address) })),
+        ),
+      (error: Error) => callback(error, []),
+    );
   };
-}
 
-function send(url: URL, init: RequestInit, addresses: readonly string[] | undefined): Promise<Response> {
+function send(url: URL, init: RequestInit, lookup: Lookup | undefined): Promise<Response> {
   const request = url.protocol === "https:" ? requestHttps : requestHttp;
   const headers = Object.fromEntries(new Headers(init.headers));
   return new Promise((resolve, reject) => {
@@ -89,7 +89,7 @@ function send(url: URL, init: RequestInit, addresses: readonly string[] | undefi
       // A connection of its own: a kept one would not be checked again.
       agent: false,
       ...(init.signal && { signal: init.signal }),
-      ...(addresses && { lookup: pinned(addresses) }),
+      ...(lookup && { lookup: lookup as LookupFunction }),
     });
     outgoing.on("error", reject);
     outgoing.on("response", (incoming) => {

@@ -2,12 +2,12 @@
 import pino from "pino";
 import type { CreateListingRequestWire, DiscoveredResource, Listing } from "turnpike/facilitator";
 import { type Address, addressOfKey, keccakText, networkOfChain } from "turnpike/protocol";
+import type { Lookup } from "turnpike/public-lookup";
 import type { Store } from "../../../../facilitator/src/db/open";
 import { Catalogue, type CatalogueFilter } from "../../../../facilitator/src/discovery/catalogue";
 import { type ListingChecks, startListingChecks } from "../../../../facilitator/src/discovery/checks";
 import { Listings } from "../../../../facilitator/src/discovery/listings";
 import { createProber } from "../../../../facilitator/src/discovery/probe";
-import type { Lookup } from "../../../../facilitator/src/lib/public-addresses";
 import { embeddedStore } from "../../../support/store";
 
 export const NETWORK = networkOfChain(84_532);
