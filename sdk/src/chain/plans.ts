@@ -1,5 +1,5 @@
 /** Reads plans and tokens from the chain. A plan's terms never change; its payee, its provider and its end can. */
-import type { Result } from "ethers";
+import type { Result } from "ethers/abi";
 import {
   type Address,
   checksum,

@@ -1,5 +1,5 @@
 /** Judges whether signatures under a name and a version are those that a token accepts. Asks the token what it can. */
-import type { Result } from "ethers";
+import type { Result } from "ethers/abi";
 import {
   type Address,
   domainSeparator,
