@@ -5,7 +5,7 @@
 import { tokenInterface } from "../../chain/abi";
 import { callView, NO_ANSWER, type Rpc } from "../../chain/rpc";
 import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
-import type { Supported } from "../../facilitator/service";
+import type { Supported } from "../../facilitator/supported";
 import {
   type Address,
   caip2Of,
