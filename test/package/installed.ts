@@ -97,8 +97,28 @@ describe("the package in an empty project", function () {
     expect([...new Set(strange)]).to.deep.equal([]);
   });
 
+  it("runs in one file of a bundler that does not split, beside others who use zod and ethers", async () => {
+    const program = `import * as z from "zod/v4";
+      import { Interface } from "ethers";
+      import { createAgent } from "turnpike/agent";
+      import { connectRpc } from "turnpike/chain";
+      import { createProvider } from "turnpike/gate";
+      const iface = new Interface(["function a()"]);
+      const rpc = connectRpc({ urls: "ws://127.0.0.1:9", chainId: 1 });
+      rpc.send("eth_chainId", []).catch(({ message }) => {
+        rpc.close();
+        const isRead = z.custom((value) => value === 1).safeParse(1).success;
+        console.log(isRead, iface.encodeFunctionData("a"), typeof createAgent, typeof createProvider, message);
+      });`;
+    const { text } = await bundle(program, { cwd: project.folder, platform: "node", format: "cjs" });
+    await writeFile(join(project.folder, "one-file.cjs"), text);
+    expect(await project.run("one-file.cjs")).to.equal(
+      "true 0x0dbe671f function function The chain cannot be asked at 127.0.0.1:9 (eth_chainId: ECONNRESET).\n",
+    );
+  });
+
   it("leaves out of a bundle what is not used", async () => {
-    const of = (code: string) => bundle(code, [], project.folder);
+    const of = (code: string) => bundle(code, { cwd: project.folder });
     const amounts = await of(`import { formatAmount } from "turnpike/protocol"; console.log(formatAmount(1n));`);
     expect(amounts.packages, "an amount needs no library").to.deep.equal([]);
     // The errors, by which an argument of another kind is refused, and no schema.

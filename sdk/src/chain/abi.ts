@@ -1,6 +1,8 @@
 /** The contracts' interfaces as ethers reads them: Turnpike's and the settler's generated, the token's by hand. */
-import { Interface } from "ethers";
-import { IBatchSettler__factory, ITurnpike__factory, ITurnpikeLens__factory } from "./generated";
+import { Interface } from "ethers/abi";
+import { IBatchSettler__factory } from "./generated/factories/contracts/interfaces/IBatchSettler__factory";
+import { ITurnpike__factory } from "./generated/factories/contracts/interfaces/ITurnpike__factory";
+import { ITurnpikeLens__factory } from "./generated/factories/contracts/interfaces/ITurnpikeLens__factory";
 
 /** The contract Turnpike, for ethers. */
 export const turnpikeInterface = new Interface(ITurnpike__factory.abi);

@@ -2,7 +2,7 @@
  * Reads what became of debits that an operator's transactions carry: from a receipt, or where there is none from the
  * contract's own index and log. An outcome is final only when the chain leaves no doubt.
  */
-import { Transaction } from "ethers";
+import { Transaction } from "ethers/transaction";
 import type { Address, ErrorCode, Hex } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { DebitItem, DebitOutcome, DebitResult } from "./debit-sender";

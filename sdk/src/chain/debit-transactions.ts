@@ -2,8 +2,9 @@
  * Prepares, sends and replaces the transactions of debits: one nonce at a time, so that nonce and order are certain.
  * What is prepared is the signed bytes.
  */
-import { Transaction, type TransactionLike, Wallet } from "ethers";
-import { type Address, type Hex, Unavailable } from "../protocol";
+import { SigningKey } from "ethers/crypto";
+import { Transaction, type TransactionLike } from "ethers/transaction";
+import { type Address, addressOfKey, type Hex, Unavailable } from "../protocol";
 import { headNumber, nonceAt, payloadOf, type SignedDebits } from "./debit-outcome";
 import type { DebitItem, PreparedDebits } from "./debit-sender";
 import { debitGasLimit, encodeDebits, MAX_TRANSACTION_GAS, simulateDebits } from "./debit-simulation";
@@ -38,7 +39,7 @@ export class DebitTransactions {
 
   constructor(options: OperatorOptions) {
     this.#options = options;
-    this.#signer = typeof options.signer === "string" ? new Wallet(options.signer) : options.signer;
+    this.#signer = typeof options.signer === "string" ? signerOf(options.signer) : options.signer;
     this.address = this.#signer.address as Address;
   }
 
@@ -131,6 +132,19 @@ export class DebitTransactions {
     });
     return { raw: raw as Hex, fromBlock };
   }
+}
+
+/** What ethers' Wallet does, which would load its keystores and providers. */
+function signerOf(privateKey: Hex): TransactionSigner {
+  const key = new SigningKey(privateKey);
+  return {
+    address: addressOfKey(privateKey),
+    async signTransaction(fields) {
+      const transaction = Transaction.from(fields);
+      transaction.signature = key.sign(transaction.unsignedHash);
+      return transaction.serialized;
+    },
+  };
 }
 
 const larger = (a: bigint, b: bigint): bigint => (a > b ? a : b);

@@ -1,5 +1,5 @@
 /** Decodes a revert into a typed error, under the contract error's own name and with its arguments. */
-import type { ErrorFragment, Result } from "ethers";
+import type { ErrorFragment, Result } from "ethers/abi";
 import { type ErrorCode, type Hex, isErrorCode, STATUSES, TurnpikeError } from "../protocol";
 import { aText } from "../protocol/arguments";
 import { batchSettlerInterface, turnpikeInterface } from "./abi";

@@ -1,5 +1,6 @@
 /** Turnpike's logs as typed facts. Amounts are base units, times unix seconds. */
-import { AbiCoder, getBytes, type Result } from "ethers";
+import { AbiCoder, type Result } from "ethers/abi";
+import { getBytes } from "ethers/utils";
 import { type Address, checksum, type Hex, idOrNone, lengthOf, type PeriodLength, ZERO_ADDRESS } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { turnpikeInterface } from "./abi";

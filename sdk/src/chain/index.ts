@@ -18,7 +18,7 @@ export * from "./json-rpc";
 export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
 export * from "./operator";
-export { missingOperators } from "./operators";
+export { missingOperators, RIGHTS } from "./operators";
 export * from "./permit2-calls";
 export * from "./plan-acts";
 export * from "./plans";

@@ -3,9 +3,11 @@ import { type Address, type Hex, lensAddressOf } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface } from "./abi";
 import type { MeterStatesOptions } from "./metered-states";
-import { RIGHTS } from "./plan-acts";
 import { requireRpc } from "./require-rpc";
 import { callView } from "./rpc";
+
+/** What an account may do on a plan, as the contract's bits: debit, sign vouchers, sign usage receipts. */
+export const RIGHTS = { debit: 1, voucher: 2, receipt: 4 } as const;
 
 /** @returns those of `accounts` that may not debit on the plan. @throws Unavailable */
 export async function missingOperators(

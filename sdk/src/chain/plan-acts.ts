@@ -82,10 +82,7 @@ export function stopPlan(signer: Signer, turnpike: Address, planId: Hex): Promis
   return mined(signer, turnpike, "stopPlan", { planId }, ["planId"]);
 }
 
-/** What an account may do on a plan, as the contract's bits: debit, sign vouchers, sign usage receipts. */
-export const RIGHTS = { debit: 1, voucher: 2, receipt: 4 } as const;
-
-/** Sets what `account` may do on the plan: a sum of {@link RIGHTS}; 0 revokes all. */
+/** Sets what `account` may do on the plan: a sum of `RIGHTS`; 0 revokes all. */
 export function setOperator(
   signer: Signer,
   turnpike: Address,

@@ -4,24 +4,15 @@
  */
 import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
-import { FetchRequest, type Interface, Network, WebSocketProvider } from "ethers";
+import type { Interface } from "ethers/abi";
+import { FetchRequest } from "ethers/utils";
 import { ConfigError, type Hex, Unavailable } from "../protocol";
 import { aList, aNumber, callback, fieldsOf, wrongKind } from "../protocol/arguments";
 import { aText, listOf } from "../protocol/option-checks";
-import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { decodeRevert } from "./errors";
-import {
-  describeFault,
-  faultOf,
-  type RpcAnswer,
-  RpcAnswerError,
-  type RpcCall,
-  RpcEndpoint,
-  type RpcPost,
-  resultOf,
-  revertDataOf,
-} from "./json-rpc";
+import { describeFault, faultOf, RpcAnswerError, RpcEndpoint, type RpcPost, revertDataOf } from "./json-rpc";
 import { requireRpc } from "./require-rpc";
+import { type Endpoint, socketEndpoint } from "./socket-endpoint";
 import { NO_ANSWER } from "./views";
 
 /** JSON-RPC to one chain, with fallbacks. */
@@ -116,17 +107,9 @@ export function connectRpc(options: RpcOptions): Rpc {
   };
 }
 
-interface Endpoint {
-  /** @throws RpcAnswerError when the endpoint answers with an error; Unavailable with reason `timeout` when it is late */
-  send(call: RpcCall, withinMs: number): Promise<unknown>;
-  /** of endpoints that push */
-  onBlock?(wake: () => void): () => void;
-  close(): void;
-}
-
 function endpointOf(url: string, chainId: number, timeoutMs: number): Endpoint {
   const protocol = URL.canParse(url) ? new URL(url).protocol : "";
-  if (protocol === "ws:" || protocol === "wss:") return socketEndpoint(url, Network.from(chainId));
+  if (protocol === "ws:" || protocol === "wss:") return socketEndpoint(url, chainId);
   if (protocol !== "http:" && protocol !== "https:") {
     throw new ConfigError("rpcUrl has an endpoint that is not an http, https, ws or wss URL");
   }
@@ -155,92 +138,6 @@ const post: RpcPost = async (url, { body, headers, signal, isRepeated }) => {
   const response = await sent;
   return { status: response.statusCode, text: response.hasBody() ? response.bodyText : "" };
 };
-
-const RECONNECT_MS = 1_000;
-
-/** Reopens a dropped socket, at the next call, or soon when there are block listeners. */
-function socketEndpoint(url: string, network: Network): Endpoint {
-  const wakes = new Set<() => void>();
-  let current: { readonly provider: WebSocketProvider; readonly dropped: Deferred<never> } | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  let closed = false;
-
-  function opened() {
-    if (current) return current;
-    const provider = new WebSocketProvider(url, network, { staticNetwork: network });
-    const made = { provider, dropped: deferred<never>() };
-    // Without a call under way nobody awaits it.
-    made.dropped.promise.catch(() => undefined);
-    const socket = provider.websocket as { onclose?: unknown; onerror?: unknown };
-    socket.onclose = () => drop();
-    socket.onerror = (event: { readonly error?: unknown }) => drop(event.error);
-    for (const wake of wakes) void provider.on("block", wake);
-    current = made;
-    return made;
-
-    function drop(cause?: unknown): void {
-      if (current !== made) return;
-      current = undefined;
-      // ethers leaves the calls of a closed socket waiting.
-      made.dropped.reject(Object.assign(new Error("the socket was closed", { cause }), { code: "ECONNRESET" }));
-      provider.destroy().catch(() => undefined);
-      reopenSoon();
-    }
-  }
-
-  function reopenSoon(): void {
-    if (closed || wakes.size === 0) return;
-    timer = setTimeout(() => {
-      opened();
-      // Blocks may have come without a connection.
-      for (const wake of wakes) wake();
-    }, RECONNECT_MS);
-    timer.unref();
-  }
-
-  async function send(call: RpcCall, isRepeated = false): Promise<unknown> {
-    const { provider, dropped } = opened();
-    try {
-      return await Promise.race([dropped.promise, provider.send(call.method, [...call.params]).catch(throwAnswer)]);
-    } catch (error) {
-      const isDropped = !closed && current?.provider !== provider && !(error instanceof RpcAnswerError);
-      if (!isDropped || isRepeated || !RpcEndpoint.isRead(call)) throw error;
-      return send(call, true);
-    }
-  }
-
-  return {
-    send: (call, withinMs) => atMost(withinMs, send(call), throwLate),
-    onBlock(wake) {
-      wakes.add(wake);
-      void opened().provider.on("block", wake);
-      return () => {
-        wakes.delete(wake);
-        // ethers rejects where the subscription was not confirmed before the socket went: there is nothing to end then.
-        current?.provider.off("block", wake).catch(() => undefined);
-      };
-    },
-    close() {
-      closed = true;
-      clearTimeout(timer);
-      const last = current;
-      current = undefined;
-      last?.dropped.reject(new Error("closed"));
-      last?.provider.destroy().catch(() => undefined);
-    },
-  };
-}
-
-function throwLate(): never {
-  throw new Unavailable("a node did not answer in time", { reason: "timeout" });
-}
-
-/** ethers keeps the error that an endpoint answered with in `error` or `info.error`. */
-function throwAnswer(cause: { readonly error?: RpcAnswer["error"]; readonly info?: RpcAnswer }): never {
-  const error = cause.info?.error ?? cause.error;
-  if (error?.code === undefined) throw cause;
-  return resultOf({ error }) as never;
-}
 
 /** @throws ConfigError when the endpoints serve another chain than the one configured */
 export async function checkChainId(rpc: Rpc, chainId: number): Promise<void> {

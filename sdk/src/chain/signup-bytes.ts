@@ -1,4 +1,4 @@
-import { AbiCoder } from "ethers";
+import { AbiCoder } from "ethers/abi";
 import type { Hex } from "../protocol";
 import { fieldsOf, wrongKind } from "../protocol/arguments";
 

@@ -1,5 +1,5 @@
 /** Reads a token, and judges whether signatures under a name and a version are those that it accepts. */
-import type { Result } from "ethers";
+import type { Result } from "ethers/abi";
 import {
   type Address,
   checksum,

@@ -67,7 +67,6 @@ export const SUBSCRIPTION_ARGUMENTS = {
 };
 
 export const PROVIDER_ARGUMENTS = {
-  supported: {},
   events: {},
   debits: { items: aList },
   debitRights: { planIds: aList },

@@ -3,10 +3,9 @@
  * Expected outcomes are returned as unions.
  * @throws Unavailable (from every method) when there was no usable answer: the outcome is unknown, ask again
  */
-import { checkedCalls, PAYMENT_ARGUMENTS, PROVIDER_ARGUMENTS, SUBSCRIPTION_ARGUMENTS } from "./checked-calls";
-import { paymentCalls } from "./payment-calls";
+import { checkedCalls, PROVIDER_ARGUMENTS } from "./checked-calls";
+import { payerCalls } from "./payer-client";
 import { providerCalls } from "./provider-calls";
-import { subscriptionCalls } from "./subscription-calls";
 import { createCalls, type TransportOptions } from "./transport";
 
 export type { AuthorizeOutcome, RefundOutcome } from "./payment-calls";
@@ -40,9 +39,5 @@ export type FacilitatorClient = ReturnType<typeof createFacilitatorClient>;
 /** @throws ConfigError for a url that is no plain http(s) address */
 export function createFacilitatorClient(options: FacilitatorClientOptions) {
   const calls = createCalls(options);
-  return {
-    ...checkedCalls(paymentCalls(calls), PAYMENT_ARGUMENTS),
-    ...checkedCalls(subscriptionCalls(calls), SUBSCRIPTION_ARGUMENTS),
-    ...checkedCalls(providerCalls(calls), PROVIDER_ARGUMENTS),
-  };
+  return { ...payerCalls(calls), ...checkedCalls(providerCalls(calls), PROVIDER_ARGUMENTS) };
 }

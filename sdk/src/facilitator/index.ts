@@ -13,6 +13,7 @@ export * from "./service";
 export * from "./submit-refund";
 export * from "./subscription-figures";
 export * from "./subscriptions";
+export * from "./supported";
 export * from "./verify-webhook";
 export * from "./webhook-endpoints";
 export * from "./webhook-events";

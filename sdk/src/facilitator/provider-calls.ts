@@ -19,7 +19,7 @@ import {
 } from "./refund-accounts";
 import { refundResponseSchema } from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
-import { type EventList, eventListSchema, type Supported, supportedSchema } from "./service";
+import { type EventList, eventListSchema } from "./service";
 import {
   type CallOptions,
   type Calls,
@@ -69,16 +69,6 @@ export interface WantedRefundAccount extends RefundAccountTerms {
 }
 
 export const providerCalls = (calls: Calls) => ({
-  /** Networks, tokens, schemes and signers of this Facilitator. */
-  async supported(call: CallOptions = {}): Promise<Supported> {
-    const found = await calls.lookUp(supportedSchema, { method: "GET", path: "/supported", ...call });
-    if (found.kind === "refused") {
-      const { message, status } = found.error;
-      throw new Unavailable(message, { cause: found.error, details: { status, isJson: true } });
-    }
-    return found.value;
-  },
-
   /** The provider's own, of all chains unless `network` names one; needs an API key with the scope `read`. */
   async events({
     cursor,

@@ -1,11 +1,6 @@
 /** Manages the Facilitators that this agent may use: only those of its configuration, whatever a provider names. */
-import {
-  type ChangeOutcome,
-  createFacilitatorClient,
-  type FacilitatorClient,
-  type PermitOutcome,
-  type Refused,
-} from "../../facilitator/client";
+import type { ChangeOutcome, PermitOutcome, Refused } from "../../facilitator/client";
+import { createPayerClient, type PayerClient } from "../../facilitator/payer-client";
 import type { Account } from "../../facilitator/subscriptions";
 import {
   type Address,
@@ -53,7 +48,7 @@ export interface AccountOnChain {
 export interface Facilitator {
   /** as configured, without a trailing slash */
   readonly url: string;
-  readonly client: FacilitatorClient;
+  readonly client: PayerClient;
   /** whether the agent's options name its signers */
   readonly pinned: boolean;
   /** Returns the signers whose proofs count; undefined when the Facilitator announces none. Asks once, or `again`. */
@@ -115,7 +110,7 @@ function createFacilitator(url: string, effects: Effects, pinned: readonly Addre
       ...init,
       signal: AbortSignal.any([effects.closing, ...(init.signal ? [init.signal] : [])]),
     });
-  const client = createFacilitatorClient({ url, fetch: exchange, timeoutMs });
+  const client = createPayerClient({ url, fetch: exchange, timeoutMs });
   async function announced(): Promise<readonly Address[] | undefined> {
     const deadline = new Deadline(SIGNERS_TIMEOUT_MS);
     try {

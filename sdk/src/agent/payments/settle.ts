@@ -2,7 +2,7 @@
  * Has one signed authorization settled by its Facilitator: posts the same request until the outcome is known, or the
  * retry budget ends and the ledger keeps it. Signs nothing.
  */
-import type { FacilitatorClient } from "../../facilitator/client";
+import type { PayerClient } from "../../facilitator/payer-client";
 import {
   type Hex,
   isTurnpikeError,
@@ -258,7 +258,7 @@ function paymentNotSubmitted(entry: PaymentEntry, { code }: TurnpikeError, cause
 async function judgeRefusal(
   context: AgentContext,
   attempt: SettleAttempt,
-  client: FacilitatorClient,
+  client: PayerClient,
   error: TurnpikeError,
 ): Promise<SettleResult> {
   const { job, entry } = attempt;
@@ -287,7 +287,7 @@ function notKnown(error: unknown): false {
  * Returns whether the window is over by a plausible clock, and the Facilitator reports the payment neither pending nor
  * settled.
  */
-async function isOverByReport(context: AgentContext, entry: PaymentEntry, client: FacilitatorClient): Promise<boolean> {
+async function isOverByReport(context: AgentContext, entry: PaymentEntry, client: PayerClient): Promise<boolean> {
   const { chainClock, facilitators, networks } = context;
   // A Facilitator that has returned a proof has reported a settlement; a later denial is no evidence.
   if (entry.proofSeen) return false;

@@ -1,6 +1,6 @@
 /** Builds a subscription's view from the ledger, the wallet and the chain, and verifies its plan. */
 import type { RecordOnChain } from "../../chain/records";
-import type { FacilitatorClient } from "../../facilitator/client";
+import type { PayerClient } from "../../facilitator/payer-client";
 import type { NextTermsWire, Plan, Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import {
   type Address,
@@ -155,7 +155,7 @@ export async function signingTimeSec(context: AgentContext, chainId: number, rep
 }
 
 /** @returns undefined when the chain knows no such subscription */
-export async function readState(client: FacilitatorClient, idHash: Hex): Promise<SubscriptionState | undefined> {
+export async function readState(client: PayerClient, idHash: Hex): Promise<SubscriptionState | undefined> {
   const found = await client.subscription(idHash);
   if (found.kind === "found") return found.value.status === "NONE" ? undefined : found.value;
   if (found.error.code === "UnknownSubscription") return undefined;

@@ -6,7 +6,7 @@ import { tokenInterface } from "../../chain/abi";
 import { callView, type Rpc } from "../../chain/rpc";
 import { judgeTokenDomain, readTokenDomain } from "../../chain/token-domain";
 import { NO_ANSWER } from "../../chain/views";
-import type { Supported } from "../../facilitator/service";
+import type { Supported } from "../../facilitator/supported";
 import {
   type Address,
   caip2Of,

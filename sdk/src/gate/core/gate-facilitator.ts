@@ -2,7 +2,7 @@
 /** Makes a gate's calls to its Facilitator, each with its own time limit. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { createFacilitatorClient, type FacilitatorClient } from "../../facilitator/client";
-import { supportedOn } from "../../facilitator/service";
+import { supportedOn } from "../../facilitator/supported";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Address, ConfigError, caip2Of, Unavailable } from "../../protocol";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";

@@ -1,8 +1,7 @@
 /**
  * Signs usage receipts of metered charges with the provider's receipt key, and checks on chain that plans name this key.
  */
-import { rightsOf, topicOfAccount } from "../../chain/operators";
-import { RIGHTS } from "../../chain/plan-acts";
+import { RIGHTS, rightsOf, topicOfAccount } from "../../chain/operators";
 import type { Rpc } from "../../chain/rpc";
 import {
   type Address,

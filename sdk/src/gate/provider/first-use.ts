@@ -4,7 +4,7 @@
  * and only a store that lasts remembers it; elsewhere the options stay incomplete, and gates refuse them.
  */
 import { createFacilitatorClient } from "../../facilitator/client";
-import { type Supported, supportedOn } from "../../facilitator/service";
+import { type Supported, supportedOn } from "../../facilitator/supported";
 import { ConfigError, caip2Of, networkOfChain, requireNetwork } from "../../protocol";
 import type { ClaimStore } from "../claims/rules";
 import { claimsOf } from "../core/create-context";
