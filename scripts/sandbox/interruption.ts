@@ -34,7 +34,7 @@ export function watchInterruption(onForced: () => void): Interruption {
     process.stdout.on("error", () => {
       if (!stopping.signal.aborted) interrupt();
     });
-    if (["start", "sandbox"].includes(process.env.npm_lifecycle_event ?? "")) {
+    if (["start", "sandbox", "npx"].includes(process.env.npm_lifecycle_event ?? "")) {
       const parent = process.ppid;
       const timer = setInterval(() => {
         if (process.ppid === parent) return;
