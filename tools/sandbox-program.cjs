@@ -65,10 +65,24 @@ const withoutEncodings = {
   },
 };
 
+/** The user may have installed it in the project, and have this program elsewhere. */
+const installedDatabase = {
+  name: "the database that the user has installed",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^@electric-sql\/pglite$/ }, ({ path }) => ({ path, namespace: "installed" }));
+    onLoad({ filter: /^/, namespace: "installed" }, ({ path }) => ({
+      contents:
+        'const { installed } = require("./scripts/sandbox/installed");' +
+        `module.exports = require(installed("${path}", process.cwd())[0]);`,
+      resolveDir: ROOT,
+    }));
+  },
+};
+
 /** @returns the files in the bundle */
 async function writeProgram(outfile) {
   const { name, dependencies } = readJson(join(ROOT, "sdk/package.json"));
-  const given = [...Object.keys(dependencies), "@electric-sql/pglite"];
+  const given = Object.keys(dependencies);
   // Loaded by settings that the sandbox does not use, or by what it does not call.
   const tracing = ["core", "resources", "sdk-trace-base", "exporter-trace-otlp-http", "exporter-trace-otlp-proto"];
   const unused = [
@@ -89,7 +103,7 @@ async function writeProgram(outfile) {
       // Its native build is for one machine.
       secp256k1: createRequire(join(ROOT, "facilitator/package.json")).resolve("secp256k1/elliptic.js"),
     },
-    plugins: [withoutEncodings, ownEntries(name)],
+    plugins: [withoutEncodings, installedDatabase, ownEntries(name)],
     legalComments: "none",
     metafile: true,
     outfile,

@@ -44,6 +44,8 @@ export function firstSteps({ testKeys: [buyer], ...state }: SandboxState, folder
       .join(" ")}`,
     `  npx turnpike pay ${providerUrl}/quote --max ${units(BigInt(QUOTE_PRICE))}`,
     "Sell from your own program, whose configure() reads these settings:",
-    `  node --env-file=${envFile(folder)} server.mjs`,
+    `  node --env-file=${inShell(envFile(folder))} server.mjs`,
   ];
 }
+
+const inShell = (file: string): string => (/^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", "'\\''")}'`);

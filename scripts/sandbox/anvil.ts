@@ -1,11 +1,11 @@
 /** Foundry's node as the sandbox's chain, where Hardhat is not installed: `npx turnpike sandbox` runs on it. */
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
 import path from "node:path";
-import { attachChain, type ChainOptions, type LocalChain, untilListening } from "./chain";
+import { attachChain, type ChainOptions, type LocalChain, reportEnd, untilListening } from "./chain";
 import { freePort } from "./free-port";
+import { installed } from "./installed";
 
 const WITH_PARENT = path.join(__dirname, "with-parent.cjs");
 
@@ -22,35 +22,35 @@ const BLOCK_SEC = 1;
  * @returns undefined when neither npm nor Foundry's installer has placed it here
  */
 export function findAnvil(folder: string, searchPath = ""): string | undefined {
-  const packages = [__filename, path.join(folder, "any.js")].flatMap((from) => {
-    const requireFrom = createRequire(from);
-    try {
-      const beside = createRequire(requireFrom.resolve("@foundry-rs/anvil/package.json"));
-      return [beside.resolve(`${PLATFORM_PACKAGE}/bin/${FILE}`)];
-    } catch {
-      return [];
-    }
-  });
+  const packages = installed("@foundry-rs/anvil/package.json", folder).flatMap((manifest) =>
+    installed(`${PLATFORM_PACKAGE}/bin/${FILE}`, path.dirname(manifest)),
+  );
   const programs = searchPath.split(path.delimiter).flatMap((each) => (each === "" ? [] : [path.join(each, FILE)]));
   return [...packages, ...programs].find((file) => existsSync(file));
 }
 
 /** @returns how to start it as startChain starts Hardhat's node */
 export function anvilChain(anvil: string): (options?: ChainOptions) => Promise<LocalChain> {
-  return async ({ chainId = 31_337, isSpared = false, port: preferred } = {}) => {
+  return async ({ chainId = 31_337, port: preferred } = {}) => {
     const port = await freePort(preferred);
     const args = ["--host", "127.0.0.1", "--port", `${port}`, "--chain-id", `${chainId}`, "--hardfork", "osaka"];
-    const child = spawn(process.execPath, [WITH_PARENT, anvil, ...args], {
+    // Of a node that is killed, states on disk would stay.
+    const inMemory = ["--max-persisted-states", "0"];
+    const child = spawn(process.execPath, [WITH_PARENT, anvil, ...args, ...inMemory], {
       stdio: ["ignore", "pipe", "pipe", "ipc"],
-      detached: isSpared,
+      // A process group of its own, which a terminal's Ctrl-C does not reach and which can be ended as a whole.
+      detached: true,
     });
+    child.once("exit", () => endGroup(child));
     await untilListening(child, "Listening on", "anvil");
+    const stopReporting = reportEnd(child);
     const chain = attachChain(
       { rpcUrl: `http://127.0.0.1:${port}`, chainId, blockMs: undefined },
       {
         suspend: refuse,
         resume: refuse,
         async stop() {
+          stopReporting();
           if (child.exitCode !== null || child.signalCode !== null) return;
           const gone = once(child, "exit");
           child.disconnect();
@@ -66,6 +66,15 @@ export function anvilChain(anvil: string): (options?: ChainOptions) => Promise<L
       },
     };
   };
+}
+
+/** Ends anvil, too, where its guard was killed alone. */
+function endGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, "SIGKILL");
+  } catch {
+    // Both are gone.
+  }
 }
 
 function refuse(): never {

@@ -158,7 +158,7 @@ export function attachChain(
 }
 
 /** Prints why a node ended that nobody stopped: its callers only see connections that break. @returns stops doing so */
-function reportEnd(child: ChildProcess): () => void {
+export function reportEnd(child: ChildProcess): () => void {
   let lastErrors = "";
   child.stderr?.on("data", (chunk: Buffer) => {
     lastErrors = (lastErrors + chunk).slice(-MAX_REPORT_CHARS);

@@ -31,9 +31,10 @@ export function watchInterruption(onForced: () => void): Interruption {
     };
     for (const signal of SIGNALS) process.on(signal, interrupt);
     // Each further line fails, too, while the sandbox stops.
-    process.stdout.on("error", () => {
-      if (!stopping.signal.aborted) interrupt();
-    });
+    for (const stream of [process.stdout, process.stderr])
+      stream.on("error", () => {
+        if (!stopping.signal.aborted) interrupt();
+      });
     if (["start", "sandbox", "npx"].includes(process.env.npm_lifecycle_event ?? "")) {
       const parent = process.ppid;
       const timer = setInterval(() => {

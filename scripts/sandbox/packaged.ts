@@ -4,6 +4,7 @@
  */
 import path from "node:path";
 import { anvilChain, findAnvil } from "./anvil";
+import { installed } from "./installed";
 import { readOptions } from "./options";
 import { runSandbox } from "./run";
 
@@ -26,17 +27,9 @@ export interface PackagedRun {
 
 /** Returns the packages that the user has to install, by name. */
 export function missingPackages({ cwd, env }: Pick<PackagedRun, "cwd" | "env">): readonly string[] {
-  const database = "@electric-sql/pglite";
-  return [...(isInstalled(database) ? [] : [database]), ...(findAnvil(cwd, env.PATH) ? [] : ["@foundry-rs/anvil"])];
-}
-
-function isInstalled(name: string): boolean {
-  try {
-    require.resolve(name);
-    return true;
-  } catch {
-    return false;
-  }
+  const hasDatabase = installed("@electric-sql/pglite", cwd).length > 0;
+  const hasChain = findAnvil(cwd, env.PATH) !== undefined;
+  return [...(hasDatabase ? [] : ["@electric-sql/pglite"]), ...(hasChain ? [] : ["@foundry-rs/anvil"])];
 }
 
 /** @returns the exit code, after an interruption. @throws errors of which some are the user's matter */

@@ -8,6 +8,6 @@ child.once("error", (error) => {
   process.stderr.write(`${error.message}\n`);
   process.exit(1);
 });
-child.once("exit", (code) => process.exit(code ?? 0));
+child.once("exit", (code) => process.exit(code ?? 1));
 process.once("disconnect", () => child.kill("SIGKILL"));
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill("SIGKILL"));

@@ -24,6 +24,8 @@ export interface SandboxRun {
   onUp(state: object, lines: readonly string[]): void;
 }
 
+const ANVIL = "@foundry-rs/anvil";
+
 /** The command `sandbox`. */
 export const sandboxCommand: Command = {
   name: "sandbox",
@@ -77,6 +79,6 @@ function requirePackages(program: SandboxProgram, { io }: CommandContext): void 
   const exact = missing.map((name) => `${name}@${manifest.peerDependencies[name].replace(/^\^/, "")}`);
   throw new UsageError(
     `The sandbox needs packages that are not installed: ${missing.join(", ")}.`,
-    `Run: npm install --save-dev ${exact.join(" ")}`,
+    `Run: npm install --save-dev ${exact.join(" ")}${missing.includes(ANVIL) ? ", or have Foundry's anvil in PATH." : ""}`,
   );
 }
