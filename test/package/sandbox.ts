@@ -80,7 +80,7 @@ describe("the sandbox of the package in an empty project", function () {
     ]);
     for (const [args, said] of [
       [["--prot", "1"], "--prot is not known."],
-      [["--port", "many"], '--port takes a whole number up to 65531, not "many".'],
+      [["--port", "many"], '--port takes a whole number up to 65530, not "many".'],
       [["--chains", "3"], '--chains takes 1 or 2, not "3".'],
     ] as const) {
       const wrong = await npx("sandbox", ...args);
