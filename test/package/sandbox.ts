@@ -1,8 +1,9 @@
 /** `npx turnpike sandbox` as somebody runs it who has the package and no clone. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, symlink } from "node:fs/promises";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { expect } from "chai";
 import { createAgent, walletFromKey } from "turnpike/agent";
@@ -47,7 +48,14 @@ describe("the sandbox of the package in an empty project", function () {
   /** To npx, its shell and the program, as a terminal sends it. */
   const signalAll = ({ pid }: ChildProcess, signal: NodeJS.Signals) => process.kill(-(pid as number), signal);
 
-  const environment = () => ({ ...process.env, TURNPIKE_HOME: join(project.folder, "home") });
+  /** Without another anvil than the project's. */
+  const searchPath = (process.env.PATH ?? "").split(delimiter).filter((each) => !existsSync(join(each, "anvil")));
+
+  const environment = () => ({
+    ...process.env,
+    PATH: searchPath.join(delimiter),
+    TURNPIKE_HOME: join(project.folder, "home"),
+  });
 
   async function run(file: string, args: readonly string[]): Promise<Ended> {
     return new Promise((resolve) => {
@@ -57,6 +65,21 @@ describe("the sandbox of the package in an empty project", function () {
     });
   }
   const npx = (...args: string[]) => run("npx", ["--no-install", "turnpike", ...args]);
+
+  /** @returns what it has said until it is up */
+  async function start(): Promise<string> {
+    let said = "";
+    const child = spawn("npx", ["--no-install", "turnpike", "sandbox", "--port", "0"], {
+      cwd: project.folder,
+      env: environment(),
+      detached: true,
+    });
+    sandbox = child;
+    for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (said += chunk));
+    await until(async () => said.includes("stays up") || child.exitCode !== null, "it is up", START_MS);
+    expect(child.exitCode, said).to.equal(null);
+    return said;
+  }
 
   const inFolder = (name: string) => join(project.folder, ".sandbox", name);
 
@@ -78,6 +101,8 @@ describe("the sandbox of the package in an empty project", function () {
       "error: The sandbox needs packages that are not installed: @electric-sql/pglite. (Usage)\n" +
         `next:  Run: npm install --save-dev @electric-sql/pglite@${versionOf("@electric-sql/pglite")}\n`,
     ]);
+    const both = await away("@electric-sql", () => away("@foundry-rs", () => npx("sandbox", "--json")));
+    expect(JSON.parse(both.out).error.remedy).to.match(/@electric-sql\/pglite@\S+ @foundry-rs\/anvil@\S+, or have /);
     for (const [args, said] of [
       [["--prot", "1"], "--prot is not known."],
       [["--port", "many"], '--port takes a whole number up to 65530, not "many".'],
@@ -93,16 +118,7 @@ describe("the sandbox of the package in an empty project", function () {
   const versionOf = (name: string) => project.manifest.peerDependencies[name]?.replace("^", "");
 
   it("is up with a Facilitator and its dashboard, and a printed key pays once", async () => {
-    let said = "";
-    const child = spawn("npx", ["--no-install", "turnpike", "sandbox", "--port", "0"], {
-      cwd: project.folder,
-      env: environment(),
-      detached: true,
-    });
-    sandbox = child;
-    for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (said += chunk));
-    await until(async () => said.includes("stays up") || child.exitCode !== null, "it is up", START_MS);
-    expect(child.exitCode, said).to.equal(null);
+    const said = await start();
     const [settings = ""] = /(?<=^ {2})export TURNPIKE_WALLET_KEY=.*$/m.exec(said) ?? [];
     const [purchase = ""] = /(?<=^ {2}npx )turnpike pay .*$/m.exec(said) ?? [];
     const paid = await run("bash", ["-c", `${settings}\nnpx --no-install ${purchase}`]);
@@ -143,11 +159,22 @@ describe("the sandbox of the package in an empty project", function () {
     const gone = once(child, "exit");
     signalAll(child, "SIGINT");
     await gone;
-    await until(async () => (await processesOf(project.folder)).length === 0, "its processes end", 30_000);
-    for (const url of [rpcUrl, facilitatorUrl, providerUrl])
-      expect(await fetch(url).then(String, () => "no answer"), url).to.equal("no answer");
+    await isGone(rpcUrl, facilitatorUrl, providerUrl);
     expect(await readdir(join(project.folder, ".sandbox"))).to.deep.equal([]);
   });
+
+  it("ends with npx when that alone is killed", async () => {
+    await start();
+    const { rpcUrl, facilitatorUrl, providerUrl } = await state();
+    (sandbox as ChildProcess).kill("SIGKILL");
+    await isGone(rpcUrl, facilitatorUrl, providerUrl);
+    expect(await readdir(join(project.folder, ".sandbox"))).to.deep.equal([]);
+  });
+
+  async function isGone(...urls: readonly string[]): Promise<void> {
+    await until(async () => (await processesOf(project.folder)).length === 0, "its processes end");
+    for (const url of urls) expect(await fetch(url).then(String, () => "no answer"), url).to.equal("no answer");
+  }
 
   const state = async (): Promise<SandboxState> => JSON.parse(await readFile(inFolder("state.json"), "utf8"));
 });
