@@ -34,6 +34,7 @@ rmSync(DIST, { recursive: true, force: true });
 run(hardhat, ["compile", "--quiet"], ROOT);
 // `npm run build -w sdk` shows its warnings.
 run(tsdown, ["--logLevel", "error"], SDK);
+run(join(__dirname, "sandbox-program.cjs"), [join(DIST, "sandbox")], ROOT);
 run(join(__dirname, "docs.cjs"), ["--package"], ROOT);
 if (!existsSync(join(DIST, "index.js"))) {
   process.stderr.write(`The build wrote no ${join(DIST, "index.js")}: the package would be empty.\n`);

@@ -11,10 +11,7 @@ import { oneShot } from "./one-shot";
 
 export { freePort };
 
-// The CLI's file, not npx: a signal to npx leaves the node behind.
 const ROOT = path.resolve(__dirname, "../..");
-
-const CLI = require.resolve("hardhat/internal/cli/cli.js");
 
 const CONFIG = path.join(__dirname, "chain.config.cjs");
 
@@ -85,7 +82,9 @@ export async function startChain({
   port: preferred,
 }: ChainOptions = {}): Promise<LocalChain> {
   const port = await freePort(preferred);
-  const args = ["-r", END_WITH_PARENT, CLI, "--config", CONFIG, "node", "--hostname", "127.0.0.1", "--port", `${port}`];
+  // The CLI's file, not npx: a signal to npx leaves the node behind. Where the chain is another node, it is not there.
+  const cli = require.resolve("hardhat/internal/cli/cli.js");
+  const args = ["-r", END_WITH_PARENT, cli, "--config", CONFIG, "node", "--hostname", "127.0.0.1", "--port", `${port}`];
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
     env: {
@@ -102,7 +101,7 @@ export async function startChain({
   process.once("exit", killAtExit);
   child.once("exit", () => process.off("exit", killAtExit));
   const rpcUrl = `http://127.0.0.1:${port}`;
-  await untilListening(child);
+  await untilListening(child, "Started HTTP", "hardhat node");
   const stopReporting = reportEnd(child);
   const chain = attachChain(
     { rpcUrl, chainId, blockMs },
@@ -159,7 +158,7 @@ export function attachChain(
 }
 
 /** Prints why a node ended that nobody stopped: its callers only see connections that break. @returns stops doing so */
-function reportEnd(child: ChildProcess): () => void {
+export function reportEnd(child: ChildProcess): () => void {
   let lastErrors = "";
   child.stderr?.on("data", (chunk: Buffer) => {
     lastErrors = (lastErrors + chunk).slice(-MAX_REPORT_CHARS);
@@ -177,18 +176,19 @@ export function testKey(name: string): string {
   return keccak256(toUtf8Bytes(`turnpike test key: ${name}`));
 }
 
-async function untilListening(child: ChildProcess): Promise<void> {
+/** @param sign what it prints once it listens. @param name what its user knows it as */
+export async function untilListening(child: ChildProcess, sign: string, name: string): Promise<void> {
   let output = "";
   const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
   try {
     await new Promise<void>((resolve, reject) => {
       const collect = (chunk: Buffer) => {
         if (output.length < 64_000) output += chunk.toString();
-        if (output.includes("Started HTTP")) resolve();
+        if (output.includes(sign)) resolve();
       };
       child.stdout?.on("data", collect);
       child.stderr?.on("data", collect);
-      child.once("exit", (code) => reject(new Error(`hardhat node ended with ${code} before it listened:\n${output}`)));
+      child.once("exit", (code) => reject(new Error(`${name} ended with ${code} before it listened:\n${output}`)));
     });
   } finally {
     clearTimeout(timer);

@@ -27,6 +27,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 /** @param folder of the site; read again at each request, so that a site that is built meanwhile is served */
 export async function serveDocumentation(port: number, folder: string = SITE): Promise<Documentation> {
+  const isBuilt = (): boolean => filesOf(folder).has("index.html");
   const server = createServer(({ method = "", url = "" }, response) => {
     const isRead = method === "GET" || method === "HEAD";
     const name = isRead ? fileFor(url, filesOf(folder)) : undefined;
@@ -34,7 +35,7 @@ export async function serveDocumentation(port: number, folder: string = SITE): P
     if (!name || !content) {
       const headers = { "content-type": "text/plain; charset=utf-8", ...(!isRead && { allow: "GET, HEAD" }) };
       response.writeHead(isRead ? 404 : 405, { ...headers, ...headersOf("") });
-      response.end(isRead ? "There is no such page. `npm run docs` builds the pages.\n" : "");
+      response.end(isRead ? `There is no such page.${isBuilt() ? "" : " `npm run docs` builds the pages."}\n` : "");
       return;
     }
     const type = TYPES[path.extname(name)] ?? "application/octet-stream";
@@ -45,7 +46,7 @@ export async function serveDocumentation(port: number, folder: string = SITE): P
   await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, "127.0.0.1", resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    isBuilt: () => filesOf(folder).has("index.html"),
+    isBuilt,
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -39,6 +39,11 @@ interface Holder {
   readonly port: number;
 }
 
+interface Place {
+  readonly folder: string;
+  readonly command: string;
+}
+
 const LOCK = "lock.json";
 
 /** The files that a sandbox writes into its folder. */
@@ -53,8 +58,12 @@ const RETRY_MS = 50;
 /** A sandbox that loads its modules does not answer for a moment. */
 const ANSWER_MS = 3_000;
 
-/** Acquires the folder and removes what a killed sandbox left in it. @throws AlreadyRunning, WrongOption */
-export async function lockFolder(folder: string): Promise<FolderLock> {
+/**
+ * Acquires the folder and removes what a killed sandbox left in it.
+ * @param command what starts a sandbox, for the remedy
+ * @throws AlreadyRunning, WrongOption
+ */
+export async function lockFolder(folder: string, command = "npm start --"): Promise<FolderLock> {
   try {
     mkdirSync(folder, { recursive: true });
     accessSync(folder, constants.W_OK | constants.X_OK);
@@ -69,7 +78,7 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
   const holder: Holder = { id, pid: process.pid, port: (server.address() as AddressInfo).port };
   try {
     refuseForeign(path.join(folder, STATE));
-    await acquire(folder, file, holder);
+    await acquire({ folder, command }, file, holder);
   } catch (error) {
     server.close();
     throw error;
@@ -95,7 +104,7 @@ function refuseForeign(file: string): void {
   throw new WrongOption(`${file} was not written by a sandbox. Name another folder with --folder.`);
 }
 
-async function acquire(folder: string, file: string, holder: Holder): Promise<void> {
+async function acquire(place: Place, file: string, holder: Holder): Promise<void> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     try {
       writeFileSync(file, `${JSON.stringify(holder)}\n`, { flag: "wx" });
@@ -104,7 +113,7 @@ async function acquire(folder: string, file: string, holder: Holder): Promise<vo
       if (codeOf(error) !== "EEXIST") throw error;
     }
     const other = read(file);
-    if (other && (await isRunning(other))) throw alreadyRunning(folder, other);
+    if (other && (await isRunning(other))) throw alreadyRunning(place, other);
     // An empty file may be half written: the next attempt reads it again.
     if (other ? read(file)?.id === other.id : attempt > ATTEMPTS / 2) rmSync(file, { force: true });
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
@@ -112,10 +121,10 @@ async function acquire(folder: string, file: string, holder: Holder): Promise<vo
   throw new AlreadyRunning(`Another process holds ${file}. Remove the file when no sandbox is running.`);
 }
 
-function alreadyRunning(folder: string, { pid }: Holder): AlreadyRunning {
+function alreadyRunning({ folder, command }: Place, { pid }: Holder): AlreadyRunning {
   return new AlreadyRunning(
     `A sandbox is already running in ${folder} (process ${pid}). Stop it with Ctrl-C in its terminal, or start this one ` +
-      "in a folder of its own: npm start -- --folder PATH.",
+      `in a folder of its own: ${command} --folder PATH.`,
   );
 }
 

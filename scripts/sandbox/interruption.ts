@@ -2,6 +2,9 @@
  * Notices that the sandbox must stop: Ctrl-C, SIGTERM, an output that nobody reads any more (`npm start | head`), or the
  * end of the parent npm process, which forwards no signal when it is killed.
  */
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+
 export interface Interruption {
   readonly signal: AbortSignal;
   /** Resolves at the first one. Later signals are ignored, so that stopping is not cut short. */
@@ -31,13 +34,17 @@ export function watchInterruption(onForced: () => void): Interruption {
     };
     for (const signal of SIGNALS) process.on(signal, interrupt);
     // Each further line fails, too, while the sandbox stops.
-    process.stdout.on("error", () => {
-      if (!stopping.signal.aborted) interrupt();
-    });
-    if (["start", "sandbox"].includes(process.env.npm_lifecycle_event ?? "")) {
+    for (const stream of [process.stdout, process.stderr])
+      stream.on("error", () => {
+        if (!stopping.signal.aborted) interrupt();
+      });
+    const event = process.env.npm_lifecycle_event ?? "";
+    if (["start", "sandbox", "npx"].includes(event)) {
       const parent = process.ppid;
+      // A shell may wait between npx and its program, and outlives npx.
+      const npx = event === "npx" ? parentOfShell(parent) : undefined;
       const timer = setInterval(() => {
-        if (process.ppid === parent) return;
+        if (process.ppid === parent && (npx === undefined || isAlive(npx))) return;
         clearInterval(timer);
         interrupt();
       }, PARENT_LOOK_MS);
@@ -45,4 +52,26 @@ export function watchInterruption(onForced: () => void): Interruption {
     }
   });
   return { signal: stopping.signal, interrupted };
+}
+
+/** @returns undefined where `pid` is no shell, or the system does not say */
+function parentOfShell(pid: number): number | undefined {
+  try {
+    const found =
+      process.platform === "linux"
+        ? readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^\d+ \((.*)\) \S+ (\d+) .*$/s, "$2 $1")
+        : execFileSync("ps", ["-o", "ppid=", "-o", "comm=", "-p", `${pid}`], { encoding: "utf8" });
+    const [, parent] = /^\s*(\d+)\s+(?:\S*[/-])?(?:ba|da|k|z)?sh\s*$/.exec(found) ?? [];
+    return parent === undefined ? undefined : Number(parent);
+  } catch {
+    return undefined;
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
 }

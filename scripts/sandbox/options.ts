@@ -44,7 +44,11 @@ const MAX_PORT = 65_535;
 
 const DEFAULT_CHAIN_ID = 31_337;
 
-export const DEFAULT_FOLDER = path.resolve(__dirname, "../../.sandbox");
+const ROOT = path.resolve(__dirname, "../..");
+
+const FOLDER = ".sandbox";
+
+export const DEFAULT_FOLDER = path.join(ROOT, FOLDER);
 
 export const HELP = `Usage: npm start -- [options]
 
@@ -86,8 +90,11 @@ const VARIABLES = {
 
 type Valued = keyof typeof VARIABLES;
 
-/** @throws WrongOption with a sentence for the user */
-export function readOptions(args: readonly string[], env: Environment): SandboxOptions {
+/**
+ * @param home where the default folder is
+ * @throws WrongOption with a sentence for the user
+ */
+export function readOptions(args: readonly string[], env: Environment, home = ROOT): SandboxOptions {
   const given = parsed(args);
   const value = (name: Valued): string | undefined => {
     const text = given[name] ?? (env[VARIABLES[name]] || undefined);
@@ -118,7 +125,7 @@ export function readOptions(args: readonly string[], env: Environment): SandboxO
     prepare: given.prepare === true,
     chainId,
     ...(chains === "2" && { secondChainId: chainId + 1 }),
-    folder: path.resolve(value("folder") ?? DEFAULT_FOLDER),
+    folder: path.resolve(value("folder") ?? path.join(home, FOLDER)),
     ports: distinct(ports as SandboxOptions["ports"]),
   };
 }

@@ -22,7 +22,10 @@ describe("the package in an empty project", function () {
 
   it("holds what it is made of and nothing else: no source, no test, no secret", () => {
     const strange = project.files.filter(
-      (file) => !/^(dist\/.+\.(m?js|d\.m?ts)|package\.json|README\.md|AGENTS\.md|LICENSE)$/.test(file),
+      (file) =>
+        !/^(dist\/(?!sandbox\/).+\.(m?js|d\.m?ts)|package\.json|README\.md|AGENTS\.md|LICENSE)$/.test(file) &&
+        !/^dist\/sandbox\/(scripts\/sandbox\/(program\.js|with-parent\.cjs)|LICENSES\.txt)$/.test(file) &&
+        !/^dist\/sandbox\/(artifacts\/contracts\/.+\.json|dashboard\/dist\/\w+\.(html|js|css))$/.test(file),
     );
     expect(strange).to.deep.equal([]);
   });

@@ -15,7 +15,7 @@ import { emptyProject, type Project } from "./support/packed";
 
 const ROOT = path.resolve(__dirname, "../..");
 
-/** What a clone has; its own folders are the sandbox's state and the keys. */
+/** What a clone has; its own folder is that of the keys. */
 const OWN = [".sandbox", ".secrets", ".git", ".turnpike"];
 
 describe("the quickstarts", function () {
@@ -31,8 +31,8 @@ describe("the quickstarts", function () {
     clone = mkdtempSync(path.join(tmpdir(), "turnpike-clone-"));
     for (const name of readdirSync(ROOT).filter((each) => !OWN.includes(each)))
       symlinkSync(path.join(ROOT, name), path.join(clone, name));
-    mkdirSync(path.join(clone, ".sandbox"));
-    await writeState(world, path.join(clone, ".sandbox"));
+    mkdirSync(path.join(project.folder, ".sandbox"));
+    await writeState(world, path.join(project.folder, ".sandbox"));
   });
   after(async () => {
     await world?.stop();
@@ -41,15 +41,10 @@ describe("the quickstarts", function () {
   });
 
   const { HARDHAT_NETWORK: _, ...environment } = process.env;
-  const start: FollowOptions["instead"] = [
-    [/^mkdir -p .* npm init -y$/gm, 'cd "$PROJECT"'],
-    [/^npm install .*$/gm, ":"],
-  ];
-  const run = (page: string, { instead = [], ...more }: Partial<FollowOptions>): Promise<string> =>
+  const run = (page: string, more: Pick<FollowOptions, "instead"> & Partial<FollowOptions>): Promise<string> =>
     follow(`docs/quickstart/${page}.md`, {
-      cwd: clone,
+      cwd: project.folder,
       env: { ...environment, PROJECT: project.folder, TURNPIKE_DEPLOYMENTS: path.join(clone, ".secrets") },
-      instead: [...start, ...instead],
       ...more,
     });
 
@@ -65,8 +60,10 @@ describe("the quickstarts", function () {
     }
     const before = await contracts.balanceOf(sellerOf());
     const printed = await run("get-paid", {
+      cwd: clone,
       instead: [
-        [/^npm (?:ci|start) .*$/gm, ":"],
+        [/^mkdir -p .* npm init -y$/gm, 'cd "$PROJECT"'],
+        [/^(?:npm ci|npm install|npx turnpike sandbox) .*$/gm, ":"],
         [/^cd \.\.\/shop$/gm, 'cd "$PROJECT"'],
         ["https://sepolia.base.org", chain.rpcUrl],
         ["run scripts/deploy.ts --network baseSepolia", "run --no-compile scripts/deploy.ts --network localhost"],
@@ -91,18 +88,18 @@ describe("the quickstarts", function () {
   });
 
   const sellerOf = (): string => {
-    const state = readFileSync(path.join(clone, ".sandbox/state.env"), "utf8");
+    const state = readFileSync(path.join(project.folder, ".sandbox/state.env"), "utf8");
     return /^TURNPIKE_PAY_TO=(.*)$/m.exec(state)?.[1] ?? "";
   };
 
   it("pay from an agent, once and by a subscription", async () => {
-    const printed = await run("buyer", {});
+    const printed = await run("buyer", { instead: [] });
     expect(printed)
       .to.match(/^200 \{/m)
       .and.match(/^200 \{"title":"Daily report"/m);
   });
 
   it("sell a tool and pay for it", async () => {
-    expect(await run("mcp", {})).to.match(/^BTC 97000 paid: 10000n$/m);
+    expect(await run("mcp", { instead: [[/^npm install .*$/gm, ":"]] })).to.match(/^BTC 97000 paid: 10000n$/m);
   });
 });

@@ -1,6 +1,7 @@
 import path from "node:path";
 import { expect } from "chai";
 import { DEFAULT_FOLDER, HELP, readOptions, WrongOption } from "../../scripts/sandbox/options";
+import { sandboxCommand } from "../../sdk/src/cli/commands/sandbox";
 
 const numbersOf = (args: readonly string[], env = {}) =>
   Object.fromEntries(Object.entries(readOptions(args, env).ports).map(([server, { number }]) => [server, number]));
@@ -24,6 +25,14 @@ describe("the sandbox's options", () => {
       documentation: 4024,
     });
     expect(Object.values(ports).some(({ isRequired }) => isRequired)).to.equal(false);
+  });
+
+  it("HB2 `npx turnpike sandbox` has the same, but those of the repository alone", () => {
+    const named = [...HELP.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name = ""]) => name);
+    const own = named.filter((name) => !["exit", "prepare", "help"].includes(name));
+    expect(Object.keys(sandboxCommand.flags)).to.deep.equal(own);
+    const { folder } = readOptions(["--chain-id=5"], {}, path.resolve("elsewhere"));
+    expect(folder, "where the user works").to.equal(path.resolve("elsewhere/.sandbox"));
   });
 
   it("HB2 --port numbers all of them, and a flag of its own outranks that", () => {

@@ -1,8 +1,8 @@
 /** Walks through every flow once: harmless ones in the sandbox's own world, the others in a second one. */
+import { announce } from "../announce";
 import { type Cast, createCast } from "../cast";
 import type { Documentation } from "../documentation";
 import { createNarrator } from "../narrate";
-import { writeState } from "../state";
 import type { World } from "../world";
 import { walkApart } from "./apart";
 import { walkChainOutage } from "./chain-outage";
@@ -29,17 +29,12 @@ export interface WalkOptions {
 /** @returns the unexpected result, or undefined when the walk was interrupted */
 export async function walkAll(options: WalkOptions): Promise<string[] | undefined> {
   const { world, startApart, folder, documentation, signal } = options;
-  const state = await writeState(world, folder);
+  const { lines } = await announce(world, folder, documentation);
   const casts = new Casts(signal);
   const cast = await casts.enter(world);
   const { say } = cast.narrator;
-  const { facilitator, provider, specialist, second } = world;
-  for (const { chain } of second ? [world, second] : [world]) say(`Chain ${chain.chainId} at ${chain.rpcUrl}`);
-  say(`Facilitator at ${facilitator.url}\nProvider at ${provider.url}`);
-  say(`Dashboard at ${facilitator.url}/ (it opens signed in; API key ${world.providerKey})`);
-  say(`Webhooks that arrived at ${world.inbox?.url}/`);
-  say(`Documentation at ${documentation.url}/${documentation.isBuilt() ? "" : " once `npm run docs` has built it"}`);
-  say(`Specialist at ${specialist.url}\nAddresses and test keys in ${state}`);
+  const { second } = world;
+  say(lines.join("\n"));
   // Started in parallel; a failure to start is handled where it is used.
   const starting = startApart();
   starting.catch(() => undefined);

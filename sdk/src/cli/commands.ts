@@ -7,12 +7,14 @@ import { listenCommand } from "./commands/listen";
 import { mcpCommand } from "./commands/mcp";
 import { payCommand } from "./commands/pay";
 import { quoteCommand } from "./commands/quote";
+import { sandboxCommand } from "./commands/sandbox";
 import { storeCommand } from "./commands/store";
 import { subscribeCommand } from "./commands/subscribe";
 import { validateCommand } from "./commands/validate";
 
 /** Every command of `npx turnpike`, in the order of the help. */
 export const COMMANDS: readonly Command[] = [
+  sandboxCommand,
   initCommand,
   quoteCommand,
   payCommand,

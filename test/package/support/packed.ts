@@ -12,6 +12,7 @@ import { promisify } from "node:util";
 import { until } from "../../support/until";
 
 const SDK = resolve(__dirname, "../../../sdk");
+const SANDBOX_PROGRAM = resolve(__dirname, "../../../tools/sandbox-program.cjs");
 const APP = join(__dirname, "app");
 const exec = promisify(execFile);
 
@@ -75,6 +76,7 @@ async function build(built: string): Promise<Tarball> {
   // A place of its own: other builds in sdk/dist do not come between.
   const tsdown = join(dirname(createRequire(join(SDK, "x.js")).resolve("tsdown/package.json")), "dist/run.mjs");
   await exec(process.execPath, [tsdown, "--out-dir", join(built, "dist")], { cwd: SDK });
+  await exec(process.execPath, [SANDBOX_PROGRAM, join(built, "dist/sandbox")]);
   for (const file of ["package.json", "README.md", "AGENTS.md", "LICENSE"])
     await cp(join(SDK, file), join(built, file));
   const { stdout } = await exec("npm", ["pack", "--json", "--ignore-scripts"], { cwd: built });

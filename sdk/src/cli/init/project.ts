@@ -1,8 +1,8 @@
 /** Writes a new project into a new folder, whole or not at all. Touches nothing that exists. */
-import { existsSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { CommandFailed, UsageError } from "../command-errors";
+import { UsageError } from "../command-errors";
+import { packageFolder } from "../package-folder";
 import { IS_PUBLISHED, VERSION } from "../version";
 
 /** One file of a new project. */
@@ -36,14 +36,6 @@ export async function writeProject(folder: string, files: readonly ProjectFile[]
     if ((error as { code?: string }).code !== "EEXIST") throw error;
     throw new UsageError(`The folder ${folder} exists.`, "Name a new one: `init` writes into no folder that exists.");
   }
-}
-
-/** Returns the folder of the package that runs. */
-function packageFolder(folder: string): string {
-  const manifest = join(folder, "package.json");
-  if (existsSync(manifest) && JSON.parse(readFileSync(manifest, "utf8")).name === "turnpike") return folder;
-  if (dirname(folder) !== folder) return packageFolder(dirname(folder));
-  throw new CommandFailed("The package.json of turnpike is missing.", "Install the package again.");
 }
 
 /** Returns the manifest of a project whose program starts with `npm start`. */
