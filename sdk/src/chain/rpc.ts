@@ -13,12 +13,10 @@ import { decodeRevert } from "./errors";
 import { describeFault, faultOf, RpcAnswerError, RpcEndpoint, type RpcPost, revertDataOf } from "./json-rpc";
 import { requireRpc } from "./require-rpc";
 import { type Endpoint, socketEndpoint } from "./socket-endpoint";
-import { NO_ANSWER } from "./views";
+import { type Caller, NO_ANSWER } from "./views";
 
 /** JSON-RPC to one chain, with fallbacks. */
-export interface Rpc {
-  /** @throws Unavailable when no endpoint answers; TurnpikeError when the contract reverts by name */
-  send<T>(method: string, params: readonly unknown[]): Promise<T>;
+export interface Rpc extends Caller {
   /** Calls `wake` when an endpoint pushes a new block; only endpoints with a socket do. @returns how to stop */
   onBlock(wake: () => void): () => void;
   /** Closes every connection. */

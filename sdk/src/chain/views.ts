@@ -17,10 +17,12 @@ import {
 } from "../protocol";
 import { aList, aText, wrongKind } from "../protocol/arguments";
 import { requireRpc } from "./require-rpc";
-import type { Rpc } from "./rpc";
 
 /** What sends calls to a chain. */
-export type Caller = Pick<Rpc, "send">;
+export interface Caller {
+  /** @throws Unavailable when no endpoint answers; TurnpikeError when the contract reverts by name */
+  send<T>(method: string, params: readonly unknown[]): Promise<T>;
+}
 
 /** `reason` of an Unavailable where the chain did answer, but the contract has no such function or reverted bare. */
 export const NO_ANSWER = "no_answer";

@@ -54,6 +54,13 @@ const answerCell = (
   isAnswer: true,
 });
 
+/** @throws Unavailable for a text of a later version: like none, it would be sold once more */
+function readRecord(text: string | undefined): ClaimRecord | undefined {
+  const record = text === undefined ? undefined : recordOfText(text);
+  if (record || text === undefined) return record;
+  throw new Unavailable("The claim store has a claim that cannot be read.", { retryAfterSec: 30 });
+}
+
 export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: ClaimsOptions = {}): ClaimStore {
   /** the last texts of the claims that this process holds: their next change needs no read */
   const own = new Map<Hex, string>();
@@ -78,7 +85,7 @@ export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: Cla
     if (current === undefined && act.act !== "claim") [current] = await cells.read([paymentId]);
     let answered: string | undefined;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const record = current === undefined ? undefined : recordOfText(current);
+      const record = readRecord(current);
       const changed = applyClaim(record, act);
       // Servers' cells are not deleted: a withdrawn claim leaves a free record, which the next claim treats like none.
       const next = changed ?? (cells.isLocal ? undefined : record && { ...record, state: "free" as const, owner: "" });
@@ -136,7 +143,7 @@ export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: Cla
     },
     async served(paymentId, nowMs) {
       const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)], nowMs);
-      return servedOf(claim === undefined ? undefined : recordOfText(claim), () => answer);
+      return servedOf(readRecord(claim), () => answer);
     },
     closesForRefund: true,
     grantKey() {

@@ -124,7 +124,8 @@ async function write(cells: Cells, all: readonly Omit<AskedChange, "expected">[]
     for (let at = 0; at < all.length; at += AT_ONCE) {
       const some = all.slice(at, at + AT_ONCE);
       const found = await cells.read(some.map(({ key }) => key));
-      const changes = some.map((change, i) => ({ ...change, expected: found[i] }));
+      // What is there already may be newer than what is imported, after a crash between two renames.
+      const changes = some.flatMap((change, i) => (found[i] === undefined ? [{ ...change, expected: undefined }] : []));
       const isMade = await cells.swap(changes, { isDurable: at + AT_ONCE >= all.length });
       if (!isMade) throw new ConfigError("Another process writes into the folder: stop its gates first");
     }

@@ -9,7 +9,7 @@ import type { MeterStore } from "./store";
 export interface FileMeterStoreOptions {
   /** the files' folder and the start of their names, with `.log` */
   readonly path: string;
-  /** how long the sender's lease outlives its last sign of life; default 10,000 */
+  /** how long the sender's lease outlives its last sign of life; default 20,000 */
   readonly leaseMs?: number;
   /** how much a file may grow before it is replaced by its living records, at least; default 32 MiB */
   readonly compactAtBytes?: number;
@@ -20,7 +20,7 @@ export interface FileMeterStoreOptions {
 const MIB = 1_024 * 1_024;
 
 export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore {
-  const { leaseMs = 10_000, compactAtBytes: rotateBytes = 32 * MIB, onFailure } = options;
+  const { leaseMs = 20_000, compactAtBytes: rotateBytes = 32 * MIB, onFailure } = options;
   const path = resolve(options.path);
   const cells = new LogCells({
     folder: dirname(path),

@@ -100,7 +100,7 @@ export class SharedSender {
     const view = this.#view;
     await view.refresh();
     if (!this.#maySend) return this.#release();
-    if (!this.isSender || performance.now() - this.#renewedAtMs > this.#leaseMs / 3) await this.#renew();
+    if (!this.isSender || performance.now() - this.#renewedAtMs > this.#leaseMs / 2) await this.#renew();
     if (!this.isSender) return;
     for (const account of [...view.books.accounts.values()]) {
       const to = view.books.successors.get(account.idHash);

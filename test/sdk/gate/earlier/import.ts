@@ -1,5 +1,5 @@
 /** What gates of an earlier version kept: the files were written by it. */
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import fs, { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
@@ -40,6 +40,30 @@ describe("a folder of an earlier version", () => {
     expect(kinds[2]).to.include({ releases: 1 });
     expect(kinds[3]).to.include({ isForRefund: true });
     expect(await store.grantKey()).to.equal(`0x${"7".padStart(64, "0")}`);
+    await store.close();
+  });
+
+  it("HA1 brings back no older state when it is repeated after a crash between two renames", async () => {
+    const { renameSync } = fs;
+    // The file of the generation before is still there: its readers may not have seen its end.
+    const id = idOf(77);
+    const line = (act: string) => `\nA ${id} ${act} me ${NOW_MS} 1000 2000000000;\n`;
+    writeFileSync(path.join(folder, "claims-0.log"), `${line("claim")}${line("release")}\nR;\n`);
+    writeFileSync(path.join(folder, "claims-1.log"), line("claim") + line("use"), { flag: "a" });
+    const { readdirSync: list } = fs;
+    (fs as { readdirSync: unknown }).readdirSync = (of: string) => list(of).sort().reverse();
+    for (let renames = 0; renames < 6; renames++) {
+      let left = 1;
+      (fs as { renameSync: unknown }).renameSync = (from: string, to: string) => {
+        if (left-- === 0) throw Object.assign(new Error("killed"), { code: "EIO" });
+        renameSync(from, to);
+      };
+      await importStore(folder).catch(() => undefined);
+    }
+    Object.assign(fs, { renameSync, readdirSync: list });
+    await importStore(folder).catch(() => undefined);
+    const store = fileClaims({ folder });
+    expect((await attempt(store, id, NOW_MS + LEASE_MS)).kind).to.equal("used");
     await store.close();
   });
 

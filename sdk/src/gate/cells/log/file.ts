@@ -1,11 +1,14 @@
 /** One generation of a log: a file that any number of processes append to, and the cells that its lines amount to. */
-import { closeSync, constants, fdatasync, fsync, openSync, readSync, writeSync } from "node:fs";
+import { closeSync, constants, fdatasync, fstatSync, fsync, openSync, readSync, statSync, writeSync } from "node:fs";
 import { isDiskFull } from "../../../file-lock";
 import { ConfigError, Unavailable } from "../../../protocol";
 import { fieldsOf, HEAD_CHARS, type LineChange, swapLine, tailIn } from "./line";
 import { CellTable } from "./table";
 
 const READ_BYTES = 65_536;
+
+/** Of which no two lines have the same: their checksums and versions differ. */
+const LAST_CHARS = 48;
 
 const LOAD_BYTES = 1_024 * 1_024;
 
@@ -33,6 +36,7 @@ export class LogFile {
   #beginsAt = 0;
   #offset: number;
   #partial = "";
+  #last = "";
   #sweptSec: number | undefined;
 
   private constructor(fd: number, path: string, generation: number, cells: CellTable, offset: number) {
@@ -119,10 +123,8 @@ export class LogFile {
   /** Replays what was appended since. @param own what this process has just written */
   catchUp(own?: Own): void {
     while (this.#sweptSec === undefined) {
-      const bytes = readSync(this.#handle(), this.#buffer, 0, this.#buffer.length, this.#offset);
-      if (bytes === 0) break;
-      this.#offset += bytes;
-      const text = this.#buffer.toString("latin1", 0, bytes);
+      const text = this.#read();
+      if (text === "") break;
       // Nobody else wrote meanwhile: there is nothing to parse.
       if (text === own?.text && this.#partial === "") {
         for (const { id, changes } of own.swaps) own.made.set(id, this.cells.swap(id, changes));
@@ -133,6 +135,11 @@ export class LogFile {
   #replay(text: string, own: Own | undefined): void {
     const lines = (this.#partial + text).split("\n");
     this.#partial = lines.pop() as string;
+    // A line is whole by its length: its line break may come with the next one, where the disk was full.
+    if (typeof fieldsOf(this.#partial) === "object") {
+      lines.push(this.#partial);
+      this.#partial = "";
+    }
     for (const line of lines) {
       const fields = line === "" ? "torn" : fieldsOf(line);
       if (fields === "torn") continue;
@@ -146,9 +153,33 @@ export class LogFile {
     }
   }
 
-  /** Appends a line in one write. @throws where the disk took a part of it, which is void */
-  write(line: string): void {
-    if (writeSync(this.#handle(), line, null, "latin1") < line.length) throw fullDisk({ code: "ENOSPC" });
+  /** Reads what follows, and what was read last: it is another one where the file was cut off and has grown again. */
+  #read(): string {
+    const from = this.#offset - this.#last.length;
+    const bytes = readSync(this.#handle(), this.#buffer, 0, this.#buffer.length, from);
+    const read = this.#buffer.toString("latin1", 0, bytes);
+    if (!read.startsWith(this.#last)) throw this.#replaced();
+    this.#offset = from + bytes;
+    const text = read.slice(this.#last.length);
+    if (text !== "") this.#last = this.#buffer.toString("latin1", Math.max(0, bytes - LAST_CHARS), bytes);
+    return text;
+  }
+
+  /** @throws ConfigError where its name is another file's, or gone: other processes would not see what is in it */
+  requireInPlace(): void {
+    const { ino, dev } = fstatSync(this.#handle());
+    const named = statSync(this.#path, { throwIfNoEntry: false });
+    if (named?.ino === ino && named.dev === dev) return;
+    // Once it has ended, others delete it.
+    this.catchUp();
+    if (!this.isEnded) throw this.#replaced();
+  }
+
+  /** Appends lines in one write. @throws where the disk took a part of them, of which the last one is void */
+  write(lines: string): void {
+    const written = writeSync(this.#handle(), lines, null, "latin1");
+    // A line is whole without its line break.
+    if (written < Math.max(1, lines.length - 1)) throw fullDisk({ code: "ENOSPC" });
   }
 
   /** Resolves when everything that the file holds now is on disk. */
@@ -159,6 +190,12 @@ export class LogFile {
   close(): void {
     if (this.#fd !== undefined) closeSync(this.#fd);
     this.#fd = undefined;
+  }
+
+  #replaced(): ConfigError {
+    return new ConfigError(
+      `${this.#path} was deleted, cut off or replaced while it was in use: find out why, put back the newest copy, and restart`,
+    );
   }
 
   #damaged(): ConfigError {
@@ -181,10 +218,15 @@ export function syncData(fd: number): Promise<void> {
 export async function syncFolder(folder: string): Promise<void> {
   const fd = openSync(folder, constants.O_RDONLY);
   try {
-    await new Promise<void>((resolve, reject) => fsync(fd, (error) => (error ? reject(error) : resolve())));
+    await syncEntries(fd);
   } finally {
     closeSync(fd);
   }
+}
+
+/** Resolves when the names in an open folder are on disk. */
+export function syncEntries(folder: number): Promise<void> {
+  return new Promise((resolve, reject) => fsync(folder, (error) => (error ? reject(error) : resolve())));
 }
 
 function tailOf(fd: number): number | undefined {

@@ -152,12 +152,12 @@ class Draft {
   }
 }
 
-/** Keeps the newest generation and the one before it, whose readers may not have seen its end yet. */
+/** Keeps the newest generation: those that still read an earlier one have it open. */
 function removeOld(place: LogPlace): void {
   const newest = newestIn(place);
   for (const entry of readdirSync(place.folder)) {
     const found = generationIn(place.name, entry);
-    if (found && found.generation < (found.isNamed ? newest - 1 : newest + 1)) {
+    if (found && found.generation < (found.isNamed ? newest : newest + 1)) {
       rmSync(join(place.folder, entry), { force: true });
     }
   }

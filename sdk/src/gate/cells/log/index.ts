@@ -4,13 +4,13 @@
  * single append is atomic on a local file system. Survives the death of any process; of a loss of power what was asked
  * to be durable.
  */
-import { mkdirSync, statfsSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { isDiskFull, lockFile } from "../../../file-lock";
 import { ConfigError, isTurnpikeError, type TurnpikeError, Unavailable } from "../../../protocol";
 import type { AskedChange, Cells, SwapTimes } from "../cells";
 import { type FileAnswers, fileAnswers } from "./answers";
-import { fullDisk, type LogFile, type OwnSwap, syncFolder, withSpace } from "./file";
+import { fullDisk, type LogFile, type OwnSwap, syncEntries, withSpace } from "./file";
 import { type LogPlace, newestIn, openNewest, writeNext } from "./generations";
 import type { LineChange } from "./line";
 
@@ -39,6 +39,12 @@ const IDS = 2 ** 48;
 /** NFS, SMB (three numbers), 9p and FUSE: an append may not be atomic, or not be seen by others. */
 const REMOTE: ReadonlySet<number> = new Set([0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x01021997, 0x65735546]);
 
+/** Anything else would damage the line, for everybody. */
+const KEY = /^[\x20-\x7e]+$/;
+
+/** How long a generation is not begun again after it could not be: its draft may need what the disk has left. */
+const ROTATION_REST_MS = 5_000;
+
 const UNREADABLE: ReadonlySet<string> = new Set(["Internal", "ConfigError"]);
 
 /** A swap that waits for its line, and what takes its answer. */
@@ -51,8 +57,8 @@ interface Asked {
 
 interface SentLine extends OwnSwap {
   readonly asked: Asked;
-  /** what brings its cells back, where it is durable */
-  readonly before: readonly LineChange[];
+  /** of its cells, where it is durable */
+  readonly before: readonly Before[];
 }
 
 const newId = (): number => 1 + Math.floor(Math.random() * (IDS - 1));
@@ -60,7 +66,13 @@ const newId = (): number => 1 + Math.floor(Math.random() * (IDS - 1));
 /** A durable change that may not be on disk yet, with what was there before. */
 interface Unsynced {
   readonly id: number;
-  readonly before: readonly LineChange[];
+  readonly before: readonly Before[];
+}
+
+/** What brings a cell back, and the version that it had. */
+interface Before {
+  readonly version: number;
+  readonly change: LineChange;
 }
 
 /** Opens its file on first use, unless `open` was called before. */
@@ -69,6 +81,10 @@ export class LogCells implements Cells {
   readonly #options: LogOptions;
   readonly #answers: FileAnswers;
   #opened: LogFile | undefined;
+  /** held open: a moment without free descriptors is no fault of the disk */
+  #folder: number | undefined;
+  /** monotonic */
+  #rotatesFromMs = 0;
   #rotation: Promise<void> | undefined;
   #moving: Promise<void> | undefined;
   #sync: { readonly isStarted: boolean; readonly done: Promise<void> } | undefined;
@@ -94,6 +110,7 @@ export class LogCells implements Cells {
           `${what}: the folder ${folder} is on a network or FUSE file system, where processes may not see each other's writes; name one on a local disk, or a shared store`,
         );
       }
+      this.#folder ??= openSync(folder, "r");
       this.#opened = openNewest(this.#options);
       return this.#opened;
     } catch (cause) {
@@ -125,6 +142,7 @@ export class LogCells implements Cells {
     return this.#guarded(
       () =>
         new Promise((resolve, reject) => {
+          if (changes.some(({ key }) => !KEY.test(key))) throw new TypeError("A key is printable ASCII.");
           const length = this.#queue.push({ changes, times, resolve, reject });
           if (length === 1) setImmediate(() => void this.#flush());
         }),
@@ -142,8 +160,9 @@ export class LogCells implements Cells {
   #write(all: readonly Asked[]): void {
     let asked = all;
     for (let tries = 0; asked.length > 0; tries++) {
-      const sent = this.#linesOf(asked);
+      const sent = this.#linesOf(asked, tries === 0);
       const { made, fault } = this.#file.append(sent);
+      if (!this.#file.isEnded) this.#file.requireInPlace();
       sent.forEach((line, i) => void this.#answer(line, made[i]));
       asked = sent.flatMap((line, i) => (made[i] === undefined ? line.asked : []));
       if (asked.length === 0) break;
@@ -164,8 +183,11 @@ export class LogCells implements Cells {
     if (this.#file.hasGrownBy(this.#options.rotateBytes)) this.#rotateInBackground();
   }
 
-  /** Returns the lines of what can be made now, each on top of those before it; what differs is answered. */
-  #linesOf(all: readonly Asked[]): SentLine[] {
+  /**
+   * Returns the lines of what can be made now, each on top of those before it; what differs is answered.
+   * @param keepsAnswers not again where answers are deleted for the lines
+   */
+  #linesOf(all: readonly Asked[], keepsAnswers: boolean): SentLine[] {
     const { cells } = this.#file;
     const ahead = new Map<string, { readonly text: string | undefined; readonly version: number }>();
     const sent: SentLine[] = [];
@@ -177,12 +199,14 @@ export class LogCells implements Cells {
         continue;
       }
       const id = newId();
-      for (const change of changes) if (change.isAnswer) this.#keepAnswer(change, id, times.nowMs ?? Date.now());
+      for (const change of keepsAnswers ? changes.filter(({ isAnswer }) => isAnswer) : []) {
+        this.#keepAnswer(change, id, times.nowMs ?? Date.now());
+      }
       const lineChanges = changes.map(({ key, next, listed, untilSec = 0, isAnswer }, i): LineChange => {
         if (isAnswer) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
         return { key, expected: at[i]?.version ?? 0, text: next, isListed: listed, untilSec };
       });
-      const before = times.isDurable ? changes.map(({ key }, i) => this.#asItIs(key, at[i]?.text)) : [];
+      const before = times.isDurable ? changes.map(({ key }, i) => this.#asItIs(key, at[i])) : [];
       for (const { key, text } of lineChanges) ahead.set(key, { text, version: text === undefined ? 0 : id });
       sent.push({ id, changes: lineChanges, asked, before });
     }
@@ -226,6 +250,8 @@ export class LogCells implements Cells {
     // What a rotation could not do loses nothing.
     await this.#rotation?.catch(() => undefined);
     this.#opened?.close();
+    if (this.#folder !== undefined) closeSync(this.#folder);
+    this.#folder = undefined;
   }
 
   async #guarded<T>(work: () => Promise<T>): Promise<T> {
@@ -250,10 +276,11 @@ export class LogCells implements Cells {
   }
 
   /** Returns the change that brings a cell back to what it is now. */
-  #asItIs(key: string, text: string | undefined): LineChange {
+  #asItIs(key: string, now: { readonly text: string | undefined; readonly version: number } | undefined): Before {
     const { cells } = this.#file;
     const untilSec = cells.find(key)?.untilSec ?? 0;
-    return { key, expected: undefined, text, isListed: cells.listed.has(key), untilSec };
+    const isListed = cells.listed.has(key);
+    return { version: now?.version ?? 0, change: { key, expected: undefined, text: now?.text, isListed, untilSec } };
   }
 
   /** An answer that cannot be kept is not replayed; its payment is used nevertheless. */
@@ -295,7 +322,7 @@ export class LogCells implements Cells {
     const file = this.#file;
     try {
       await file.sync();
-      if (!file.isNamed) await syncFolder(this.#options.folder);
+      if (!file.isNamed) await syncEntries(this.#folder as number);
       file.isNamed = true;
     } catch (cause) {
       throw this.#failed(cause);
@@ -333,13 +360,16 @@ export class LogCells implements Cells {
   #takeBack(): number {
     const first = new Map<string, LineChange>();
     const own = new Map<string, number>();
+    let kept = 0;
     for (const { id, before } of this.#unsynced) {
-      for (const change of before) {
-        if (!first.has(change.key)) first.set(change.key, change);
-        own.set(change.key, id);
+      for (const { version, change } of before) {
+        const { key } = change;
+        // What another process has changed on top of an earlier one stays, and that earlier one with it.
+        if (own.has(key) && own.get(key) !== version) kept++;
+        if (own.get(key) !== version) first.set(key, change);
+        own.set(key, id);
       }
     }
-    let kept = 0;
     for (const [key, change] of first) {
       try {
         const { made } = this.#file.append([{ id: newId(), changes: [{ ...change, expected: own.get(key) }] }]);
@@ -352,9 +382,12 @@ export class LogCells implements Cells {
     return kept;
   }
 
-  /** Begins a generation without making a caller wait; a failure (a lock of another process) is retried at a next line. */
+  /** Begins a generation without making a caller wait; a failure (a lock of another process) is retried later. */
   #rotateInBackground(): void {
-    this.#rotateOnce().catch(() => undefined);
+    if (performance.now() < this.#rotatesFromMs) return;
+    this.#rotateOnce().catch(() => {
+      this.#rotatesFromMs = performance.now() + ROTATION_REST_MS;
+    });
   }
 
   /** However many callers wait for the next generation, one of them begins it. */

@@ -1,10 +1,10 @@
 /**
- * Encodes and decodes the lines of a log. A line stands between line breaks, begins with a checksum and its length, and
+ * Encodes and decodes the lines of a log. A line is between line breaks, begins with a checksum and its length, and
  * separates its fields by tabs. A torn line is shorter than it says, and is void for every reader.
  */
 import { crc32 } from "node:zlib";
 
-/** One change, as it stands in a line. */
+/** One change, as it is in a line. */
 export interface LineChange {
   readonly key: string;
   /** the version that the cell must have; 0 for none, undefined for any */

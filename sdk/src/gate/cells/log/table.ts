@@ -42,6 +42,7 @@ export class CellTable {
   readonly #listed = new Set<string>();
   #sweptSec = 0;
   #sweeps = 0;
+  #isSweeping = false;
   /** keys that changed since the tracking began */
   #changed: Set<string> | undefined;
 
@@ -63,7 +64,7 @@ export class CellTable {
       }
       case CELL: {
         const [change] = changesIn(fields, 1);
-        // The version stands where a swap says which one it expects.
+        // The version is where a swap says which one it expects.
         if (change) this.#set(change, change.expected ?? 0);
         return undefined;
       }
@@ -80,11 +81,18 @@ export class CellTable {
 
   /** Leaves out what was to be kept until before this moment, at once; memory is freed a little at a time. */
   async sweep(sweptSec: number): Promise<void> {
+    // What an earlier one has not freed yet stays left out, whatever the moment of this one is.
+    if (this.#isSweeping) for (const [key, cell] of this.#cells) if (this.#isSwept(cell)) this.#delete(unpacked(key));
+    this.#isSweeping = true;
+    const sweep = this.#sweeps + 1;
     this.#sweptSec = sweptSec;
     this.#sweeps++;
     for await (const slice of this.#slices()) {
-      for (const [key, cell] of slice) if (this.#isSwept(cell)) this.#delete(unpacked(key));
+      for (const [key, cell] of slice) {
+        if (this.#cells.get(key) === cell && this.#isSwept(cell)) this.#delete(unpacked(key));
+      }
     }
+    if (this.#sweeps === sweep) this.#isSweeping = false;
   }
 
   /** Returns every cell, a slice at a time. Changes meanwhile are in `changed`. */
