@@ -29,7 +29,7 @@ async function sign(token: TestToken, signer: Signer, name: string, fields: stri
 
 describe("TestToken", () => {
   async function authorization(w: c.World, name = "TransferWithAuthorization", to = w.treasury.address) {
-    const validBefore = (await time.latest()) + 1_000;
+    const validBefore = (await time.latest()) + 86_400;
     const message = { from: w.subscriber.address, to, value: 5n, validAfter: 0, validBefore, nonce: id("nonce") };
     const signature = await sign(w.token, w.subscriber, name, TRANSFER, message);
     const { v, r, s } = Signature.from(signature);

@@ -8,7 +8,7 @@ import { isPublicAddress } from "../protocol";
 
 /** The name currently resolves to an address that is not allowed. */
 export class RefusedAddress extends Error {
-  readonly code = "TURNPIKE_REFUSED_ADDRESS";
+  readonly code = "ERR_REFUSED_ADDRESS";
   constructor() {
     super("the name does not lead to a public address");
   }

@@ -72,10 +72,10 @@ describe("a log of cells after a loss of power", () => {
           for (const name of CALLS) {
             api[name] = (...args: never[]) => {
               if (++calls === at && !isLost) lose();
-              if (name === "rmSync" && plain.existsSync(args[0])) {
-                const { ino } = plain.statSync(args[0]);
-                if (plain.statSync(args[0]).nlink === 1 && plain.statSync(args[0]).isFile())
-                  ghosts.set(ino, plain.readFileSync(args[0]));
+              const target = args[0] as unknown as string;
+              if (name === "rmSync" && plain.existsSync(target)) {
+                const found = plain.statSync(target);
+                if (found.nlink === 1 && found.isFile()) ghosts.set(found.ino, plain.readFileSync(target));
               }
               if (name === "fdatasync" || name === "fsync") {
                 const [fd, done] = args as unknown as [number, (error: Error | null) => void];
