@@ -150,7 +150,7 @@ describe("the agent in a browser", function () {
       cwd: project.folder,
     });
     scripts.set("/turnpike.js", whole.text);
-    expect(whole.packages).to.deep.equal(["@noble/curves", "@noble/hashes", "zod"]);
+    expect(whole.packages).to.deep.equal(["@noble/curves", "@noble/hashes", "ipaddr.js", "zod"]);
     const { wallet, address } = await world.agent("a page with a wrapped fetch");
     const { page, errors } = await openPage(browser);
     await page.goto(`${urlOf(site)}/`);

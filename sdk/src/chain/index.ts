@@ -36,4 +36,4 @@ export {
   statedTokenDomain,
   type Token,
 } from "./token-domain";
-export { hasCode, NO_ANSWER } from "./views";
+export { type Caller, hasCode, NO_ANSWER } from "./views";

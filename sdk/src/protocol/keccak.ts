@@ -1,7 +1,7 @@
 /**
  * Computes Keccak-256, which every id and signature of this project uses. Servers hash in WebAssembly, eight times as
  * fast as the portable library, once it is compiled. Browsers hash with the portable one, because a content security
- * policy may forbid WebAssembly. The tests compare both.
+ * policy may forbid WebAssembly: `browser` in package.json leaves hash-wasm out of bundles. The tests compare both.
  */
 import { keccak_256 } from "@noble/hashes/sha3";
 import hashWasm from "hash-wasm/dist/keccak.umd.min.js";

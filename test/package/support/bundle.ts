@@ -96,7 +96,8 @@ function weightsOf(outputs: Outputs, paths: Iterable<string>): Map<string, numbe
   const weights = new Map<string, number>();
   for (const path of paths) {
     for (const [input, { bytesInOutput }] of Object.entries(outputs[path]?.inputs ?? {})) {
-      if (bytesInOutput === 0 || input === "<stdin>") continue;
+      // A package that browsers leave out has an empty module in its place.
+      if (bytesInOutput === 0 || input === "<stdin>" || input.startsWith("(disabled):")) continue;
       const part = partOf(input);
       weights.set(part, (weights.get(part) ?? 0) + bytesInOutput);
     }
