@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { lock } from "proper-lockfile";
 
 export { isDiskFull } from "./full-disk";
-export { removeUnfinished, replaceFile, syncFolder } from "./replace";
+export { removeUnfinished, replaceFile } from "./replace";
 
 export interface FileLockOptions {
   /** how long a lock that nobody refreshes is honoured, ms; at least 2,000 */
@@ -25,8 +25,6 @@ export interface FileLockOptions {
 export interface FileLock {
   /** Returns whether the lock is as this process left it; otherwise another process may have it. */
   isOwn(): boolean;
-  /** Returns whether another process has the lock now; neither own nor taken is one that was removed. */
-  isTaken(): boolean;
   /** Leaves another process's lock alone. */
   release(): Promise<void>;
 }
@@ -113,10 +111,6 @@ class OwnLock implements FileLock {
     const found = fs.statSync(this.#path, { throwIfNoEntry: false });
     if (found?.ino !== fs.fstatSync(this.#folder).ino) return false;
     return this.#timeMs === undefined || found.mtimeMs === this.#timeMs;
-  }
-
-  isTaken(): boolean {
-    return !this.isOwn() && timeOf(this.#path) !== undefined;
   }
 
   async release(): Promise<void> {

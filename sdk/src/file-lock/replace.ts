@@ -44,7 +44,7 @@ export async function replaceFile(path: string, content: Buffer | string, requir
 }
 
 /** A new name in a folder is durable only once the folder is. */
-export async function syncFolder(path: string): Promise<void> {
+async function syncFolder(path: string): Promise<void> {
   const folder = await open(dirname(path), "r");
   try {
     await folder.sync();

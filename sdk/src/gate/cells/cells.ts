@@ -18,14 +18,20 @@ export interface CellChange {
   readonly keepSec?: number;
 }
 
+const ANSWER = "answer@";
+
+/** Returns the key of the answer that belongs to a cell. */
+export const answerKey = (key: string): string => ANSWER + key;
+
+/** Of a long text, which may be forgotten sooner where space is short; what was there before is replaced unseen. */
+export const isAnswer = (key: string): boolean => key.startsWith(ANSWER);
+
 /** A change as claims and meters ask for it. */
 export interface AskedChange extends Omit<CellChange, "next"> {
   /** undefined deletes the cell; only where `isLocal` */
   readonly next: string | undefined;
   /** unix seconds, when it expires by the caller's clock, which counts where `isLocal`; undefined: as before, or never */
   readonly untilSec?: number;
-  /** a long text that may be forgotten sooner where space is short; what was there before is replaced unseen */
-  readonly isAnswer?: boolean;
 }
 
 export interface SwapTimes {

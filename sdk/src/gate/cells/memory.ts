@@ -1,5 +1,5 @@
 /** Keeps cells in memory, for tests: they end with the process. */
-import type { AskedChange, Cells, SwapTimes } from "./cells";
+import { type AskedChange, type Cells, isAnswer, type SwapTimes } from "./cells";
 
 const SWEEP_EVERY = 1_000;
 
@@ -10,7 +10,6 @@ interface Cell {
   readonly isListed: boolean;
   /** unix seconds; undefined: for ever */
   readonly untilSec: number | undefined;
-  readonly isAnswer: boolean;
 }
 
 export function memoryCells(): Cells {
@@ -21,36 +20,35 @@ export function memoryCells(): Cells {
 
   const find = (key: string, nowMs: number): string | undefined => {
     const cell = cells.get(key);
-    const hasEnded = cell?.isAnswer && (cell.untilSec ?? 0) * 1_000 <= nowMs;
+    const hasEnded = isAnswer(key) && (cell?.untilSec ?? 0) * 1_000 <= nowMs;
     return hasEnded ? undefined : cell?.text;
   };
 
   function remove(key: string): void {
-    const cell = cells.get(key);
-    if (cell?.isAnswer) answerChars -= cell.text.length;
+    if (isAnswer(key)) answerChars -= cells.get(key)?.text.length ?? 0;
     cells.delete(key);
   }
 
-  function set({ key, next, listed, untilSec, isAnswer = false }: AskedChange): void {
+  function set({ key, next, listed, untilSec }: AskedChange): void {
     const before = cells.get(key);
     remove(key);
     if (next === undefined) return;
     const isListed = listed ?? before?.isListed ?? false;
-    cells.set(key, { text: next, isListed, untilSec: untilSec ?? before?.untilSec, isAnswer });
-    if (isAnswer) answerChars += next.length;
+    cells.set(key, { text: next, isListed, untilSec: untilSec ?? before?.untilSec });
+    if (isAnswer(key)) answerChars += next.length;
   }
 
   function sweep(nowMs: number): void {
-    for (const [key, { untilSec, isAnswer }] of cells) {
-      if (untilSec !== undefined && (isAnswer ? untilSec * 1_000 <= nowMs : untilSec < newestSec)) remove(key);
+    for (const [key, { untilSec }] of cells) {
+      if (untilSec !== undefined && (isAnswer(key) ? untilSec * 1_000 <= nowMs : untilSec < newestSec)) remove(key);
     }
   }
 
   /** In the order in which they were kept. */
   function freeAnswers(): void {
-    for (const [key, { isAnswer }] of cells) {
+    for (const key of cells.keys()) {
       if (answerChars <= MAX_ANSWER_CHARS) return;
-      if (isAnswer) remove(key);
+      if (isAnswer(key)) remove(key);
     }
   }
 
@@ -61,7 +59,7 @@ export function memoryCells(): Cells {
     async swap(changes, { nowMs = Date.now(), nowSec = 0 }: SwapTimes = {}) {
       newestSec = Math.max(newestSec, nowSec);
       if (++swaps % SWEEP_EVERY === 0) sweep(nowMs);
-      if (changes.some(({ key, expected, isAnswer }) => !isAnswer && cells.get(key)?.text !== expected)) return false;
+      if (changes.some(({ key, expected }) => !isAnswer(key) && cells.get(key)?.text !== expected)) return false;
       for (const change of changes) set(change);
       if (answerChars > MAX_ANSWER_CHARS) freeAnswers();
       return true;

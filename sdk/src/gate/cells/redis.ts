@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { ConfigError } from "../../protocol/errors";
 import { randomBytes, toHex } from "../../protocol/hex";
-import { type AtomicStore, SWAP_WAIT_MS, type SwapResult } from "./cells";
+import { type AtomicStore, answerKey, SWAP_WAIT_MS, type SwapResult } from "./cells";
 import { linkOf, type RedisClient, type RedisLink, remedyOf, type Send } from "./redis-client";
 
 export interface RedisCellsOptions {
@@ -147,7 +147,7 @@ export function redisCells(client: RedisClient, { prefix, lists }: RedisCellsOpt
   return {
     async open() {
       if (link.isCluster) {
-        requireTogether(link, prefix, lists ? [listKey, nameOf("a")] : [nameOf("a"), nameOf("answer@a")]);
+        requireTogether(link, prefix, lists ? [listKey, nameOf("a")] : [nameOf("a"), nameOf(answerKey("a"))]);
       }
       const infos = await Promise.all((await link.masters()).map((send) => infoOf(send)));
       if (!link.isCluster && infos.some((info) => settingOf(info, "cluster_enabled") === "1")) {

@@ -1,5 +1,4 @@
 /** Keeps claims in one file that any number of processes on this machine share. */
-import { readdirSync } from "node:fs";
 import { ConfigError } from "../../protocol";
 import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
 import { LogCells } from "../cells/log";
@@ -20,6 +19,11 @@ export interface FileClaimsOptions {
 
 const MIB = 1_024 * 1_024;
 
+/** The name of the log. */
+export const CLAIM_LOG = "gate";
+
+const isEarlier = (file: string): boolean => /^(?:claims-[0-9]+\.log|grant\.key)$/.test(file);
+
 const checkOptions = optionsOf<FileClaimsOptions>({ folder: aText, rotateBytes: aNumber, answersBytes: aNumber }, [
   "folder",
 ]);
@@ -31,25 +35,7 @@ export function fileClaims(options: FileClaimsOptions): ClaimStore {
   if (!Number.isSafeInteger(answersBytes) || answersBytes < 0) {
     throw new ConfigError(`claims: answersBytes is ${answersBytes}; use a whole number of bytes`);
   }
-  requireCurrent(folder);
-  const cells = new LogCells({ folder, name: "gate", what: "claims", rotateBytes, answersBytes });
+  const cells = new LogCells({ folder, name: CLAIM_LOG, what: "claims", isEarlier, rotateBytes, answersBytes });
   cells.open();
   return claimsOn(cells);
-}
-
-/** What an earlier version kept, and this one would not see: its proofs could be used once more. */
-const EARLIER = /^(?:claims-[0-9]+\.log|grant\.key)$/;
-
-/** @throws ConfigError */
-function requireCurrent(folder: string): void {
-  let names: readonly string[] = [];
-  try {
-    names = readdirSync(folder);
-  } catch {
-    // A folder that cannot be read is reported where it is opened.
-  }
-  if (!names.some((name) => EARLIER.test(name))) return;
-  throw new ConfigError(
-    `claims: ${folder} is of an earlier version; stop its gates and run \`npx turnpike store import ${folder}\``,
-  );
 }

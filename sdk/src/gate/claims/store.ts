@@ -1,7 +1,7 @@
 /** Keeps claims in cells, by the common rules and the clock of the cells. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
 import { HOUR_SEC } from "../../protocol/time";
-import type { AskedChange, Cells } from "../cells/cells";
+import { type AskedChange, answerKey, type Cells } from "../cells/cells";
 import { recordOfText, textOfRecord } from "./record-text";
 import {
   applyClaim,
@@ -37,9 +37,6 @@ export interface ClaimsOptions {
   readonly grantKeyAgeMs?: number;
 }
 
-/** In its claim's slot: a cluster changes both atomically only within one slot. */
-const answerKey = (paymentId: Hex): string => `answer@${paymentId}`;
-
 /** @param before the answer of a claim that has expired, or of none */
 const answerCell = (
   paymentId: Hex,
@@ -51,7 +48,6 @@ const answerCell = (
   next: text,
   keepSec,
   untilSec: nowMs / 1_000 + keepSec,
-  isAnswer: true,
 });
 
 /** @throws Unavailable for a text of a later version: like none, it would be sold once more */

@@ -9,6 +9,7 @@ import { lockFile } from "../../file-lock";
 import { ConfigError } from "../../protocol";
 import type { AskedChange, Cells } from "../cells/cells";
 import { LogCells } from "../cells/log";
+import { CLAIM_LOG } from "../claims/file";
 import { textOfRecord } from "../claims/record-text";
 import { GRANT_KEY } from "../claims/store";
 import { hasBalance } from "../metering/books";
@@ -77,7 +78,7 @@ async function importClaims(folder: string, names: readonly string[]): Promise<n
       key: name === KEY_FILE ? GRANT_KEY : name,
       next: readFileSync(join(folder, name), "utf8").trim(),
     }));
-  await write(new LogCells({ folder, name: "gate", what: "claims", rotateBytes: ROTATE_BYTES }), [
+  await write(new LogCells({ folder, name: CLAIM_LOG, what: "claims", rotateBytes: ROTATE_BYTES }), [
     ...changes,
     ...others,
   ]);

@@ -1,7 +1,6 @@
 /** Keeps a meter's books in one file that any number of processes on this machine share. */
-import { existsSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
-import { ConfigError, type TurnpikeError } from "../../protocol/errors";
+import type { TurnpikeError } from "../../protocol/errors";
 import { LogCells } from "../cells/log";
 import { sharedMeterStore } from "./shared-store";
 import type { MeterStore } from "./store";
@@ -26,27 +25,10 @@ export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore
     folder: dirname(path),
     name: basename(path, ".log"),
     what: "meterFolder",
+    // The journal of an earlier version.
+    isEarlier: (file) => file === basename(path),
     rotateBytes,
     onFailure,
   });
-  const store = sharedMeterStore(cells, { leaseMs, refreshMs: Math.min(500, leaseMs / 10) });
-  return {
-    ...store,
-    // A copy of the value would be of now.
-    get isSender() {
-      return store.isSender;
-    },
-    async open(place) {
-      requireCurrent(path);
-      await store.open(place);
-    },
-  };
-}
-
-/** @throws ConfigError for charges of an earlier version, which this one would not see */
-function requireCurrent(path: string): void {
-  if (!existsSync(path)) return;
-  throw new ConfigError(
-    `meterFolder: ${path} is of an earlier version; stop its gates and run \`npx turnpike store import ${dirname(path)}\``,
-  );
+  return sharedMeterStore(cells, { leaseMs, refreshMs: Math.min(500, leaseMs / 10) });
 }

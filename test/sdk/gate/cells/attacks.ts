@@ -98,7 +98,7 @@ describe("a log of cells under attack", () => {
     const cells = opened({ answersBytes: 1_000_000 });
     await cells.swap([
       { key: "x", expected: undefined, next: "used" },
-      { key: "answer@x", expected: undefined, next: "old", keepSec: 600, untilSec: 1, isAnswer: true },
+      { key: "answer@x", expected: undefined, next: "old", keepSec: 600, untilSec: 1 },
     ]);
     let missing = 1;
     (fs as { writeSync: unknown }).writeSync = (fd: number, line: string, ...rest: unknown[]) => {

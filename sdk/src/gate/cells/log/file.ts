@@ -33,19 +33,22 @@ export class LogFile {
   readonly #path: string;
   #fd: number | undefined;
   #buffer = Buffer.allocUnsafe(READ_BYTES);
-  #beginsAt = 0;
+  /** how long it was when it began */
+  readonly #beginsAt: number;
+  readonly #identity: { readonly ino: number; readonly dev: number };
   #offset: number;
   #partial = "";
   #last = "";
   #sweptSec: number | undefined;
 
-  private constructor(fd: number, path: string, generation: number, cells: CellTable, offset: number) {
+  private constructor(fd: number, path: string, generation: number, beginsAt: number, carried?: CellTable) {
     this.#fd = fd;
+    this.#identity = fstatSync(fd);
     this.#path = path;
     this.generation = generation;
-    this.cells = cells;
-    this.#offset = offset;
-    this.#beginsAt = offset;
+    this.#beginsAt = beginsAt;
+    this.cells = carried ?? new CellTable();
+    this.#offset = carried ? beginsAt : 0;
   }
 
   /**
@@ -66,14 +69,9 @@ export class LogFile {
     }
     const tailAt = kind === "first" ? undefined : tailOf(fd);
     const carriesOver = tailAt !== undefined && before?.generation === generation - 1 && before.#sweptSec !== undefined;
-    if (!carriesOver) return new LogFile(fd, path, generation, new CellTable(), 0).#beganAt(tailAt);
+    if (!carriesOver) return new LogFile(fd, path, generation, tailAt ?? 0);
     before.cells.sweep(before.#sweptSec as number).catch(() => undefined);
-    return new LogFile(fd, path, generation, before.cells, tailAt);
-  }
-
-  #beganAt(tailAt = 0): this {
-    this.#beginsAt = tailAt;
-    return this;
+    return new LogFile(fd, path, generation, tailAt, before.cells);
   }
 
   /** Reads the whole file. Closes it where that fails. */
@@ -167,7 +165,7 @@ export class LogFile {
 
   /** @throws ConfigError where its name is another file's, or gone: other processes would not see what is in it */
   requireInPlace(): void {
-    const { ino, dev } = fstatSync(this.#handle());
+    const { ino, dev } = this.#identity;
     const named = statSync(this.#path, { throwIfNoEntry: false });
     if (named?.ino === ino && named.dev === dev) return;
     // Once it has ended, others delete it.

@@ -4,11 +4,11 @@
  * single append is atomic on a local file system. Survives the death of any process; of a loss of power what was asked
  * to be durable.
  */
-import { closeSync, mkdirSync, openSync, statfsSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readdirSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { isDiskFull, lockFile } from "../../../file-lock";
 import { ConfigError, isTurnpikeError, type TurnpikeError, Unavailable } from "../../../protocol";
-import type { AskedChange, Cells, SwapTimes } from "../cells";
+import { type AskedChange, type Cells, isAnswer, type SwapTimes } from "../cells";
 import { type FileAnswers, fileAnswers } from "./answers";
 import { fullDisk, type LogFile, type OwnSwap, syncEntries, withSpace } from "./file";
 import { type LogPlace, newestIn, openNewest, writeNext } from "./generations";
@@ -17,6 +17,8 @@ import type { LineChange } from "./line";
 export interface LogOptions extends LogPlace {
   /** how errors name it, such as "claims" */
   readonly what: string;
+  /** whether a file in the folder is of an earlier version: this one would not see what was used, and use it again */
+  readonly isEarlier?: (file: string) => boolean;
   /** how much a generation may grow beyond what it began with, at least; bytes */
   readonly rotateBytes: number;
   /** how much space answers may take, bytes; the oldest are deleted first */
@@ -55,6 +57,11 @@ interface Asked {
   readonly reject: (error: unknown) => void;
 }
 
+function refuse(asked: readonly Asked[], error: unknown): void {
+  for (const { reject } of asked) reject(error);
+}
+
+/** A line that is being written; where it is durable, it may not be on disk yet. */
 interface SentLine extends OwnSwap {
   readonly asked: Asked;
   /** of its cells, where it is durable */
@@ -62,12 +69,6 @@ interface SentLine extends OwnSwap {
 }
 
 const newId = (): number => 1 + Math.floor(Math.random() * (IDS - 1));
-
-/** A durable change that may not be on disk yet, with what was there before. */
-interface Unsynced {
-  readonly id: number;
-  readonly before: readonly Before[];
-}
 
 /** What brings a cell back, and the version that it had. */
 interface Before {
@@ -89,7 +90,8 @@ export class LogCells implements Cells {
   #moving: Promise<void> | undefined;
   #sync: { readonly isStarted: boolean; readonly done: Promise<void> } | undefined;
   readonly #queue: Asked[] = [];
-  #unsynced: Unsynced[] = [];
+  /** made, durable, and maybe not on disk yet */
+  #unsynced: SentLine[] = [];
   #failure: TurnpikeError | undefined;
   #newestSec = 0;
   #isKeeping = true;
@@ -102,12 +104,18 @@ export class LogCells implements Cells {
 
   /** @throws ConfigError when the folder cannot be used */
   open(): LogFile {
-    const { folder, what } = this.#options;
+    const { folder, what, isEarlier } = this.#options;
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       if (REMOTE.has(statfsSync(folder).type >>> 0)) {
         throw new ConfigError(
           `${what}: the folder ${folder} is on a network or FUSE file system, where processes may not see each other's writes; name one on a local disk, or a shared store`,
+        );
+      }
+      const found = isEarlier && readdirSync(folder).find(isEarlier);
+      if (found !== undefined) {
+        throw new ConfigError(
+          `${what}: ${join(folder, found)} is of an earlier version; stop its gates and run \`npx turnpike store import ${folder}\``,
         );
       }
       this.#folder ??= openSync(folder, "r");
@@ -144,16 +152,13 @@ export class LogCells implements Cells {
         new Promise((resolve, reject) => {
           if (changes.some(({ key }) => !KEY.test(key))) throw new TypeError("A key is printable ASCII.");
           const length = this.#queue.push({ changes, times, resolve, reject });
-          if (length === 1) setImmediate(() => void this.#flush());
+          if (length === 1) setImmediate(() => void this.#send(this.#queue.splice(0)));
         }),
     );
   }
 
-  async #flush(): Promise<void> {
-    const asked = this.#queue.splice(0);
-    await this.#current(() => this.#write(asked)).catch((error) => {
-      for (const { reject } of asked) reject(error);
-    });
+  async #send(asked: readonly Asked[]): Promise<void> {
+    await this.#current(() => this.#write(asked)).catch((error) => refuse(asked, error));
   }
 
   /** In one turn, so that no other change of this process comes between a look and its line. */
@@ -166,18 +171,14 @@ export class LogCells implements Cells {
       sent.forEach((line, i) => void this.#answer(line, made[i]));
       asked = sent.flatMap((line, i) => (made[i] === undefined ? line.asked : []));
       if (asked.length === 0) break;
-      const rest = asked;
-      const refuse = (error: unknown): void => {
-        for (const { reject } of rest) reject(error);
-      };
       if (this.#file.isEnded) {
         // A line after the end of a generation is void: it goes to the next one.
-        void this.#current(() => this.#write(rest)).catch(refuse);
+        void this.#send(asked);
         return;
       }
       if (fault !== undefined && isDiskFull(fault) && this.#answers.removeOldest()) continue;
       if (fault === undefined && tries <= MAX_TRIES) continue;
-      refuse(fault ?? new Unavailable("The store's file holds another text than was written to it."));
+      refuse(asked, fault ?? new Unavailable("The store's file holds another text than was written to it."));
       return;
     }
     if (this.#file.hasGrownBy(this.#options.rotateBytes)) this.#rotateInBackground();
@@ -194,16 +195,16 @@ export class LogCells implements Cells {
     for (const asked of all) {
       const { changes, times } = asked;
       const at = changes.map(({ key }) => ahead.get(key) ?? cells.find(key));
-      if (changes.some(({ isAnswer, expected }, i) => !isAnswer && at[i]?.text !== expected)) {
+      if (changes.some(({ key, expected }, i) => !isAnswer(key) && at[i]?.text !== expected)) {
         asked.resolve(false);
         continue;
       }
       const id = newId();
-      for (const change of keepsAnswers ? changes.filter(({ isAnswer }) => isAnswer) : []) {
+      for (const change of keepsAnswers ? changes.filter(({ key }) => isAnswer(key)) : []) {
         this.#keepAnswer(change, id, times.nowMs ?? Date.now());
       }
-      const lineChanges = changes.map(({ key, next, listed, untilSec = 0, isAnswer }, i): LineChange => {
-        if (isAnswer) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
+      const lineChanges = changes.map(({ key, next, listed, untilSec = 0 }, i): LineChange => {
+        if (isAnswer(key)) return { key, expected: undefined, text: "", isListed: undefined, untilSec };
         return { key, expected: at[i]?.version ?? 0, text: next, isListed: listed, untilSec };
       });
       const before = times.isDurable ? changes.map(({ key }, i) => this.#asItIs(key, at[i])) : [];
@@ -213,9 +214,10 @@ export class LogCells implements Cells {
     return sent;
   }
 
-  #answer({ id, asked, before }: SentLine, isMade: boolean | undefined): void {
+  #answer(line: SentLine, isMade: boolean | undefined): void {
+    const { asked } = line;
     if (isMade && asked.times.isDurable) {
-      this.#unsynced.push({ id, before });
+      this.#unsynced.push(line);
       this.#synced().then(() => asked.resolve(true), asked.reject);
     } else if (isMade !== undefined) asked.resolve(isMade);
   }
@@ -272,7 +274,7 @@ export class LogCells implements Cells {
   #textOf(key: string, nowMs: number): string | undefined {
     const cell = this.#file.cells.find(key);
     if (cell === undefined) return undefined;
-    return key.startsWith(ANSWER) ? this.#answers.find({ key, version: cell.version }, nowMs) : cell.text;
+    return isAnswer(key) ? this.#answers.find({ key, version: cell.version }, nowMs) : cell.text;
   }
 
   /** Returns the change that brings a cell back to what it is now. */
@@ -439,5 +441,3 @@ export class LogCells implements Cells {
     return true;
   }
 }
-
-const ANSWER = "answer@";
