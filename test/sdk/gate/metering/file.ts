@@ -127,6 +127,7 @@ describe("A meter in a file", () => {
   it("refuses what an earlier version kept, and says how it is imported", async () => {
     fs.writeFileSync(file, "");
     const refused = await opened().catch((error: Error) => error);
+    expect(refused).to.include({ code: "ConfigError" });
     expect(String(refused)).to.match(/earlier version.*npx turnpike store import/);
   });
 

@@ -259,6 +259,8 @@ export class LogCells implements Cells {
   async #guarded<T>(work: () => Promise<T>): Promise<T> {
     if (this.#failure) throw this.#failure;
     if (this.#isClosed) throw new Unavailable("The store was closed.");
+    // A folder that cannot be used is a setting's fault, and none of what a file holds.
+    if (!this.#opened) this.open();
     try {
       return await work();
     } catch (cause) {
