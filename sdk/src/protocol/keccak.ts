@@ -3,6 +3,7 @@
  * fast as the portable library, once it is compiled. Browsers hash with the portable one, because a content security
  * policy may forbid WebAssembly: `browser` in package.json leaves hash-wasm out of bundles. The tests compare both.
  */
+/// <reference path="./hash-wasm.d.ts" />
 import { keccak_256 } from "@noble/hashes/sha3";
 import hashWasm from "hash-wasm/dist/keccak.umd.min.js";
 
