@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
+import type { TurnpikeError } from "turnpike/protocol";
 import { LogCells } from "../../../../sdk/src/gate/cells/log";
 
 const CALLS = ["writeSync", "linkSync", "rmSync", "fdatasync", "fsync", "openSync"] as const;
@@ -15,6 +16,8 @@ const plan = fc.record({
   }),
   /** at which call the power is lost */
   at: fc.nat(200),
+  /** which calls of fdatasync fail, after which the system believes that the bytes are on disk */
+  broken: fc.array(fc.nat(30), { maxLength: 2 }),
   /** which of the unsynced names, and how much of the unsynced bytes, is there nevertheless */
   luck: fc.array(fc.nat(100), { minLength: 16, maxLength: 16 }),
 });
@@ -26,17 +29,22 @@ describe("a log of cells after a loss of power", () => {
     const plain = { ...fs };
     try {
       await fc.assert(
-        fc.asyncProperty(plan, async ({ acts, at, luck }) => {
+        fc.asyncProperty(plan, async ({ acts, at, broken, luck }) => {
           const folder = plain.mkdtempSync(path.join(home, "run-"));
           const after = plain.mkdtempSync(path.join(home, "after-"));
           const acked = new Map<string, number>();
           const asked = new Map<string, number>();
           /** bytes on disk, by inode */
           const synced = new Map<number, number>();
+          /** bytes that never will be, though later syncs succeed */
+          const holes = new Map<number, (readonly [from: number, to: number])[]>();
+          /** each of those that had the file open is told once */
+          const untold = new Set<number>();
+          const opened = new Set<number>();
           let names = new Map<string, number>();
           /** contents of what has no name any more */
           const ghosts = new Map<number, Buffer>();
-          let [calls, isLost, lucky] = [0, false, 0];
+          let [calls, syncs, isLost, lucky] = [0, 0, false, 0];
           let ackedThen = new Map<string, number>();
           let askedThen = new Map<string, number>();
           const listed = () =>
@@ -46,6 +54,13 @@ describe("a log of cells after a loss of power", () => {
                 return stat?.isFile() ? [[name, stat.ino] as const] : [];
               }),
             );
+          const inodeOf = (fd: number): number | undefined => {
+            try {
+              return plain.fstatSync(fd).ino;
+            } catch {
+              return undefined;
+            }
+          };
           const chance = () => luck[lucky++ % luck.length] as number;
 
           function lose(): void {
@@ -62,6 +77,7 @@ describe("a log of cells after a loss of power", () => {
               const current = [...now].find(([, one]) => one === ino)?.[0];
               const bytes = current === undefined ? ghosts.get(ino) : plain.readFileSync(path.join(folder, current));
               if (!bytes) continue;
+              for (const [from, to] of holes.get(ino) ?? []) bytes.fill(0, from, to);
               const least = Math.min(synced.get(ino) ?? 0, bytes.length);
               const length = least + Math.floor(((bytes.length - least) * chance()) / 100);
               plain.writeFileSync(path.join(after, name), bytes.subarray(0, length));
@@ -81,31 +97,51 @@ describe("a log of cells after a loss of power", () => {
                 const [fd, done] = args as unknown as [number, (error: Error | null) => void];
                 const { ino, size } = plain.fstatSync(fd);
                 const then = listed();
+                if (name === "fdatasync" && broken.includes(syncs++)) {
+                  holes.set(ino, [...(holes.get(ino) ?? []), [synced.get(ino) ?? 0, size]]);
+                  synced.set(ino, Math.max(size, synced.get(ino) ?? 0));
+                  for (const other of opened) if (inodeOf(other) === ino) untold.add(other);
+                }
                 return setImmediate(() => {
+                  if (untold.delete(fd)) return done(Object.assign(new Error("broken"), { code: "EIO" }));
                   if (name === "fdatasync") synced.set(ino, Math.max(size, synced.get(ino) ?? 0));
                   else names = then;
                   done(null);
                 });
               }
-              return (plain as unknown as typeof api)[name]?.(...args);
+              const result = (plain as unknown as typeof api)[name]?.(...args);
+              if (name === "openSync") {
+                opened.add(result as number);
+                const { ino, size } = plain.fstatSync(result as number);
+                // The system gives the number of a deleted file to a new one.
+                if (size === 0) for (const known of [synced, holes]) known.delete(ino);
+              }
+              return result;
             };
           }
-          const make = () => new LogCells({ folder, name: "log", what: "meterFolder", rotateBytes: 150 });
+          const onFailure = () => undefined;
+          const make = () => new LogCells({ folder, name: "log", what: "meterFolder", rotateBytes: 150, onFailure });
           const users = [make(), make()];
           try {
             await Promise.all(
               acts.map(async ({ user, key: n, isDurable, waits }, i) => {
                 if (waits) for (let turns = i; turns > 0; turns--) await new Promise(setImmediate);
-                const cells = users[user] as LogCells;
                 const key = `k${n}`;
                 for (let tries = 0; tries < 30; tries++) {
-                  const [text] = await cells.read([key]);
-                  const next = Number(text ?? 0) + 1;
-                  asked.set(key, Math.max(asked.get(key) ?? 0, next));
-                  const isMade = await cells.swap([{ key, expected: text, next: String(next) }], { isDurable });
-                  if (!isMade) continue;
-                  if (isDurable) acked.set(key, Math.max(acked.get(key) ?? 0, next));
-                  return;
+                  const cells = users[user] as LogCells;
+                  try {
+                    const [text] = await cells.read([key]);
+                    const next = Number(text ?? 0) + 1;
+                    asked.set(key, Math.max(asked.get(key) ?? 0, next));
+                    const isMade = await cells.swap([{ key, expected: text, next: String(next) }], { isDurable });
+                    if (!isMade) continue;
+                    if (isDurable) acked.set(key, Math.max(acked.get(key) ?? 0, next));
+                    return;
+                  } catch (error) {
+                    // It stops after a failed sync, and is started again.
+                    if ((error as TurnpikeError).code !== "Unavailable") throw error;
+                    if (users[user] === cells) users[user] = make();
+                  }
                 }
               }),
             );

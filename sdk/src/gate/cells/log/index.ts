@@ -12,7 +12,7 @@ import { type AskedChange, type Cells, isAnswer, type SwapTimes } from "../cells
 import { type FileAnswers, fileAnswers } from "./answers";
 import { fullDisk, type LogFile, type OwnSwap, syncEntries, withSpace } from "./file";
 import { type LogPlace, newestIn, openNewest, writeNext } from "./generations";
-import type { LineChange } from "./line";
+import { endLine, type LineChange } from "./line";
 
 export interface LogOptions extends LogPlace {
   /** how errors name it, such as "claims" */
@@ -341,6 +341,7 @@ export class LogCells implements Cells {
     const failure = new Unavailable(`The store's file cannot be written${why}.`, { cause, retryAfterSec: 30 });
     const { folder, name } = this.#options;
     const kept = this.#takeBack();
+    this.#leaveFile();
     this.#fail(
       failure,
       kept === 0
@@ -384,6 +385,18 @@ export class LogCells implements Cells {
     }
     this.#unsynced = [];
     return kept;
+  }
+
+  /**
+   * Ends the generation. The system may hold lines that never come to the disk, though later syncs succeed: whoever goes
+   * on writes what it reads here to a file of its own first.
+   */
+  #leaveFile(): void {
+    try {
+      this.#file.write(endLine(this.#newestSec));
+    } catch {
+      // A disk that takes no line here takes none of any other process.
+    }
   }
 
   /** Begins a generation without making a caller wait; a failure (a lock of another process) is retried later. */

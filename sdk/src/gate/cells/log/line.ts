@@ -97,8 +97,12 @@ export const endLine = (sweptSec: number): string => framed(`${END}\t${sweptSec}
 /** Returns a line's fields, of which the first names its kind; "damaged" for one that was whole once. */
 export function fieldsOf(line: string): readonly string[] | "torn" | "damaged" {
   const body = line.slice(FRAME_CHARS + 1);
-  if (line[FRAME_CHARS] !== "\t" || Number.parseInt(line.slice(8, FRAME_CHARS), 16) !== body.length) return "torn";
-  return Number.parseInt(line.slice(0, 8), 16) === crc32(body) ? body.split("\t") : "damaged";
+  const isSound = Number.parseInt(line.slice(0, 8), 16) === crc32(body);
+  const missing = Number.parseInt(line.slice(8, FRAME_CHARS), 16) - body.length;
+  if (isSound && missing === 0 && line[FRAME_CHARS] === "\t") return body.split("\t");
+  // Power that was lost may leave zeros, which no line has.
+  const isTorn = line.length <= FRAME_CHARS || (line[FRAME_CHARS] === "\t" && missing > 0 && !isSound);
+  return isTorn || line.includes("\0") ? "torn" : "damaged";
 }
 
 const HEAD = /^H([0-9]{15})$/;
