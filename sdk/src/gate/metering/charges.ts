@@ -161,15 +161,23 @@ export class Charges {
     if (store.batches().length === 0) loop.wake();
   }
 
-  /** @returns false where another gate has become the sender */
+  /**
+   * @returns false where another gate has become the sender
+   * @throws Unavailable when no debit has become final for `waitMs`
+   */
   async #flushOwn(): Promise<boolean> {
-    const { store, settler, loop, limits } = this.#options;
+    const { store, settler, loop, limits, monotonicMs } = this.#options;
+    const final = () => store.totals().settled + store.totals().lost;
     for (const account of store.accounts()) if (account.pending > 0n) settler.retries.forced.add(account.idHash);
+    let progress = { final: final(), atMs: monotonicMs() };
     while (store.isSender && !settler.isIdle) {
       if (this.#isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
+      if (final() !== progress.final) progress = { final: final(), atMs: monotonicMs() };
+      const leftMs = progress.atMs + limits.waitMs - monotonicMs();
+      if (leftMs <= 0) throw saturated();
       const ended = loop.nextRound();
       loop.wake(store.batches().length > 0 ? limits.pollMs : 0);
-      await ended;
+      await atMost(leftMs, ended, nothing);
       if (loop.failures >= FLUSH_FAILURES) throw loop.lastError;
     }
     return store.isSender;

@@ -82,7 +82,10 @@ export interface MeterLife {
   onBlocks(topics: ReadonlySet<string> | undefined): void;
   /** Registers work for `stop`, before the store closes. @returns how to withdraw it */
   onStop(work: () => Promise<unknown>): () => void;
-  /** Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited. */
+  /**
+   * Debits everything owed now; resolves when each debit is final, or its subscription cannot be debited.
+   * @throws Unavailable when no debit has become final for `waitMs`; the meter goes on by itself
+   */
   flush(): Promise<void>;
   /** Returns what is owed and not final yet, and what was lost. */
   unsettled(): UnsettledReport;

@@ -176,6 +176,22 @@ describe("Metering", () => {
       expect(world.meter.remaining(idHash, world.chain.facts(idHash))).to.equal(400n);
     });
 
+    it("flushes no longer than 30 seconds while nothing becomes final, and debits it later, once", async () => {
+      const world = worldOf();
+      await world.start();
+      const idHash = world.chain.subscribe(1);
+      world.chain.autoLand = false;
+      await world.meter.reserve(idHash, 10n, world.chain.facts(idHash));
+      const flushed = codeOf(world.meter.flush());
+      await until(() => world.chain.mempool.length === 1);
+      world.nowMs += 30_001;
+      expect(await flushed).to.equal("Unavailable");
+      world.chain.autoLand = true;
+      world.chain.land();
+      await world.meter.flush();
+      expect(world.chain.sumDebited()).to.equal(10n);
+    });
+
     it("limits what is owed to maxUnsettled: further calls wait for debits, then continue", async () => {
       const world = worldOf();
       await world.start({ limits: { maxUnsettled: 100n, settleAmount: 1_000n } });
