@@ -14,7 +14,6 @@ export interface ChargedPurchase {
   readonly nowSec: number;
 }
 
-/** The record's key in the claim store. */
 const keyOf = (grantId: Hex): Hex => keccakText(JSON.stringify(["charge", grantId]));
 
 /** What is known of an earlier charge. */

@@ -259,7 +259,6 @@ function hasBody(message: NodeRequest & { readonly stream?: { readonly endAfterH
   return coding !== undefined || (length !== undefined && length !== "0");
 }
 
-/** Returns the body's bytes that a parser has kept. */
 function keptBytes({ rawBody, body }: Pick<NodeRequest, "rawBody" | "body">): Uint8Array | undefined {
   const bytes = rawBody ?? (typeof body === "string" || body instanceof Uint8Array ? body : undefined);
   return typeof bytes === "string" ? utf8ToBytes(bytes) : bytes;

@@ -20,7 +20,6 @@ export interface UnsettledPurchase {
   readonly nowSec: number;
 }
 
-/** The record's key in the claim store. */
 const keyOf = (grantId: Hex): Hex => keccakText(JSON.stringify(["unsettled answer", grantId]));
 
 const purchasedIn = ({ request, resource, bodyHash }: PaymentCase, { paymentId, secret }: UnsettledPurchase) => ({
