@@ -24,6 +24,7 @@ export function createDrain(): Drain {
       const outcome = await ended.race(work, undefined);
       if (outcome === undefined)
         throw new Unavailable("The Facilitator is stopping; send the request again.", {
+          reason: "stopping",
           retryAfterSec: RETRY_AFTER_SEC,
         });
       return outcome;

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { expect } from "chai";
 import { paymentIdOf, Unavailable } from "turnpike/protocol";
+import { createDrain } from "../../../facilitator/src/app/drain";
 import { createDirectRoutes, directsOf } from "../../../facilitator/src/http/direct-routes";
 import { outlineOf } from "../../../facilitator/src/http/payment-outline";
 import { paymentEndpoints } from "../../../facilitator/src/http/routes/payments";
@@ -13,7 +14,7 @@ import { until } from "../../support/facilitator";
 import { unusedServices } from "../../support/unused-services";
 import { expectBusy, openClient } from "../support/clients";
 import { useService } from "../support/http-service";
-import { paymentToWire } from "../support/payments";
+import { paymentToWire, settleBody } from "../support/payments";
 
 /** Each answer's own: everything else has to be the same. */
 const OWN = new Set(["x-request-id", "date", "connection", "keep-alive", "transfer-encoding", "content-length"]);
@@ -192,6 +193,37 @@ describe("Facilitator: the short way for authorize and settle", function () {
       await server.stop(0);
     });
   }
+
+  it("HD6 /settle that a stop interrupts is pending: its payment may be stored", async () => {
+    const drain = createDrain();
+    const asked: number[] = [];
+    const services = {
+      ...unusedServices(),
+      payments: {
+        whyBusy: () => undefined,
+        settleExact: (_: unknown, { waitMs }: { waitMs: number }) => new Promise(() => void asked.push(waitMs)),
+      },
+      untilDraining: drain.until,
+      untilEnd: drain.untilEnd,
+    } as unknown as ApiServices;
+    const queue = { isFull: false, add: ({ start }: { start: (waitedMs: number) => void }) => start(0) };
+    const directRoutes = createDirectRoutes(services, directsOf(x402Endpoints(services)), queue);
+    const server = await startServer({ fetch: () => new Response(), directRoutes, host: "127.0.0.1", port: 0 });
+    const body = JSON.stringify(settleBody(await http.world.signExact(), 2, http.world.chain.chainId));
+    const answer = fetch(`${server.url}/settle`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body,
+    });
+    await until(async () => asked.length === 1, "it waits for its outcome");
+    drain.begin();
+    await until(async () => asked.length === 2, "it asks what is known");
+    drain.end();
+    const response = await answer;
+    expect(response.status).to.equal(503);
+    expect(await response.json()).to.include({ success: false, errorReason: "settlement_pending" });
+    await server.stop(0);
+  });
 
   it("B26 names payer, payee and id of a payment without parsing it", async () => {
     const signed = await http.world.signPayment();

@@ -85,9 +85,10 @@ function settleEndpoint(services: ApiServices): Endpoint {
       "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
     body: x402RequestSchema,
     answers: { 200: x402SettleResponseSchema },
-    problemExtra: ({ code, message, details }) => ({
+    problemExtra: ({ code, reason, message, details }) => ({
       success: false,
-      errorReason: reasonOf(code),
+      // What a stop has interrupted may be stored: the next process settles it.
+      errorReason: reason === "stopping" ? "settlement_pending" : reasonOf(code),
       errorMessage: message,
       transaction: "",
       // Another chain's API answers for a chain that is not up.
