@@ -16,7 +16,7 @@ const plan = fc.record({
   }),
   /** at which call the power is lost */
   at: fc.nat(200),
-  /** which calls of fdatasync fail, after which the system believes that the bytes are on disk */
+  /** which calls of fdatasync fail, after which the system counts the bytes as written */
   broken: fc.array(fc.nat(30), { maxLength: 2 }),
   /** which of the unsynced names, and how much of the unsynced bytes, is there nevertheless */
   luck: fc.array(fc.nat(100), { minLength: 16, maxLength: 16 }),
@@ -38,8 +38,8 @@ describe("a log of cells after a loss of power", () => {
           const synced = new Map<number, number>();
           /** bytes that never will be, though later syncs succeed */
           const holes = new Map<number, (readonly [from: number, to: number])[]>();
-          /** each of those that had the file open is told once */
-          const untold = new Set<number>();
+          /** descriptors that were open at a failure, which each gets once */
+          const failing = new Set<number>();
           const opened = new Set<number>();
           let names = new Map<string, number>();
           /** contents of what has no name any more */
@@ -100,10 +100,10 @@ describe("a log of cells after a loss of power", () => {
                 if (name === "fdatasync" && broken.includes(syncs++)) {
                   holes.set(ino, [...(holes.get(ino) ?? []), [synced.get(ino) ?? 0, size]]);
                   synced.set(ino, Math.max(size, synced.get(ino) ?? 0));
-                  for (const other of opened) if (inodeOf(other) === ino) untold.add(other);
+                  for (const other of opened) if (inodeOf(other) === ino) failing.add(other);
                 }
                 return setImmediate(() => {
-                  if (untold.delete(fd)) return done(Object.assign(new Error("broken"), { code: "EIO" }));
+                  if (failing.delete(fd)) return done(Object.assign(new Error("broken"), { code: "EIO" }));
                   if (name === "fdatasync") synced.set(ino, Math.max(size, synced.get(ino) ?? 0));
                   else names = then;
                   done(null);

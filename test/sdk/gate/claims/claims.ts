@@ -158,8 +158,10 @@ describe("claims", () => {
     appendFileSync(ended, endLine(0));
     const startedMs = performance.now();
     const waiting = ["a", "b", "c"].map((name) => attempt(store, idOf(name)));
-    setTimeout(() => void writeNext(place, writer, 0), 50);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const written = writeNext(place, writer, 0);
     for (const { kind } of await Promise.all(waiting)) expect(kind).to.equal("acquired");
+    await written;
     expect(performance.now() - startedMs).to.be.lessThan(3_000);
     expect(readdirSync(folder).filter((name) => name.endsWith(".log"))).to.deep.equal(["gate-1.log"]);
   });

@@ -388,8 +388,8 @@ export class LogCells implements Cells {
   }
 
   /**
-   * Ends the generation. The system may hold lines that never come to the disk, though later syncs succeed: whoever goes
-   * on writes what it reads here to a file of its own first.
+   * Ends the generation. The system may hold lines that never come to the disk, though later syncs succeed: a process that
+   * goes on writes what it reads here to another file first.
    */
   #leaveFile(): void {
     try {

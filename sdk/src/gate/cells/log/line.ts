@@ -94,15 +94,21 @@ export function cellLine(change: Pick<LineChange, "key" | "text" | "isListed" | 
 /** Ends a generation: what follows is void. @param sweptSec cells that were to be kept until before it are left out */
 export const endLine = (sweptSec: number): string => framed(`${END}\t${sweptSec}`);
 
+/** Returns how many of a line's checksum, length and tab are wrong. */
+function faultsOf(line: string): number {
+  const body = line.slice(FRAME_CHARS + 1);
+  const isHashed = Number.parseInt(line.slice(0, 8), 16) === crc32(body);
+  const isMeasured = Number.parseInt(line.slice(8, FRAME_CHARS), 16) === body.length;
+  return Number(!isHashed) + Number(!isMeasured) + Number(line[FRAME_CHARS] !== "\t");
+}
+
 /** Returns a line's fields, of which the first names its kind; "damaged" for one that was whole once. */
 export function fieldsOf(line: string): readonly string[] | "torn" | "damaged" {
-  const body = line.slice(FRAME_CHARS + 1);
-  const isSound = Number.parseInt(line.slice(0, 8), 16) === crc32(body);
-  const missing = Number.parseInt(line.slice(8, FRAME_CHARS), 16) - body.length;
-  if (isSound && missing === 0 && line[FRAME_CHARS] === "\t") return body.split("\t");
-  // Power that was lost may leave zeros, which no line has.
-  const isTorn = line.length <= FRAME_CHARS || (line[FRAME_CHARS] === "\t" && missing > 0 && !isSound);
-  return isTorn || line.includes("\0") ? "torn" : "damaged";
+  const faults = faultsOf(line);
+  if (faults === 0) return line.slice(FRAME_CHARS + 1).split("\t");
+  // Of a torn line both its checksum and its length are wrong. A changed line break joins the line to what is beside it.
+  const isJoined = () => faultsOf(line.slice(1)) === 0 || faultsOf(line.slice(0, -1)) === 0;
+  return faults === 1 || isJoined() ? "damaged" : "torn";
 }
 
 const HEAD = /^H([0-9]{15})$/;
