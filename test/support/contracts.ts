@@ -18,7 +18,6 @@ import { ethers } from "hardhat";
 import type { BatchSettler, TestToken, Turnpike, TurnpikeLens } from "../../sdk/src/chain/generated";
 import type { NextTermsStruct, TermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 import { NO_AUTH, type Permit, signupArgs, type Voucher } from "./acts";
-import "./still-time";
 
 export { NO_AUTH, type Permit, signupArgs, type Voucher };
 
