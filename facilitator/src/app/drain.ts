@@ -1,5 +1,6 @@
 /** Ends waiting requests when the service stops: first those for an outcome, then all. */
 import { Unavailable } from "turnpike/protocol";
+import { STOPPING } from "../lib/stopping";
 
 export interface Drain {
   /** The service is stopping: requests that wait for an outcome are answered with what is known. */
@@ -24,7 +25,7 @@ export function createDrain(): Drain {
       const outcome = await ended.race(work, undefined);
       if (outcome === undefined)
         throw new Unavailable("The Facilitator is stopping; send the request again.", {
-          reason: "stopping",
+          reason: STOPPING,
           retryAfterSec: RETRY_AFTER_SEC,
         });
       return outcome;

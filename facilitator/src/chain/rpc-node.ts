@@ -5,6 +5,7 @@
 import type { Logger } from "pino";
 import { postByFetch, type RpcAnswer, type RpcCall, RpcEndpoint } from "turnpike/chain";
 import { Unavailable } from "turnpike/protocol";
+import { STOPPING } from "../lib/stopping";
 import { type NodeHealth, type NodeRecord, recordNode, type SeenHead } from "./node-health";
 import { postKeptAlive } from "./rpc-post";
 
@@ -117,4 +118,4 @@ export class RpcNode {
 }
 
 export const stoppingError = (): Unavailable =>
-  new Unavailable("The service is stopping; send the request again.", { reason: "stopping", retryAfterSec: 2 });
+  new Unavailable("The service is stopping; send the request again.", { reason: STOPPING, retryAfterSec: 2 });

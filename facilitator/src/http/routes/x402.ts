@@ -11,6 +11,7 @@ import {
   x402VerifyResponseSchema,
 } from "turnpike/facilitator";
 import { caip2Of, EIP2612_GAS_SPONSORING, type Hex } from "turnpike/protocol";
+import { STOPPING } from "../../lib/stopping";
 import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/exact";
 import type { SignedGrant } from "../../payments/grants";
 import { EIP3009, idOfPayment } from "../../payments/transfer";
@@ -88,7 +89,7 @@ function settleEndpoint(services: ApiServices): Endpoint {
     problemExtra: ({ code, reason, message, details }) => ({
       success: false,
       // What a stop has interrupted may be stored: the next process settles it.
-      errorReason: reason === "stopping" ? "settlement_pending" : reasonOf(code),
+      errorReason: reason === STOPPING ? "settlement_pending" : reasonOf(code),
       errorMessage: message,
       transaction: "",
       // Another chain's API answers for a chain that is not up.

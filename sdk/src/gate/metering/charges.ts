@@ -167,12 +167,16 @@ export class Charges {
    */
   async #flushOwn(): Promise<boolean> {
     const { store, settler, loop, limits, monotonicMs } = this.#options;
-    const final = () => store.totals().settled + store.totals().lost;
+    const finalNow = (): bigint => {
+      const { settled, lost } = store.totals();
+      return settled + lost;
+    };
     for (const account of store.accounts()) if (account.pending > 0n) settler.retries.forced.add(account.idHash);
-    let progress = { final: final(), atMs: monotonicMs() };
+    let progress = { final: finalNow(), atMs: monotonicMs() };
     while (store.isSender && !settler.isIdle) {
       if (this.#isStopping) throw new Unavailable("The meter was stopped before everything was settled.");
-      if (final() !== progress.final) progress = { final: final(), atMs: monotonicMs() };
+      const final = finalNow();
+      if (final !== progress.final) progress = { final, atMs: monotonicMs() };
       const leftMs = progress.atMs + limits.waitMs - monotonicMs();
       if (leftMs <= 0) throw saturated();
       const ended = loop.nextRound();

@@ -388,8 +388,8 @@ export class LogCells implements Cells {
   }
 
   /**
-   * Ends the generation. The system may hold lines that never come to the disk, though later syncs succeed: a process that
-   * goes on writes what it reads here to another file first.
+   * Ends the generation. The system may hold lines that never come to the disk, though later syncs succeed: a process
+   * that goes on writes what it reads here to another file first.
    */
   #leaveFile(): void {
     try {
