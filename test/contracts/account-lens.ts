@@ -1,11 +1,11 @@
 // The creation call that reads what tokens say of many accounts: nothing is deployed.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, type BytesLike, type Result, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { AccountLens } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 type Query = AccountLens.QueryStruct;

@@ -1,9 +1,9 @@
 // setMaxOverage, debit, debitBatch.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 const OK = "0x00000000";

@@ -1,10 +1,10 @@
 // Calendar periods as pure rules, compared with the vector table and with JavaScript's calendar.
 
 import { readFileSync } from "node:fs";
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import fc from "fast-check";
 import { ethers } from "hardhat";
+import { loadFixture } from "../support/fixture";
 import { itOfManyCases } from "./support/deployed-code";
 import { utc } from "./support/signups";
 

@@ -1,10 +1,11 @@
 // cancel.
 
-import { loadFixture, setBalance } from "@nomicfoundation/hardhat-network-helpers";
+import { setBalance } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 describe("Subscriptions", () => {
   describe("cancel", () => {

@@ -1,10 +1,10 @@
 // changePlan and quoteChange.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const DEARER = 3n * c.PRICE;
 

@@ -1,9 +1,9 @@
 // What the logs say about a record, for programs that rebuild it from them.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { NO_TERMS } from "./support/signups";
 
 const UNTIL = 4_000_000_000;

@@ -1,12 +1,13 @@
 // Parties that act in the middle of a charge, by a token that calls its payer and its payee as ERC-777 does. What they
 // do there has the same effect as right after the charge, in the same transaction.
 
-import { loadFixture, setBalance, takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
+import { setBalance, takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type TransactionResponse, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { HookedAccount } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfManyCases } from "./support/deployed-code";
 import { FAR, NO_TERMS } from "./support/signups";
 

@@ -1,11 +1,11 @@
 // Tokens that misbehave: what a renewal makes of each, alone and as one item among sound ones.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import type { Addressable } from "ethers";
 import { ethers } from "hardhat";
 import type { FaultyToken } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const OK = "0x00000000";
 

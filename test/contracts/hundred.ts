@@ -1,12 +1,12 @@
 // A poisoned item of every kind, first, in the middle and last of a hundred: the other ninety-nine go through.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { hexlify, id, toUtf8Bytes, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { FaultyToken } from "../../sdk/src/chain/generated";
 import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 const OK = "0x00000000";

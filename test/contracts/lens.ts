@@ -1,10 +1,11 @@
 // The lens: what Turnpike stores, as structs, and the words that it is read by.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { getCreateAddress, id, type Result, ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { FAR, setNext, signup } from "./support/signups";
 
 /** A struct's fields by name, of which the generated types know nothing. */

@@ -1,10 +1,11 @@
 // Plans in calendar months, over the whole life of a subscription.
 
-import { loadFixture, reset } from "@nomicfoundation/hardhat-network-helpers";
+import { reset } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import type { ContractTransactionResponse } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { utc as date, LAST, signup } from "./support/signups";
 
 const MONTH_DAYS = 28;

@@ -1,11 +1,11 @@
 // setNext: the subscriber's end, and the plan of the next charged period.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { NextTermsStruct } from "../../sdk/src/chain/generated/contracts/Turnpike";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { FAR, NO_TERMS, setNext, signup } from "./support/signups";
 
 const DEARER = 3n * c.PRICE;

@@ -1,9 +1,9 @@
 // The period that a scheduled change begins.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const GRACE = 20 * c.DAY;
 const WEEK = 7 * c.DAY;

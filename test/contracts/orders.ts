@@ -1,9 +1,10 @@
 // A subscriber's acts in every order, and what is left of each: the end, the scheduled change, the plan and the secret.
 
-import { loadFixture, takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
+import { takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfManyCases } from "./support/deployed-code";
 import { FAR, setNext } from "./support/signups";
 

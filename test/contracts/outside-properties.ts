@@ -1,11 +1,12 @@
 // Properties that follow from the documents alone: of calls made together, of permits that others bring, of one account
 // in every role, and of what happens in one second.
 
-import { loadFixture, takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
+import { takeSnapshot, time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, ZeroAddress, ZeroHash } from "ethers";
 import fc from "fast-check";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfManyCases } from "./support/deployed-code";
 import { NO_TERMS, setNext } from "./support/signups";
 

@@ -1,9 +1,9 @@
 // pause and resume.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 describe("Subscriptions", () => {
   describe("pause", () => {

@@ -1,10 +1,11 @@
 // The payee and the provider of a plan, and how they move.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type Addressable, id, ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { signup } from "./support/signups";
 
 const DELAY = 7 * c.DAY;

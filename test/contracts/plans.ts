@@ -1,10 +1,10 @@
 // createPlan, setOperator, deprecatePlan.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, id, keccak256, toUtf8Bytes, ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const UINT32_MAX = 2n ** 32n - 1n;
 

@@ -1,10 +1,11 @@
 // Attacks by order: who comes first in a block, and what is left for the other.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 import { FAR, setNext, signup } from "./support/signups";
 

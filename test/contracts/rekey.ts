@@ -1,9 +1,9 @@
 // rekey.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 describe("Subscriptions", () => {
   describe("rekey", () => {

@@ -1,10 +1,10 @@
 // renewBatch: isolation, whatever the items, the tokens and the gas.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 const OK = "0x00000000";

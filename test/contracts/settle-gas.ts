@@ -1,11 +1,12 @@
 // BatchSettler.settle under every gas limit: all of it, or nothing of it. GAS_STEP makes the sweep finer.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { concat, id, type Signer } from "ethers";
 import { ethers } from "hardhat";
 import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 
 /** No transaction may have more (EIP-7825). */

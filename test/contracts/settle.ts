@@ -1,11 +1,12 @@
 // BatchSettler.settle.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type BaseContract, concat, dataSlice, hexlify, id, randomBytes, type Signer, toBeHex } from "ethers";
 import { ethers } from "hardhat";
 import type { TransferStruct } from "../../sdk/src/chain/generated/contracts/BatchSettler";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const GAS_PER_ITEM = 150_000n;
 

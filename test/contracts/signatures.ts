@@ -1,10 +1,11 @@
 // Every act of a subscriber: what a signature is good for, and what it is not.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { concat, dataSlice, Signature, type Signer, toBeHex, ZeroAddress, ZeroHash, zeroPadValue } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { FAR, setNext } from "./support/signups";
 
 const N = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;

@@ -1,8 +1,9 @@
 // A signup with a voucher and an end, at the largest value of each: none spills into another.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const MAX_AMOUNT = 2n ** 96n - 1n;
 const MAX_INTERVAL = BigInt(366 * c.DAY);

@@ -1,10 +1,10 @@
 // The table of standing, on chain and as a pure rule.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import fc from "fast-check";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const { NONE, ACTIVE, PAST_DUE, EXPIRED, PAUSED, CANCELLED } = c.Status;
 const P = 1_000_000;

@@ -1,10 +1,11 @@
 // stopPlan: the provider's one act that ends every charge on a plan.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { FAR, NO_TERMS, setNext, signup } from "./support/signups";
 
 const DEARER = 3n * c.PRICE;

@@ -1,9 +1,10 @@
 // subscribe: the subscriber's own call, and its signature.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, id, keccak256, type Signer, ZeroHash } from "ethers";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 describe("Subscriptions", () => {
   describe("subscribe", () => {

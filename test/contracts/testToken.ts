@@ -1,11 +1,12 @@
 // The test token, as far as others rely on it being like USDC.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id, Signature, type Signer } from "ethers";
 import { ethers } from "hardhat";
 import type { TestToken } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 const TRANSFER = "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce";
 const CANCEL = "address authorizer,bytes32 nonce";

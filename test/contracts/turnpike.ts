@@ -1,10 +1,10 @@
 // What belongs to the whole: multicall, batched reads, the domain, the layout of storage, and the limits of the code.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { id, ZeroAddress, ZeroHash } from "ethers";
 import { artifacts, ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { itOfDeployedCode } from "./support/deployed-code";
 import { commonYear, FAR, setNext, signup, utc } from "./support/signups";
 

@@ -1,10 +1,11 @@
 // void: the subscriber's own call, and its signature.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type Signer, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { FAR, setNext, signup } from "./support/signups";
 
 /** A signed `Void`, which a relayer sends. */

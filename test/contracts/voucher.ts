@@ -1,11 +1,12 @@
 // Vouchers: a first period that the provider offers to one subscriber for one secret.
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { type ContractTransactionResponse, dataSlice, ZeroAddress, ZeroHash } from "ethers";
 import { ethers } from "hardhat";
 import type { TestWallet } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 import { signup } from "./support/signups";
 
 const WEEK = 7 * c.DAY;

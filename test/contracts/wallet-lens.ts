@@ -1,11 +1,11 @@
 // The creation call that tries a payment of a wallet that is not deployed: nothing remains of it.
 
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, id, Wallet } from "ethers";
 import { ethers } from "hardhat";
 import type { WalletLens } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 type Trial = WalletLens.TrialStruct;
 

@@ -1,12 +1,12 @@
 // Subscribers with code: ERC-1271 wallets, sound and hostile, and EIP-7702 accounts.
 
 import { p256 } from "@noble/curves/p256";
-import { loadFixture } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import { AbiCoder, concat, dataSlice, getBytes, id, type Signer, toBeHex } from "ethers";
 import { ethers } from "hardhat";
 import type { TestWallet } from "../../sdk/src/chain/generated";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 /** A wallet that `stranger` owns, with funds and an approval. */
 async function walletOf(w: c.World, name = "TestWallet"): Promise<TestWallet> {

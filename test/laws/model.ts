@@ -2,7 +2,7 @@
 // every kind of boundary, in which both must give the same status, period end and charge at every step. Neither copy
 // can drift from the other. The laws themselves are Foundry's business (test/laws/Laws.t.sol).
 
-import { loadFixture, time } from "@nomicfoundation/hardhat-network-helpers";
+import { time } from "@nomicfoundation/hardhat-network-helpers";
 import { expect } from "chai";
 import fc from "fast-check";
 import {
@@ -18,6 +18,7 @@ import {
   statusAt,
 } from "turnpike/protocol";
 import * as c from "../support/contracts";
+import { loadFixture } from "../support/fixture";
 
 /** Histories to try; LAWS_RUNS raises it for the deep run. */
 const RUNS = Number(process.env.LAWS_RUNS ?? 12);
