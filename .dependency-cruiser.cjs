@@ -44,7 +44,7 @@ module.exports = {
       ...[
         "page",
         "cells",
-        "claims",
+        "purchases",
         "replay",
         "metering",
         "earlier",

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { redisClaims, redisMeter } from "turnpike/gate/redis";
 import { cellsOn } from "../../sdk/src/gate/cells/cells";
 import { redisCells } from "../../sdk/src/gate/cells/redis";
-import { CLAIM_STORE, claimsOn } from "../../sdk/src/gate/claims/store";
+import { CLAIM_STORE, claimsOn } from "../../sdk/src/gate/purchases/store";
 import { attempt, idOf } from "../sdk/gate/support/claim-store";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 

@@ -1,9 +1,6 @@
 /** The provider's side: gates, operations, stores. Framework adapters have entry points of their own. */
 export { ConfigError, type Money, parsePaymentProof } from "../protocol";
 export type { OpenTelemetryApi } from "../protocol/tracing";
-export { fileClaims } from "./claims/file";
-export { memoryClaims } from "./claims/memory";
-export * from "./claims/rules";
 export type { Decision } from "./core/answer";
 export type { Gate } from "./core/gate";
 export type { GateOptions } from "./core/gate-options";
@@ -38,6 +35,9 @@ export {
   verifyPaymentProof,
 } from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
+export { fileClaims } from "./purchases/file";
+export { memoryClaims } from "./purchases/memory";
+export * from "./purchases/record";
 export type { ReplayOptions } from "./replay/keeper";
 export {
   type MeterStreamOptions,

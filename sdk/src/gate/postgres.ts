@@ -5,10 +5,10 @@
 import { aText, type OptionCheck, optionsOf, wrongKind } from "../protocol/option-checks";
 import { cellsOn } from "./cells/cells";
 import { type PostgresClient, postgresCells } from "./cells/postgres";
-import type { ClaimStore } from "./claims/rules";
-import { CLAIM_STORE, claimsOn } from "./claims/store";
 import { METER_STORE, sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
+import type { ClaimStore } from "./purchases/record";
+import { CLAIM_STORE, claimsOn } from "./purchases/store";
 
 export type { PostgresClient } from "./cells/postgres";
 export { POSTGRES_SCHEMA } from "./cells/postgres";

@@ -6,10 +6,10 @@ import { aText, optionsOf } from "../protocol/option-checks";
 import { cellsOn } from "./cells/cells";
 import { redisCells } from "./cells/redis";
 import type { RedisClient } from "./cells/redis-client";
-import type { ClaimStore } from "./claims/rules";
-import { CLAIM_STORE, claimsOn } from "./claims/store";
 import { METER_STORE, sharedMeterStore } from "./metering/shared-store";
 import type { MeterStore } from "./metering/store";
+import type { ClaimStore } from "./purchases/record";
+import { CLAIM_STORE, claimsOn } from "./purchases/store";
 
 export type { RedisClient } from "./cells/redis-client";
 

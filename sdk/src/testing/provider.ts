@@ -3,7 +3,7 @@
  * chain and a Facilitator in memory. `pay` and `subscribe` replace the agent; nothing is settled and nothing costs
  * anything.
  */
-import { memoryClaims } from "../gate/claims/memory";
+import { memoryClaims } from "../gate/purchases/memory";
 import { fixedTime } from "../gate/core/chain-follower";
 import type { GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";

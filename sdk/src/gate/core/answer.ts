@@ -8,8 +8,8 @@ import {
   type TurnpikeError,
   VARY,
 } from "../../protocol";
-import type { HeldClaim } from "../claims/held-claim";
 import { PAGE_HEADERS } from "../page/document";
+import type { HeldClaim } from "../purchases/held";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";

@@ -8,8 +8,8 @@ import {
   type SignedReceipt,
   TurnpikeError,
 } from "../../protocol";
-import { claimAct, type HeldClaim, heldClaim } from "../claims/held-claim";
-import { MAX_RELEASES } from "../claims/rules";
+import { type HeldClaim, holdClaim } from "../purchases/held";
+import { MAX_RELEASES } from "../purchases/record";
 import { type Fitted, fitAnswer } from "../replay/fit";
 import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../replay/keeper";
 import type { Purchased, ReplaySecret } from "../replay/seal";
@@ -18,7 +18,7 @@ import type { DeferredSettlement } from "./deferred-settlement";
 import { receiptExtension } from "./extensions-v2";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Refusal } from "./quote";
-import { type RefundOnFailure, type RefundState, refundOnFailureOf, requireRefundable } from "./refund-requests";
+import { type RefundOnFailure, type RefundState, refundOnFailureOf } from "./refund-requests";
 import type { GateRequest } from "./request";
 import { askCallback, type Route } from "./route";
 import type { Settings } from "./settings";
@@ -78,27 +78,24 @@ export interface Candidate extends Purchase {
 export async function claimPayment(at: PaymentCase, candidate: Candidate): Promise<PaymentVerdict> {
   const { context, route, request } = at;
   const { payment, keepUntilSec, nowSec } = candidate;
-  if (route.refundOnFailure) requireRefundable(context.claims);
   if (route.authorize && !(await isAuthorized(route, payment, request))) {
     return { kind: "barred", error: new TurnpikeError("AccessRefused") };
   }
   const { paymentId } = payment;
-  const claimed = { store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now };
-  const act = claimAct(claimed);
-  const outcome = await context.claims.claim(paymentId, act, nowSec);
-  if (outcome.kind === "used") {
-    if (outcome.isForRefund) return verdictOfRefund(context, paymentId);
+  const attempt = await holdClaim({ store: context.claims, paymentId, keepUntilSec, nowSec, nowMs: Date.now });
+  if (attempt.kind === "used") {
+    if (attempt.isForRefund) return verdictOfRefund(context, paymentId);
     const mayHaveAnswer = purchasedBy(at, candidate) !== undefined;
     return (mayHaveAnswer && (await verdictOfUsed(at, candidate))) || ALREADY_USED;
   }
-  if (outcome.kind === "running") {
-    const { retryAfterSec } = outcome;
+  if (attempt.kind === "running") {
+    const { retryAfterSec } = attempt;
     return {
       kind: "barred",
       error: new TurnpikeError("ProofInFlight", undefined, { retryAfterSec, details: { paymentId } }),
     };
   }
-  const claim = heldClaim(claimed, act.owner, outcome.releases);
+  const { claim } = attempt;
   try {
     return await candidate.whenHeld(claim);
   } catch (error) {
@@ -124,7 +121,7 @@ export async function grantRefundable(at: PaymentCase, settled: SettledPurchase)
   const { payment, claim } = settled;
   const granted = await grantSettled(at, settled);
   if (!route.refundOnFailure) return granted;
-  if ((claim.releases ?? 0) < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, payment) };
+  if (claim.releases < MAX_RELEASES) return { ...granted, refund: refundOnFailureOf(context, payment) };
   // Every process that ran its handler has died: nothing was served.
   await claim.settle("refund");
   return verdictOfRefund(context, payment.paymentId);
@@ -196,9 +193,9 @@ export const ALREADY_USED: PaymentVerdict = {
 };
 
 export function keeperFor(at: PaymentCase, candidate: Purchase): AnswerKeeper | undefined {
-  const { settings, claims } = at.context;
+  const { settings } = at.context;
   const purchased = purchasedBy(at, candidate);
-  if (!purchased || !settings.replay || !claims.served) return undefined;
+  if (!purchased || !settings.replay) return undefined;
   return keeperOf({
     purchased,
     request: at.request,

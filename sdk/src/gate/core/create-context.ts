@@ -4,10 +4,10 @@
 import { connectRpc, type Rpc } from "../../chain/rpc";
 import { type Clock, ConfigError, systemClock, Unavailable } from "../../protocol";
 import { Tracing } from "../../protocol/tracing";
-import { fileClaims } from "../claims/file";
-import { memoryClaims } from "../claims/memory";
-import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
+import { fileClaims } from "../purchases/file";
+import { memoryClaims } from "../purchases/memory";
+import type { ClaimStore } from "../purchases/record";
 import { followChain, timeOf } from "./chain-follower";
 import { createFacilitatorCheck } from "./check-facilitator";
 import type { GateContext, GateReports } from "./context";
@@ -132,9 +132,6 @@ function usageReceiptsOf(
 }
 
 export function claimsOf({ claims = ".turnpike" }: ProviderOptions): ClaimStore {
-  if (typeof claims === "object") {
-    if (typeof claims.grantKey === "function") return claims;
-    throw new ConfigError("claims is a store without grantKey(): add it, as ClaimStore of turnpike/gate describes it");
-  }
+  if (typeof claims === "object") return claims;
   return claims === "memory" ? memoryClaims() : fileClaims({ folder: claims });
 }

@@ -9,7 +9,6 @@ import type { GateOptions } from "./gate-options";
 import type { Payment } from "./payment";
 import { askAhead, quotedFlow, requireReservations } from "./payment-flow";
 import { proveCollectable, requireBookkeeping } from "./readiness";
-import { requireRefundable } from "./refund-requests";
 import type { GateRequest, Origin } from "./request";
 import {
   answerOfRefusedCharge,
@@ -67,7 +66,6 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>)
     async ready() {
       await Promise.all(route.contexts.map(requirePinnedSigner));
       await Promise.all(route.contexts.map((each) => requireReservations(each, route.settle)));
-      if (route.refundOnFailure) requireRefundable(context.claims);
       await route.ready();
       warnOfCuts(context, route);
       warnOfDeprecated(context, route);

@@ -12,8 +12,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/time";
-import { holdClaim } from "../claims/held-claim";
-import type { ClaimStore } from "../claims/rules";
+import type { ClaimStore } from "../purchases/record";
 import type { ReplaySecret } from "../replay/seal";
 import { claimPayment, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
@@ -190,28 +189,9 @@ export interface Binding {
   readonly nowSec: number;
 }
 
-/**
- * Two records that never become free: "this payment has this id", and "this id is taken".
- * @throws PayloadConflict when another payment has the id, ProofInFlight while another one is taking it
- */
-export async function bindIdentifier({ store, id, payer, paymentId, keepUntilSec, nowSec }: Binding): Promise<void> {
-  const named = keccakText(JSON.stringify(["payment-identifier", payer, id]));
-  const bound = keccakText(JSON.stringify(["payment-identifier", payer, id, paymentId]));
-  const claim = (key: OneTimePayment["paymentId"]) =>
-    holdClaim({ store, paymentId: key, keepUntilSec, nowSec, nowMs: Date.now });
-  const mine = await claim(bound);
-  if (mine.kind === "used") return;
-  if (mine.kind === "running") throw inFlight(mine.retryAfterSec);
-  const taken = await claim(named);
-  if (taken.kind === "held") {
-    // In this order: a process that dies between them leaves an id that no payment can use, never one that two can.
-    await taken.claim.settle("use");
-    await mine.claim.settle("use");
-    return;
-  }
-  await mine.claim.settle("withdraw");
-  if (taken.kind === "running") throw inFlight(taken.retryAfterSec);
+/** @throws PayloadConflict when another payment has the id */
+export async function bindIdentifier({ store, id, payer, paymentId, ...until }: Binding): Promise<void> {
+  const key = keccakText(JSON.stringify(["payment-identifier", payer, id]));
+  if ((await store.first(key, paymentId, until)) === paymentId) return;
   throw new TurnpikeError("PayloadConflict", "This payment-identifier was used for another payment.");
 }
-
-const inFlight = (retryAfterSec: number) => new TurnpikeError("ProofInFlight", undefined, { retryAfterSec });

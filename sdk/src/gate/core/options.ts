@@ -3,10 +3,10 @@ import type { Rpc } from "../../chain/rpc";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network, type TypedData } from "../../protocol";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
-import type { ClaimStore } from "../claims/rules";
 import type { MeterPort } from "../metering/meter";
 import type { MeterEvent } from "../metering/reports";
 import type { MeterStore } from "../metering/store";
+import type { ClaimStore } from "../purchases/record";
 import type { ReplayOptions } from "../replay/keeper";
 
 /** How a proof is judged: by the Facilitator, on chain, or by its signature alone. */

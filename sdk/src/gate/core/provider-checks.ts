@@ -1,5 +1,5 @@
 /** Which options a provider has, and of what kind each is. Their values are judged where they become settings. */
-import type { Network } from "../../protocol";
+import { ConfigError, type Network } from "../../protocol";
 import {
   aNumber,
   anObject,
@@ -14,6 +14,7 @@ import {
   textOr,
   wholeNumber,
 } from "../../protocol/option-checks";
+import type { ClaimStore } from "../purchases/record";
 import type { ReplayOptions } from "../replay/keeper";
 import type {
   FacilitatorSetting,
@@ -65,6 +66,20 @@ const checkReplay: OptionCheck = (value, field) => {
   if (value !== false) optionsOf<ReplayOptions>({ maxBytes: anything, keepSec: anything })(value, field);
 };
 
+const CLAIM_METHODS = [
+  ...(["claim", "apply", "served", "facts", "note", "shelve", "shelved", "first"] as const),
+  ...(["grantKey", "ready", "close"] as const),
+] satisfies (keyof ClaimStore)[];
+
+const checkClaims: OptionCheck = (value, field) => {
+  anObject(value, field);
+  const missing = CLAIM_METHODS.find((name) => typeof (value as ClaimStore)[name] !== "function");
+  if (missing === undefined) return;
+  throw new ConfigError(
+    `${field} is a store without ${missing}(): use a store of turnpike, or add what ClaimStore of turnpike/gate describes`,
+  );
+};
+
 /** @throws ConfigError that names the option */
 export const checkProviderOptions = (options: unknown): void => check(options, "");
 
@@ -80,7 +95,7 @@ const check = optionsOf<ProviderOptions>({
   publicUrl: aText,
   trustProxy: flag,
   secret: textOrTexts,
-  claims: textOr(anObject),
+  claims: textOr(checkClaims),
   replay: checkReplay,
   verify: oneOf("facilitator", "onchain", "signature"),
   networkNames: oneOf("turnpike", "x402-v1"),

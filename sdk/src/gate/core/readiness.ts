@@ -41,7 +41,7 @@ async function requireClaims(context: GateContext): Promise<void> {
   const check = checkOf(context);
   check.running ??= (async () => {
     try {
-      await context.claims.ready?.();
+      await context.claims.ready();
       check.okMs = performance.now();
     } finally {
       check.running = undefined;

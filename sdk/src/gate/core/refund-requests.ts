@@ -3,17 +3,8 @@
  * payment is the idempotency key, so that asking again never pays twice. Signs nothing and holds no money.
  */
 import type { RefundOutcome } from "../../facilitator/client";
-import {
-  ConfigError,
-  caip2Of,
-  type ErrorCode,
-  encodeJsonHeader,
-  HEADER,
-  type Hex,
-  isTurnpikeError,
-} from "../../protocol";
+import { caip2Of, type ErrorCode, encodeJsonHeader, HEADER, type Hex, isTurnpikeError } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
-import type { ClaimStore } from "../claims/rules";
 import type { OneTimePayment } from "./payment";
 import type { Settings } from "./settings";
 
@@ -105,14 +96,6 @@ export function createRefundRequests(refundPayment: (paymentId: Hex) => Promise<
       timers.clear();
     },
   };
-}
-
-/** @throws ConfigError where the store could not keep a purchase closed: its payer might be served and refunded */
-export function requireRefundable(claims: ClaimStore): void {
-  if (claims.closesForRefund) return;
-  throw new ConfigError(
-    "refundOnFailure is set, but the claim store does not close payments for a refund: apply the act `refund` as ClaimStore describes it, and set closesForRefund",
-  );
 }
 
 /** What `payment` needs so that a failure of its handler is refunded. */

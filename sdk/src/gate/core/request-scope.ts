@@ -1,7 +1,7 @@
 /** Tracks one request while its handler runs: its grant, and what must be settled when it ends. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, HEADER, isTurnpikeError, MAX_USAGE_RECEIPTS, type TurnpikeError } from "../../protocol";
-import type { HeldClaim } from "../claims/held-claim";
+import type { HeldClaim } from "../purchases/held";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "./answer";
 import type { GateContext } from "./context";

@@ -3,7 +3,6 @@ import { ConfigError, isTurnpikeError } from "../../protocol";
 import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
 import { callbackFault } from "./callback-fault";
-import { requireChargeRecords } from "./charge-record";
 import type { GateContext } from "./context";
 import { checkDiscovery } from "./extensions-v2";
 import {
@@ -91,7 +90,6 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
     },
     contexts,
     async ready() {
-      if (sellsUpto) requireChargeRecords(context.claims);
       await offers.load();
     },
     refreshTime() {

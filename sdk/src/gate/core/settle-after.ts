@@ -5,12 +5,11 @@
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
-import type { HeldClaim } from "../claims/held-claim";
-import { MAX_RELEASES } from "../claims/rules";
+import type { HeldClaim } from "../purchases/held";
+import { MAX_RELEASES } from "../purchases/record";
 import { fitAnswer } from "../replay/fit";
 import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
 import { secretOfSignature } from "../replay/seal";
-import { findAnyCharge, storeCharge } from "./charge-record";
 import { ChargeRule } from "./charge-rule";
 import {
   ALREADY_USED,
@@ -55,19 +54,19 @@ interface DeferRequest extends Run {
  */
 export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
   const run = { at, purchase, claim };
-  const hasRun = claim.releases !== 0 && purchase.transfer === "upto";
-  const recorded = hasRun ? await findAnyCharge(at.context.claims, await grantIdsOf(at, purchase)) : undefined;
-  if (recorded === "lost") return settleUnderWay(run);
-  if (claim.releases !== 0 && (recorded !== undefined || purchase.transfer !== "upto")) {
+  const isUpto = purchase.transfer === "upto";
+  const recorded = isUpto && claim.releases > 0 ? await recordedCharge(run) : undefined;
+  if (claim.releases > 0) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
-    const stored = await storedAnswer(charged);
+    const isKnown = !isUpto || recorded !== undefined;
+    const stored = isKnown ? await storedAnswer(charged) : undefined;
     if (stored) return settleStored(charged, stored);
-    const mayHaveSettled = recorded !== undefined && (await isUnderWay(at.context, purchase.payment.paymentId));
     // That run's answer was not stored: the handler runs again.
-    if (mayHaveSettled) return settleFirst(charged, grantSettled);
+    if (isUpto && (await isUnderWay(at.context, purchase.payment.paymentId)))
+      return isKnown ? settleFirst(charged, grantSettled) : settleUnderWay(run);
   }
   if (isLate) return settleUnderWay(run);
-  if ((claim.releases ?? 0) >= MAX_RELEASES) {
+  if (claim.releases >= MAX_RELEASES) {
     // An outcome that was unknown may have become a settlement since: what was paid for is served.
     if (await isUnderWay(at.context, purchase.payment.paymentId)) return settleUnderWay(run);
     return withdrawClaim(claim, "handler_failed");
@@ -75,7 +74,7 @@ export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequ
   const reserved = await reserve(run);
   if (reserved.kind === "under_way") return settleUnderWay(run);
   if (reserved.kind === "refused") return withdrawClaim(claim, reserved.reason);
-  const charge = purchase.transfer === "upto" ? chargeOf(run, recorded) : undefined;
+  const charge = isUpto ? chargeOf(run, recorded) : undefined;
   const deferred = new ReservedPayment(run, reserved.grantId, charge);
   const payment = charge ? chargeable(purchase.payment, charge) : purchase.payment;
   return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
@@ -85,6 +84,13 @@ function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoChar
   const { settings, support } = at.context;
   const min = BigInt(support.known()?.minAmount ?? 0);
   return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
+}
+
+/** Returns what an earlier run has charged, base units; undefined where none came to charge. @throws Unavailable */
+async function recordedCharge({ at, purchase }: Run): Promise<bigint | undefined> {
+  const facts = await at.context.claims.facts(purchase.payment.paymentId);
+  const charges = (await grantIdsOf(at, purchase)).map((grantId) => facts.get(grantId)?.charged);
+  return charges.find((charged) => charged !== undefined);
 }
 
 const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
@@ -137,11 +143,10 @@ async function reserve(run: Run): Promise<Reservation> {
 
 /** How an answer of a purchase is stored before its payment has settled. */
 async function unsettledPurchases({ at, purchase }: Run): Promise<readonly UnsettledPurchase[]> {
-  const { payment, secret, signature, keepUntilSec, nowSec } = purchase;
+  const { payment, secret, signature } = purchase;
   const bare = secretOfSignature(signature);
-  const common = { paymentId: payment.paymentId, keepUntilSec, nowSec };
   return (await grantIdsOf(at, purchase)).map((grantId, place) => ({
-    ...common,
+    paymentId: payment.paymentId,
     grantId,
     secret: (place === 0 && secret) || bare,
   }));
@@ -238,8 +243,12 @@ class ReservedPayment implements DeferredSettlement {
   async #record(amount: bigint | undefined): Promise<void> {
     if (amount === undefined) return;
     const { at, purchase } = this.#run;
-    const { keepUntilSec, nowSec } = purchase;
-    await storeCharge(at.context.claims, { grantId: this.#grantId, keepUntilSec, nowSec }, amount);
+    const { paymentId } = purchase.payment;
+    const { charged } = await at.context.claims.note(paymentId, this.#grantId, { charged: amount }, purchase);
+    if (charged === amount) return;
+    throw new Unavailable("What this payment is charged could not be recorded, so it was not settled.", {
+      retryAfterSec: 2,
+    });
   }
 
   async #settle(answer: KeptAnswer | undefined): Promise<DeferredOutcome> {

@@ -21,13 +21,11 @@ import {
   NO_TRANSACTION,
   PERMIT2,
   type Permit2Method,
-  TurnpikeError,
   toHex,
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
 import { traceHeadersOf } from "../../protocol/tracing";
-import { holdClaim } from "../claims/held-claim";
 import type { ReplaySecret } from "../replay/seal";
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
@@ -158,24 +156,12 @@ async function isSpentElsewhere(
   grantId: Hex,
 ): Promise<boolean> {
   if (!context.rpc) return false;
-  const record = keccakText(JSON.stringify(["found unused", grantId]));
-  const attempt = await holdClaim({
-    store: context.claims,
-    paymentId: record,
-    keepUntilSec,
-    nowSec,
-    nowMs: Date.now,
-  });
-  if (attempt.kind === "used") return false;
-  if (attempt.kind === "running") {
-    throw new TurnpikeError("ProofInFlight", undefined, { retryAfterSec: attempt.retryAfterSec });
-  }
-  const isSpent = await isUsed(context.rpc, { payment, nonce, transfer }).catch(async (error: unknown) => {
-    await attempt.claim.settle("withdraw");
-    throw error;
-  });
-  await attempt.claim.settle(isSpent ? "withdraw" : "use");
-  return isSpent;
+  const isKnown = async () => (await context.claims.facts(payment.paymentId)).get(grantId)?.unusedAtFirst === true;
+  if (await isKnown()) return false;
+  // Another process that has taken this payment over may have noted it, and settled, meanwhile.
+  if (await isUsed(context.rpc, { payment, nonce, transfer })) return !(await isKnown());
+  await context.claims.note(payment.paymentId, grantId, { unusedAtFirst: true }, { keepUntilSec, nowSec });
+  return false;
 }
 
 async function isUsed(

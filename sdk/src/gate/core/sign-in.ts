@@ -13,14 +13,15 @@ import {
   isTurnpikeError,
   keccakText,
   personalDigest,
+  randomBytes,
   type SignIn,
   signatureWithV,
   signInMessage,
   signInSchema,
+  toHex,
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { CLOCK_SLACK_SEC } from "../../protocol/time";
-import { holdClaim } from "../claims/held-claim";
 import type { GateContext } from "./context";
 import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./extensions-v2";
 import { judgeIdHash } from "./judge-subscription";
@@ -168,9 +169,6 @@ async function isSignedByAccount({ rpc }: GateContext, signIn: SignIn): Promise<
 export async function useUp({ claims, time }: GateContext, { nonce, issuedAt }: SignIn): Promise<boolean> {
   const key: Hex = keccakText(JSON.stringify(["sign-in", nonce]));
   const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * CLOCK_SLACK_SEC;
-  const nowSec = time.nowSec();
-  const attempt = await holdClaim({ store: claims, paymentId: key, keepUntilSec, nowSec, nowMs: Date.now });
-  if (attempt.kind !== "held") return false;
-  await attempt.claim.settle("use");
-  return true;
+  const own = toHex(randomBytes(16));
+  return (await claims.first(key, own, { keepUntilSec, nowSec: time.nowSec() })) === own;
 }

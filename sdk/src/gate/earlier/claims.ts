@@ -1,7 +1,7 @@
 /** Reads the claims of the version before the log of cells: `claims-<generation>.log`, of which the newest counts. */
 import type { Hex } from "../../protocol";
-import { recordOfText } from "../claims/record-text";
-import { applyClaim, type ClaimAct, type ClaimRecord } from "../claims/rules";
+import { applyClaim, type ClaimAct, type ClaimRecord } from "../purchases/record";
+import { recordOfText } from "../purchases/text";
 
 /** What follows it in a file is in the next one. */
 const ROTATED = "R;";

@@ -9,11 +9,11 @@ import { lockFile } from "../../file-lock";
 import { ConfigError } from "../../protocol";
 import type { AskedChange, Cells } from "../cells/cells";
 import { LogCells } from "../cells/log";
-import { CLAIM_LOG } from "../claims/file";
-import { textOfRecord } from "../claims/record-text";
-import { GRANT_KEY } from "../claims/store";
 import { hasBalance } from "../metering/books";
 import { accountKey, accountText, receiptKey, receiptText, SENDER_KEY, senderText } from "../metering/shared-view";
+import { CLAIM_LOG } from "../purchases/file";
+import { GRANT_KEY } from "../purchases/store";
+import { textOfRecord } from "../purchases/text";
 import { earlierClaims } from "./claims";
 import { earlierBooks } from "./journal";
 

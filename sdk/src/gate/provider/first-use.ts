@@ -6,11 +6,11 @@
 import { createFacilitatorClient } from "../../facilitator/client";
 import { type Supported, supportedOn } from "../../facilitator/supported";
 import { ConfigError, caip2Of, networkOfChain, requireNetwork } from "../../protocol";
-import type { ClaimStore } from "../claims/rules";
 import { claimsOf } from "../core/create-context";
 import type { ProviderOptions } from "../core/options";
 import { checkProviderOptions } from "../core/provider-checks";
 import { FACILITATOR_WAIT_MS, httpUrl } from "../core/settings";
+import type { ClaimStore } from "../purchases/record";
 
 /** Set by hosts whose processes and files come and go: each start there would be a first use. */
 const SERVERLESS = ["AWS_LAMBDA_FUNCTION_NAME", "VERCEL", "NETLIFY", "K_SERVICE", "FUNCTIONS_WORKER_RUNTIME"] as const;

@@ -12,7 +12,6 @@ import {
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import { watchResponse } from "../adapters/node-response";
-import { type HeldClaim, holdClaim } from "../claims/held-claim";
 import type { GateContext } from "../core/context";
 import { faultOfSettlement, judgeProof } from "../core/judge-proof";
 import { buildQuote } from "../core/quote";
@@ -24,6 +23,7 @@ import {
   resourceOfRequest,
 } from "../core/request";
 import { openRequestScope, requestScopes } from "../core/request-scope";
+import { type HeldClaim, holdClaim } from "../purchases/held";
 
 interface Ambient {
   readonly request: IncomingMessage;

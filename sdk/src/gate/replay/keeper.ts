@@ -5,7 +5,7 @@
 import { ConfigError, type MemoKey } from "../../protocol";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import { DAY_SEC } from "../../protocol/time";
-import type { ClaimStore, StoredAnswer } from "../claims/rules";
+import type { ClaimStore, StoredAnswer } from "../purchases/record";
 import { type Asked, type Asking, askedBy } from "./asked";
 import { type Purchased, seal, unseal } from "./seal";
 
@@ -180,9 +180,19 @@ export async function findServed({
   gateKeys,
   nowMs,
 }: ServedQuestion): Promise<ServedAnswer | undefined> {
-  const used = await store.served?.(paymentId, nowMs);
+  const used = await store.served(paymentId, nowMs);
   if (!used) return undefined;
   if (used.isForRefund) return { kind: "refund" };
-  const plain = purchased && used.answer !== undefined ? unseal(used.answer, purchased, gateKeys) : undefined;
-  return plain ? { kind: "answer", answer: decodeKept(plain) } : { kind: "no_answer" };
+  const answer = purchased && openAnswer(used.answer, purchased, gateKeys);
+  return answer ? { kind: "answer", answer } : { kind: "no_answer" };
+}
+
+/** @returns undefined for none, and for one that was sealed for another request */
+export function openAnswer(
+  sealed: string | undefined,
+  purchased: Purchased,
+  gateKeys: readonly MemoKey[],
+): KeptAnswer | undefined {
+  const plain = sealed === undefined ? undefined : unseal(sealed, purchased, gateKeys);
+  return plain && decodeKept(plain);
 }

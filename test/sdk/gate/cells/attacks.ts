@@ -7,7 +7,7 @@ import type { TurnpikeError } from "turnpike/protocol";
 import { LogCells, type LogOptions } from "../../../../sdk/src/gate/cells/log";
 import { CellTable } from "../../../../sdk/src/gate/cells/log/table";
 import { memoryCells } from "../../../../sdk/src/gate/cells/memory";
-import { claimsOn } from "../../../../sdk/src/gate/claims/store";
+import { claimsOn } from "../../../../sdk/src/gate/purchases/store";
 import { attempt, idOf, NOW_MS } from "../support/claim-store";
 
 describe("a log of cells under attack", () => {

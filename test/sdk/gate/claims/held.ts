@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { type ClaimStore, memoryClaims, type Provider } from "turnpike/gate";
-import { holdClaim } from "../../../../sdk/src/gate/claims/held-claim";
+import { holdClaim } from "../../../../sdk/src/gate/purchases/held";
 import {
   ONE_TIME,
   paidHeaders,

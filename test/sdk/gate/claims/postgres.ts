@@ -3,7 +3,7 @@ import { Pool } from "pg";
 import { postgresClaims } from "turnpike/gate/postgres";
 import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
 import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
-import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/claims/store";
+import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/purchases/store";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
 import { attempt, idOf, NOW_SEC, testClaimStore, timedByActs } from "../support/claim-store";
 import { testOneGrant } from "../support/one-grant";

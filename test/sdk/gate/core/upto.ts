@@ -1,7 +1,7 @@
 /** HU1 to HU9: routes that charge what a request cost, by the scheme `upto`, with a small Facilitator. */
 import { expect } from "chai";
-import { type GateOptions, memoryClaims, type Payment, type Provider } from "turnpike/gate";
-import { EXACT_PERMIT2_PROXY, type Hex, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
+import { type ClaimStore, type GateOptions, memoryClaims, type Payment, type Provider } from "turnpike/gate";
+import { EXACT_PERMIT2_PROXY, PERMIT2, UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import { createTestProvider } from "turnpike/testing";
 import {
   type Answer,
@@ -412,12 +412,10 @@ describe("prices of type upto", () => {
   it("HU6 settles nothing when the recorded charge is lost, or cannot be recorded", async () => {
     const store = memoryClaims({ warn: false });
     let isLost = false;
-    const claims = {
+    const claims: ClaimStore = {
       ...store,
-      served: async (id: Hex, nowMs: number) => {
-        const found = await store.served?.(id, nowMs);
-        return found && isLost ? { answer: undefined } : found;
-      },
+      note: async (...args) => (isLost ? {} : store.note(...args)),
+      facts: async (id) => (isLost ? new Map() : store.facts(id)),
     };
     await server.stop();
     await provider.close();
@@ -522,12 +520,10 @@ describe("prices of type upto", () => {
     expect(gate({ pricing: [{ type: "one-time", max: 5n }] })).to.throw('pricing[0].max is of entries of type "upto"');
     const foreign = { url: facilitator.url, signers: [facilitator.signer], trustUnsigned: true };
     expect(gate({ pricing: UPTO }, { facilitator: foreign })).to.throw("needs a Facilitator that reserves payments");
-    const { served: _, ...bare } = memoryClaims({ warn: false });
     const reason = (made: () => ReturnType<Provider["gate"]>) =>
       made()
         .ready()
         .catch((error: Error) => error.message);
-    expect(await reason(gate({ pricing: UPTO }, { claims: bare }))).to.include("a store without served()");
     facilitator.supported = RESERVING;
     expect(await reason(gate({ pricing: UPTO }))).to.include('does not settle payments of type "upto"');
   });

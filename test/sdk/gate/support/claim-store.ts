@@ -3,7 +3,7 @@ import { expect } from "chai";
 import { type ClaimStore, ConfigError } from "turnpike/gate";
 import { type Hex, keccakText } from "turnpike/protocol";
 import { type AtomicStore, cellsOn } from "../../../../sdk/src/gate/cells/cells";
-import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/claims/store";
+import { CLAIM_STORE, claimsOn } from "../../../../sdk/src/gate/purchases/store";
 
 export const LEASE_MS = 60_000;
 export const NOW_MS = 1_800_000_000_000;
@@ -49,6 +49,43 @@ export function testClaimStore(make: () => ClaimStore): void {
     await store.apply(idOf("a"), { act: "use", owner: held[0]?.owner ?? "" });
     expect((await attempt(store, idOf("a"))).kind).to.equal("used");
     expect((await attempt(store, idOf("b"))).kind).to.equal("acquired");
+  });
+
+  it("know facts of each purchase, the first of a kind, whatever becomes of the claim", async () => {
+    const store = make();
+    const [one, other] = [idOf("purchase 1"), idOf("purchase 2")];
+    const until = { keepUntilSec: NOW_SEC + 1_000, nowSec: NOW_SEC };
+    expect([...(await store.facts(idOf("a")))]).to.deep.equal([]);
+    const noted = await Promise.all([5n, 6n, 7n].map((charged) => store.note(idOf("a"), one, { charged }, until)));
+    const { charged } = noted[0] ?? {};
+    expect(charged).to.be.oneOf([5n, 6n, 7n]);
+    expect(noted, "one amount counts for everybody").to.deep.equal([{ charged }, { charged }, { charged }]);
+    const both = { charged, unusedAtFirst: true };
+    expect(await store.note(idOf("a"), one, { unusedAtFirst: true, charged: 9n }, until)).to.deep.equal(both);
+    await store.note(idOf("a"), other, { charged: 0n }, until);
+    for (const act of ["withdraw", "release", "use"] as const) {
+      const { owner } = await attempt(store, idOf("a"));
+      await store.apply(idOf("a"), { act, owner });
+    }
+    expect(Object.fromEntries(await store.facts(idOf("a")))).to.deep.equal({ [one]: both, [other]: { charged: 0n } });
+    expect([...(await store.facts(idOf("b")))], "another payment").to.deep.equal([]);
+    for (let i = 3; i <= 16; i++) await store.note(idOf("a"), idOf(`purchase ${i}`), { charged: 1n }, until);
+    const many = await store.note(idOf("a"), idOf("purchase 17"), { charged: 1n }, until).catch((error) => error);
+    expect(many).to.have.property("code", "Unavailable");
+    expect(await store.note(idOf("a"), one, { charged: 9n }, until)).to.deep.equal(both);
+  });
+
+  it("keep the first text under a key, and the newest answer on a shelf until it expires", async () => {
+    const store = make();
+    const until = { keepUntilSec: NOW_SEC + 1_000, nowSec: NOW_SEC };
+    const texts = await Promise.all(["x", "y", "z"].map((text) => store.first(idOf("nonce"), text, until)));
+    expect(new Set(texts)).to.have.property("size", 1);
+    expect(await store.first(idOf("nonce"), "later", until)).to.equal(texts[0]);
+    const nowMs = Date.now();
+    expect(await store.shelved(idOf("a"), nowMs)).to.equal(undefined);
+    for (const text of ["1.k.first", "1.k.second"]) await store.shelve(idOf("a"), { text, nowMs, keepSec: 600 });
+    expect(await store.shelved(idOf("a"), nowMs)).to.equal("1.k.second");
+    expect((await attempt(store, idOf("a"))).kind, "no claim").to.equal("acquired");
   });
 
   it("pin the first text under a name, for good, and ask for no other", async () => {
@@ -124,7 +161,7 @@ export function testClaimStore(make: () => ClaimStore): void {
     for (const act of ["release", "withdraw"] as const) await store.apply(idOf("a"), { act, owner: second.owner });
     const later = await attempt(store, idOf("a"), NOW_MS + 9 * LEASE_MS);
     expect(later).to.include({ kind: "used", isForRefund: true });
-    expect(await store.served?.(idOf("a"), NOW_MS)).to.deep.equal({ answer: undefined, isForRefund: true });
+    expect(await store.served(idOf("a"), NOW_MS)).to.deep.equal({ answer: undefined, isForRefund: true });
     const used = await attempt(store, idOf("b"));
     await store.apply(idOf("b"), { act: "use", owner: used.owner });
     expect(await store.apply(idOf("b"), { act: "refund", owner: used.owner }), "it was served").to.equal(false);
@@ -141,7 +178,7 @@ export function testClaimStore(make: () => ClaimStore): void {
   });
 
   const stored = (text: string) => ({ text, nowMs: NOW_MS, keepSec: 600 });
-  const answerTo = async (store: ClaimStore, id: Hex) => store.served?.(id, NOW_MS);
+  const answerTo = async (store: ClaimStore, id: Hex) => store.served(id, NOW_MS);
 
   it("HA6 store an answer with the claim that it uses, for any gate of the store", async () => {
     const store = make();

@@ -1,19 +1,22 @@
-/** Keeps claims in cells, by the common rules and the clock of the cells. */
+/** Keeps what is recorded of payments in cells, by the common rules and the clock of the cells. */
 import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
 import { HOUR_SEC } from "../../protocol/time";
 import { type AskedChange, answerKey, type Cells } from "../cells/cells";
-import { recordOfText, textOfRecord } from "./record-text";
 import {
   applyClaim,
   type ClaimAct,
   type ClaimRecord,
   type ClaimStore,
+  type FactsOfPayment,
   isHeldAfter,
+  type KeptUntil,
+  noteFact,
   outcomeFor,
   pinNameOf,
   type StoredAnswer,
   servedOf,
-} from "./rules";
+} from "./record";
+import { factsOfText, recordOfText, textOfFacts, textOfRecord } from "./text";
 
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = HOUR_SEC;
@@ -38,12 +41,8 @@ export interface ClaimsOptions {
 }
 
 /** @param before the answer of a claim that has expired, or of none */
-const answerCell = (
-  paymentId: Hex,
-  { text, keepSec, nowMs }: StoredAnswer,
-  before: string | undefined,
-): AskedChange => ({
-  key: answerKey(paymentId),
+const answerCell = (of: Hex, { text, keepSec, nowMs }: StoredAnswer, before: string | undefined): AskedChange => ({
+  key: answerKey(of),
   expected: before,
   next: text,
   keepSec,
@@ -54,8 +53,30 @@ const answerCell = (
 function readRecord(text: string | undefined): ClaimRecord | undefined {
   const record = text === undefined ? undefined : recordOfText(text);
   if (record || text === undefined) return record;
-  throw new Unavailable("The claim store has a claim that cannot be read.", { retryAfterSec: 30 });
+  throw unreadable();
 }
+
+const NO_FACTS: FactsOfPayment = new Map();
+
+/** @throws Unavailable, as above: like none, another amount would be charged */
+function readFacts(text: string | undefined): FactsOfPayment {
+  const facts = text === undefined ? NO_FACTS : factsOfText(text);
+  if (facts) return facts;
+  throw unreadable();
+}
+
+const unreadable = (): Unavailable =>
+  new Unavailable("The claim store has a record that cannot be read.", { retryAfterSec: 30 });
+
+const contended = (): Unavailable => new Unavailable("The claim store is contended.", { retryAfterSec: 1 });
+
+/** Where the facts of a payment's purchases are. */
+const factsKey = (paymentId: Hex): string => `facts@${paymentId}`;
+
+const kept = ({ keepUntilSec, nowSec }: KeptUntil) => ({
+  keepSec: Math.max(0, keepUntilSec - nowSec) + MARGIN_SEC,
+  untilSec: keepUntilSec,
+});
 
 export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: ClaimsOptions = {}): ClaimStore {
   /** the last texts of the claims that this process holds: their next change needs no read */
@@ -94,7 +115,7 @@ export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: Cla
       if (await cells.swap(changes, { nowMs, nowSec })) return remember(paymentId, act, text, next);
       [current, answered] = await cells.read([paymentId, answerKey(paymentId)]);
     }
-    throw new Unavailable("The claim store is contended.", { retryAfterSec: 1 });
+    throw contended();
   }
 
   function remember(paymentId: Hex, act: ClaimAct, text: string | undefined, record: ClaimRecord | undefined) {
@@ -141,7 +162,42 @@ export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: Cla
       const [claim, answer] = await cells.read([paymentId, answerKey(paymentId)], nowMs);
       return servedOf(readRecord(claim), () => answer);
     },
-    closesForRefund: true,
+    async facts(paymentId) {
+      const [text] = await cells.read([factsKey(paymentId)]);
+      return readFacts(text);
+    },
+    async note(paymentId, grantId, fact, until) {
+      const key = factsKey(paymentId);
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const [expected] = await cells.read([key]);
+        const facts = noteFact(readFacts(expected), grantId, fact);
+        const next = textOfFacts(facts);
+        const isMade =
+          next === expected || (await cells.swap([{ key, expected, next, ...kept(until) }], { nowSec: until.nowSec }));
+        if (isMade) return facts.get(grantId) ?? {};
+      }
+      throw contended();
+    },
+    async shelve(grantId, answer) {
+      for (let tries = 0; tries < MAX_TRIES; tries++) {
+        const [before] = await cells.read([answerKey(grantId)], answer.nowMs);
+        if (await cells.swap([answerCell(grantId, answer, before)], { nowMs: answer.nowMs })) return;
+      }
+      throw contended();
+    },
+    async shelved(grantId, nowMs) {
+      const [text] = await cells.read([answerKey(grantId)], nowMs);
+      return text;
+    },
+    async first(key, text, until) {
+      const isFirst = await cells.swap([{ key, expected: undefined, next: text, ...kept(until) }], {
+        nowSec: until.nowSec,
+      });
+      if (isFirst) return text;
+      const [stored] = await cells.read([key]);
+      if (stored !== undefined) return stored;
+      throw contended();
+    },
     grantKey() {
       if (grantKey && performance.now() - grantKey.atMs < grantKeyAgeMs) return grantKey.key;
       const key = readGrantKey().catch((error: unknown) => {

@@ -1,5 +1,5 @@
 import { memoryCells } from "../cells/memory";
-import type { ClaimStore } from "./rules";
+import type { ClaimStore } from "./record";
 import { claimsOn } from "./store";
 
 /** Claims that end with the process: for tests. A gate warns of it in production. */

@@ -1,8 +1,9 @@
 /**
- * Defines the states of a claim: `running` under a lease while one request uses the payment, then `used`; or `free`
- * again when its handler failed, at most three times; or `refund` for good, when it is to be refunded instead. Pure, so that every store applies the same rules.
+ * Defines what is recorded of a payment. Its claim: `running` under a lease while one request uses the payment, then
+ * `used`; or `free` again when its handler failed, at most three times; or `refund` for good, when it is to be refunded
+ * instead. And facts of each purchase that it was presented for. Pure, so that every store applies the same rules.
  */
-import { type Hex, keccakText } from "../../protocol";
+import { type Hex, keccakText, Unavailable } from "../../protocol";
 import { anObject } from "../../protocol/option-checks";
 
 /** How often one payment may be released by handlers that fail. */
@@ -88,7 +89,7 @@ export function isHeldAfter(given: ClaimAct, record: ClaimRecord | undefined): b
 /** The result of an attempt to claim a payment. */
 export type ClaimOutcome =
   /** releases: how many requests of this payment ended without a result, by failure or by death */
-  | { readonly kind: "acquired"; readonly releases?: number }
+  | { readonly kind: "acquired"; readonly releases: number }
   | { readonly kind: "running"; readonly retryAfterSec: number }
   /** isForRefund: it was closed for a refund, and has bought nothing */
   | { readonly kind: "used"; readonly isForRefund?: boolean };
@@ -106,6 +107,42 @@ export function outcomeFor(owner: string, record: ClaimRecord | undefined, nowMs
   if (record?.state !== "running") return { kind: "used" };
   const leftSec = Math.ceil((record.leaseUntilMs - nowMs) / 1_000);
   return { kind: "running", retryAfterSec: Math.min(ASK_AGAIN_SEC, Math.max(1, leftSec)) };
+}
+
+/**
+ * What is known of one purchase, by its grant id: the payment presented for this request. It outlives every run of the
+ * handler, and another purchase of the same payment has its own.
+ */
+export interface PurchaseFacts {
+  /** the payment had bought nothing elsewhere when it came here first */
+  readonly unusedAtFirst?: true;
+  /** what an `upto` payment is charged, base units: the same after a crash */
+  readonly charged?: bigint;
+}
+
+/** A payment that is presented under ever new keys fills no store. */
+const MAX_PURCHASES = 16;
+
+export type FactsOfPayment = ReadonlyMap<Hex, PurchaseFacts>;
+
+/**
+ * Adds to what is known of a purchase: of two facts of one kind the first counts.
+ * @throws Unavailable for the seventeenth purchase of one payment
+ */
+export function noteFact(known: FactsOfPayment, grantId: Hex, fact: PurchaseFacts): FactsOfPayment {
+  const before = known.get(grantId);
+  if (!before && known.size >= MAX_PURCHASES) {
+    throw new Unavailable("This payment was presented for too many purchases.", { retryAfterSec: 60 });
+  }
+  return new Map(known).set(grantId, { ...fact, ...before });
+}
+
+/** When a record may be forgotten. */
+export interface KeptUntil {
+  /** unix seconds, chain time */
+  readonly keepUntilSec: number;
+  /** unix seconds, chain time: what had to be kept until before it is forgotten */
+  readonly nowSec: number;
 }
 
 /** The sealed answer to a purchase, as a store keeps it: printable ASCII without spaces and semicolons. */
@@ -136,7 +173,7 @@ export function servedOf(
 export const pinNameOf = (name: string): string => `pin-${keccakText(name).slice(2)}`;
 
 /**
- * Where claims are kept. Gates that share a resource share a store. Each call is atomic among all of them.
+ * Where payments are recorded. Gates that share a resource share a store. Each call is atomic among all of them.
  * Every method rejects with Unavailable when the store cannot answer.
  */
 export interface ClaimStore {
@@ -147,18 +184,25 @@ export interface ClaimStore {
   claim(paymentId: Hex, act: Extract<ClaimAct, { act: "claim" }>, nowSec: number): Promise<ClaimOutcome>;
   /**
    * Applies the rule; an owner that no longer holds the claim changes nothing.
-   * @param answer of "use": kept with the claim, both or neither; a store without `served` may ignore it
+   * @param answer of "use": kept with the claim, both or neither
    * @returns for "use", "refund" and "renew" whether the owner still held it: false, and the request must not be served
    */
   apply(paymentId: Hex, act: Exclude<ClaimAct, { act: "claim" }>, answer?: StoredAnswer): Promise<boolean>;
   /**
-   * Returns whether a payment is used, and the answer that was kept with it until it expires. Without this method a
-   * gate replays no answers.
+   * Returns whether a payment is used, and the answer that was kept with it until it expires.
    * @param nowMs of the machine's clock, by which answers are forgotten
    */
-  served?(paymentId: Hex, nowMs: number): Promise<ServedClaim | undefined>;
-  /** whether it applies the act "refund"; without it, no route has `refundOnFailure` */
-  readonly closesForRefund?: true;
+  served(paymentId: Hex, nowMs: number): Promise<ServedClaim | undefined>;
+  /** Returns what is known of a payment's purchases, by grant id. */
+  facts(paymentId: Hex): Promise<FactsOfPayment>;
+  /** Notes a fact of a purchase, by the rule of `noteFact`. @returns what is known of it then */
+  note(paymentId: Hex, grantId: Hex, fact: PurchaseFacts, until: KeptUntil): Promise<PurchaseFacts>;
+  /** Keeps the answer to a purchase that has not settled yet, in place of an earlier one. */
+  shelve(grantId: Hex, answer: StoredAnswer): Promise<void>;
+  /** @param nowMs of the machine's clock, by which answers are forgotten */
+  shelved(grantId: Hex, nowMs: number): Promise<string | undefined>;
+  /** Keeps a text under a key where there is none. @returns the text that is there: the first */
+  first(key: Hex, text: string, until: KeptUntil): Promise<string>;
   /**
    * Returns the store's own secret (0x and 64 hex digits): made at random on first use, kept as long as the store, and
    * the same for every gate that shares it. Facilitators grant payments to ids that are derived from it.
@@ -166,14 +210,11 @@ export interface ClaimStore {
   grantKey(): Promise<Hex>;
   /**
    * Returns the text that is pinned under a name: what `first` resolves to where none is, for as long as the store lasts
-   * and the same for every gate that shares it. Without this method nothing is pinned on first use.
+   * and the same for every gate that shares it. A store that does not last pins nothing: it lacks this method.
    */
   pinned?(name: string, first: () => Promise<string>): Promise<string>;
-  /**
-   * Rejects when a claim could not be written now: a gate quotes no price meanwhile. Optional: without it the gate
-   * finds out from the first payment.
-   */
-  ready?(): Promise<void>;
+  /** Rejects when a claim could not be written now: a gate quotes no price meanwhile. */
+  ready(): Promise<void>;
   /** Releases the store's resources. */
   close(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** Holds a payment for one request: renews the lease while the handler runs, and settles exactly once. */
 import { type Hex, randomRef, Unavailable } from "../../protocol";
-import type { ClaimAct, ClaimOutcome, ClaimStore, StoredAnswer } from "./rules";
+import type { ClaimAct, ClaimOutcome, ClaimStore, StoredAnswer } from "./record";
 
 export const LEASE_MS = 60_000;
 
@@ -12,8 +12,8 @@ export type ClaimEnd = Extract<ClaimAct["act"], "use" | "refund" | "release" | "
 
 export interface HeldClaim {
   readonly paymentId: Hex;
-  /** how many earlier requests of this payment ended without a result; undefined where the store does not say */
-  readonly releases: number | undefined;
+  /** how many earlier requests of this payment ended without a result */
+  readonly releases: number;
   /**
    * The first call decides; later ones wait for it.
    * @param answer of "use": kept with the claim, for replays
@@ -44,16 +44,12 @@ export async function holdClaim(request: ClaimRequest): Promise<ClaimAttempt> {
 }
 
 /** Returns what claims a payment for one request. */
-export function claimAct({ keepUntilSec, nowMs }: Pick<ClaimRequest, "keepUntilSec" | "nowMs">) {
+function claimAct({ keepUntilSec, nowMs }: Pick<ClaimRequest, "keepUntilSec" | "nowMs">) {
   return { act: "claim", owner: randomRef(), nowMs: nowMs(), leaseMs: LEASE_MS, keepUntilSec } as const;
 }
 
 /** Renews a claim that `owner` has acquired, until it is settled. */
-export function heldClaim(
-  { store, paymentId, nowMs }: ClaimRequest,
-  owner: string,
-  releases: number | undefined,
-): HeldClaim {
+function heldClaim({ store, paymentId, nowMs }: ClaimRequest, owner: string, releases: number): HeldClaim {
   let settled: Promise<void> | undefined;
   let renewal: NodeJS.Timeout | undefined;
   const renewIn = (delayMs: number): void => {

@@ -2,7 +2,7 @@
 import { ConfigError } from "../../protocol";
 import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
 import { LogCells } from "../cells/log";
-import type { ClaimStore } from "./rules";
+import type { ClaimStore } from "./record";
 import { claimsOn } from "./store";
 
 export interface FileClaimsOptions {
