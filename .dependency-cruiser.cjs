@@ -46,6 +46,7 @@ module.exports = {
         "cells",
         "purchases",
         "replay",
+        "methods",
         "metering",
         "earlier",
         "core",

@@ -3,13 +3,14 @@
  * chain and a Facilitator in memory. `pay` and `subscribe` replace the agent; nothing is settled and nothing costs
  * anything.
  */
-import { memoryClaims } from "../gate/purchases/memory";
+
 import { fixedTime } from "../gate/core/chain-follower";
 import type { GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
 import type { MeterEvent } from "../gate/metering/reports";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
+import { memoryClaims } from "../gate/purchases/memory";
 import {
   type Address,
   addressOfKey,
@@ -191,10 +192,10 @@ export function createTestProvider(options: TestProviderOptions = {}): TestProvi
 /** What a Facilitator takes whose settings name no other, base units. */
 const MIN_AMOUNT = "100";
 
-/** The test's Facilitator settles both schemes over Permit2. */
+/** The test's Facilitator settles every method. */
 function supportFrom(uptoSigner: Address): GateContext["support"] {
   const support = {
-    exactOverPermit2: true,
+    methods: undefined,
     uptoSigner,
     minAmount: MIN_AMOUNT,
     token: undefined,

@@ -8,6 +8,7 @@ import {
   type SignedReceipt,
   TurnpikeError,
 } from "../../protocol";
+import { METHOD_REFUSALS } from "../methods";
 import { type HeldClaim, holdClaim } from "../purchases/held";
 import { MAX_RELEASES } from "../purchases/record";
 import { type Fitted, fitAnswer } from "../replay/fit";
@@ -260,6 +261,7 @@ export function invalid(reason: string, message: string): PaymentVerdict {
 }
 
 const MESSAGES: Readonly<Record<string, string>> = {
+  ...METHOD_REFUSALS,
   network: "The proof is of another network.",
   resource: "The proof was made for another resource: URL, query included, must be the one that was quoted.",
   expired: "The proof has expired.",
@@ -272,8 +274,6 @@ const MESSAGES: Readonly<Record<string, string>> = {
   not_settled: "The chain does not show this payment: repeat the request with the same proof before paying again.",
   payment_already_granted:
     "This payment belongs to another request, or came first with another Idempotency-Key or payment-identifier: repeat the request exactly as it was sent first, before paying again.",
-  permit2_allowance_required:
-    "Permit2 may not move the payer's tokens: approve it once, or send the token's permit with the payment, where the 402 has the extension eip2612GasSponsoring.",
   authorization_used:
     "This authorization was used before it was presented here: look for its answer where it was presented first.",
   handler_failed: "Every attempt to answer this payment has failed, and it was not charged: pay a fresh quote.",

@@ -6,7 +6,6 @@ import type { Plan } from "../../chain/plans";
 import {
   ConfigError,
   caip2Of,
-  EIP2612_GAS_SPONSORING,
   EXTENSION,
   HEADER,
   hmacSha256,
@@ -19,6 +18,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { parseStrictJson } from "../../protocol/strict-json";
+import { SPONSORING } from "../methods";
 import type { Settings } from "./settings";
 
 /** How to call a resource, for catalogues that list it. Shown to everybody. */
@@ -54,7 +54,7 @@ const SCHEMA = "https://json-schema.org/draft/2020-12/schema";
 export function extensionsOf(facts: ExtensionFacts): Extension[] {
   const { settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec } = facts;
   const extensions: Extension[] = [];
-  if (sponsorsGas) extensions.push(GAS_SPONSORING);
+  if (sponsorsGas) extensions.push(SPONSORING);
   if (sellsSingly) extensions.push(PAYMENT_IDENTIFIER);
   if (plans.length > 0) {
     const supportedChains = [{ chainId: caip2Of(settings.network.chainId), type: "eip191" }];
@@ -101,18 +101,6 @@ const PAYMENT_IDENTIFIER: Extension = [
         id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
       },
       required: ["required"],
-    },
-  },
-];
-
-const GAS_SPONSORING: Extension = [
-  EIP2612_GAS_SPONSORING,
-  {
-    info: { description: "The payer may approve Permit2 by an EIP-2612 permit, and needs no gas.", version: "1" },
-    schema: {
-      $schema: SCHEMA,
-      type: "object",
-      required: ["from", "asset", "spender", "amount", "nonce", "deadline", "signature", "version"],
     },
   },
 ];

@@ -1,6 +1,6 @@
 /**
- * Keeps what a Facilitator supports, as `GET /supported` states it: its least amount, and the key that quotes of payments
- * over Permit2 name. Known answers are used at once and renewed behind the requests that read them.
+ * Keeps what a Facilitator supports, as `GET /supported` states it: its least amount, and what quotes
+ * have to name. Known answers are used at once and renewed behind the requests that read them.
  */
 import { tokenInterface } from "../../chain/abi";
 import { callView, type Rpc } from "../../chain/rpc";
@@ -17,16 +17,11 @@ import {
   Unavailable,
 } from "../../protocol";
 import { atMost } from "../../protocol/waiting";
+import type { StatedSupport } from "../methods";
 import type { Settings } from "./settings";
 
 /** One answer; a new object where anything changed. */
-export interface FacilitatorSupport {
-  /** whether it settles `exact` payments over Permit2 */
-  readonly exactOverPermit2: boolean;
-  /** the key that `upto` payments name; undefined: it settles none */
-  readonly uptoSigner: Address | undefined;
-  /** whether payers without gas may send the token's permit along */
-  readonly sponsorsGas: boolean;
+export interface FacilitatorSupport extends StatedSupport {
   /** the least that it settles of this token, base units, but for 0; undefined: not stated */
   readonly minAmount: string | undefined;
   /** as it lists the gate's token: the domain that it takes signatures for; "unlisted": it settles other tokens alone */
@@ -65,7 +60,7 @@ const ignored = (): undefined => undefined;
 
 /** Another project's Facilitator states nothing that this gate relies on; it refuses what it does not settle. */
 const UNSTATED: FacilitatorSupport = {
-  exactOverPermit2: true,
+  methods: undefined,
   uptoSigner: undefined,
   sponsorsGas: false,
   minAmount: undefined,
@@ -154,7 +149,7 @@ function supportIn(
   const listed = tokens.find(({ address }) => address === token?.address);
   const isUnlisted = !listed && token !== undefined && tokens.length > 0;
   return {
-    exactOverPermit2: transferMethods?.includes("permit2") === true,
+    methods: transferMethods ?? [],
     uptoSigner,
     sponsorsGas,
     minAmount: listed?.minAmount,

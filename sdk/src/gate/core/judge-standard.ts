@@ -1,17 +1,9 @@
 /** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/views";
 import type { X402RequestWire } from "../../facilitator/payments";
-import {
-  type Address,
-  type Hex,
-  keccakText,
-  type Permit2Method,
-  SIGNATURE_65,
-  type TransferAuthorization,
-  TurnpikeError,
-  Unavailable,
-} from "../../protocol";
+import { type Address, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
 import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/time";
+import type { Method, PresentedFault, Scheme, SignedTransfer } from "../methods";
 import type { ClaimStore } from "../purchases/record";
 import type { ReplaySecret } from "../replay/seal";
 import { claimPayment, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
@@ -25,26 +17,16 @@ import { deferSettlement, settleFirst } from "./settle-after";
 import { isUnderWay } from "./settle-standard";
 import type { TokenTerms } from "./terms";
 
-/** The terms that a payer signed, in either way of moving money. Of the scheme `upto`, `value` is the maximum. */
-export type Authorization = TransferAuthorization;
-
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
-export interface PresentedPayment {
+export interface PresentedPayment extends SignedTransfer {
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
   /** its quote has expired */
   readonly isLate?: boolean;
   /** quoted to settle after the handler: its payer did not agree to be charged for a failure */
   readonly isQuotedAfter?: boolean;
-  readonly authorization: Authorization;
-  /** of the scheme `upto`: the only account that may settle it */
-  readonly settler?: Address | undefined;
-  /** how it moves over Permit2; absent: by the token's EIP-3009 */
-  readonly transfer?: Permit2Method;
-  readonly paymentId: Hex;
-  /** what the payer signed, of an ordinary account */
-  readonly digest: Hex;
-  readonly signature: Hex;
+  readonly scheme: Scheme;
+  readonly method: Method;
   readonly token: TokenTerms;
   readonly settlement: X402RequestWire;
 }
@@ -52,12 +34,10 @@ export interface PresentedPayment {
 /** Why a payload is refused. */
 export type Fault =
   | "payment_identifier"
+  | PresentedFault
   | "network"
-  | "transfer_method"
-  | "spender"
   | "settler"
   | "resource"
-  | "terms"
   | "memo"
   | "memo_expired"
   | "flow"
@@ -87,7 +67,7 @@ export const verdictOfFault = (fault: Fault): PaymentVerdict => invalid(fault, F
 
 /** Judges a payment that was read, and claims it. */
 export async function judgePresented(found: PresentedPayment, at: PaymentCase): Promise<PaymentVerdict> {
-  const { authorization, paymentId, transfer, token, settlement, identifier } = found;
+  const { authorization, paymentId, scheme, method, token, settlement, identifier } = found;
   const { settings, time } = at.context;
   const nowSec = time.nowSec();
   const { from, to, value, nonce, validBefore } = authorization;
@@ -97,7 +77,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
     payer: from,
     payTo: to,
     amount: value,
-    ...(transfer === "upto" && { max: value }),
+    ...(scheme === "upto" && { max: value }),
     token: token.address,
     network: settings.network.name,
     paymentId,
@@ -122,7 +102,17 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
   if (fault) return verdictOfFault(fault);
   // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
   if (late && !(await isUnderWay(at.context, paymentId))) return verdictOfFault(late);
-  const purchase = { payment, nonce, transfer, settlement, signature: found.signature, secret, keepUntilSec, nowSec };
+  const purchase = {
+    payment,
+    nonce,
+    scheme,
+    method,
+    settlement,
+    signature: found.signature,
+    secret,
+    keepUntilSec,
+    nowSec,
+  };
   return claimPayment(at, {
     payment,
     secret,
@@ -134,7 +124,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
       const run = { at, purchase, claim };
       // An `upto` payment settles after its handler alone: before, nobody knows its amount.
-      const flow = transfer === "upto" ? "authorization" : await flowOfPayment(at.context, at.route.settle);
+      const flow = scheme === "upto" ? "authorization" : await flowOfPayment(at.context, at.route.settle);
       if (flow === "authorization") return deferSettlement({ ...run, isLate: late !== undefined });
       if (!found.isQuotedAfter || late) return settleFirst(run);
       await claim.settle("withdraw");
@@ -151,7 +141,10 @@ async function flowOfPayment(context: GateContext, settle: SettleOrder): Promise
   throw new Unavailable(noReservations(context), { retryAfterSec: 60 });
 }
 
-function faultOfWindow({ validAfter, validBefore }: Authorization, nowSec: number): Fault | undefined {
+function faultOfWindow(
+  { validAfter, validBefore }: SignedTransfer["authorization"],
+  nowSec: number,
+): Fault | undefined {
   const now = BigInt(nowSec);
   const isOpen = validAfter < now + BigInt(CLOCK_SLACK_SEC) && validBefore > now + BigInt(MARGIN_SEC);
   return isOpen && validBefore <= now + BigInt(MAX_TIMEOUT_SEC + CLOCK_SLACK_SEC) ? undefined : "window";

@@ -1,6 +1,7 @@
 /** Ways to pay for one request: the price, payee and token of each, and which of them one transfer buys. */
 import type { Plan } from "../../chain/plans";
-import type { Address, Permit2Method } from "../../protocol";
+import type { Address } from "../../protocol";
+import { eip3009, type Method, type OfferedTerms, type Scheme } from "../methods";
 import type { GateTime } from "./chain-follower";
 import type { Discovery } from "./extensions-v2";
 import type { PaymentFlow } from "./payment";
@@ -20,18 +21,9 @@ interface OfferTerms {
   readonly token: TokenTerms;
 }
 
-/** What a stock client has to know of an entry that is paid over Permit2. */
-export interface Permit2Terms {
-  readonly transfer: Permit2Method;
-  /** of the scheme `upto`: the Facilitator's key that the payer has to name */
-  readonly facilitatorAddress?: Address | undefined;
-  /** whether payers without gas may send the token's permit along */
-  readonly sponsorsGas: boolean;
-}
-
 export type Offer =
-  /** permit2: absent where the token's EIP-3009 moves it. Of the scheme `upto`, `amount` is the maximum */
-  | (OfferTerms & { readonly kind: "one-time"; readonly permit2?: Permit2Terms })
+  /** of the scheme `upto`, `amount` is the maximum */
+  | (OfferTerms & OfferedTerms & { readonly kind: "one-time"; readonly scheme: Scheme; readonly method: Method })
   | (OfferTerms & { readonly kind: "subscription"; readonly plan: Plan });
 
 /** What the provider says of the route; shown to clients. */
@@ -58,15 +50,15 @@ const USUAL_DECIMALS = 6;
 const comparable = ({ amount, context }: Offer): bigint =>
   amount * 10n ** BigInt(MAX_DECIMALS - (context.settings.token?.decimals ?? USUAL_DECIMALS));
 
-export const permit2Of = (offer: Offer): Permit2Terms | undefined =>
-  offer.kind === "one-time" ? offer.permit2 : undefined;
+/** Returns the method of an offer that one transfer buys. */
+export const methodOf = (offer: Offer): Method => (offer.kind === "one-time" ? offer.method : eip3009);
 
 /** Returns the scheme of an offer that one transfer buys. */
-export const schemeOf = (offer: Offer): "exact" | "upto" => (permit2Of(offer)?.transfer === "upto" ? "upto" : "exact");
+export const schemeOf = (offer: Offer): Scheme => (offer.kind === "one-time" ? offer.scheme : "exact");
 
-/** Returns the offers that an EIP-3009 transfer buys, the only one of version 1, cheapest first. */
-export const soldByEip3009 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>
-  soldSingly(offers, presentation).filter((offer) => !permit2Of(offer));
+/** Returns the offers that a client of version 1 can pay, cheapest first. */
+export const soldInVersion1 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>
+  soldSingly(offers, presentation).filter((offer) => methodOf(offer).isOfVersion1);
 
 type SinglesPresentation = Pick<Presentation, "sellSingleAtPlanPrice">;
 
@@ -90,10 +82,10 @@ export const MAX_TIMEOUT_SEC = 300;
  * one flow.
  */
 export function wayOf(offer: Offer, flow: PaymentFlow): Readonly<Record<string, string>> {
-  const permit2 = permit2Of(offer);
+  const { facilitatorAddress } = offer.kind === "one-time" ? offer : {};
   return {
     ...(flow === "upfront" && schemeOf(offer) === "exact" && { paymentFlow: flow }),
-    ...(permit2 && { assetTransferMethod: "permit2" }),
-    ...(permit2?.facilitatorAddress && { facilitatorAddress: permit2.facilitatorAddress }),
+    ...methodOf(offer).extra,
+    ...(facilitatorAddress && { facilitatorAddress }),
   };
 }

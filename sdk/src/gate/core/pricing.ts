@@ -10,6 +10,7 @@ import {
   toAmount,
 } from "../../protocol";
 import { kindOf, wrongKind } from "../../protocol/option-checks";
+import { type Method, methodOfPrice, type Scheme } from "../methods";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
@@ -64,15 +65,12 @@ export type PricingEntry<Req = unknown> =
 export type Price = {
   /** in which its payments are judged */
   readonly context: GateContext;
-  readonly scheme: "exact" | "upto";
+  readonly scheme: Scheme;
+  readonly method: Method;
 } & (
   | { readonly kind: "fixed"; readonly amount: bigint }
   | { readonly kind: "computed"; readonly of: (raw: unknown) => Promise<bigint> }
 );
-
-/** Returns whether a price is paid over Permit2, so that it can be quoted only as its Facilitator supports it. */
-export const isOverPermit2 = ({ scheme, context }: Price): boolean =>
-  scheme === "upto" || context.settings.token?.transferMethod === "permit2";
 
 export interface Pricing {
   readonly prices: readonly Price[];
@@ -253,9 +251,10 @@ function priceOf(cost: Cost, context: GateContext, field: string): Price {
 /** @param given the provider's value, or its function of the request */
 function amountOf(
   given: unknown,
-  { field, ...of }: Pick<Price, "context" | "scheme"> & { readonly field: string },
+  { field, context, scheme }: Pick<Price, "context" | "scheme"> & { readonly field: string },
   read: (value: unknown) => bigint,
 ): Price {
+  const of = { context, scheme, method: methodOfPrice(scheme, context.settings.token?.transferMethod) };
   if (typeof given !== "function") return { ...of, kind: "fixed", amount: read(given) };
   return {
     ...of,

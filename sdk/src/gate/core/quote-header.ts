@@ -15,7 +15,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { type Extension, extensionsOf, offersExtension } from "./extensions-v2";
-import { MAX_TIMEOUT_SEC, type Offer, type Presentation, permit2Of, schemeOf, wayOf } from "./offers";
+import { MAX_TIMEOUT_SEC, type Offer, type Presentation, schemeOf, wayOf } from "./offers";
 import type { PaymentFlow } from "./payment";
 import type { GateRequest } from "./request";
 import type { Settings } from "./settings";
@@ -114,7 +114,7 @@ function extensionLists(
 ): (count: number) => readonly Extension[] {
   const { metered, discovery } = presentation;
   const place = { method: request.method, resource };
-  const sponsorsGas = entries.some(({ offer }) => permit2Of(offer)?.sponsorsGas);
+  const sponsorsGas = entries.some(({ offer }) => offer.kind === "one-time" && offer.sponsorsGas);
   const others = extensionsOf({ settings, place, plans, metered, sellsSingly, sponsorsGas, discovery, nowSec });
   // The challenge repeats the URL. Who cannot sign in by a long one can still subscribe, and show the id.
   const fitting = shortResourceOf(resource) === resource ? others : others.filter(([key]) => key !== EXTENSION.signIn);

@@ -18,9 +18,9 @@ import {
   byPrice,
   expiryOf,
   MAX_TIMEOUT_SEC,
+  methodOf,
   type Offer,
   type Presentation,
-  permit2Of,
   schemeOf,
   soldSingly,
   wayOf,
@@ -100,11 +100,11 @@ export function buildQuote(input: QuoteRequest): Quote {
 }
 
 /**
- * Stock clients of version 1 refuse a body with any scheme but `exact`, and know no Permit2: such entries, like those of
+ * Stock clients of version 1 refuse a body with any scheme but `exact`, and know one method: other entries, like those of
  * plans, are in the body only where they are alone.
  */
 function entriesOfBody(entries: readonly Entry[]): readonly Entry[] {
-  const payable = entries.filter(({ offer }) => !permit2Of(offer));
+  const payable = entries.filter(({ offer }) => methodOf(offer).isOfVersion1);
   return payable.length > 0 ? payable : entries;
 }
 
@@ -130,7 +130,7 @@ export function refOf(input: QuoteRequest): string {
 export function factsOf({ settings, request, resource, bodyHash }: QuoteRequest, offer: Offer): QuotedFacts {
   const { context, amount, token, payTo } = offer;
   const facts = { method: quotedMethod(request, settings), resource, amount, token: token.address, payTo };
-  const { transfer } = permit2Of(offer) ?? {};
+  const transfer = methodOf(offer).bound(schemeOf(offer));
   const bound = { ...(bodyHash !== undefined && { bodyHash }), ...(transfer && { transfer }) };
   return { ...facts, network: context.settings.network.name, ...bound };
 }

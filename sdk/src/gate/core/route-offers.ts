@@ -3,9 +3,9 @@ import type { Hex, Unavailable } from "../../protocol";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import type { Offer, OfferContext } from "./offers";
-import { permit2TermsOf, requireSupport, supportOutage } from "./permit2-offers";
-import { isOverPermit2, type Price, type Pricing } from "./pricing";
+import type { Price, Pricing } from "./pricing";
 import type { GateRequest } from "./request";
+import { needsSupport, offeredTermsOf, requireSupport, supportOutage } from "./stated-support";
 import { readyAny, retryAll, TermsLoader } from "./terms-loader";
 
 export interface OffersNow {
@@ -28,8 +28,8 @@ export class RouteOffers {
   readonly #pricing: Pricing;
   readonly #bindsBody: boolean;
   readonly #loaders: readonly TermsLoader[];
-  /** contexts with a price over Permit2 */
-  readonly #overPermit2: readonly GateContext[];
+  /** contexts with a price that can be quoted only as their Facilitator states */
+  readonly #asked: readonly GateContext[];
   readonly #isFixed: boolean;
   #cached: CachedOffers | undefined;
 
@@ -44,10 +44,10 @@ export class RouteOffers {
         new TermsLoader(each, {
           planIds: each === context ? planIds : [],
           withToken: prices.some((price) => price.context === each),
-          withDomain: prices.some((price) => price.context === each && !isOverPermit2(price)),
+          withDomain: prices.some((price) => price.context === each && !needsSupport(price)),
         }),
     );
-    this.#overPermit2 = [...new Set(prices.filter(isOverPermit2).map((price) => price.context))];
+    this.#asked = [...new Set(prices.filter(needsSupport).map((price) => price.context))];
     this.#isFixed = prices.every(({ kind }) => kind === "fixed");
   }
 
@@ -59,14 +59,14 @@ export class RouteOffers {
 
   /** Asks Facilitators that have not answered yet what they settle, and waits for none. */
   askSupport(): void {
-    void supportOutage(this.#overPermit2);
+    void supportOutage(this.#asked);
   }
 
   /** Returns the offers where they need no call and no computation: the same list while the terms are the same. */
   cached(): readonly Offer[] | undefined {
     const unready = this.#loaders.some(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
     if (!this.#isFixed || unready) return undefined;
-    const supports = this.#overPermit2.map(({ support }) => support.known());
+    const supports = this.#asked.map(({ support }) => support.known());
     if (supports.includes(undefined)) return undefined;
     const { prices, planIds, contexts } = this.#pricing;
     const { terms } = this.#context;
@@ -87,7 +87,7 @@ export class RouteOffers {
    * @throws ConfigError
    */
   async now(request: GateRequest): Promise<OffersNow> {
-    const [, unsupported] = await Promise.all([retryAll(this.#loaders), supportOutage(this.#overPermit2)]);
+    const [, unsupported] = await Promise.all([retryAll(this.#loaders), supportOutage(this.#asked)]);
     const sound = this.#loaders.filter(({ isMisconfigured }) => !isMisconfigured);
     if (sound.length === 0) throw this.#loaders[0]?.fault;
     const sold = new Set(sound.map((loader) => loader.context));
@@ -133,9 +133,10 @@ function oneTimeAt(price: Price, amount: bigint): Offer[] {
   const { context } = price;
   const token = tokenOf(context);
   const { payTo } = context.settings;
-  const permit2 = isOverPermit2(price) ? permit2TermsOf(price) : undefined;
-  if (!token || !payTo || permit2 === "unsupported") return [];
-  return [{ kind: "one-time", context, amount, payTo, token, ...(permit2 && { permit2 }) }];
+  const { scheme, method } = price;
+  const terms = offeredTermsOf(price);
+  if (!token || !payTo || terms === "unsupported") return [];
+  return [{ kind: "one-time", context, amount, payTo, token, scheme, method, ...terms }];
 }
 
 /** The token of a context's one-time prices, where its terms are known. */

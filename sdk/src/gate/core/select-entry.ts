@@ -15,7 +15,7 @@ import {
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
-import { soldByEip3009 } from "./offers";
+import { soldInVersion1 } from "./offers";
 import { recoverSigner } from "./recover-signer";
 
 /**
@@ -58,7 +58,7 @@ async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Paym
   const { authorization, signature } = parsed.data.payload;
   const now = await at.route.offers.now(at.request);
   if (now.outage) throw now.outage;
-  const fitting = soldByEip3009(now.offers, at.route.presentation).flatMap((offer) => {
+  const fitting = soldInVersion1(now.offers, at.route.presentation).flatMap((offer) => {
     const context = onNetwork.find((each) => each === offer.context);
     const isPaid = offer.payTo === authorization.to && offer.amount === authorization.value;
     return context && isPaid ? [{ context, token: offer.token }] : [];

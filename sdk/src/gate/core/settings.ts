@@ -24,6 +24,7 @@ import {
   utf8ToBytes,
   ZERO_ADDRESS,
 } from "../../protocol";
+import { TRANSFER_METHODS, type TransferMethod } from "../methods";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 import { checkFacilitator, checkProviderOptions, checkToken } from "./provider-checks";
@@ -32,8 +33,8 @@ export interface TokenSetting extends PricedToken {
   readonly address: Address;
   readonly name?: string;
   readonly version?: string;
-  /** "permit2": its one-time prices are paid over Permit2 */
-  readonly transferMethod?: "eip3009" | "permit2";
+  /** of its one-time prices */
+  readonly transferMethod?: TransferMethod;
   /** whether it has EIP-2612 permits; undefined: read from the chain */
   readonly permits?: boolean;
   /** whether its decimals are a setting, which may be wrong, and not this package's own table */
@@ -202,8 +203,9 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
   if (currency !== undefined && currency !== "USD") {
     throw new ConfigError(`${field}.currency is "${String(currency)}": "USD" is all it can be`);
   }
-  if (transferMethod !== "eip3009" && transferMethod !== "permit2") {
-    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use "eip3009" or "permit2"`);
+  if (!TRANSFER_METHODS.includes(transferMethod)) {
+    const known = TRANSFER_METHODS.map((name) => `"${name}"`).join(" or ");
+    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use ${known}`);
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
   // As TURNPIKE_TOKEN alone has it.

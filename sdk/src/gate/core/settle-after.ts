@@ -54,7 +54,7 @@ interface DeferRequest extends Run {
  */
 export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
   const run = { at, purchase, claim };
-  const isUpto = purchase.transfer === "upto";
+  const isUpto = purchase.scheme === "upto";
   const recorded = isUpto && claim.releases > 0 ? await recordedCharge(run) : undefined;
   if (claim.releases > 0) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
@@ -97,7 +97,7 @@ const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purcha
 
 /** Settles what the Facilitator has accepted before. */
 async function settleUnderWay(run: Run): Promise<PaymentVerdict> {
-  if (run.purchase.transfer !== "upto") return settleFirst(run);
+  if (run.purchase.scheme !== "upto") return settleFirst(run);
   // For an amount that is not known here any more.
   await run.claim.settle("withdraw");
   return ALREADY_USED;

@@ -4,10 +4,6 @@
  * nothing: authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { permit2Interface, tokenInterface } from "../../chain/abi";
-import { findPermit2Settlement } from "../../chain/permit2-calls";
-import type { Rpc } from "../../chain/rpc";
-import { findSettlement } from "../../chain/settlement";
 import type { X402RequestWire } from "../../facilitator/payments";
 import {
   type Address,
@@ -19,13 +15,12 @@ import {
   isHash32,
   keccakText,
   NO_TRANSACTION,
-  PERMIT2,
-  type Permit2Method,
   toHex,
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
 import { traceHeadersOf } from "../../protocol/tracing";
+import type { Method, Scheme } from "../methods";
 import type { ReplaySecret } from "../replay/seal";
 import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
@@ -35,8 +30,8 @@ import { recoverSigner } from "./recover-signer";
 export interface StandardPurchase {
   readonly payment: OneTimePayment;
   readonly nonce: Hex;
-  /** how it moves over Permit2; absent: by the token's EIP-3009 */
-  readonly transfer?: Permit2Method | undefined;
+  readonly scheme: Scheme;
+  readonly method: Method;
   readonly settlement: X402RequestWire;
   /** the payload's own, as text */
   readonly signature: string;
@@ -102,7 +97,7 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
     return { kind: "faulty", reason: outcome.errorReason };
   }
   const { transaction: named, grant } = outcome;
-  const isWaived = purchase.transfer === "upto" && payment.amount === 0n;
+  const isWaived = purchase.scheme === "upto" && payment.amount === 0n;
   const transaction = isWaived && named === "" ? NO_TRANSACTION : named;
   if (!isHash32(transaction)) {
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
@@ -152,29 +147,16 @@ function isGranted(
  */
 async function isSpentElsewhere(
   { context }: PaymentCase,
-  { payment, nonce, transfer, keepUntilSec, nowSec }: StandardPurchase,
+  { payment, nonce, method, keepUntilSec, nowSec }: StandardPurchase,
   grantId: Hex,
 ): Promise<boolean> {
   if (!context.rpc) return false;
   const isKnown = async () => (await context.claims.facts(payment.paymentId)).get(grantId)?.unusedAtFirst === true;
   if (await isKnown()) return false;
   // Another process that has taken this payment over may have noted it, and settled, meanwhile.
-  if (await isUsed(context.rpc, { payment, nonce, transfer })) return !(await isKnown());
+  if (await method.isUsed(context.rpc, { ...payment, nonce })) return !(await isKnown());
   await context.claims.note(payment.paymentId, grantId, { unusedAtFirst: true }, { keepUntilSec, nowSec });
   return false;
-}
-
-async function isUsed(
-  rpc: Rpc,
-  { payment: { token, payer }, nonce, transfer }: Pick<StandardPurchase, "payment" | "nonce" | "transfer">,
-): Promise<boolean> {
-  if (transfer) {
-    const data = permit2Interface.encodeFunctionData("nonceBitmap", [payer, BigInt(nonce) >> 8n]);
-    const bitmap = BigInt(await rpc.send<string>("eth_call", [{ to: PERMIT2, data }, "latest"]));
-    return ((bitmap >> (BigInt(nonce) & 0xffn)) & 1n) === 1n;
-  }
-  const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
-  return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
 }
 
 /** Returns the purchase's grant id, then that of the same purchase presented without its key. */
@@ -211,7 +193,7 @@ async function requireGrants({ facilitator, settings }: GateContext): Promise<vo
 /** Waits until the gate's own node shows the transfer, for a bounded time: it may be behind the Facilitator's. */
 async function untilOnChain(
   context: GateContext,
-  { payment, nonce, transfer }: StandardPurchase,
+  { payment, nonce, method }: StandardPurchase,
   transaction: Hex,
 ): Promise<void> {
   if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');
@@ -220,7 +202,7 @@ async function untilOnChain(
   const untilMs = performance.now() + settleWaitMs;
   for (;;) {
     const expected = { token, payer, payTo, amount, nonce, transaction, confirmations };
-    const found = await (transfer ? findPermit2Settlement : findSettlement)(context.rpc, expected);
+    const found = await method.findSettlement(context.rpc, expected);
     if (found === "settled") return;
     if (performance.now() >= untilMs) {
       const what =

@@ -1,27 +1,30 @@
-/** Decides which prices over Permit2 can be offered, by what their Facilitators support. */
+/** Decides which prices can be offered, by what their Facilitators state that they settle. */
 import { ConfigError, isTurnpikeError, Unavailable } from "../../protocol";
+import type { OfferedTerms } from "../methods";
 import type { GateContext } from "./context";
 import type { FacilitatorSupport } from "./facilitator-support";
-import type { Permit2Terms } from "./offers";
-import { isOverPermit2, type Price } from "./pricing";
+import type { Price } from "./pricing";
 
 /** How long quotes wait for a Facilitator that has not answered yet, since it was asked. */
 const WAIT_MS = 1_000;
 
-/** Returns what an entry says of Permit2; "unsupported" while its Facilitator is not known to settle it. */
-export function permit2TermsOf({ scheme, context }: Price): Permit2Terms | "unsupported" {
-  const { exactOverPermit2, uptoSigner: facilitatorAddress, sponsorsGas = false } = context.support.known() ?? {};
-  if (scheme === "upto")
-    return facilitatorAddress ? { transfer: "upto", facilitatorAddress, sponsorsGas } : "unsupported";
-  return exactOverPermit2 ? { transfer: "permit2", sponsorsGas } : "unsupported";
+/** Returns whether a price can be quoted only as its Facilitator states that it settles it. */
+export const needsSupport = ({ method }: Price): boolean => method.termsIn !== undefined;
+
+/** Returns what an entry names of its Facilitator; "unsupported" while that is not known to settle it. */
+export function offeredTermsOf({ scheme, method, context }: Price): OfferedTerms | "unsupported" {
+  if (!method.termsIn) return NOTHING_NAMED;
+  return method.termsIn(context.support.known(), scheme) ?? "unsupported";
 }
 
-/** Asks the Facilitators that have not answered yet. @returns why prices over Permit2 may be missing */
+const NOTHING_NAMED: OfferedTerms = { sponsorsGas: false };
+
+/** Asks the Facilitators that have not answered yet. @returns why prices that need their support may be missing */
 export async function supportOutage(contexts: readonly GateContext[]): Promise<Unavailable | undefined> {
   const unknown = contexts.filter(({ support }) => support.known() === undefined);
   await Promise.all(unknown.map(({ support }) => support.readWithin(WAIT_MS)));
   if (contexts.length === 0) return undefined;
-  return new Unavailable("The Facilitator states no support of payments over Permit2 now; nothing was charged.", {
+  return new Unavailable("The Facilitator does not state now that it settles such payments; nothing was charged.", {
     retryAfterSec: 2,
   });
 }
@@ -32,7 +35,7 @@ export async function supportOutage(contexts: readonly GateContext[]): Promise<U
  * @throws ConfigError
  */
 export async function requireSupport(price: Price): Promise<void> {
-  const { context, scheme } = price;
+  const { context, scheme, method } = price;
   const { facilitator, token } = context.settings;
   if (!facilitator) return;
   let support: FacilitatorSupport;
@@ -49,13 +52,9 @@ export async function requireSupport(price: Price): Promise<void> {
     );
   }
   if (price.kind === "fixed") requireEnough(price.amount, support, { at, token: token?.address });
-  if (!isOverPermit2(price)) return requireSameDomain(context, support, at);
-  if (permit2TermsOf(price) !== "unsupported") return;
-  const what =
-    scheme === "upto"
-      ? 'payments of type "upto" (its setting UPTO_SIGNER)'
-      : "payments over Permit2 (its setting PERMIT2)";
-  throw new ConfigError(`${at} does not settle ${what}: use one that does`);
+  if (!needsSupport(price)) return requireSameDomain(context, support, at);
+  if (offeredTermsOf(price) !== "unsupported") return;
+  throw new ConfigError(`${at} does not settle ${method.needs?.(scheme)}: use one that does`);
 }
 
 /** @throws ConfigError for less than the Facilitator settles */

@@ -1,0 +1,105 @@
+/** What every way of authorizing a transfer has: a payer signs it, a payload presents it, and the chain shows its use. */
+import type * as z from "zod";
+import type { Rpc } from "../../chain/rpc";
+import type { ExpectedSettlement } from "../../chain/settlement";
+import type { requirementsUptoSchema, requirementsV2Schema } from "../../facilitator/payments";
+import {
+  type Address,
+  type Hex,
+  InvalidPaymentProof,
+  type JsonObject,
+  type Permit2Method,
+  type TransferAuthorization,
+} from "../../protocol";
+
+/** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
+export type Scheme = "exact" | "upto";
+
+/** What a payer's signature covers besides the transfer itself. */
+export interface SigningDomain {
+  readonly chainId: number;
+  readonly token: { readonly address: Address; readonly name: string; readonly version: string };
+}
+
+/** A transfer as its payer signed it: its signature is not checked yet. */
+export interface SignedTransfer {
+  /** of the scheme `upto`, `value` is the maximum */
+  readonly authorization: TransferAuthorization;
+  readonly signature: Hex;
+  readonly paymentId: Hex;
+  /** what the payer signed, of an ordinary account */
+  readonly digest: Hex;
+  /** the only account that may settle it, where its payer names one */
+  readonly settler?: Address | undefined;
+}
+
+/** A payload of x402 version 2, and the option that it repeats. */
+export interface PresentedOption {
+  readonly scheme: Scheme;
+  readonly accepted: z.output<typeof requirementsV2Schema> | z.output<typeof requirementsUptoSchema>;
+  readonly resource: { readonly url: string } | null | undefined;
+  /** as signed */
+  readonly payTo: Address;
+  /** as signed: the amount, or the most of it, base units */
+  readonly max: bigint;
+  signed(domain: SigningDomain): SignedTransfer;
+}
+
+/** Why a payload presents none of its option's transfers. */
+export type PresentedFault = "transfer_method" | "spender" | "terms";
+
+/** What a quote names of its Facilitator. */
+export interface OfferedTerms {
+  /** of the scheme `upto`: the Facilitator's key that the payer has to name */
+  readonly facilitatorAddress?: Address | undefined;
+  /** whether payers without gas may send the token's permit along */
+  readonly sponsorsGas: boolean;
+}
+
+/** What a Facilitator states of the methods that not every Facilitator settles. */
+export interface StatedSupport {
+  /** undefined: it states none, and refuses what it does not settle */
+  readonly methods: readonly string[] | undefined;
+  /** the key that `upto` payments name; undefined: it settles none */
+  readonly uptoSigner: Address | undefined;
+  readonly sponsorsGas: boolean;
+}
+
+export interface PayloadSource {
+  readonly payload: JsonObject;
+  /** where it was sent, for errors */
+  readonly header: string;
+}
+
+/** How a payer authorizes a transfer. */
+export interface Method {
+  /** whether clients of x402 version 1 know it */
+  readonly isOfVersion1: boolean;
+  /** what an entry says of it */
+  readonly extra: Readonly<Record<string, string>>;
+  /** what a memo binds besides the quoted facts, so that a payer cannot choose another way */
+  bound(scheme: Scheme): Permit2Method | undefined;
+  /** Returns what a quote has to name; undefined: it cannot be offered. Absent where every Facilitator settles it. */
+  termsIn?(support: StatedSupport | undefined, scheme: Scheme): OfferedTerms | undefined;
+  /** which setting of a Facilitator settles it; completes "does not settle" */
+  needs?(scheme: Scheme): string;
+  /** Reads what a payload of version 2 presents. @throws InvalidPaymentProof that names the first wrong field */
+  read(source: PayloadSource): PresentedOption | PresentedFault;
+  /** Returns whether a nonce was used, whatever it bought. @throws Unavailable */
+  isUsed(
+    rpc: Rpc,
+    transfer: { readonly token: Address; readonly payer: Address; readonly nonce: Hex },
+  ): Promise<boolean>;
+  /** Finds a payment's transfer on the chain. @throws Unavailable */
+  findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "shallow" | "late" | "absent">;
+}
+
+/** @throws InvalidPaymentProof that names the first wrong field */
+export function parsed<T>(schema: z.ZodType<T>, { payload, header }: PayloadSource): T {
+  const read = schema.safeParse(payload);
+  if (read.success) return read.data;
+  const field = read.error.issues[0]?.path.join(".") || "payload";
+  throw new InvalidPaymentProof(`${header} holds a malformed x402 payload: field ${field} is missing or wrong`, {
+    reason: "malformed",
+  });
+}

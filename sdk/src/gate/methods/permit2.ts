@@ -1,0 +1,97 @@
+/** Transfers over Permit2, through the proxies of x402: the scheme `exact` for tokens without EIP-3009, and `upto`. */
+import { permit2Interface } from "../../chain/abi";
+import { findPermit2Settlement } from "../../chain/permit2-calls";
+import { payloadPermit2Schema, payloadUptoSchema } from "../../facilitator/payments";
+import {
+  EIP2612_GAS_SPONSORING,
+  type Hex,
+  isPermit2,
+  type JsonObject,
+  PERMIT2,
+  type Permit2Authorization,
+  type Permit2Method,
+  permit2AuthorizationOf,
+  permit2NonceOf,
+  permit2PaymentIdOf,
+  permit2TypedData,
+  proxyOf,
+  typedDataDigest,
+} from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
+import { type Method, parsed, type Scheme, type SignedTransfer } from "./method";
+
+/** Returns whether what was signed is a transfer of this method. */
+export const isOverPermit2 = (signed: unknown): boolean =>
+  isObject(signed) && "permit2Authorization" in signed && !("authorization" in signed);
+
+const methodOf = (scheme: Scheme): Permit2Method => (scheme === "upto" ? "upto" : "permit2");
+
+function signedOver(signed: Permit2Authorization, signature: Hex, chainId: number): SignedTransfer {
+  const { from, to, token, amount: value, deadline, validAfter, facilitator } = signed;
+  const nonce = permit2NonceOf(signed.nonce);
+  return {
+    signature,
+    // Permit2 includes its deadline.
+    authorization: { from, to, value, validAfter, validBefore: deadline + 1n, nonce },
+    paymentId: permit2PaymentIdOf({ chainId, token, payer: from, nonce }),
+    digest: typedDataDigest(permit2TypedData(chainId, signed)),
+    settler: facilitator,
+  };
+}
+
+export const permit2: Method = {
+  isOfVersion1: false,
+  extra: { assetTransferMethod: "permit2" },
+  bound: methodOf,
+  termsIn(support, scheme) {
+    if (!support) return undefined;
+    const { methods, uptoSigner, sponsorsGas } = support;
+    if (scheme === "upto") return uptoSigner && { facilitatorAddress: uptoSigner, sponsorsGas };
+    return methods === undefined || methods.includes("permit2") ? { sponsorsGas } : undefined;
+  },
+  needs: (scheme) =>
+    scheme === "upto"
+      ? 'payments of type "upto" (its setting UPTO_SIGNER)'
+      : "payments over Permit2 (its setting PERMIT2)",
+  read(source) {
+    const { accepted: asked } = source.payload;
+    const isUpto = isObject(asked) && asked.scheme === "upto";
+    const { accepted, resource, payload } = isUpto
+      ? parsed(payloadUptoSchema, source)
+      : parsed(payloadPermit2Schema, source);
+    if (!isPermit2(accepted.extra)) return "transfer_method";
+    const authorization = permit2AuthorizationOf(payload);
+    const { spender, token, to: payTo, amount: max, facilitator } = authorization;
+    // By the witness that its payer signed, as the Facilitator goes by it.
+    const scheme: Scheme = facilitator ? "upto" : "exact";
+    if (spender !== proxyOf(methodOf(scheme))) return "spender";
+    if (token !== accepted.asset) return "terms";
+    const signed = ({ chainId }: { readonly chainId: number }) => signedOver(authorization, payload.signature, chainId);
+    return { scheme, accepted, resource, payTo, max, signed };
+  },
+  async isUsed(rpc, { payer, nonce }) {
+    const data = permit2Interface.encodeFunctionData("nonceBitmap", [payer, BigInt(nonce) >> 8n]);
+    const bitmap = BigInt(await rpc.send<string>("eth_call", [{ to: PERMIT2, data }, "latest"]));
+    return ((bitmap >> (BigInt(nonce) & 0xffn)) & 1n) === 1n;
+  },
+  findSettlement: findPermit2Settlement,
+};
+
+/** The extension by which a payer without gas approves Permit2. */
+export const GAS_SPONSORING: readonly [key: string, value: JsonObject] = [
+  EIP2612_GAS_SPONSORING,
+  {
+    info: { description: "The payer may approve Permit2 by an EIP-2612 permit, and needs no gas.", version: "1" },
+    schema: {
+      $schema: "https://json-schema.org/draft/2020-12/schema",
+      type: "object",
+      required: ["from", "asset", "spender", "amount", "nonce", "deadline", "signature", "version"],
+    },
+  },
+];
+
+/** Why a Facilitator refuses such payments, by its reason. */
+export const PERMIT2_REFUSALS: Readonly<Record<string, string>> = {
+  permit2_allowance_required:
+    "Permit2 may not move the payer's tokens: approve it once, or send the token's permit with the payment, where the 402 has the extension eip2612GasSponsoring.",
+};
