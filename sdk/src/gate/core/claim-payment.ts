@@ -17,11 +17,11 @@ import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
 import { receiptExtension } from "./extensions-v2";
-import type { OneTimePayment, Payment } from "./payment";
+import type { OneTimePayment } from "./payment";
+import type { PaymentCase } from "./payment-case";
 import type { Refusal } from "./quote";
 import { type RefundOnFailure, type RefundState, refundOnFailureOf } from "./refund-requests";
-import type { GateRequest } from "./request";
-import { askCallback, type Route } from "./route";
+import { isAuthorized } from "./route";
 import type { Settings } from "./settings";
 
 export interface GrantedPayment {
@@ -49,15 +49,6 @@ export type PaymentVerdict =
   /** neither paid nor unpaid: in use elsewhere (409), or not for this payer (403) */
   | { readonly kind: "barred"; readonly error: TurnpikeError }
   | { readonly kind: "unavailable"; readonly cause: TurnpikeError };
-
-export interface PaymentCase {
-  readonly context: GateContext;
-  readonly route: Route;
-  readonly request: GateRequest;
-  readonly resource: string;
-  /** hex SHA-256, where the route binds bodies */
-  readonly bodyHash: string | undefined;
-}
 
 interface Purchase {
   readonly payment: OneTimePayment;
@@ -210,17 +201,6 @@ function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased 
   const { context, route, request, resource, bodyHash } = at;
   if (!secret || !route.replays || !context.settings.replay) return undefined;
   return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
-}
-
-export async function isAuthorized(route: Route, payment: Payment, request: GateRequest): Promise<boolean> {
-  const answer = await askCallback({
-    route,
-    request,
-    callback: "`authorize`",
-    undecided: "Whether this payer may be served could not be decided.",
-    ask: (raw) => route.authorize?.(payment, raw),
-  });
-  return answer !== false;
 }
 
 /** Returns the headers that report the payment, with a signed receipt where the provider signs them. */

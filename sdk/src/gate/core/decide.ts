@@ -2,23 +2,24 @@
  * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does
  * the first two; adapters translate the decision, run the handler and settle the claim.
  */
-import { concatBytes, isTurnpikeError, sha256, TurnpikeError, toHex, utf8ToBytes } from "../../protocol";
+import { isTurnpikeError, TurnpikeError } from "../../protocol";
 import type { Decision } from "./answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body";
-import { invalid, isAuthorized, type PaymentCase, type PaymentVerdict } from "./claim-payment";
+import { type Candidate, claimPayment, invalid, type PaymentVerdict } from "./claim-payment";
 import type { GateContext } from "./context";
 import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
-import { judgeNative } from "./judge-proof";
+import { checkNative } from "./judge-proof";
 import { grantFromCache, judgeSubscription } from "./judge-subscription";
 import { soldSingly } from "./offers";
 import { pageFor } from "./page";
 import { freePayment, type Payment } from "./payment";
+import { PaymentCase } from "./payment-case";
 import { quotedFlow } from "./payment-flow";
 import type { QuoteRequest, Refusal } from "./quote";
-import { judgeV1, judgeV2 } from "./read-standard";
+import { checkV1, checkV2 } from "./read-standard";
 import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
-import { type GateRequest, resourceOfRequest } from "./request";
-import { askCallback, type Route } from "./route";
+import type { GateRequest } from "./request";
+import { isAuthorized, isFree, type Route } from "./route";
 import { entryCase } from "./select-entry";
 import { judgeSignIn } from "./sign-in";
 import type { SubscriptionVerdict } from "./subscriber-payment";
@@ -41,49 +42,47 @@ const PREFLIGHT_DECISION: Decision = { kind: "preflight" };
  */
 export function decide(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
   if (request.method === "OPTIONS") return PREFLIGHT_DECISION;
-  return route.bindsBody ? decideBound(context, route, request) : decideUnbound(context, route, request);
+  const at = new PaymentCase(context, route, request);
+  return route.bindsBody ? decideBound(at) : decideUnbound(at);
 }
 
 /** Reads the body first: callbacks and the handler can still read it afterwards. */
-async function decideBound(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
+async function decideBound(at: PaymentCase): Promise<Decision> {
+  const { route, request } = at;
   try {
     requireUtf8(request.header("content-type") ?? "");
     await request.body(route.maxBodyBytes);
   } catch (error) {
     return refusalOfRequest(route, error);
   }
-  return decideUnbound(context, route, request);
+  return decideUnbound(at);
 }
 
-function decideUnbound(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
-  if (route.free) return decideFree(context, route, request);
+function decideUnbound(at: PaymentCase): Decision | Promise<Decision> {
+  if (at.route.free) return decideFree(at);
   try {
-    const credentials = readCredentials(request);
-    return decideSync(context, route, request, credentials) ?? decideAsync(context, route, request, credentials);
+    const credentials = readCredentials(at.request);
+    return decideSync(at, credentials) ?? decideAsync(at, credentials);
   } catch (error) {
-    return refusalOfRequest(route, error);
+    return refusalOfRequest(at.route, error);
   }
 }
 
-async function decideFree(context: GateContext, route: Route, request: GateRequest): Promise<Decision> {
+async function decideFree(at: PaymentCase): Promise<Decision> {
+  const { context, route, request } = at;
   try {
     if (await isFree(route, request)) return allow(freePayment(context.settings.token ?? {}));
-    return await decidePaid(context, route, request, readCredentials(request));
+    return await decidePaid(at, readCredentials(request));
   } catch (error) {
     return refusalOfRequest(route, error);
   }
 }
 
-async function decideAsync(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
-  credentials: Credentials,
-): Promise<Decision> {
+async function decideAsync(at: PaymentCase, credentials: Credentials): Promise<Decision> {
   try {
-    return await decidePaid(context, route, request, credentials);
+    return await decidePaid(at, credentials);
   } catch (error) {
-    return refusalOfRequest(route, error);
+    return refusalOfRequest(at.route, error);
   }
 }
 
@@ -106,12 +105,8 @@ function requireUtf8(contentType: string): void {
 }
 
 /** @returns undefined where the decision needs a call, a computation or a write */
-function decideSync(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
-  { subscription, signIn, payment }: Credentials,
-): Decision | undefined {
+function decideSync(at: PaymentCase, { subscription, signIn, payment }: Credentials): Decision | undefined {
+  const { context, route } = at;
   if (subscription !== undefined) {
     const granted = route.authorize ? undefined : grantFromCache(context, route, subscription);
     return granted && allow(granted);
@@ -122,7 +117,7 @@ function decideSync(
   if (!isQuotableSync(context, route)) return undefined;
   const offers = route.offers.cached();
   if (!offers || offers.length === 0) return undefined;
-  return quoteOf(context, route, request, { offers, refusal: UNPAID, isRecurrent: true });
+  return quoteOf(at, { offers, refusal: UNPAID, isRecurrent: true });
 }
 
 function isQuotableSync(context: GateContext, route: Route): boolean {
@@ -134,18 +129,14 @@ function isQuotableSync(context: GateContext, route: Route): boolean {
   }
 }
 
-async function decidePaid(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
-  credentials: Credentials,
-): Promise<Decision> {
+async function decidePaid(at: PaymentCase, credentials: Credentials): Promise<Decision> {
+  const { context, route, request } = at;
   let refusal = UNPAID;
   let outage: TurnpikeError | undefined;
 
   const { subscription, signIn } = credentials;
   if (subscription !== undefined || (signIn !== undefined && route.planIds.length > 0)) {
-    const verdict = await judgeSubscriber(context, route, request, credentials);
+    const verdict = await judgeSubscriber(at, credentials);
     if (verdict.kind === "grants") {
       const { payment } = verdict;
       if (!route.authorize || (await isAuthorized(route, payment, request))) return allow(payment);
@@ -157,12 +148,9 @@ async function decidePaid(
 
   const refreshing = route.refreshTime();
   if (refreshing) await refreshing;
-  const resource = resourceOfRequest(request, context.settings);
-
   if (credentials.payment) {
-    const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-    const at = { context: route.contexts[0] ?? context, route, request, resource, bodyHash };
-    const verdict = await judgePayment(credentials.payment, at);
+    await at.hashBody();
+    const verdict = await judgePayment(credentials.payment, at.in(route.contexts[0] ?? context));
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "replay") return verdict;
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
@@ -170,23 +158,15 @@ async function decidePaid(
     else outage = verdict.cause;
   }
   outage ??= await bookkeepingOutage(context, route);
-  return outage ? { kind: "unavailable", cause: outage } : quoteFor(context, route, request, refusal);
+  return outage ? { kind: "unavailable", cause: outage } : quoteFor(at, refusal);
 }
 
-/** Judges a payment header and claims its payment: a proof of this project's Facilitator, or a standard payload. */
+/** Checks a payment header, then claims its payment and has it settled, or reserved. */
 async function judgePayment(credential: PaymentCredential, given: PaymentCase): Promise<PaymentVerdict> {
   try {
     const at = given.route.contexts.length > 1 ? await entryCase(credential, given) : given;
-    switch (credential.kind) {
-      case "malformed":
-        return invalid("malformed", `${credential.header} holds no payment: ${credential.why}`);
-      case "proof":
-        return await judgeNative(credential.payload, at);
-      case "x402-v1":
-        return await judgeV1(credential, at);
-      case "x402-v2":
-        return await judgeV2(credential, at);
-    }
+    const checked = await checkPayment(credential, at);
+    return "kind" in checked ? checked : await claimPayment(at, checked);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
     if (error.status === 503) return { kind: "unavailable", cause: error };
@@ -196,47 +176,49 @@ async function judgePayment(credential: PaymentCredential, given: PaymentCase): 
   }
 }
 
+/** A proof of this project's Facilitator, or a standard payload. @returns what to claim, or why nothing is */
+async function checkPayment(credential: PaymentCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
+  switch (credential.kind) {
+    case "malformed":
+      return invalid("malformed", `${credential.header} holds no payment: ${credential.why}`);
+    case "proof":
+      return checkNative(credential.payload, at);
+    case "x402-v1":
+      return checkV1(credential, at);
+    case "x402-v2":
+      return checkV2(credential, at);
+  }
+}
+
 /** Judges the secret id, and where that does not grant, the wallet's signature. */
-async function judgeSubscriber(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
-  { subscription, signIn }: Credentials,
-): Promise<SubscriptionVerdict> {
+async function judgeSubscriber(at: PaymentCase, { subscription, signIn }: Credentials): Promise<SubscriptionVerdict> {
+  const { context, route, request } = at;
   const byId = subscription === undefined ? undefined : await judgeSubscription(context, route, subscription);
   if (byId?.kind === "grants" || signIn === undefined) return byId as SubscriptionVerdict;
   await context.time.refresh();
-  const place = { method: request.method, resource: resourceOfRequest(request, context.settings) };
-  const bySignIn = await judgeSignIn(context, route, place, signIn);
+  const bySignIn = await judgeSignIn(context, route, { method: request.method, resource: at.resource }, signIn);
   return bySignIn.kind === "grants" || byId?.kind !== "unavailable" ? bySignIn : byId;
 }
 
 /** Returns the 402 of this request with a reason, or the 503 of a route whose plans cannot be debited. */
-export async function quoteFor(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
-  refusal: Refusal,
-): Promise<Decision> {
+export async function quoteFor(at: PaymentCase, refusal: Refusal): Promise<Decision> {
+  const { context, route, request } = at;
   const now = await route.offers.now(request);
   if (now.outage) return { kind: "unavailable", cause: now.outage };
   const { offers, outage } = await collectableOffers(context, route, now.offers);
   if (outage) return { kind: "unavailable", cause: outage };
   if (offers.length === 0 && !HELD_BY_SUBSCRIBERS.has(refusal.code)) return { kind: "refuse", error: noOfferLeft() };
-  const bodyHash = route.bindsBody ? await hashOfBody(route, request) : undefined;
-  const signedOffers = await signedOffersOf(context, route, request, offers);
-  return quoteOf(context, route, request, { offers, refusal, bodyHash, signedOffers });
+  await at.hashBody();
+  const signedOffers = await signedOffersOf(at, offers);
+  return quoteOf(at, { offers, refusal, bodyHash: at.bodyHash, signedOffers });
 }
 
 /** Signs what a 402 sells singly, where the provider signs its offers. */
-async function signedOffersOf(
-  { offerReceipts, settings }: GateContext,
-  { presentation }: Route,
-  request: GateRequest,
-  offers: QuoteRequest["offers"],
-): Promise<QuoteRequest["signedOffers"]> {
+async function signedOffersOf(at: PaymentCase, offers: QuoteRequest["offers"]): Promise<QuoteRequest["signedOffers"]> {
+  const { offerReceipts } = at.context;
+  const { presentation } = at.route;
   if (!offerReceipts || !presentation.x402v2) return undefined;
-  return offerReceipts.offers(resourceOfRequest(request, settings), soldSingly(offers, presentation));
+  return offerReceipts.offers(at.resource, soldSingly(offers, presentation));
 }
 
 /** Refusals of a subscription that the client has: it can be resumed or raised where nothing new is sold. */
@@ -246,13 +228,11 @@ const noOfferLeft = (): TurnpikeError =>
   new TurnpikeError("PlanDeprecated", "Every plan of this resource is deprecated: it accepts no new subscription.");
 
 function quoteOf(
-  context: GateContext,
-  route: Route,
-  request: GateRequest,
+  at: PaymentCase,
   asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent" | "signedOffers">,
 ): Decision {
-  const { settings, time } = context;
-  const resource = resourceOfRequest(request, settings);
+  const { request, route, resource } = at;
+  const { settings, time } = at.context;
   const { presentation, quotes } = route;
   const flow = quotedFlow(route.contexts, route.settle);
   const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...asked });
@@ -260,22 +240,4 @@ function quoteOf(
   return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
 }
 
-/** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
-async function hashOfBody(route: Route, request: GateRequest): Promise<string> {
-  const bytes = await request.body(route.maxBodyBytes);
-  const readAs = utf8ToBytes(`${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`);
-  return toHex(sha256(concatBytes(readAs, bytes)));
-}
-
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });
-
-async function isFree(route: Route, request: GateRequest): Promise<boolean> {
-  const answer = await askCallback({
-    route,
-    request,
-    callback: "`free`",
-    undecided: "Whether this request is free could not be decided.",
-    ask: (raw) => route.free?.(raw),
-  });
-  return answer === true;
-}

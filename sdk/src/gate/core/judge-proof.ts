@@ -25,18 +25,17 @@ import { DAY_SEC } from "../../protocol/time";
 import { traceHeadersOf } from "../../protocol/tracing";
 import { secretOfProof } from "../replay/seal";
 import {
-  claimPayment,
+  type Candidate,
   grantRefundable,
   invalid,
   messageOf,
-  type PaymentCase,
   type PaymentVerdict,
   withdrawClaim,
 } from "./claim-payment";
 import type { GateContext } from "./context";
 import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "./payment";
+import type { PaymentCase } from "./payment-case";
 import { recoverSigner } from "./recover-signer";
-import { quotedMethod } from "./request";
 import type { Settings } from "./settings";
 
 /** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
@@ -68,21 +67,20 @@ export interface ProofContext {
   readonly nowSec: number;
 }
 
-/** Judges a native proof, and claims its payment. @throws InvalidPaymentProof */
-export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise<PaymentVerdict> {
-  const { context, request, resource, bodyHash } = at;
+/** Checks a native proof. @returns what to claim, or why nothing is. @throws InvalidPaymentProof */
+export function checkNative(payload: JsonObject, at: PaymentCase): Candidate | PaymentVerdict {
+  const { context, resource, bodyHash } = at;
   const proof = readPaymentProof(payload);
   const nowSec = context.time.nowSec();
   const { settings } = context;
-  const method = quotedMethod(request, settings);
-  const verdict = judgeProof(proof, { settings, method, resource, bodyHash, nowSec });
+  const verdict = judgeProof(proof, { settings, method: at.quotedMethod, resource, bodyHash, nowSec });
   if (verdict.kind === "faulty") {
     if (verdict.reason === "facilitator") context.facilitatorCheck.refusedSigner(proof.facilitator);
     return invalid(verdict.reason, messageOf(verdict.reason));
   }
   const { paymentId, nonce, ref } = verdict;
   const purchase = { payment: paymentOf(proof, paymentId, context), secret: secretOfProof(ref) };
-  return claimPayment(at, {
+  return {
     ...purchase,
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
@@ -90,7 +88,7 @@ export async function judgeNative(payload: JsonObject, at: PaymentCase): Promise
       const fault = await faultOfSettlement(at, proof, nonce);
       return fault === undefined ? grantRefundable(at, { ...purchase, claim }) : withdrawClaim(claim, fault);
     },
-  });
+  };
 }
 
 const faulty = (reason: ProofFault): ProofVerdict => ({ kind: "faulty", reason });

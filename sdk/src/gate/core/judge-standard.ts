@@ -6,10 +6,11 @@ import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/time";
 import type { Method, PresentedFault, Scheme, SignedTransfer } from "../methods";
 import type { ClaimStore } from "../purchases/record";
 import type { ReplaySecret } from "../replay/seal";
-import { claimPayment, invalid, type PaymentCase, type PaymentVerdict, verdictOfLate } from "./claim-payment";
+import { type Candidate, invalid, type PaymentVerdict, verdictOfLate } from "./claim-payment";
 import type { GateContext } from "./context";
 import { MAX_TIMEOUT_SEC } from "./offers";
 import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "./payment";
+import type { PaymentCase } from "./payment-case";
 import { mayReserve, noReservations, type SettleOrder } from "./payment-flow";
 import { usableKeyOf } from "./quote";
 import { recoverSigner } from "./recover-signer";
@@ -65,8 +66,8 @@ const MARGIN_SEC = 6;
 
 export const verdictOfFault = (fault: Fault): PaymentVerdict => invalid(fault, FAULTS[fault]);
 
-/** Judges a payment that was read, and claims it. */
-export async function judgePresented(found: PresentedPayment, at: PaymentCase): Promise<PaymentVerdict> {
+/** Checks a payment that was read. @returns what to claim, or why nothing is. @throws Unavailable */
+export async function checkPresented(found: PresentedPayment, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
   const { authorization, paymentId, scheme, method, token, settlement, identifier } = found;
   const { settings, time } = at.context;
   const nowSec = time.nowSec();
@@ -113,7 +114,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
     keepUntilSec,
     nowSec,
   };
-  return claimPayment(at, {
+  return {
     payment,
     secret,
     keepUntilSec,
@@ -130,7 +131,7 @@ export async function judgePresented(found: PresentedPayment, at: PaymentCase): 
       await claim.settle("withdraw");
       return verdictOfFault("flow");
     },
-  });
+  };
 }
 
 /** Returns the flow of a payment. @throws Unavailable when it cannot be found out, or `settle: "after"` not be done */

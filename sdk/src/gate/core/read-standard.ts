@@ -1,6 +1,6 @@
 /**
  * Reads standard x402 payloads, versions 1 and 2: what they pay, by which option, and how its money moves. What was read
- * is judged in `judge-standard`.
+ * is checked in `judge-standard`.
  */
 import type { X402RequestWire } from "../../facilitator/payments";
 import {
@@ -18,12 +18,12 @@ import {
   x402V1PayloadSchema,
 } from "../../protocol";
 import { methodOfPayload, parsed, type SignedTransfer, signedByToken } from "../methods";
-import type { PaymentCase, PaymentVerdict } from "./claim-payment";
+import type { Candidate, PaymentVerdict } from "./claim-payment";
 import type { StandardCredential } from "./credentials";
-import { judgePresented, verdictOfFault } from "./judge-standard";
+import { checkPresented, verdictOfFault } from "./judge-standard";
 import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "./offers";
+import type { PaymentCase } from "./payment-case";
 import { recoverSigner } from "./recover-signer";
-import { quotedMethod } from "./request";
 
 /** A signature as tokens read it. */
 function readable(signed: SignedTransfer): SignedTransfer {
@@ -38,8 +38,8 @@ function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
   return signed.signature === signature ? payload : { ...payload, payload: { ...signed, signature } };
 }
 
-/** Judges a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-export async function judgeV1(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+/** Checks a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
+export async function checkV1(credential: StandardCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
   const { network, payload: signed } = parsed(x402V1PayloadSchema, credential);
   const { settings } = at.context;
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
@@ -74,13 +74,13 @@ export async function judgeV1(credential: StandardCredential, at: PaymentCase): 
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return judgePresented({ ...facts, scheme: "exact", method: methodOf(offer), token, settlement }, at);
+  return checkPresented({ ...facts, scheme: "exact", method: methodOf(offer), token, settlement }, at);
 }
 
 /**
- * Judges a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
+ * Checks a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-export async function judgeV2(credential: StandardCredential, at: PaymentCase): Promise<PaymentVerdict> {
+export async function checkV2(credential: StandardCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
   const method = methodOfPayload(credential.payload);
   const option = method.read(credential);
   if (typeof option === "string") return verdictOfFault(option);
@@ -95,7 +95,7 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
   const memo = parseMemo(extra?.memo);
   const transfer = method.bound(scheme);
   const facts = {
-    method: quotedMethod(at.request, settings),
+    method: at.quotedMethod,
     resource: at.resource,
     amount,
     token: accepted.asset,
@@ -119,5 +119,5 @@ export async function judgeV2(credential: StandardCredential, at: PaymentCase): 
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.latestSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
-  return judgePresented({ ...signed, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
+  return checkPresented({ ...signed, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }

@@ -9,6 +9,7 @@ import { quoteFor } from "./decide";
 import type { DeferredSettlement } from "./deferred-settlement";
 import { exhausted } from "./judge-subscription";
 import type { Payment } from "./payment";
+import { PaymentCase } from "./payment-case";
 import type { Refusal } from "./quote";
 import type { RefundOnFailure } from "./refund-requests";
 import type { GateRequest } from "./request";
@@ -168,7 +169,8 @@ export async function settleDeferred(
   const isCounted = scope.onEnd !== undefined;
   scope.onEnd = undefined;
   await settleScope(scope, "release");
-  const decision = outcome.kind === "refused" ? await quoteFor(context, route, request, outcome.refusal) : undefined;
+  const decision =
+    outcome.kind === "refused" ? await quoteFor(new PaymentCase(context, route, request), outcome.refusal) : undefined;
   const error = outcome.kind === "unavailable" ? outcome.cause : undefined;
   if (isCounted) context.reports?.refusedCharge(decision, request, error);
   const isAsked = decision !== undefined && decision.kind !== "allow";
@@ -224,7 +226,7 @@ export async function answerOfRefusedCharge(context: GateContext, route: Route, 
     if (isCounted) context.reports?.refusedCharge(undefined, scope.request, error);
     return errorAnswer(error);
   }
-  const decision = await quoteFor(context, route, scope.request, refusalOf(scope, error));
+  const decision = await quoteFor(new PaymentCase(context, route, scope.request), refusalOf(scope, error));
   if (isCounted) context.reports?.refusedCharge(decision, scope.request, error);
   return decision.kind === "allow" ? errorAnswer(error) : answerOf(decision);
 }

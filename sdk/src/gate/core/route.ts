@@ -111,7 +111,7 @@ function timeRefresher(contexts: readonly GateContext[]): () => Promise<void> | 
   };
 }
 
-export interface Question<T> {
+interface Question<T> {
   readonly route: Pick<BodyBinding, "bindsBody">;
   readonly request: GateRequest;
   /** the option's name, and what its failure leaves undecided */
@@ -124,7 +124,7 @@ export interface Question<T> {
  * Asks a provider's callback about a request, and keeps the request's body for the handler.
  * @throws Internal for a callback that throws, InvalidRequest as it is, ConfigError where the callback read the body
  */
-export async function askCallback<T>({ route, request, callback, undecided, ask }: Question<T>): Promise<T> {
+async function askCallback<T>({ route, request, callback, undecided, ask }: Question<T>): Promise<T> {
   const wasLost = request.isBodyLost;
   let answer: T;
   try {
@@ -134,4 +134,28 @@ export async function askCallback<T>({ route, request, callback, undecided, ask 
   }
   if (!route.bindsBody && !wasLost && request.isBodyLost) throw bodyUnbound(callback);
   return answer;
+}
+
+/** Returns whether the provider's `free` lets a request in. @throws as askCallback does */
+export async function isFree(route: Route, request: GateRequest): Promise<boolean> {
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`free`",
+    undecided: "Whether this request is free could not be decided.",
+    ask: (raw) => route.free?.(raw),
+  });
+  return answer === true;
+}
+
+/** Returns whether the provider's `authorize` lets a payer in. @throws as askCallback does */
+export async function isAuthorized(route: Route, payment: Payment, request: GateRequest): Promise<boolean> {
+  const answer = await askCallback({
+    route,
+    request,
+    callback: "`authorize`",
+    undecided: "Whether this payer may be served could not be decided.",
+    ask: (raw) => route.authorize?.(payment, raw),
+  });
+  return answer !== false;
 }

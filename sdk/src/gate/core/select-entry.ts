@@ -12,10 +12,10 @@ import {
   typedDataDigest,
   x402V1PayloadSchema,
 } from "../../protocol";
-import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { PaymentCredential } from "./credentials";
 import { soldInVersion1 } from "./offers";
+import type { PaymentCase } from "./payment-case";
 import { recoverSigner } from "./recover-signer";
 
 /**
@@ -34,7 +34,7 @@ export function entryCase(credential: PaymentCredential, at: PaymentCase): Payme
   const paid = onNetwork.find(
     ({ settings }) => isAddress(token, settings.token?.address) && isAddress(named.payTo, settings.payTo),
   );
-  return { ...at, context: paid ?? onNetwork[0] ?? at.context };
+  return at.in(paid ?? onNetwork[0] ?? at.context);
 }
 
 const isAddress = (value: unknown, expected: Address | undefined): boolean =>
@@ -52,7 +52,7 @@ function contextsOn(network: unknown, { route, context }: PaymentCase): readonly
  */
 async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
   const onNetwork = contextsOn(payload.network, at);
-  const fallback = { ...at, context: onNetwork[0] ?? at.context };
+  const fallback = at.in(onNetwork[0] ?? at.context);
   const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;
   if (!parsed?.success) return fallback;
   const { authorization, signature } = parsed.data.payload;
@@ -68,12 +68,12 @@ async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<Paym
     const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
     return recoverSigner(digest, signatureWithV(signature)) === authorization.from;
   });
-  if (signed) return { ...at, context: signed.context };
+  if (signed) return at.in(signed.context);
   // What it pays may be an entry that is left out now: that is no reason to refuse it.
   for (const each of onNetwork) {
     const outage = now.outages.get(each);
     if (outage) throw outage;
   }
   const [context] = fitting;
-  return context ? { ...at, context: context.context } : fallback;
+  return context ? at.in(context.context) : fallback;
 }

@@ -18,12 +18,12 @@ import {
   grantSettled,
   keeperFor,
   messageOf,
-  type PaymentCase,
   type PaymentVerdict,
   receiptHeaders,
   withdrawClaim,
 } from "./claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
+import type { PaymentCase } from "./payment-case";
 import {
   grantIdsOf,
   isUnderWay,

@@ -22,9 +22,9 @@ import {
 import { traceHeadersOf } from "../../protocol/tracing";
 import type { Method, Scheme } from "../methods";
 import type { ReplaySecret } from "../replay/seal";
-import type { PaymentCase } from "./claim-payment";
 import type { GateContext } from "./context";
 import type { OneTimePayment } from "./payment";
+import type { PaymentCase } from "./payment-case";
 import { recoverSigner } from "./recover-signer";
 
 export interface StandardPurchase {

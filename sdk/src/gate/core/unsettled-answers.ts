@@ -5,8 +5,8 @@
 import type { Hex } from "../../protocol";
 import { type KeptAnswer, keeperOf, openAnswer } from "../replay/keeper";
 import type { ReplaySecret } from "../replay/seal";
-import type { PaymentCase } from "./claim-payment";
 import { MAX_WITHHELD_BYTES } from "./deferred-settlement";
+import type { PaymentCase } from "./payment-case";
 
 export interface UnsettledPurchase {
   readonly paymentId: Hex;
