@@ -78,7 +78,6 @@ export interface ChainReader {
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
   /** @returns undefined while it is in no block */
   transaction(hash: Hex): Promise<ChainTransaction | undefined>;
-  /** how many transactions of `address` are mined */
   nonce(address: Address): Promise<number>;
   balanceWei(address: Address): Promise<bigint>;
   code(address: Address): Promise<Hex>;

@@ -16,7 +16,6 @@ export interface NodeHealth {
   readonly head?: number;
   /** blocks behind the node that is furthest ahead */
   readonly behind?: number;
-  /** latency of its last answer */
   readonly latencyMs?: number;
   /** seconds since its last answer */
   readonly answeredSec?: number;

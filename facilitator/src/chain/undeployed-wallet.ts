@@ -10,7 +10,6 @@ import type { ChainReader } from "./chain-reader";
 import { walletLens } from "./contract-code.json";
 import { intrinsicGas } from "./gas";
 
-/** The call that deploys a wallet. */
 export interface WalletDeployment {
   readonly factory: Address;
   readonly data: Hex;

@@ -36,12 +36,10 @@ export interface ListingChecksDeps {
 export interface ListingChecks {
   /** Starts to check what is due, as far as there are slots. @returns how many */
   start(): Promise<number>;
-  /** The same, and waits for what is under way. */
   tick(): Promise<number>;
   stop(): Promise<void>;
 }
 
-/** What a check found. */
 type Finding =
   | { readonly kind: "sound"; readonly terms: ListingTerms }
   | { readonly kind: "failed"; readonly problem: ListingProblem };

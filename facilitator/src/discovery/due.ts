@@ -26,7 +26,6 @@ export interface DueListings {
   readonly nowMs: number;
   /** for how long a claimed listing is not due again */
   readonly claimMs: number;
-  /** being checked */
   readonly busy: readonly ClaimedListing[];
 }
 

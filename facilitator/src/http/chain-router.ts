@@ -21,7 +21,6 @@ import { toPublicError } from "./errors";
 import type { ApiServices } from "./services";
 import { paymentIdIn } from "./stored-payment";
 
-/** The API of one chain that is up. */
 export interface ChainApi extends Api {
   readonly services: ApiServices;
 }

@@ -76,7 +76,6 @@ export class Connections {
     return true;
   }
 
-  /** of open ones */
   get count(): number {
     return this.#open.size;
   }

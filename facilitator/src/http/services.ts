@@ -64,9 +64,7 @@ export interface ApiServices {
   /** whether `GET /metrics` is served here, and not on a port of its own */
   readonly servesMetrics: boolean;
   readonly log: Logger;
-  /** by address */
   readonly rateLimit: RateLimit;
-  /** by API key */
   readonly keyLimit: RateLimit;
   /** how long a request may wait for the chain to confirm */
   readonly authorizeWaitMs: number;

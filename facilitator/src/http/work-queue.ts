@@ -37,11 +37,8 @@ interface Waiting {
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #shares = new FairShares();
-  /** in order of arrival */
   readonly #waiting = new Set<Waiting>();
-  /** of this turn */
   #spentMs = 0;
-  /** for this turn */
   #budgetMs: number;
   #spentLastMs = Number.POSITIVE_INFINITY;
   #isNextTurnDue = false;

@@ -32,7 +32,6 @@ export interface BlockSyncOptions {
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly faults: FaultLog;
-  /** Called after each group of blocks. */
   readonly onProgress?: ((place: { readonly applied: number; readonly target: number }) => void) | undefined;
 }
 
@@ -66,12 +65,10 @@ export class BlockSync {
     };
   }
 
-  /** Ends indexing before the next block. */
   stop(): void {
     this.#isStopping = true;
   }
 
-  /** Indexes up to the current head. */
   async round(): Promise<void> {
     const { tip, heads, forks, applier, undoDepth, log, onProgress } = this.#options;
     await applier.publishStaged();

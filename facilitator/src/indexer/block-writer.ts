@@ -43,7 +43,6 @@ export interface Written {
   readonly events: number;
   /** whether its events are staged until `publishStaged` */
   readonly isStaged: boolean;
-  /** this service's transactions that are mined in this block */
   readonly mined: readonly MinedTransaction[];
   /** number of reopened transactions that were recorded as mined in another block of this height */
   readonly unmined: number;

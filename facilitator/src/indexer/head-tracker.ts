@@ -27,7 +27,6 @@ export interface HeadHealth {
   readonly silentSec: number;
   readonly isSilent: boolean;
   readonly lagSec: number;
-  /** seconds since the newest block was new; 0 before the first */
   readonly headAgeSec: number;
 }
 
@@ -61,7 +60,6 @@ export class HeadTracker {
     this.#newHeadMs = this.#lastReadMs;
   }
 
-  /** newest block as the node returned it last */
   get reported(): ChainBlock | undefined {
     return this.#reported;
   }
@@ -71,7 +69,6 @@ export class HeadTracker {
     return this.#confirmed;
   }
 
-  /** Reads the node's newest block. */
   async refresh(): Promise<ChainBlock> {
     const { chain, config, monotonicMs } = this.#options;
     const beforeMs = this.#lastReadMs;

@@ -25,10 +25,8 @@ import { HeadTracker } from "./head-tracker";
 
 export interface IndexerHealth {
   readonly ok: boolean;
-  /** last applied block */
   readonly applied: number;
   readonly head: number | undefined;
-  /** seconds since the chain was last read */
   readonly silentSec: number;
   /** whether no node has answered for too long */
   readonly isSilent: boolean;
@@ -43,7 +41,6 @@ export interface IndexerHealth {
   readonly keptTo?: number;
   /** whether the chain was reorganised deeper than blocks can be reverted: a person has to decide */
   readonly isTooDeep: boolean;
-  /** seconds since the chain has a new block */
   readonly headAgeSec: number;
 }
 
@@ -58,7 +55,6 @@ export interface Indexer {
    * Returns the highest applied block that is still on the chain; later blocks confirm nothing. Infinity when all are.
    */
   keptTo(): number;
-  /** Returns the milliseconds until the node probably has its next block; negative when that is overdue. */
   untilNextBlockMs(): number;
   /** Indexes up to the current head. @throws Unavailable */
   catchUp(): Promise<void>;
@@ -85,7 +81,6 @@ export interface IndexerOptions {
   readonly monotonicMs?: () => number;
   /** last block to index */
   readonly untilBlock?: number;
-  /** Called after each group of blocks, when indexing takes long. */
   readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }
 

@@ -29,7 +29,6 @@ const MAX_PACE_MS = 250;
  */
 const LAST_CALL = 8;
 
-/** One transaction that is being filled. */
 export interface OpenBatch {
   readonly transactionId: string;
   /** payments that are bound as sent with this transaction, if they are bound */

@@ -20,7 +20,6 @@ export interface GrantOptions extends WaitOptions {
 export interface ExactRequest {
   readonly network: string;
   readonly token: Address;
-  /** payee that the requirements name */
   readonly payTo: Address;
   readonly amount: bigint;
   /** resource that the server names; "" when it names none */

@@ -18,7 +18,6 @@ export interface CappedRefund {
   readonly provider: Address;
   readonly token: Address;
   readonly account: Address;
-  /** base units */
   readonly amount: bigint;
   /** whether the chain has the refund already: then nothing can be refused any more */
   readonly hasMoved: boolean;

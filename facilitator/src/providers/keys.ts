@@ -30,7 +30,6 @@ export interface Origin {
   readonly requestId: string;
 }
 
-/** The caller, identified by an API key. */
 export interface Caller extends Origin, Owner {
   readonly provider: Address;
   /** whether the key is the same provider's on every chain */

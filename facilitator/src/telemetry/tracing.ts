@@ -34,7 +34,6 @@ export interface TracedRequest {
 }
 
 export interface RequestTrace {
-  /** for log lines */
   readonly traceId: string;
   /** Names the payment, whose stages become parts of this span. */
   concerns(paymentId: string): void;
@@ -52,7 +51,6 @@ export interface TracedStage {
   readonly endedAgoMs?: number;
   readonly transaction?: string | null;
   readonly block?: number | null;
-  /** the payment's request, which may have been answered by another process */
   readonly traceparent?: string | null | undefined;
 }
 

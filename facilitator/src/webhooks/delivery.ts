@@ -51,7 +51,6 @@ export interface DeliveryWorker {
   tick(): Promise<number>;
   /** Resolves when no started delivery is in flight. */
   settled(): Promise<void>;
-  /** deliveries started here that have not ended */
   readonly underWay: number;
   stop(): Promise<void>;
 }

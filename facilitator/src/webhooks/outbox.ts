@@ -56,7 +56,6 @@ export interface Delivery {
   readonly step: number;
   /** unix milliseconds by the database's clock */
   readonly createdAtMs: number;
-  /** created before this one */
   readonly attempts: number;
   /** of a test event */
   readonly body: string | null;

@@ -55,7 +55,6 @@ export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<
 }
 
 interface KnownKey {
-  /** the setting that names it */
   readonly subject: string;
   readonly role: "relayer" | "proof" | "refund";
   readonly address: Address;

@@ -69,7 +69,6 @@ async function reopenLostTransactions({ config: { chainId }, store, chain, log }
   }
 }
 
-/** @returns the last block that was read */
 export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
   const reading = readingBar(progress, config.startBlock);
   const onStep = (): void => undefined;

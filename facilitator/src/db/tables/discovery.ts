@@ -1,4 +1,3 @@
-/** What providers list for discovery. */
 import type { ColumnType, Generated } from "kysely";
 import type { Listing } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
@@ -14,7 +13,6 @@ export interface ListingPrice {
   readonly extra: Readonly<Record<string, string>>;
 }
 
-/** What a listing shows. */
 export interface ListingTerms {
   /** by version of x402 */
   readonly prices: { readonly 1?: readonly ListingPrice[]; readonly 2?: readonly ListingPrice[] };

@@ -13,7 +13,6 @@ export interface EventsTable {
   sequence: number;
   /** provider whose plan or payee it concerns */
   provider: string | null;
-  /** the payer or subscriber */
   payer: string | null;
   /** as published, without what the columns repeat: see `wholePayload` */
   payload: ColumnType<Record<string, unknown>, string, string>;

@@ -18,7 +18,6 @@ export interface PaymentGrantsTable {
   grant_id: BytesColumn;
   /** a gate's hold has no end; a stock server's ends with its request */
   is_gate: boolean;
-  /** unix milliseconds by the database's clock; null for a gate */
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }

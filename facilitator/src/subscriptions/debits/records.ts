@@ -17,7 +17,6 @@ export interface DebitRecord {
     readonly amount: string;
     readonly pay_to: string;
   };
-  /** indexed debits of the subscription */
   readonly debits: number;
   /** the debit on chain at this index */
   readonly onChain?: { readonly amount: bigint; readonly transaction: Hex; readonly blockNumber: number };
@@ -39,7 +38,6 @@ const DEBIT_RIGHT = 1;
 
 export const debitKeyOf = ({ idHash, index }: Pick<DebitRequest, "idHash" | "index">): string => `${idHash}/${index}`;
 
-/** Returns one record for each item, in order. */
 export async function findDebits(db: Db, chainId: number, items: readonly DebitRequest[]): Promise<DebitRecord[]> {
   const asked = JSON.stringify(items.map(({ idHash, index }) => ({ id: idHash, index })));
   const { rows } = await sql<{

@@ -60,7 +60,6 @@ export interface WorkListOptions {
   readonly leases?: Db;
   readonly chainId: number;
   readonly owner: string;
-  /** maximum rows of one claim */
   readonly limit: number;
   readonly leaseSec: number;
   readonly monotonicMs: () => number;
@@ -235,7 +234,6 @@ export async function countDue(db: Db, chainId: number, nowSec: number): Promise
   return Number(rows[0]?.count ?? 0);
 }
 
-/** The counts of claimed and waiting rows. */
 export interface Ahead {
   /** claimed by a runner: a transaction is pending, or its outcome is about to be stored */
   readonly underWay: number;

@@ -8,7 +8,6 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { FetchFunction, Sleep } from "./effects";
 import type { RequestInput } from "./request";
 
-/** The signal of a request, as fetch finds it. */
 export function signalOf(input: RequestInput, init: RequestInit | undefined): AbortSignal | undefined {
   return init?.signal ?? (input instanceof Request ? input.signal : undefined);
 }

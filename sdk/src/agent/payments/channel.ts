@@ -8,7 +8,6 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PaymentReceipt } from "./receipt";
 import type { SettlementReport } from "./standard";
 
-/** What is bought, as the ledger and the policy name it. */
 export interface PurchaseTarget {
   readonly method: string;
   readonly resource: string;
@@ -64,7 +63,6 @@ export interface Answer<R> {
   readonly signedReceipt: SignedReceipt | "malformed" | undefined;
   /** how long the provider asks to wait, ms */
   waitMs(fallbackMs: number): number;
-  /** Drops what was not read of it. */
   discard(): Promise<void>;
   /** Returns what the caller gets. @throws what the provider answered, where that is an error */
   result(receipt: PaymentReceipt): Promise<R>;

@@ -44,7 +44,6 @@ const MAX_QUOTE_LIFE_SEC = DAY_SEC;
 export interface Quoted {
   /** when the quote arrived, by the policy's clock */
   readonly quotedAtSec: number;
-  /** of the chosen option */
   readonly signedOffer: JudgedOffer | undefined;
 }
 
@@ -58,7 +57,6 @@ interface FactsBefore {
   readonly permit?: NeededPermit | undefined;
 }
 
-/** What a signature takes besides its entry. */
 type SignFacts = Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex };
 
 /**

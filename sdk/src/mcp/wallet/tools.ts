@@ -83,7 +83,6 @@ type RequestArgs = z.output<z.ZodObject<typeof requestFields>>;
 
 type PaidArgs = z.output<z.ZodObject<typeof paidFields>>;
 
-/** @throws InvalidRequest, PolicyRefused */
 function requestInit(wallet: Wallet, args: RequestArgs, { signal }: WalletCall): RequestInit {
   requireUrl(wallet, args.url);
   const { method, headers = {}, body } = args;
@@ -314,7 +313,6 @@ export const TOOLS: readonly WalletTool[] = [
   }),
 ];
 
-/** The limits of the file, as the agent's policy has them. */
 function limitsView({ config, reach }: Wallet): object {
   const limits = Object.entries(config.agent.policy).map(([name, value]) => [
     name,

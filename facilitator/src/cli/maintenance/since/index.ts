@@ -13,7 +13,6 @@ import { firstBlockSince, sinceSecOf } from "./time";
 export interface SinceOptions {
   /** a UTC time, or a duration before the newest final block */
   readonly since: string;
-  /** file that keeps how far it has compared; absent: nothing is kept */
   readonly cursor?: string | undefined;
 }
 
