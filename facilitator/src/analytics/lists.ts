@@ -157,7 +157,6 @@ export interface ChargeRow {
   readonly transaction: string | null;
   readonly version: number;
   readonly paid_through: number;
-  /** of a debit */
   readonly debit_index: number | null;
 }
 

@@ -150,7 +150,6 @@ export interface PayerFigures extends NetSum {
 
 export interface PayerPage {
   readonly limit: number;
-  /** restricts the result to one payer */
   readonly payer?: string | undefined;
   /**
    * by address, starting after this one: payments made meanwhile do not change the order; absent: highest amount first

@@ -18,7 +18,6 @@ export interface PlanChange {
   readonly charged: bigint;
   readonly price: bigint;
   readonly intervalSec: number;
-  /** the period that it ended */
   readonly before: { readonly atSec: number; readonly intervalSec: number; readonly amount: bigint };
 }
 

@@ -11,7 +11,7 @@ import { bucketOf, EVERYONE } from "./rollups";
 
 export interface Standing {
   readonly active: number;
-  /** of the active ones, in 30 days, base units, rounded down for each length of period */
+  /** The active ones charge this in 30 days, base units, rounded down for each length of period. */
   readonly recurring: bigint;
 }
 

@@ -11,7 +11,6 @@ export interface ChainBlock {
   /** unix seconds */
   readonly timestampSec: number;
   readonly baseFeeWei: bigint;
-  /** hashes of its transactions, in order */
   readonly transactions: readonly Hex[];
 }
 

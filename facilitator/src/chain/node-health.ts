@@ -12,7 +12,6 @@ export interface NodeHealth {
   /** with its port, if that is not a default one */
   readonly host: string;
   readonly status: NodeStatus;
-  /** newest block at the last query for it */
   readonly head?: number;
   /** blocks behind the node that is furthest ahead */
   readonly behind?: number;

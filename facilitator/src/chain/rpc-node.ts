@@ -51,7 +51,6 @@ export class RpcNode {
     return this.#restUntilMs > nowMs;
   }
 
-  /** newest block of this chain that it returned */
   get seenHead(): SeenHead | undefined {
     return this.servesOtherChain ? undefined : this.#record.seenHead();
   }

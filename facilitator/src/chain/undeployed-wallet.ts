@@ -16,7 +16,6 @@ export interface WalletDeployment {
 }
 
 export interface UnwrappedSignature {
-  /** what the deployed wallet judges */
   readonly signature: Hex;
   /** absent: the signature is in no ERC-6492 wrapper */
   readonly deployment?: WalletDeployment;
@@ -25,7 +24,6 @@ export interface UnwrappedSignature {
 export interface Trial {
   readonly wallet: Address;
   readonly deployment: WalletDeployment;
-  /** gas of the factory's call */
   readonly deployGas: number;
   readonly digest: Hex;
   readonly signature: Hex;

@@ -93,7 +93,6 @@ class DatabaseProbe {
 export class HealthWatch implements DatabaseWatch {
   readonly #monotonicMs: () => number;
   readonly #probe: DatabaseProbe;
-  /** the last statement that the database refused */
   #refused: { readonly detail: string; readonly atMs: number } | undefined;
   #timer: NodeJS.Timeout | undefined;
 

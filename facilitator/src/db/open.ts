@@ -41,7 +41,6 @@ export type StoreTopic =
 export interface PoolCount {
   readonly busy: number;
   readonly idle: number;
-  /** callers that wait for a connection */
   readonly waiting: number;
 }
 

@@ -24,9 +24,9 @@ export interface ListingChecksDeps {
   readonly own: OwnChain;
   readonly prober: Prober;
   readonly log: Logger;
-  /** between two checks of a listing that is shown */
+  /** A listing that is shown is checked this often. */
   readonly checkEveryMs: number;
-  /** between two looks for what is due */
+  /** What is due is looked for this often. */
   readonly pollMs: number;
   /** unix milliseconds */
   readonly nowMs: () => number;

@@ -34,9 +34,8 @@ export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<read
 };
 
 export interface ChainRouterOptions {
-  /** of all chains, in the order of `CHAINS` */
   readonly networks: readonly Network[];
-  /** of the chains that are up, in that order; at least one when a request arrives */
+  /** These are up, in the order of `networks`; at least one when a request arrives. */
   readonly apis: () => readonly ChainApi[];
   readonly lookups: Lookups;
 }

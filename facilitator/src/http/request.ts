@@ -44,7 +44,6 @@ export interface RequestScope {
     /** the path's pattern, for logs and metrics: never the path itself, which contains client data */
     route: string;
     failure: TurnpikeError | undefined;
-    /** the payment that the request concerns */
     paymentId: Hex | undefined;
     trace: RequestTrace | undefined;
     /** logs that a response broke off while it was sent */

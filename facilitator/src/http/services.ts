@@ -41,7 +41,6 @@ export interface ApiServices {
   readonly deployment?: Deployment;
   /** origin under which browsers reach this service */
   readonly publicUrl: string | undefined;
-  /** only when this service runs as a sandbox */
   readonly sandbox?: Sandbox;
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;

@@ -28,7 +28,6 @@ export interface BlockSyncOptions {
   readonly applier: BlockApplier;
   /** how many blocks below the newest one can be reverted */
   readonly undoDepth: number;
-  /** returns whether this service sent a transaction */
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly faults: FaultLog;

@@ -91,7 +91,6 @@ export interface BlockWriterOptions {
 /** Publishing fewer takes about ten milliseconds; one more transaction per block would cost a fast chain as much. */
 const STAGE_FROM = 300;
 
-/** number of block headers that are kept for inspection */
 const KEEP_BLOCKS = 10_000;
 
 const PRUNE_EVERY = 1_000;

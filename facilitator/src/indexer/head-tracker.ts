@@ -18,7 +18,6 @@ export interface HeadTrackerOptions {
   readonly chain: ChainReader;
   readonly tip: AppliedTip;
   readonly monotonicMs: () => number;
-  /** last block to index */
   readonly untilBlock?: number | undefined;
 }
 
@@ -64,7 +63,6 @@ export class HeadTracker {
     return this.#reported;
   }
 
-  /** newest block that is linked to the applied ones */
   get confirmed(): ChainBlock | undefined {
     return this.#confirmed;
   }

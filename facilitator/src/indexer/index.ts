@@ -35,7 +35,6 @@ export interface IndexerHealth {
    * was last read.
    */
   readonly lagSec: number;
-  /** whether this process has the lease to index */
   readonly isIndexing: boolean;
   /** highest applied block that is still on the chain, when it lost some */
   readonly keptTo?: number;
@@ -47,7 +46,6 @@ export interface IndexerHealth {
 export interface Indexer {
   /** chain time: the newest head's timestamp plus the monotonic time since; throws Unavailable before the first head */
   readonly clock: ChainClock;
-  /** newest block that is linked to the applied ones */
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
@@ -79,7 +77,6 @@ export interface IndexerOptions {
   readonly metrics?: (ReorganisationMetrics & MiningMetrics) | undefined;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
-  /** last block to index */
   readonly untilBlock?: number;
   readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }

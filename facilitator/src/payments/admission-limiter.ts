@@ -29,7 +29,6 @@ export function createAdmissionLimiter({
   maxAgeMs,
   monotonicMs,
 }: AdmissionLimiterOptions): AdmissionLimiter {
-  /** start time of each, in order of arrival */
   const waiting = new Map<symbol, number>();
   const shares = new FairShares();
   const pace = new Pace(monotonicMs);

@@ -41,7 +41,6 @@ export interface OpenBatch {
 }
 
 export interface BatchBuilder {
-  /** maximum payments in one transaction */
   readonly capacity: number;
   /**
    * Returns the current pause between two transactions. Divides the rest of the block time among the free slots. If all

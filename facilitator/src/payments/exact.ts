@@ -8,7 +8,6 @@ import type { Purchase } from "./payment-request";
 import { type Authorization, EIP3009, type Transfer } from "./transfer";
 
 export interface WaitOptions {
-  /** maximum time to wait for the chain, in milliseconds */
   readonly waitMs: number;
 }
 

@@ -13,7 +13,7 @@ import { chainNowSec } from "./committed";
 
 export interface CappedRefund {
   readonly chainId: number;
-  /** of the payment that is refunded: it takes from the cap once */
+  /** The refunded payment takes from the cap once. */
   readonly refundedId: string;
   readonly provider: Address;
   readonly token: Address;

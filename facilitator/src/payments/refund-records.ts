@@ -9,7 +9,6 @@ export interface RefundRecord extends Pick<RefundedTable, "kind" | "provider" | 
   readonly refunded_id: string;
   readonly refund_index: number;
   readonly paid: string;
-  /** settled by the id's other refunds, base units */
   readonly others: string;
 }
 

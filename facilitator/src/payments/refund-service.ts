@@ -68,7 +68,7 @@ export interface RefundServiceOptions {
   readonly processor: PaymentProcessor;
   readonly depth: SettlementDepth;
   readonly collections: CollectionReader;
-  /** of the chain, unix seconds */
+  /** Returns chain time, unix seconds. */
   readonly nowSec: () => number;
 }
 

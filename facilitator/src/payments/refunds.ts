@@ -14,9 +14,8 @@ export interface Refunded {
   readonly payer: Address;
   readonly token: Address;
   readonly amount: bigint;
-  /** of a debit or charge */
   readonly planId?: Hex | undefined;
-  /** of a debit or charge: the subscription's name when it was collected */
+  /** A debit or charge has the subscription's name when it was collected. */
   readonly idHash?: Hex | undefined;
 }
 
@@ -35,7 +34,7 @@ export interface CollectionReader {
 export interface RefundOf {
   readonly refunded: Refunded;
   readonly index: number;
-  /** from the account that the provider has named, within its daily cap */
+  /** The account that the provider has named pays, within its daily cap. */
   readonly isAutomatic?: boolean;
 }
 

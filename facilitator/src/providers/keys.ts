@@ -32,7 +32,6 @@ export interface Origin {
 
 export interface Caller extends Origin, Owner {
   readonly provider: Address;
-  /** whether the key is the same provider's on every chain */
   readonly isEveryChain: boolean;
   readonly keyId: string;
   readonly scopes: readonly ApiScope[];

@@ -125,7 +125,6 @@ export interface RelayerOptions {
   readonly metrics?: RelayerMetrics | undefined;
   readonly onFirstBroadcast?: FirstBroadcastListener;
   readonly fetch?: typeof fetch;
-  /** aborts requests that wait for nodes */
   readonly signal?: AbortSignal | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;

@@ -206,7 +206,6 @@ export interface MinedTransaction {
   readonly id: string;
   readonly purpose: string;
   readonly success: boolean;
-  /** from signing until it was recorded, in milliseconds */
   readonly tookMs: number;
 }
 

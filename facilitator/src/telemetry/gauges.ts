@@ -34,10 +34,9 @@ export interface Gauges {
   renewalsDue(): Promise<number>;
   /** what the last `reconcile` found; undefined before the first */
   reconciled(): Promise<{ readonly ageSec: number; readonly differences: number } | undefined>;
-  /** of the last 24 hours; cents only when NATIVE_PRICE is set */
+  /** Costs are of the last 24 hours; cents only when NATIVE_PRICE is set. */
   costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
-  /** endpoints with the oldest deliveries */
   webhookBacklogs(): Promise<readonly BacklogGauge[]>;
 }
 

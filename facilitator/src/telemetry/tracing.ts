@@ -131,7 +131,6 @@ interface OtlpTracingOptions {
 
 class OtlpTracing implements Tracing {
   readonly #options: OtlpTracingOptions;
-  /** the latest request of each payment that is being processed here */
   readonly #requests = new Map<string, Span>();
 
   constructor(options: OtlpTracingOptions) {

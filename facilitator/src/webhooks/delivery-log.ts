@@ -105,7 +105,6 @@ export async function countPending(db: Db, chainId: number): Promise<number> {
 export interface EndpointBacklog {
   readonly endpoint: string;
   readonly pending: number;
-  /** age of the oldest, seconds */
   readonly oldestSec: number;
 }
 

@@ -35,7 +35,6 @@ export interface DeliveryDeps {
   readonly sender: Sender;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, "webhooks" | "stageTook">;
-  /** maximum concurrent deliveries in this process */
   readonly inFlight: number;
   readonly pollMs: number;
   /** unix milliseconds */

@@ -57,7 +57,7 @@ export interface Delivery {
   /** unix milliseconds by the database's clock */
   readonly createdAtMs: number;
   readonly attempts: number;
-  /** of a test event */
+  /** Only a test event has one. */
   readonly body: string | null;
   readonly event: EventContents | undefined;
 }

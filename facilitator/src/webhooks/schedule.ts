@@ -21,7 +21,6 @@ export interface Missed {
   readonly createdAtMs: number;
   /** from 0 to 1 */
   readonly random: number;
-  /** the delay that the receiver requested */
   readonly retryAfterSec?: number | undefined;
 }
 

@@ -24,7 +24,6 @@ export interface Reindex {
   readonly chain: ChainReader;
   readonly log: Logger;
   readonly progress: Progress;
-  /** last block to read; the newest block when absent */
   readonly untilBlock?: number;
 }
 

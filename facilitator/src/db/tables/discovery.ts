@@ -25,7 +25,6 @@ export interface ListingTerms {
 }
 
 export interface ListingsTable {
-  /** the order of the catalogue */
   seq: Generated<number>;
   id: string;
   chain_id: number;
@@ -47,10 +46,10 @@ export interface ListingsTable {
   failures: Generated<number>;
   created_at_ms: number;
   checked_at_ms: number | null;
-  /** of the last successful check */
+  /** The last check succeeded then. */
   listed_at_ms: number | null;
-  /** of the first failed check since the last successful one */
+  /** The first check since the last successful one failed then. */
   hidden_at_ms: number | null;
-  /** of the next check; a check in progress moves it, so that its outcome applies to what it read */
+  /** The next check is due then; a check in progress moves it, so that its outcome applies to what it read. */
   due_at_ms: number;
 }

@@ -11,7 +11,6 @@ export interface EventsTable {
   object_id: string;
   /** number of the event among those of its object, from 1 */
   sequence: number;
-  /** provider whose plan or payee it concerns */
   provider: string | null;
   payer: string | null;
   /** as published, without what the columns repeat: see `wholePayload` */
@@ -22,7 +21,6 @@ export interface EventsTable {
   /** chain time, unix seconds */
   block_time: number;
   transaction: string | null;
-  /** whether its block was reverted */
   reverted: Generated<boolean>;
 }
 
@@ -35,7 +33,6 @@ export type EventRow = Selectable<EventsTable>;
  */
 export interface StagedEventsTable {
   chain_id: number;
-  /** order of publication */
   place: Generated<number>;
   /** `EventDraft[]` as JSON */
   drafts: string;

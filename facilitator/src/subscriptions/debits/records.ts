@@ -9,7 +9,6 @@ import type { Db, Tx } from "../../db/open";
 import { databaseNowMs } from "../../db/sql";
 
 export interface DebitRecord {
-  /** of the subscription's plan; absent when there is no such subscription */
   readonly plan?: {
     readonly id: Hex;
     readonly provider: string;
@@ -20,11 +19,9 @@ export interface DebitRecord {
   readonly debits: number;
   /** the debit on chain at this index */
   readonly onChain?: { readonly amount: bigint; readonly transaction: Hex; readonly blockNumber: number };
-  /** this service's newest attempt */
   readonly sent?: {
     readonly attempt: number;
     readonly amount: bigint;
-    /** the provider that it was sent for */
     readonly provider: string;
     readonly transactionId: string;
     readonly closedCode: string | null;

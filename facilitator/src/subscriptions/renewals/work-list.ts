@@ -16,7 +16,6 @@ import { createTurns } from "./turns";
 export interface DuePlan extends Pick<PlanRow, "token" | "interval_sec" | "months" | "grace_sec" | "provider"> {
   /** base units, of the next charge */
   amount: string;
-  /** receives the next charge */
   pay_to: string;
 }
 
@@ -56,7 +55,7 @@ export interface WorkList {
 
 export interface WorkListOptions {
   readonly db: Db;
-  /** for extending leases; default: `db` */
+  /** Extends leases; default: `db`. */
   readonly leases?: Db;
   readonly chainId: number;
   readonly owner: string;

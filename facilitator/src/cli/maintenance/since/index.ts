@@ -25,7 +25,7 @@ export interface SinceRun extends SinceJob {
 export interface SinceOutcome {
   readonly range: BlockRange;
   readonly payments: number;
-  /** of this run, and of runs before it that did not end */
+  /** Runs before this one that did not end count too. */
   readonly differences: number;
 }
 
