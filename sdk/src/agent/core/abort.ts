@@ -28,9 +28,9 @@ export async function orNothingSigned<T>(signal: AbortSignal | undefined, work: 
 
 interface Signed {
   readonly signal: AbortSignal | undefined;
-  /** aborts when the agent is closed */
+  /** Aborts when the agent is closed. */
   readonly closing: AbortSignal;
-  /** reads what the ledger holds of the payment */
+  /** Reads what the ledger holds of the payment. */
   readonly now: () => PaymentEntry;
 }
 

@@ -57,7 +57,6 @@ export type Reading =
 
 export interface Answer<R> {
   readonly reading: Reading;
-  /** what the provider says about the settlement */
   readonly report: SettlementReport;
   /** as it came, unverified; undefined where none came */
   readonly signedReceipt: SignedReceipt | "malformed" | undefined;

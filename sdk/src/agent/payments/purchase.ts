@@ -33,7 +33,6 @@ export function serializeByKey<T>({ ledger, key, target }: PayJob<unknown>, work
 
 export type QuoteOutcome<R> =
   | { readonly kind: "paid"; readonly response: R }
-  /** nothing was signed */
   | { readonly kind: "refused"; readonly error: TurnpikeError };
 
 /** Pays like `payQuote`, and returns the answer. @throws also what it would return as refused */

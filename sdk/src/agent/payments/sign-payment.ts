@@ -51,9 +51,9 @@ interface FactsBefore {
   readonly nowSec: number;
   /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
-  /** of the token; undefined over Permit2, which has a domain of its own */
+  /** The token's; undefined over Permit2, which has a domain of its own. */
   readonly domain: TokenDomain | undefined;
-  /** over Permit2: the permit that has to come with the payment */
+  /** Over Permit2 this permit has to come with the payment. */
   readonly permit?: NeededPermit | undefined;
 }
 

@@ -100,7 +100,7 @@ function judgeOffer(context: AgentContext, { option, target }: OfferCase, read: 
 export interface ReceiptCase {
   readonly entry: PaymentEntry;
   readonly target: PurchaseTarget;
-  /** that the agent knows to have paid, where it does */
+  /** The agent knows that this one paid, where it knows any. */
   readonly transaction: string | undefined;
   readonly payments: readonly PaymentEntry[];
 }
