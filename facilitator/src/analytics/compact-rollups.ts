@@ -12,13 +12,11 @@ import { bucketOf, type Span } from "./rollups";
 interface Compaction {
   readonly table: "rollup_volume" | "rollup_events" | "rollup_provider_plans" | "rollup_funnel" | "rollup_recurring";
   readonly key: string;
-  /** of its rows; undefined when all rows are days */
   readonly grain?: number;
   /** the span that is compacted at once, after its end */
   readonly every: Span;
 }
 
-/** The rollup tables of a chain, and the locks that guard their rows. */
 interface Rollups {
   readonly store: Store;
   readonly feed: EventFeed;

@@ -9,14 +9,12 @@ import type { TransactionProjection } from "../events/projection";
 
 export interface TransactionCost {
   readonly transaction: Hex;
-  /** its purpose, e.g. "settle" */
   readonly purpose: string;
   readonly gasUsed: number;
   readonly gasPriceWei: string;
   readonly costWei: string;
   /** hundredths of a token; absent without NATIVE_PRICE */
   readonly costCents?: number;
-  /** payments in it, for a settlement */
   readonly payments: number;
 }
 
@@ -30,7 +28,6 @@ export interface CostSum {
 export interface Costs {
   /** @returns undefined for a transaction that is not this service's, or not mined */
   of(hash: Hex): Promise<TransactionCost | undefined>;
-  /** of the last 24 hours by the database's clock, by purpose */
   ofLastDay(): Promise<readonly CostSum[]>;
   readonly nativePrice: number | undefined;
 }
@@ -98,14 +95,11 @@ const ITEMS = sql.raw(
   `('payment.settled', 'subscription.created', 'subscription.renewed', 'subscription.resumed', 'subscription.plan_changed', 'allowance.debited', 'refund.settled')`,
 );
 
-/** Adds the costs of final transactions to the sums. */
 export const transactionCosts: TransactionProjection = { finalised: addCosts };
 
-/** Sums of transactions `t` with the items `i` that moved money in them. */
 const SUMS = sql.raw(`count(*) as transactions, count(*) filter (where t.success is not true) as failed,
   sum(coalesce(i.items, 0)) as items, sum(t.gas_used) as gas, sum(t.gas_used * t.gas_price_wei) as wei`);
 
-/** The final transactions with these ids that have a cost, each with its items. */
 const priced = (chainId: number, ids: readonly string[]) => sql`transactions t
     left join blocks b on b.chain_id = t.chain_id and b.number = t.block_number
     left join lateral (

@@ -83,7 +83,6 @@ async function updateOutcomes(tx: Tx, chainId: number, idHashes: readonly string
   );
 }
 
-/** Derives all rows again. */
 export async function recountFailedPeriods(tx: Tx, chainId: number): Promise<void> {
   await tx.deleteFrom("failed_periods").where("chain_id", "=", chainId).execute();
   await sql`insert into failed_periods (${COLUMNS})

@@ -1,4 +1,3 @@
-/** Builds the wire form of the funnel. Every total is the sum of the rows below it. */
 import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
 import { DAY_SEC } from "../lib/durations";
 import { begunIn } from "./begun";
@@ -108,7 +107,6 @@ function turnedAway(rows: readonly Reported[]): FunnelWire["turnedAway"] {
   return [...counts].map(([cause, count]) => ({ cause, count })).sort((a, b) => b.count - a.count);
 }
 
-/** Returns every resource with a report, most requested first. */
 function resourcesOf(rows: readonly Reported[], outcomes: readonly Outcome[]): FunnelWire["resources"] {
   const asked = new Map(together(outcomes, ({ resource }) => resource).map((one) => [one.resource, one]));
   const names = [...new Set(rows.map(({ resource }) => resource))];

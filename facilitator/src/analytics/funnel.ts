@@ -74,18 +74,14 @@ export interface Outcome {
 interface Open {
   readonly row: Reported;
   readonly offer: OfferKind;
-  /** prices that no access followed yet */
   count: number;
   amount: bigint;
 }
 
-/** The subscriptions that opened access in the range. */
 export interface Begun {
   /** signups and plan changes by the plan's price; undefined when the sums do not contain it */
   readonly signups: readonly { readonly price: bigint | undefined; readonly count: number }[];
-  /** paused subscriptions that were resumed, charged or not */
   readonly resumed: number;
-  /** prices of the provider's plans */
   readonly prices: ReadonlySet<bigint>;
 }
 
@@ -200,7 +196,6 @@ export function together<N extends string>(
     .sort((a, b) => compare(b.lost, a.lost) || compare(b.asked, a.asked) || (a.name < b.name ? -1 : 1));
 }
 
-/** Sums the given rows. */
 export function sumOf(reported: readonly Reported[], isWanted: (row: Reported) => boolean): Sum {
   return reported
     .filter(isWanted)

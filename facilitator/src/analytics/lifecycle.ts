@@ -13,7 +13,7 @@ export interface Lifecycle {
   readonly expired: number;
   /** subscriptions that were cancelled or expired and did not come back */
   readonly ended: number;
-  /** of these, those active before the range whose subscriber has no later subscription either */
+  /** They were active before the range, and their subscriber has no later subscription either. */
   readonly lost: number;
 }
 

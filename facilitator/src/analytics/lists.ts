@@ -69,7 +69,6 @@ export async function listSubscribers(db: Db, filter: SubscriberFilter, page: Pa
 /** More subscriptions are read than wanted, since not all have an allowance: this many times more with each read. */
 const READ_FACTOR = 4;
 
-/** Subscriptions in one read. */
 const MAX_READ = 40_000;
 
 /** Lists subscriptions that may be charged for use, newest first. */
@@ -90,7 +89,6 @@ export async function listAllowances(
   }
 }
 
-/** A subscription's start and id. */
 type Place = NonNullable<Page["after"]>;
 
 /** Rows of each plan in the first read: a larger number leaves fewer pages without a bound on their age. */
@@ -159,7 +157,6 @@ export interface ChargeRow {
   readonly transaction: string | null;
   readonly version: number;
   readonly paid_through: number;
-  /** of a debit */
   readonly debit_index: number | null;
 }
 

@@ -1,4 +1,3 @@
-/** Builds the overview and the volume over time, of one provider or of all together. */
 import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
 import { failedPaymentsIn, lifecycleIn } from "./lifecycle";

@@ -1,4 +1,3 @@
-/** Builds the figures of a provider's payers, and what the subscriptions of one of them were charged. */
 import type { ChargeListWire, PayerFiguresWire } from "turnpike/facilitator";
 import { type Address, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
 import { refundedSums } from "../payments/refunds";
@@ -11,9 +10,7 @@ export interface PayersFigures {
     provider: Address,
     query: Pick<FiguresQuery, "token"> & { readonly limit: number; readonly payer?: Address | undefined },
   ): Promise<PayerFiguresWire>;
-  /** All payers by address, one page at a time. */
   allPayers(provider: Address, token: Address | undefined): PagedRows<PayerFiguresWire["payers"][number]>;
-  /** What a payer's subscriptions were charged. */
   charges(
     provider: Address,
     query: ListQuery & { readonly payer: Address; readonly token?: Address | undefined },

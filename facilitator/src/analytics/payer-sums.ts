@@ -1,4 +1,3 @@
-/** Adds to the tables of payers: what each paid, and what of it was refunded. */
 import { type RawBuilder, sql } from "kysely";
 import { amountList, intList, textList } from "../db/sql";
 import { type PayerSum, REFUNDS } from "./rollups";

@@ -1,4 +1,3 @@
-/** Builds the figures of a provider's plans. */
 import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
 import { type Address, type Hex, periodOf } from "turnpike/protocol";
 import type { Db } from "../db/open";
@@ -10,7 +9,6 @@ import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows,
 
 export interface PlansFigures {
   plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
-  /** All plans in order of creation, one page at a time. */
   allPlans(provider: Address, query: FiguresQuery): PagedRows<PlanFiguresWire["plans"][number]>;
 }
 

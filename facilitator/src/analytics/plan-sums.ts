@@ -1,4 +1,3 @@
-/** Reads the sums of a provider's plans. Amounts are base units of one token. */
 import { sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
@@ -12,7 +11,6 @@ export interface PlanFigures extends NetSum {
   readonly planId: string;
   /** counts the contract's plans */
   readonly index: number;
-  /** the present one */
   readonly provider: string;
   readonly metadata: string;
   readonly price: bigint;

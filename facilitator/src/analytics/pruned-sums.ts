@@ -7,7 +7,6 @@ import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
 import { addPayers, addPrunedPayers } from "./payer-sums";
 import { countedOf, EVERYONE, REFUNDS, SPANS, sumsOf } from "./rollups";
 
-/** Adds events that are about to be deleted. */
 export async function keepEventSums(tx: Tx, chainId: number, events: readonly CountedRow[]): Promise<void> {
   const sums = sumsOf(events.map(countedOf));
   const own = [
@@ -33,7 +32,6 @@ export async function keepEventSums(tx: Tx, chainId: number, events: readonly Co
     do update set count = p.count + excluded.count, amount = p.amount + excluded.amount`.execute(tx);
 }
 
-/** Returns how many events of these types were deleted. */
 export async function countPruned(db: Db, chainId: number, types: readonly string[]): Promise<number> {
   const row = await db
     .selectFrom("pruned_sums")

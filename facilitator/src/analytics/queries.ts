@@ -16,7 +16,6 @@ export interface Sum {
 
 export const sumToWire = ({ count, amount }: Sum) => ({ count, amount: amount.toString() });
 
-/** What was received, and what was refunded. */
 export interface NetSum extends Sum {
   readonly refunds: Sum;
 }
@@ -28,7 +27,6 @@ export const netToWire = ({ refunds, ...sum }: NetSum) => ({
 });
 
 export interface VolumePoint extends Sum {
-  /** start of the hour or day */
   readonly atSec: number;
   readonly scheme: Scheme;
 }
@@ -51,7 +49,6 @@ function inPageOrder<T>(db: Db, read: (from: Db) => Promise<T>): Promise<T> {
   });
 }
 
-/** The sums of a range, those of refunds included. */
 const volumeIn = (db: Db, scope: Scope, range: Range, grain: Grain) =>
   db
     .selectFrom("rollup_volume")
@@ -96,7 +93,6 @@ export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Su
   return sums;
 }
 
-/** Counts published events by type. */
 export async function eventCounts(
   db: Db,
   scope: Pick<Scope, "chainId" | "provider">,
@@ -154,7 +150,6 @@ export interface PayerFigures extends NetSum {
 
 export interface PayerPage {
   readonly limit: number;
-  /** restricts the result to one payer */
   readonly payer?: string | undefined;
   /**
    * by address, starting after this one: payments made meanwhile do not change the order; absent: highest amount first

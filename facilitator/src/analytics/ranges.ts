@@ -42,7 +42,6 @@ export const HOURS_KEPT_DAYS = 90;
 
 const MAX_DAYS = 3 * 366;
 
-/** The token of the amounts in one answer. */
 export interface TokenUnit {
   readonly token: Address;
   readonly decimals: number;

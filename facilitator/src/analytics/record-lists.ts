@@ -1,4 +1,3 @@
-/** Lists a provider's payments and subscribers in wire terms. */
 import type { PaymentListWire, SubscriberListWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import type { PaymentRow } from "../db/tables/payments";

@@ -6,9 +6,7 @@ import { type RawBuilder, sql } from "kysely";
 import { DAY_SEC } from "../lib/durations";
 
 export interface Charged {
-  /** of the paid periods */
   readonly intervalSec: number;
-  /** the day */
   readonly atSec: number;
   readonly count: number;
   readonly amount: bigint;
@@ -16,13 +14,10 @@ export interface Charged {
 
 /** A plan change ends the running period and begins one of the new plan. */
 export interface PlanChange {
-  /** the day */
   readonly atSec: number;
   readonly charged: bigint;
-  /** of the new plan */
   readonly price: bigint;
   readonly intervalSec: number;
-  /** the period that it ended */
   readonly before: { readonly atSec: number; readonly intervalSec: number; readonly amount: bigint };
 }
 
@@ -30,7 +25,6 @@ export interface RecurringPoint {
   readonly atSec: number;
   /** in 30 days */
   readonly amount: bigint;
-  /** periods that ran */
   readonly count: number;
 }
 

@@ -8,7 +8,6 @@ import { bucketOf, EVERYONE, SPANS } from "./rollups";
  */
 export const MAX_RESOURCES = 200;
 
-/** The sum of all routes. */
 export const ALL_RESOURCES = "";
 
 /** @returns those of `wanted` that are counted separately */

@@ -58,7 +58,6 @@ export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; 
 
 export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: VolumeScheme }>;
 
-/** What a payer paid, or was refunded. */
 export type PayerSum = Keyed<{ provider: string; token: string; payer: string; kind: "paid" | typeof REFUNDS }>;
 
 export type EventSum = Keyed<{ provider: string; bucket: number; type: string }>;
@@ -76,7 +75,6 @@ export interface Sums {
 
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
 
-/** The columns of an event that the sums read. */
 export const COUNTED_COLUMNS = ["type", "provider", "payer", "payload", "block_time"] as const;
 
 export function countedOf({
@@ -88,7 +86,6 @@ export function countedOf({
   return { ...row, blockTime, provider: provider ?? undefined, payer: payer ?? undefined };
 }
 
-/** The payload fields that hold an event's amount. */
 const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly field: "amount" | "charged" }>> = {
   "payment.settled": { scheme: "one-time", field: "amount" },
   "subscription.created": { scheme: "signup", field: "charged" },
@@ -102,7 +99,6 @@ const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly f
 /** Schemes that pay for a period rather than for use: their sum is the recurring revenue. */
 export const PERIOD_SCHEMES: readonly VolumeScheme[] = ["signup", "renewal", "resume", "plan-change"];
 
-/** Events whose payload has a `reason`. */
 export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
 
 const MAX_CAUSE_LENGTH = 64;

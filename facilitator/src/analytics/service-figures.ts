@@ -1,4 +1,3 @@
-/** Reads figures for operators only: each provider's revenue, and the cost of the service's transactions. */
 import { type RawBuilder, sql } from "kysely";
 import type { OverviewWire, ProviderFiguresWire, ServiceCostsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";

@@ -11,7 +11,7 @@ import { bucketOf, EVERYONE } from "./rollups";
 
 export interface Standing {
   readonly active: number;
-  /** of the active ones, in 30 days, base units, rounded down for each length of period */
+  /** The active ones charge this in 30 days, base units, rounded down for each length of period. */
   readonly recurring: bigint;
 }
 
@@ -24,7 +24,6 @@ const MONTH_SEC = 30n * BigInt(DAY_SEC);
 
 export const inAMonth = (amount: bigint, intervalSec: number): bigint => (amount * MONTH_SEC) / BigInt(intervalSec);
 
-/** Sums all plans of the scope. */
 export async function standing(db: Db, { chainId, provider, token }: Scope, nowSec: number): Promise<Standing> {
   const own = sql`token = ${token} ${provider === undefined ? sql`` : sql`and provider = ${provider}`}`;
   const { rows } = await sql<{ interval_sec: number; active: number; amount: string }>`

@@ -1,4 +1,3 @@
-/** Computes subscription revenue, renewal outcomes and failure causes, allowances, and settlement latency. */
 import { sql } from "kysely";
 import type { AllowanceListWire, LatencyWire, RecurringWire, RenewalFiguresWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
@@ -184,7 +183,6 @@ async function causesOf(db: Db, { chainId, provider }: Scope, range: Range, type
   return rows;
 }
 
-/** As far back as a period reaches into the range. */
 async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Range): Promise<Charged[]> {
   const { rows } = await sql<{ interval_sec: number; bucket: number; count: number; amount: string }>`
     select interval_sec, bucket, count, amount from rollup_recurring

@@ -32,7 +32,6 @@ export interface ProvidersDeps {
   readonly store: Store;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
-  /** all chains of this deployment */
   readonly chainIds: readonly number[];
   readonly monotonicMs: () => number;
   /** unix milliseconds */
@@ -84,7 +83,6 @@ export function createProviders(deps: ProvidersDeps): Providers {
   };
 }
 
-/** Limits of requests, one set for the whole service. */
 export type Limits = Pick<ApiServices, "rateLimit" | "keyLimit">;
 
 const monotonicMs = (): number => performance.now();

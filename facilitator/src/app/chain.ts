@@ -14,7 +14,6 @@ import { type Core, type CoreEffects, startCore } from "./core";
 import { watchCore } from "./gauges";
 import { startAppUpkeep } from "./upkeep";
 
-/** The context of a worker. */
 interface RoleContext extends Core {
   /** chain time */
   readonly clock: Clock;

@@ -14,7 +14,6 @@ import { databaseGauges } from "./gauges";
 
 export interface ChainState {
   readonly config: FacilitatorConfig;
-  /** undefined until it is up */
   readonly running: RunningChain | undefined;
   /** what the start is doing, or why it failed last */
   readonly stage: string;
@@ -23,7 +22,6 @@ export interface ChainState {
 export interface ChainsEffects extends Omit<CoreEffects, "database" | "metrics" | "signal"> {
   readonly metrics: ServiceMetrics;
   readonly onStage: (stage: string) => void;
-  /** called when a chain is up */
   readonly onUp: (running: RunningChain) => void;
   readonly signal: AbortSignal | undefined;
 }
@@ -50,7 +48,7 @@ export async function openChains(configs: readonly FacilitatorConfig[], effects:
 
 export class Chains {
   readonly database: Database;
-  /** in the order of `CHAINS` */
+  /** They are in the order of `CHAINS`. */
   readonly states: readonly ChainState[];
   readonly #starters: readonly ChainStarter[];
   readonly #signal: AbortSignal | undefined;

@@ -42,12 +42,9 @@ export interface CoreEffects {
   readonly metrics?: Metrics;
   /** absent: nothing is traced */
   readonly tracing?: Tracing | undefined;
-  /** to the chain's nodes */
   readonly fetch?: typeof fetch;
   readonly onStep?: Failpoint;
-  /** of the first read of the chain */
   readonly progress?: Progress;
-  /** aborts a start in progress */
   readonly signal?: AbortSignal | undefined;
   readonly onSuperseded?: Superseded;
   /** receives what the start is doing, in one sentence */

@@ -41,7 +41,6 @@ export interface DeploymentParts extends Pick<CoreEffects, "fetch" | "onStep" | 
   readonly signal: AbortSignal | undefined;
 }
 
-/** The parts below HTTP. */
 export interface RunningParts {
   stopWorkers(): Promise<void>;
   endNodes(): void;
@@ -50,7 +49,6 @@ export interface RunningParts {
 
 export interface Deployment {
   readonly metrics: MetricsText & { close(): void };
-  /** for the log */
   readonly facts: Readonly<Record<string, unknown>>;
   /** Starts the parts and puts the API in front. */
   start(parts: DeploymentParts): Promise<RunningParts>;

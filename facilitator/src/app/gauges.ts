@@ -1,4 +1,3 @@
-/** Reports the figures of a running chain to its metrics. */
 import { centsOf, createCosts } from "../analytics/costs";
 import { readReconciled } from "../db/reconciled";
 import { countDue } from "../subscriptions/renewals/work-list";

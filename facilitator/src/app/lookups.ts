@@ -1,4 +1,3 @@
-/** Finds the chains that an id or a token belongs to, for requests that name no network. */
 import type { FacilitatorConfig } from "../config";
 import type { Db } from "../db/open";
 import type { Lookups } from "../http/chain-router";

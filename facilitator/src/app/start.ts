@@ -14,13 +14,9 @@ import { createDrain } from "./drain";
 
 export interface FacilitatorEffects {
   readonly logger?: Logger;
-  /** to the chain's nodes */
   readonly fetch?: CoreEffects["fetch"];
-  /** called after each step of a payment, where a test kills the process */
   readonly onStep?: CoreEffects["onStep"];
-  /** reports the progress of long work to the terminal */
   readonly progress?: Progress;
-  /** what makes this service a sandbox */
   readonly sandbox?: SandboxOf;
   /** how long a stop still answers on connections that clients have kept, each for the last time; default 0 */
   readonly leaveMs?: number;
@@ -30,7 +26,6 @@ export interface FacilitatorEffects {
 
 export interface RunningFacilitator {
   readonly url: string;
-  /** where METRICS_PORT serves the metrics */
   readonly metricsUrl?: string;
   /** Resolves, with the reason, after the service has stopped by itself: another release migrated its database. */
   readonly ended: Promise<Error>;

@@ -33,7 +33,6 @@ export interface FundsQuery {
   readonly spender: Address;
 }
 
-/** A payer's balance, and how much of it the spender may transfer. */
 export interface Funds {
   readonly balance: bigint;
   readonly approval: bigint;
@@ -66,9 +65,7 @@ const MAX_PARALLEL = 4;
 /** Short compared with a block, and payments that are judged together are bound together. */
 const GATHER_MS = 25;
 
-/** A view of a contract, whose first argument is the payer. */
 interface StaticCall {
-  /** the contract that is called */
   readonly token: Address;
   readonly payer: Address;
   /** 4 bytes, without 0x */

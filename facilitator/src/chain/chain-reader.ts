@@ -11,7 +11,6 @@ export interface ChainBlock {
   /** unix seconds */
   readonly timestampSec: number;
   readonly baseFeeWei: bigint;
-  /** hashes of its transactions, in order */
   readonly transactions: readonly Hex[];
 }
 
@@ -78,7 +77,6 @@ export interface ChainReader {
   receipt(hash: Hex): Promise<ChainReceipt | undefined>;
   /** @returns undefined while it is in no block */
   transaction(hash: Hex): Promise<ChainTransaction | undefined>;
-  /** how many transactions of `address` are mined */
   nonce(address: Address): Promise<number>;
   balanceWei(address: Address): Promise<bigint>;
   code(address: Address): Promise<Hex>;

@@ -12,7 +12,6 @@ import known from "./contract-code.json";
 
 export interface Finding {
   readonly level: "ok" | "warn" | "fail";
-  /** what was checked */
   readonly subject: string;
   readonly detail: string;
   /** how to fix it; absent with "ok" */
@@ -27,7 +26,6 @@ interface KnownCode {
   readonly immutables: readonly (readonly number[])[];
 }
 
-/** @throws Unavailable when no node answers */
 export async function checkContracts(chain: ChainReader, config: FacilitatorConfig): Promise<Finding[]> {
   return Promise.all([
     checkCode(chain, config, { setting: "TURNPIKE", address: config.turnpike, code: known.turnpike }),

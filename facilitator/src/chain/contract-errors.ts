@@ -7,7 +7,6 @@ export interface ContractError {
   /** Solidity name; `Error` for a require with text; `unknown` */
   readonly name: string;
   readonly args: Readonly<Record<string, string | number | boolean>>;
-  /** the text of a require */
   readonly text?: string;
   readonly data: Hex;
   /** under its own name when it is an error of the contracts, else TransferFailed */

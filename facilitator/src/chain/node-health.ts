@@ -12,11 +12,9 @@ export interface NodeHealth {
   /** with its port, if that is not a default one */
   readonly host: string;
   readonly status: NodeStatus;
-  /** newest block at the last query for it */
   readonly head?: number;
   /** blocks behind the node that is furthest ahead */
   readonly behind?: number;
-  /** latency of its last answer */
   readonly latencyMs?: number;
   /** seconds since its last answer */
   readonly answeredSec?: number;

@@ -8,9 +8,7 @@ import { createRpc, type Rpc } from "./rpc";
 export interface ChainOptions {
   readonly config: FacilitatorConfig;
   readonly log: Logger;
-  /** used for requests to the nodes */
   readonly fetch?: typeof fetch;
-  /** aborts requests that wait for a node */
   readonly signal?: AbortSignal | undefined;
 }
 

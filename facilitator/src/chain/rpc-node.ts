@@ -12,9 +12,7 @@ import { postKeptAlive } from "./rpc-post";
 export interface RpcNodeOptions {
   readonly chainId: number;
   readonly log: Logger;
-  /** for one batch */
   readonly timeoutMs: number;
-  /** used for requests to the nodes */
   readonly fetch?: typeof fetch;
   /** ends every pending and later request as `Unavailable` */
   readonly signal?: AbortSignal | undefined;
@@ -53,7 +51,6 @@ export class RpcNode {
     return this.#restUntilMs > nowMs;
   }
 
-  /** newest block of this chain that it returned */
   get seenHead(): SeenHead | undefined {
     return this.servesOtherChain ? undefined : this.#record.seenHead();
   }
@@ -86,7 +83,6 @@ export class RpcNode {
     return undefined;
   }
 
-  /** Asks for the newest block, for the node's health. */
   async readHead(): Promise<void> {
     const [head] = await this.ask("eth_blockNumber");
     if (typeof head === "string") this.#record.recordHead(Number(head));

@@ -21,7 +21,6 @@ export class RpcNodes {
   readonly #nodes: readonly RpcNode[];
   #readMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<unknown> | undefined;
-  /** nodes that are asked after the others */
   #stale: ReadonlySet<RpcNode> = new Set();
 
   constructor(options: RpcNodesOptions) {
@@ -54,7 +53,6 @@ export class RpcNodes {
     throw new Unavailable("the chain cannot be reached", { cause, retryAfterSec: 2 });
   }
 
-  /** Returns the results of the nodes that serve this chain and answer soon. */
   async askEach(method: string, params: readonly unknown[]): Promise<unknown[]> {
     const results = this.#nodes.map((node) => orSoon(node.ask(method, params), []));
     return (await Promise.all(results)).flat();

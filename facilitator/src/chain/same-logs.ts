@@ -7,7 +7,6 @@ export interface BlockLogs {
   readonly block: ChainBlock;
   readonly logs: readonly ChainLog[];
   readonly facts: readonly ChainFact[];
-  /** receipts requested together with the block */
   readonly receipts?: ReadonlyMap<Hex, Promise<ChainReceipt | undefined>> | undefined;
 }
 

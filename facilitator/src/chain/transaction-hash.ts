@@ -2,7 +2,6 @@
 import { Signature, Transaction } from "ethers";
 import type { Hex } from "turnpike/protocol";
 
-/** Fields of a transaction as a node returns them. */
 type TransactionFields = Readonly<Record<string, unknown>>;
 
 const LEGACY = 0;

@@ -10,14 +10,12 @@ import type { ChainReader } from "./chain-reader";
 import { walletLens } from "./contract-code.json";
 import { intrinsicGas } from "./gas";
 
-/** The call that deploys a wallet. */
 export interface WalletDeployment {
   readonly factory: Address;
   readonly data: Hex;
 }
 
 export interface UnwrappedSignature {
-  /** what the deployed wallet judges */
   readonly signature: Hex;
   /** absent: the signature is in no ERC-6492 wrapper */
   readonly deployment?: WalletDeployment;
@@ -26,7 +24,6 @@ export interface UnwrappedSignature {
 export interface Trial {
   readonly wallet: Address;
   readonly deployment: WalletDeployment;
-  /** gas of the factory's call */
   readonly deployGas: number;
   readonly digest: Hex;
   readonly signature: Hex;

@@ -20,7 +20,6 @@ import { addWebhookCommands, webhookCommand } from "./webhooks";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** @param argv the arguments of the process */
 export async function runCommands(argv: readonly string[], env: Environment = process.env): Promise<void> {
   const program = new Command("turnpike-facilitator").description(
     "Turnpike's Facilitator: settles payments, renews subscriptions and sends webhooks. Settings come from the environment: settings.env.example lists them.",

@@ -20,7 +20,6 @@ const AGREE = 0;
 
 const DIFFER = 1;
 
-/** neither is known */
 const UNCHECKED = 2;
 
 const REMEDY =
@@ -83,9 +82,7 @@ function conclude(compared: Compared | undefined, say: Say): number {
 }
 
 interface Compared {
-  /** the number of differences */
   readonly wrong: number;
-  /** what agrees when there is none */
   readonly what: string;
 }
 
@@ -96,7 +93,6 @@ interface Sources {
   readonly say: Say;
 }
 
-/** Prints one line about a chain. */
 type Say = (line: string) => void;
 
 async function compareAll(sources: Sources, store: Store): Promise<Compared | undefined> {

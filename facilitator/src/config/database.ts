@@ -1,4 +1,3 @@
-/** Where data is stored. */
 import { z } from "zod";
 import { optional, Secret, setting, whole } from "./setting";
 

@@ -98,7 +98,6 @@ const databaseOf = ({ databaseUrl, databasePoolSize, pgliteDir, pgliteLockMs }: 
     ? { kind: "postgres", url: databaseUrl, poolSize: databasePoolSize }
     : { kind: "pglite", dir: pgliteDir, lockMs: pgliteLockMs };
 
-/** @returns `absent`: required variables that are not set */
 function parse(
   env: Readonly<Record<string, string | undefined>>,
   entries: [string, Setting][],

@@ -1,4 +1,3 @@
-/** The keys of the service. */
 import { type Address, checksumFault, type ProofSigner, parseProofSigner } from "turnpike/protocol";
 import { z } from "zod";
 import { type KeySource, keySource } from "./key-source";

@@ -1,4 +1,3 @@
-/** What providers may use: API keys, debits, webhooks. */
 import { z } from "zod";
 import { address, flag, list, optional, origin, setting, whole } from "./setting";
 

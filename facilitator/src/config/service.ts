@@ -1,4 +1,3 @@
-/** Settings of the process: its roles, its address and its log. */
 import { z } from "zod";
 import { ROLES } from "./roles";
 import { flag, list, optional, setting, whole } from "./setting";

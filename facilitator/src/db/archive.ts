@@ -31,7 +31,6 @@ export class Archive {
     this.#options = options;
   }
 
-  /** Returns the highest `seq` in a complete file of this kind; 0 when there is none. */
   async through(kind: string): Promise<number> {
     const row = await this.#options.db
       .selectFrom("archive_files")

@@ -39,7 +39,6 @@ interface Clients {
 
 /** Receives the outages that statements meet. */
 export interface DatabaseWatch {
-  /** @param error the translated error */
   failed(error: unknown): void;
 }
 

@@ -37,9 +37,7 @@ class DatabaseProbe {
   readonly #monotonicMs: () => number;
   #act: (() => Promise<void>) | undefined;
   #running: Promise<void> | undefined;
-  /** when the current probe began */
   #askedMs: number | undefined;
-  /** when the last successful probe ended */
   #okMs: number | undefined;
   #failure: string | undefined;
   readonly #onSuperseded: Superseded;
@@ -54,7 +52,6 @@ class DatabaseProbe {
     this.#act = act;
   }
 
-  /** Probes the database; concurrent callers share one probe. */
   run(): Promise<void> {
     this.#running ??= this.#once().finally(() => {
       this.#running = undefined;
@@ -71,7 +68,6 @@ class DatabaseProbe {
     return { ok: true, detail: `read and written ${Math.round((nowMs - this.#okMs) / 1_000)} s ago` };
   }
 
-  /** Ends after the current probe. */
   async end(): Promise<void> {
     this.#act = undefined;
     await this.#running;
@@ -97,7 +93,6 @@ class DatabaseProbe {
 export class HealthWatch implements DatabaseWatch {
   readonly #monotonicMs: () => number;
   readonly #probe: DatabaseProbe;
-  /** the last statement that the database refused */
   #refused: { readonly detail: string; readonly atMs: number } | undefined;
   #timer: NodeJS.Timeout | undefined;
 

@@ -10,9 +10,7 @@ import type { Store } from "./open";
 import { databaseNowMs } from "./sql";
 
 export interface RoleLease {
-  /** whether this process has it */
   readonly isHeld: boolean;
-  /** Acquires a free lease. @returns whether this process has it */
   acquire(): Promise<boolean>;
   release(): Promise<void>;
 }
@@ -100,7 +98,6 @@ export function createRoleLease(options: RoleLeaseOptions): RoleLease {
   };
 }
 
-/** Returns the current owner of a lease, by the database's clock. */
 export async function holderOf(store: Store, chainId: number, role: string): Promise<string | undefined> {
   const row = await store.db
     .selectFrom("role_leases")

@@ -15,7 +15,6 @@ import { databaseNowMs } from "./sql";
 const LOCK = 7_402_001;
 
 export interface MigrateOptions {
-  /** default: this release's */
   readonly migrations?: readonly Migration[];
   /** applies a breaking migration also while processes run */
   readonly isForced?: boolean;

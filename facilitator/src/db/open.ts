@@ -41,7 +41,6 @@ export type StoreTopic =
 export interface PoolCount {
   readonly busy: number;
   readonly idle: number;
-  /** callers that wait for a connection */
   readonly waiting: number;
 }
 
@@ -51,7 +50,6 @@ export interface Store {
   readonly leases: Db;
   readonly kind: DatabaseConfig["kind"];
   readonly notifier: Notifier<StoreTopic>;
-  /** migrations that were applied on opening */
   readonly migrated: readonly string[];
   transaction<T>(act: (tx: Tx) => Promise<T>): Promise<T>;
   /** Counts this process's connections; undefined for the embedded database, which has one. */
@@ -115,7 +113,6 @@ export async function openStore(database: DatabaseConfig, options: StoreOptions 
   return { ...(await connectStore(database, options)), migrated };
 }
 
-/** Opens the database without migrating it. */
 export async function connectStore(database: DatabaseConfig, options: StoreOptions = {}): Promise<Store> {
   const { pool, leasePool, notifier, release } =
     database.kind === "postgres" ? openPostgres(database, options) : await openPglite(database);

@@ -6,7 +6,6 @@ import { type RawBuilder, type SqlBool, sql } from "kysely";
 import { intList } from "./sql";
 
 export interface Owner {
-  /** wallet of the provider */
   readonly provider: string;
   /** chains that it was identified on */
   readonly chainIds: readonly number[];

@@ -5,7 +5,6 @@ import { describeOutage, isDatabaseOutage } from "./outage";
 
 export interface Patience {
   readonly log: Logger;
-  /** aborts the wait */
   readonly signal?: AbortSignal | undefined;
   /** milliseconds until the outage is thrown; absent: never */
   readonly limitMs?: number;

@@ -21,7 +21,6 @@ export async function keepReconciled(db: Db, chainId: number, differences: numbe
   });
 }
 
-/** @returns undefined before the first one */
 export async function readReconciled(db: Db, chainId: number): Promise<Reconciled | undefined> {
   const rows = await db
     .selectFrom("cursors")

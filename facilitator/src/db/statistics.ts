@@ -21,7 +21,6 @@ const MOST_ROWS_BETWEEN = 200_000;
 export interface StatisticsOptions {
   readonly store: Store;
   readonly log: Logger;
-  /** tables that grow together */
   readonly tables: readonly string[];
 }
 

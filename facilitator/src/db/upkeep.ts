@@ -12,7 +12,6 @@ import { isDatabaseOutage } from "./outage";
 export interface UpkeepTask {
   /** for the log: "deleted old ..." */
   readonly name: string;
-  /** tables that become smaller */
   readonly tables: readonly string[];
   /** Runs one short transaction. @returns the number of rows it handled; 0 when nothing is left to do */
   run(): Promise<number>;

@@ -8,7 +8,6 @@ import type { ListingPrice, ListingTerms } from "../db/tables/discovery";
 import type { ListingRow } from "./listings";
 import { stockTemplateOf } from "./template";
 
-/** Which resources; each field narrows. */
 export interface CatalogueFilter {
   readonly type?: string | undefined;
   readonly payTo?: Address | undefined;

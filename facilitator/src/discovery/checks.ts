@@ -24,9 +24,9 @@ export interface ListingChecksDeps {
   readonly own: OwnChain;
   readonly prober: Prober;
   readonly log: Logger;
-  /** between two checks of a listing that is shown */
+  /** A listing that is shown is checked this often. */
   readonly checkEveryMs: number;
-  /** between two looks for what is due */
+  /** What is due is looked for this often. */
   readonly pollMs: number;
   /** unix milliseconds */
   readonly nowMs: () => number;
@@ -36,12 +36,10 @@ export interface ListingChecksDeps {
 export interface ListingChecks {
   /** Starts to check what is due, as far as there are slots. @returns how many */
   start(): Promise<number>;
-  /** The same, and waits for what is under way. */
   tick(): Promise<number>;
   stop(): Promise<void>;
 }
 
-/** What a check found. */
 type Finding =
   | { readonly kind: "sound"; readonly terms: ListingTerms }
   | { readonly kind: "failed"; readonly problem: ListingProblem };

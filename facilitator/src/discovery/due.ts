@@ -24,9 +24,8 @@ export interface ClaimedListing {
 export interface DueListings {
   readonly chainId: number;
   readonly nowMs: number;
-  /** for how long a claimed listing is not due again */
+  /** A claimed listing is not due again for this long. */
   readonly claimMs: number;
-  /** being checked */
   readonly busy: readonly ClaimedListing[];
 }
 

@@ -24,7 +24,6 @@ export interface ProberOptions {
   readonly allowPrivate: boolean;
   /** for a whole exchange; default 5,000 */
   readonly timeoutMs?: number;
-  /** resolver of host names; the system's when absent */
   readonly lookup?: Lookup;
 }
 

@@ -161,7 +161,6 @@ async function takeStaged(tx: Tx, chainId: number): Promise<readonly (readonly E
   return rows.sort((a, b) => a.place - b.place).map(({ drafts }) => JSON.parse(drafts) as EventDraft[]);
 }
 
-/** Returns the number of blocks whose events are staged. */
 export async function countStaged(db: Db, chainId: number): Promise<number> {
   const rows = await db.selectFrom("staged_events").select("place").where("chain_id", "=", chainId).execute();
   return rows.length;

@@ -7,9 +7,7 @@ import { cursorOf, otherPositionsOf, positionsOf } from "./cursor";
 import { wholePayload } from "./payload";
 
 export interface EventPage {
-  /** provider whose plan or payee the events concern, and the chains that are read */
   readonly owner: Owner;
-  /** cursor of the last event seen */
   readonly after: string;
   readonly limit: number;
   readonly type?: string | undefined;

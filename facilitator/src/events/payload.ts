@@ -25,7 +25,6 @@ function repeatedFields(row: Columns): Readonly<Record<string, unknown>> {
   };
 }
 
-/** Returns what is stored as the event's payload. */
 export function compactPayload(row: Columns): Readonly<Record<string, unknown>> {
   if (row.type !== SETTLED) return row.payload;
   const repeated = repeatedFields(row);
@@ -33,7 +32,6 @@ export function compactPayload(row: Columns): Readonly<Record<string, unknown>> 
   return Object.fromEntries(Object.entries(row.payload).filter(([field]) => !(field in repeated)));
 }
 
-/** Returns the payload that was published. */
 export function wholePayload(row: Columns): Record<string, unknown> {
   if (row.type !== SETTLED || "paymentId" in row.payload) return row.payload;
   return { ...row.payload, ...repeatedFields(row) };

@@ -56,7 +56,6 @@ export interface BlockChange extends BlockRules {
 
 export interface BlockReversal {
   readonly events: readonly EventDraft[];
-  /** Called after the commit. */
   committed?(): void;
 }
 

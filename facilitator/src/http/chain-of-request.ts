@@ -4,7 +4,6 @@
  */
 import { addressSchema, hash32Schema, idHashOf } from "turnpike/protocol";
 
-/** What an id names. */
 export type LookupKind = "subscription" | "plan" | "payment" | "transaction" | "listing" | "token";
 
 export interface Lookup {

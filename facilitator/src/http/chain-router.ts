@@ -21,7 +21,6 @@ import { toPublicError } from "./errors";
 import type { ApiServices } from "./services";
 import { paymentIdIn } from "./stored-payment";
 
-/** The API of one chain that is up. */
 export interface ChainApi extends Api {
   readonly services: ApiServices;
 }
@@ -35,9 +34,8 @@ export type Lookups = { readonly [K in LookupKind]: (id: string) => Promise<read
 };
 
 export interface ChainRouterOptions {
-  /** of all chains, in the order of `CHAINS` */
   readonly networks: readonly Network[];
-  /** of the chains that are up, in that order; at least one when a request arrives */
+  /** These are up, in the order of `networks`; at least one when a request arrives. */
   readonly apis: () => readonly ChainApi[];
   readonly lookups: Lookups;
 }

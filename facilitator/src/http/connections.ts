@@ -41,9 +41,9 @@ interface Unserved {
 export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #open = new Set<Socket>();
-  /** without a whole request, in the order in which they will be closed */
+  /** They sent no whole request, and are in the order in which they will be closed. */
   readonly #unserved = new Map<Socket, Unserved>();
-  /** answered for the last time, in the order of their answers */
+  /** They are answered for the last time, and are in the order of their answers. */
   readonly #lingering = new Set<Socket>();
 
   constructor(limits: ConnectionLimits) {
@@ -76,7 +76,6 @@ export class Connections {
     return true;
   }
 
-  /** of open ones */
   get count(): number {
     return this.#open.size;
   }

@@ -34,7 +34,6 @@ const SECURITY_HEADERS = {
 export interface DashboardOptions {
   /** whether the page offers the sandbox's key and clock */
   readonly isSandbox: boolean;
-  /** the page at `/` when the dashboard is not built */
   readonly plainPage: () => string;
   readonly dir?: string;
 }

@@ -41,13 +41,11 @@ const RETRY_AFTER_SEC = 2;
 /** Made once: an overload needs thousands, and each would record where it was made. */
 const BUSY = new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
-/** Picks the endpoints that are served directly, by path. */
 export function directsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, Direct> {
   const picked = endpoints.filter(({ path }) => PATHS.includes(path));
   return new Map(picked.flatMap(({ path, direct }) => (direct ? [[path, direct]] : [])));
 }
 
-/** What direct routes need of the services. */
 export interface DirectServices
   extends Pick<ApiServices, "log" | "metrics" | "monotonicMs" | "network" | "rateLimit" | "tracing" | "untilEnd"> {
   readonly payments: Pick<ApiServices["payments"], "whyBusy">;
@@ -102,7 +100,6 @@ interface Received {
   readonly reply: ServerResponse;
 }
 
-/** One request, from its head to its response. */
 class Exchange {
   readonly #context: DirectContext;
   readonly #received: Received;

@@ -23,9 +23,7 @@ export interface Call<P, Q, B, C> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
-  /** the caller, as `admit` identified it */
   readonly caller: C;
-  /** the origin of the request */
   readonly origin: Origin;
   /** time for which the request waited for its turn, before this call */
   readonly waitedMs: number;

@@ -141,7 +141,6 @@ const fileOf = <B>(name: string, body: B) => ({
 
 export interface CsvPage<T> {
   readonly rows: readonly T[];
-  /** cursor of the next page; absent at the end */
   readonly next?: string | undefined;
 }
 
@@ -177,10 +176,9 @@ interface Both<Q extends z.ZodObject, A extends z.ZodType, R> {
   readonly summary: string;
   readonly query: Q;
   readonly answer: A;
-  /** of the CSV's file */
   readonly name: string;
   load(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
-  /** of the CSV, which always contains the whole list; absent when one response contains everything */
+  /** Loads the CSV, which always contains the whole list; absent when one response contains everything. */
   loadAll?(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
   rows(answer: z.input<A>): readonly R[];
   readonly columns: Sheet<R>["columns"];

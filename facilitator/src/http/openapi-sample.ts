@@ -54,7 +54,6 @@ const IS_ADDRESS =
   /^(?:from|to|payer|payTo|firstPayTo|firstProvider|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor|transferredTo)$/;
 const IS_TIME = /(?:At|Until|Ends|Sec|Through|since|hour|from|to|until|Start)$/;
 
-/** @returns a value that the schema accepts */
 export function sampleOf(schema: Json, name = ""): unknown {
   if ("const" in schema) return schema.const;
   if ("default" in schema) return schema.default;

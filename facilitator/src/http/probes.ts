@@ -14,7 +14,6 @@ export interface ProbeServices {
 
 export type MetricsText = Pick<Metrics, "text" | "contentType">;
 
-/** Answers `GET /metrics`. */
 export const answerMetrics =
   ({ text, contentType }: MetricsText) =>
   async (context: Context): Promise<Response> =>

@@ -44,19 +44,15 @@ export interface RequestScope {
     /** the path's pattern, for logs and metrics: never the path itself, which contains client data */
     route: string;
     failure: TurnpikeError | undefined;
-    /** the payment that the request concerns */
     paymentId: Hex | undefined;
-    /** of a request that is traced */
     trace: RequestTrace | undefined;
     /** logs that a response broke off while it was sent */
     brokeOff: ((error: unknown) => void) | undefined;
-    /** of the services */
     untilEnd: UntilEnd | undefined;
   };
 }
 
 export interface Site {
-  /** the header Host */
   readonly host: string | undefined;
   /** the header Origin, which a page cannot choose */
   readonly page: string | undefined;

@@ -17,11 +17,11 @@ export interface ServerOptions {
   readonly port: number;
   /** settings that an error names; default HOST and PORT */
   readonly names?: { readonly host: string; readonly port: string };
-  /** for a request's head and body to arrive in full; default 15,000 */
+  /** A request's head and body have to arrive in full within it; default 15,000. */
   readonly requestTimeoutMs?: number;
   /** open at once; default 10,000 */
   readonly maxConnections?: number;
-  /** for a client to read the next part of its answer; default 30,000 */
+  /** A client has to read the next part of its answer within it; default 30,000. */
   readonly readTimeoutMs?: number;
 }
 

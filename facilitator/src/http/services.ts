@@ -41,7 +41,6 @@ export interface ApiServices {
   readonly deployment?: Deployment;
   /** origin under which browsers reach this service */
   readonly publicUrl: string | undefined;
-  /** only when this service runs as a sandbox */
   readonly sandbox?: Sandbox;
   readonly payments: Payments;
   readonly subscriptions: Subscriptions;
@@ -64,9 +63,7 @@ export interface ApiServices {
   /** whether `GET /metrics` is served here, and not on a port of its own */
   readonly servesMetrics: boolean;
   readonly log: Logger;
-  /** by address */
   readonly rateLimit: RateLimit;
-  /** by API key */
   readonly keyLimit: RateLimit;
   /** how long a request may wait for the chain to confirm */
   readonly authorizeWaitMs: number;

@@ -7,7 +7,6 @@ import { answerMetrics, type MetricsText } from "./probes";
 
 export interface Starting {
   readonly app: Hono;
-  /** Records what the start is doing. */
   readonly onStage: (stage: string) => void;
 }
 

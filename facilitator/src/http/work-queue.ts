@@ -11,9 +11,9 @@ export interface WorkQueueOptions {
   readonly maxAgeMs: number;
   /** what waits for longer is not started any more */
   readonly deadlineMs: number;
-  /** of each turn, spent on starting work, at least */
+  /** Each turn spends at least this on starting work. */
   readonly turnCpuMs: number;
-  /** the same, at most: as long as everything else in the turn takes, up to this */
+  /** A turn spends as long as everything else in it takes, up to this. */
   readonly maxTurnCpuMs: number;
   /** processor time that this process has used: it runs slower while others need the processor */
   readonly cpuMs: () => number;
@@ -37,11 +37,8 @@ interface Waiting {
 export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #shares = new FairShares();
-  /** in order of arrival */
   readonly #waiting = new Set<Waiting>();
-  /** of this turn */
   #spentMs = 0;
-  /** for this turn */
   #budgetMs: number;
   #spentLastMs = Number.POSITIVE_INFINITY;
   #isNextTurnDue = false;

@@ -34,7 +34,6 @@ export class AppliedTip {
   #block: BlockRow | undefined;
   #isTooDeep = false;
 
-  /** @param newest the newest row at the start */
   constructor(options: AppliedTipOptions, newest: BlockRow | undefined) {
     this.#options = options;
     this.#block = newest;
@@ -42,7 +41,6 @@ export class AppliedTip {
     this.kept = createKeptBlocks({ store, chain, chainId, onChange: (to) => this.#keptChanged(to) });
   }
 
-  /** newest applied block; undefined before the first */
   get block(): BlockRow | undefined {
     return this.#block;
   }
@@ -105,7 +103,6 @@ export class AppliedTip {
     return isThere();
   }
 
-  /** Ends the waits of this process. */
   close(): void {
     this.#followed.close();
   }

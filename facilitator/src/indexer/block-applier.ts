@@ -22,7 +22,6 @@ export interface BlockApplierOptions {
   readonly projections: readonly BlockProjection[];
   readonly writer: BlockWriter;
   readonly tip: AppliedTip;
-  /** returns whether this service sent a transaction */
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly metrics?: MiningMetrics | undefined;

@@ -28,11 +28,9 @@ export interface BlockSyncOptions {
   readonly applier: BlockApplier;
   /** how many blocks below the newest one can be reverted */
   readonly undoDepth: number;
-  /** returns whether this service sent a transaction */
   readonly isOurs: (transaction: Hex) => boolean;
   readonly log: Logger;
   readonly faults: FaultLog;
-  /** Called after each group of blocks. */
   readonly onProgress?: ((place: { readonly applied: number; readonly target: number }) => void) | undefined;
 }
 
@@ -66,12 +64,10 @@ export class BlockSync {
     };
   }
 
-  /** Ends indexing before the next block. */
   stop(): void {
     this.#isStopping = true;
   }
 
-  /** Indexes up to the current head. */
   async round(): Promise<void> {
     const { tip, heads, forks, applier, undoDepth, log, onProgress } = this.#options;
     await applier.publishStaged();

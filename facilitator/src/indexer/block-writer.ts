@@ -43,7 +43,6 @@ export interface Written {
   readonly events: number;
   /** whether its events are staged until `publishStaged` */
   readonly isStaged: boolean;
-  /** this service's transactions that are mined in this block */
   readonly mined: readonly MinedTransaction[];
   /** number of reopened transactions that were recorded as mined in another block of this height */
   readonly unmined: number;
@@ -92,7 +91,6 @@ export interface BlockWriterOptions {
 /** Publishing fewer takes about ten milliseconds; one more transaction per block would cost a fast chain as much. */
 const STAGE_FROM = 300;
 
-/** number of block headers that are kept for inspection */
 const KEEP_BLOCKS = 10_000;
 
 const PRUNE_EVERY = 1_000;

@@ -30,7 +30,6 @@ const notLinked = (): Unavailable => new Unavailable("a node's blocks are not li
 export class ForkResolver {
   readonly #options: ForkResolverOptions;
   #isTooDeep = false;
-  /** blocks that this process has reverted */
   #reverted = 0;
 
   constructor(options: ForkResolverOptions) {

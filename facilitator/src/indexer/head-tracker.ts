@@ -18,7 +18,6 @@ export interface HeadTrackerOptions {
   readonly chain: ChainReader;
   readonly tip: AppliedTip;
   readonly monotonicMs: () => number;
-  /** last block to index */
   readonly untilBlock?: number | undefined;
 }
 
@@ -27,7 +26,6 @@ export interface HeadHealth {
   readonly silentSec: number;
   readonly isSilent: boolean;
   readonly lagSec: number;
-  /** seconds since the newest block was new; 0 before the first */
   readonly headAgeSec: number;
 }
 
@@ -61,17 +59,14 @@ export class HeadTracker {
     this.#newHeadMs = this.#lastReadMs;
   }
 
-  /** newest block as the node returned it last */
   get reported(): ChainBlock | undefined {
     return this.#reported;
   }
 
-  /** newest block that is linked to the applied ones */
   get confirmed(): ChainBlock | undefined {
     return this.#confirmed;
   }
 
-  /** Reads the node's newest block. */
   async refresh(): Promise<ChainBlock> {
     const { chain, config, monotonicMs } = this.#options;
     const beforeMs = this.#lastReadMs;

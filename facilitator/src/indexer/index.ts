@@ -25,10 +25,8 @@ import { HeadTracker } from "./head-tracker";
 
 export interface IndexerHealth {
   readonly ok: boolean;
-  /** last applied block */
   readonly applied: number;
   readonly head: number | undefined;
-  /** seconds since the chain was last read */
   readonly silentSec: number;
   /** whether no node has answered for too long */
   readonly isSilent: boolean;
@@ -37,20 +35,17 @@ export interface IndexerHealth {
    * was last read.
    */
   readonly lagSec: number;
-  /** whether this process has the lease to index */
   readonly isIndexing: boolean;
   /** highest applied block that is still on the chain, when it lost some */
   readonly keptTo?: number;
   /** whether the chain was reorganised deeper than blocks can be reverted: a person has to decide */
   readonly isTooDeep: boolean;
-  /** seconds since the chain has a new block */
   readonly headAgeSec: number;
 }
 
 export interface Indexer {
   /** chain time: the newest head's timestamp plus the monotonic time since; throws Unavailable before the first head */
   readonly clock: ChainClock;
-  /** newest block that is linked to the applied ones */
   head(): ChainBlock | undefined;
   /** number of the last applied block; -1 before the first */
   applied(): number;
@@ -58,7 +53,6 @@ export interface Indexer {
    * Returns the highest applied block that is still on the chain; later blocks confirm nothing. Infinity when all are.
    */
   keptTo(): number;
-  /** Returns the milliseconds until the node probably has its next block; negative when that is overdue. */
   untilNextBlockMs(): number;
   /** Indexes up to the current head. @throws Unavailable */
   catchUp(): Promise<void>;
@@ -83,9 +77,7 @@ export interface IndexerOptions {
   readonly metrics?: (ReorganisationMetrics & MiningMetrics) | undefined;
   readonly onStep: Failpoint;
   readonly monotonicMs?: () => number;
-  /** last block to index */
   readonly untilBlock?: number;
-  /** Called after each group of blocks, when indexing takes long. */
   readonly onProgress?: (place: { readonly applied: number; readonly target: number }) => void;
 }
 

@@ -19,7 +19,6 @@ export interface BlockReading {
   readonly chain: ChainReader;
   readonly filter: LogFilter;
   readonly sources: FactSources;
-  /** whether a transaction was sent here */
   readonly isOurs: (transaction: Hex) => boolean;
 }
 

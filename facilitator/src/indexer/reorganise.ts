@@ -1,4 +1,3 @@
-/** Reverts a block that the chain no longer has. */
 import type { Tx } from "../db/open";
 import type { EventFeed } from "../events/feed";
 import type { BlockProjection, BlockReversal, RevertedBlock } from "../events/projection";

@@ -4,7 +4,6 @@ import type { Tx } from "../db/open";
 import { idList } from "../db/sql";
 import type { UndoTable } from "../db/tables/indexer";
 
-/** A table whose rows are restored individually. */
 export interface RestoredTable {
   readonly table: string;
   /** its key columns; a row's key is their text, joined by "/" */
@@ -55,7 +54,6 @@ export async function replaceRows(
     select * from jsonb_populate_recordset(null::${sql.table(table)}, ${JSON.stringify(rows)}::jsonb)`.execute(tx);
 }
 
-/** Returns the former values of the rows that a block changed. */
 export function undoOf(tx: Tx, { chainId, blockNumber }: BlockPlace): Promise<Selectable<UndoTable>[]> {
   return tx
     .selectFrom("undo")

@@ -24,7 +24,6 @@ export interface CoalesceOptions<Q, A> {
 
 interface Waiting<Q, A> {
   readonly question: Q;
-  /** the work that the question is part of */
   readonly span: ActiveSpan | undefined;
   resolve(answer: A): void;
   reject(error: unknown): void;

@@ -2,13 +2,11 @@
 import { Presets, SingleBar } from "cli-progress";
 
 export interface Progress {
-  /** Starts a bar for work of `total` units. */
   begin(what: string, total: number): ProgressBar;
 }
 
 export interface ProgressBar {
   advance(units: number): void;
-  /** Changes the amount of work. */
   setTotal(total: number): void;
   end(): void;
 }

@@ -11,7 +11,6 @@ import { refusal } from "./payment-request";
 export interface AdmissionLimiter {
   /** @throws Unavailable, with a retry delay, when too many payments wait or one waits too long */
   run<T>(party: Party, work: () => Promise<T>): Promise<T>;
-  /** whether some are refused now */
   readonly isCrowded: boolean;
   /** Returns why a payment of this payer and provider would be refused now. */
   refusalOf(party: Party): TurnpikeError | undefined;
@@ -30,7 +29,6 @@ export function createAdmissionLimiter({
   maxAgeMs,
   monotonicMs,
 }: AdmissionLimiterOptions): AdmissionLimiter {
-  /** start time of each, in order of arrival */
   const waiting = new Map<symbol, number>();
   const shares = new FairShares();
   const pace = new Pace(monotonicMs);

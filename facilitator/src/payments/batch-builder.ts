@@ -29,7 +29,6 @@ const MAX_PACE_MS = 250;
  */
 const LAST_CALL = 8;
 
-/** One transaction that is being filled. */
 export interface OpenBatch {
   readonly transactionId: string;
   /** payments that are bound as sent with this transaction, if they are bound */
@@ -42,7 +41,6 @@ export interface OpenBatch {
 }
 
 export interface BatchBuilder {
-  /** maximum payments in one transaction */
   readonly capacity: number;
   /**
    * Returns the current pause between two transactions. Divides the rest of the block time among the free slots. If all

@@ -12,7 +12,6 @@ export interface BatchLimits {
   readonly gasPerItem: number;
 }
 
-/** Columns of a payment's row that its transaction is built from. */
 export const QUEUED_COLUMNS = [
   "payment_id",
   "token",

@@ -11,7 +11,6 @@ import { reversalEventId, timesRestored } from "./restorations";
 import { UNMINED } from "./rows";
 import { transferEvent, typesOf } from "./transfer-events";
 
-/** Loads and locks the payments that a block names. */
 export async function loadPayments(
   tx: Tx,
   { chainId, facts, expired }: Pick<BlockInput, "chainId" | "facts" | "expired">,
@@ -63,7 +62,6 @@ export async function savePayments(tx: Tx, chainId: number, payments: readonly P
     where p.chain_id = ${chainId}::bigint and p.payment_id = x.payment_id`.execute(tx);
 }
 
-/** Returns the facts whose payments are stored. */
 export async function factsOfPayments(db: Db, chainId: number, facts: readonly ChainFact[]): Promise<ChainFact[]> {
   const ofPayments = facts.flatMap((fact) => (fact.kind === "turnpike" ? [] : [fact]));
   if (ofPayments.length === 0) return [];
@@ -77,7 +75,6 @@ export async function factsOfPayments(db: Db, chainId: number, facts: readonly C
   return ofPayments.filter((fact) => known.has(fact.paymentId));
 }
 
-/** Returns whether a payment is neither settled nor failed. */
 export async function hasLivePayment(db: Db, chainId: number): Promise<boolean> {
   const live = await db
     .selectFrom("payments")

@@ -9,7 +9,6 @@ import type { PaymentRow } from "../db/tables/payments";
 import type { DigestSigner } from "../relayer/signer";
 import { issueProof, type SettledFacts, settledFacts } from "./proofs";
 
-/** The proof that one caller waits for. */
 export interface EarlyProof {
   /**
    * Returns the proof for a settled row. Signs a new one when the prepared proof has other facts.

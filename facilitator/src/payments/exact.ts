@@ -8,7 +8,6 @@ import type { Purchase } from "./payment-request";
 import { type Authorization, EIP3009, type Transfer } from "./transfer";
 
 export interface WaitOptions {
-  /** maximum time to wait for the chain, in milliseconds */
   readonly waitMs: number;
 }
 
@@ -20,7 +19,6 @@ export interface GrantOptions extends WaitOptions {
 export interface ExactRequest {
   readonly network: string;
   readonly token: Address;
-  /** payee that the requirements name */
   readonly payTo: Address;
   readonly amount: bigint;
   /** resource that the server names; "" when it names none */

@@ -23,7 +23,6 @@ interface Options {
   /** failed payments within an hour */
   readonly perPayer: number;
   readonly perPayee: number;
-  /** monotonic clock in milliseconds */
   readonly monotonicMs: () => number;
 }
 

@@ -38,7 +38,6 @@ interface Held {
 }
 
 export function createHolds({ store, chainId, log, monotonicMs }: HoldsOptions): Holds {
-  /** by grant id */
   const open = new Map<Hex, Held>();
   let timer: NodeJS.Timeout | undefined;
   let renewing: Promise<void> = Promise.resolve();

@@ -54,7 +54,6 @@ export interface PaymentsOptions {
   readonly projection: PaymentProjection;
   readonly relayer: Relayer;
   readonly indexer: Indexer;
-  /** of debits and charges, which can be refunded too */
   readonly collections: CollectionReader;
   readonly stages: PaymentStages;
   readonly log: Logger;

@@ -14,7 +14,6 @@ export interface PayerGasLimiter {
   refresh(): Promise<void>;
   /** Returns why no more is sent for a payer. */
   refusalOf(payer: string): TurnpikeError | undefined;
-  /** Counts one more payment. @returns why it is not to be sent */
   add(payer: string): TurnpikeError | undefined;
   /** Returns the gas of the payer who costs most, as a share of the limit. */
   highestShare(): number;
@@ -27,7 +26,6 @@ interface Options {
   readonly perPayer: number;
   /** gas that a payment may use, counted while it is in no transaction */
   readonly perPayment: number;
-  /** monotonic clock in milliseconds */
   readonly monotonicMs: () => number;
 }
 

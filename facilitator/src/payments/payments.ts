@@ -38,15 +38,12 @@ export interface PaymentStatusAnswer {
   readonly status: "pending" | "settled" | "failed" | "reversed" | "unknown";
   readonly transaction?: Hex;
   readonly reason?: string;
-  /** settled refunds by index; absent: none */
   readonly refunds?: readonly RefundFacts[];
 }
 
 export interface RefundFacts {
   readonly index: number;
-  /** the account that paid it */
   readonly account: Address;
-  /** base units */
   readonly amount: bigint;
   readonly transaction: Hex;
   /** the payee's signed statement that names the account, of an automatic refund */

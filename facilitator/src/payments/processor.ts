@@ -69,7 +69,6 @@ class RequestRun {
   readonly #request: PaymentRequest;
   readonly #startedMs: number;
   readonly #untilMs: number;
-  /** whether the signature is the payer's */
   #isProven = false;
   /** whether a row exists, or a commit that would write one was sent */
   #isBound = false;
@@ -78,7 +77,6 @@ class RequestRun {
   #rejudged = 0;
   /** since when this call waits for the chain; undefined while it has not */
   #waitingSinceMs: number | undefined;
-  /** when this call first read the payment as settled */
   #settledMs: number | undefined;
   /** `writes` of the projection at the last read of the row */
   #readAtWrites = Number.POSITIVE_INFINITY;

@@ -7,7 +7,6 @@ import { type BlockInput, type BlockRules, type RowSet, whereOf } from "../event
 import type { RefundRecords } from "./refund-records";
 import { type TransferOutcome, transferEvent, typesOf } from "./transfer-events";
 
-/** The transfers that a block may change. */
 export interface BlockTransfers {
   readonly payments: RowSet<PaymentRow>;
   readonly refunds: RefundRecords;

@@ -19,7 +19,6 @@ export class QueueShares {
   readonly #options: QueueSharesOptions;
   #shares = new FairShares();
   #countedAtMs = Number.NEGATIVE_INFINITY;
-  /** payers and providers of payments that are being judged */
   readonly #entering = new Set<Party>();
 
   constructor(options: QueueSharesOptions) {

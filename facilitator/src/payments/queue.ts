@@ -108,7 +108,6 @@ export class PaymentQueue {
     return this.#backlog.queued < this.#fullBatch && this.#backlog.oldestMs < this.#options.config.blockTimeMs;
   }
 
-  /** Counts the queued payments. */
   async measure(): Promise<void> {
     const { store, config, clock } = this.#options;
     const leaving = this.#leaving;

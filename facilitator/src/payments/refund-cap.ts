@@ -13,12 +13,11 @@ import { chainNowSec } from "./committed";
 
 export interface CappedRefund {
   readonly chainId: number;
-  /** of the payment that is refunded: it takes from the cap once */
+  /** The refunded payment takes from the cap once. */
   readonly refundedId: string;
   readonly provider: Address;
   readonly token: Address;
   readonly account: Address;
-  /** base units */
   readonly amount: bigint;
   /** whether the chain has the refund already: then nothing can be refused any more */
   readonly hasMoved: boolean;

@@ -8,22 +8,18 @@ export interface RefundRecord extends Pick<RefundedTable, "kind" | "provider" | 
   readonly payment_id: string;
   readonly refunded_id: string;
   readonly refund_index: number;
-  /** what was paid, base units */
   readonly paid: string;
-  /** settled by the id's other refunds, base units */
   readonly others: string;
 }
 
 export class RefundRecords {
   readonly #records: ReadonlyMap<string, RefundRecord>;
-  /** settled since the records were read, base units */
   readonly #settled = new Map<string, bigint>();
 
   constructor(records: readonly RefundRecord[]) {
     this.#records = new Map(records.map((record) => [record.payment_id, record]));
   }
 
-  /** Reads the records of the refunds among these rows. */
   static async load(db: Db, chainId: number, rows: readonly PaymentRow[]): Promise<RefundRecords> {
     const ids = rows.filter((row) => row.door === "refund").map(({ payment_id: id }) => id);
     if (ids.length === 0) return new RefundRecords([]);
@@ -49,7 +45,6 @@ export class RefundRecords {
     if (this.#records.has(id)) this.#settled.set(id, BigInt(amount));
   }
 
-  /** Returns what is refunded of an id by now, base units. */
   refundedOf({ refunded_id: id, others }: RefundRecord): bigint {
     let sum = BigInt(others);
     for (const record of this.#records.values())

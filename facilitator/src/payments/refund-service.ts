@@ -39,10 +39,8 @@ export interface RefundRequest {
   readonly signature: Hex;
 }
 
-/** A payment to refund from the account that its payee has named. */
 export interface AutomaticRefundRequest {
   readonly paymentId: Hex;
-  /** whose payment it must be */
   readonly provider: Address;
 }
 
@@ -57,7 +55,6 @@ export type RefundOutcome =
 /** The nonce of an automatic refund, for another account than the one that would pay it. */
 interface PayeesNonce {
   readonly account: Address;
-  /** who would pay it */
   readonly signer: Address;
   readonly token: Address;
   readonly nonce: Hex;
@@ -71,7 +68,7 @@ export interface RefundServiceOptions {
   readonly processor: PaymentProcessor;
   readonly depth: SettlementDepth;
   readonly collections: CollectionReader;
-  /** of the chain, unix seconds */
+  /** Returns chain time, unix seconds. */
   readonly nowSec: () => number;
 }
 

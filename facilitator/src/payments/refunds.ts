@@ -6,7 +6,6 @@ import type { Db, Tx } from "../db/open";
 import { bytesList, idList } from "../db/sql";
 import type { PaymentRow, RefundedTable } from "../db/tables/payments";
 
-/** A payment, debit or charge that can be refunded. */
 export interface Refunded {
   readonly id: Hex;
   readonly kind: RefundedTable["kind"];
@@ -14,18 +13,15 @@ export interface Refunded {
   readonly provider: Address;
   readonly payer: Address;
   readonly token: Address;
-  /** what was paid, base units */
   readonly amount: bigint;
-  /** of a debit or charge */
   readonly planId?: Hex | undefined;
-  /** of a debit or charge: the subscription's name when it was collected */
+  /** A debit or charge has the subscription's name when it was collected. */
   readonly idHash?: Hex | undefined;
 }
 
 /** As the indexed chain has it. */
 export interface Refundable extends Refunded {
   readonly blockNumber: number;
-  /** who may refund it: payee and provider, of then and of now */
   readonly accounts: readonly Address[];
 }
 
@@ -35,11 +31,10 @@ export interface CollectionReader {
   find(target: Exclude<RefundTarget, { readonly type: "payment" }>): Promise<Refundable | undefined>;
 }
 
-/** What a transfer refunds. */
 export interface RefundOf {
   readonly refunded: Refunded;
   readonly index: number;
-  /** from the account that the provider has named, within its daily cap */
+  /** The account that the provider has named pays, within its daily cap. */
   readonly isAutomatic?: boolean;
 }
 
@@ -76,13 +71,11 @@ export async function areOfRefunds(db: Db, chainId: number, nonces: readonly Hex
   return nonces.map((nonce) => found.has(nonce.toLowerCase() as Hex));
 }
 
-/** A refund of the same id. */
 type Sibling = PaymentRow & { readonly refund_index: number };
 
 export interface NewRefund {
   readonly chainId: number;
   readonly paymentId: Hex;
-  /** base units */
   readonly amount: bigint;
   readonly refund: RefundOf;
   /** returns whether a failed refund can never move money */
@@ -195,14 +188,12 @@ export async function refundedSums(db: Db, chainId: number, ids: Iterable<string
   return sums;
 }
 
-/** One settled refund of an id. */
 export interface SettledRefund {
   readonly refunded_id: string;
   readonly refund_index: number;
   readonly row: PaymentRow;
 }
 
-/** Returns the settled refunds of these ids, by id and index. */
 export async function settledRefunds(db: Db, chainId: number, ids: Iterable<string>): Promise<SettledRefund[]> {
   const { rows } = await sql<PaymentRow & Omit<SettledRefund, "row">>`
     select r.refunded_id, r.refund_index, p.* from refunds r

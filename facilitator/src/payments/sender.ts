@@ -47,7 +47,6 @@ export class Sender {
   readonly #faults: FaultLog;
   readonly #loop: Worker;
 
-  /** Starts to send. */
   constructor(options: SenderOptions) {
     const { config, store, relayer, clock, log, monotonicMs } = options;
     this.#options = options;

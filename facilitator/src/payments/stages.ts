@@ -21,7 +21,6 @@ export interface PaymentStagesOptions {
   readonly nowMs?: (() => number) | undefined;
 }
 
-/** The ids on a payment's log lines. */
 interface Ids {
   readonly paymentId: string;
   readonly refundId?: string;
@@ -164,7 +163,6 @@ const idsOfRequest = ({ paymentId, refund }: PaymentRequest): Ids => idsOf(payme
 
 export interface BroadcastPayment extends Pick<PaymentRow, "accepted_at_ms" | "traceparent"> {
   readonly payment_id: string;
-  /** of a refund */
   readonly refunded_id: string | null;
 }
 

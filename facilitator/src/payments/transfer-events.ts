@@ -4,7 +4,6 @@ import type { EventDraft } from "../events/event";
 import type { RefundRecords } from "./refund-records";
 import { paymentPayload } from "./rows";
 
-/** What became of a transfer. */
 export type TransferOutcome = "settled" | "failed" | "reversed" | "restored";
 
 export const PAYMENT_EVENTS: Readonly<Record<TransferOutcome, string>> = {

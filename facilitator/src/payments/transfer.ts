@@ -19,7 +19,6 @@ export type Authorization = TransferAuthorization;
 
 /** An EIP-2612 permit of the payer that approves Permit2. */
 export interface TokenPermit {
-  /** base units */
   readonly value: bigint;
   /** unix seconds, inclusive */
   readonly deadline: bigint;
@@ -65,7 +64,6 @@ export function idOfPayment(
   return method === "eip3009" ? paymentIdOf(key) : permit2PaymentIdOf(key);
 }
 
-/** What the payer signed. */
 export function permit2AuthorizationOf({ token, authorization, transfer }: Permit2Payment): Permit2Authorization {
   const { from, to, value, validAfter, validBefore, nonce } = authorization;
   const isUpto = transfer.method === "upto";
@@ -82,7 +80,6 @@ export function permit2AuthorizationOf({ token, authorization, transfer }: Permi
   };
 }
 
-/** The call of the proxy that moves the money. */
 export function proxyCallOf(payment: Permit2Payment): {
   readonly to: Address;
   readonly data: Hex;
@@ -114,7 +111,6 @@ function tokenPermitOf({ value, deadline, signature }: TokenPermit) {
   return [value, deadline, `0x${digits.slice(0, 64)}`, `0x${digits.slice(64, 128)}`, Number(`0x${digits.slice(128)}`)];
 }
 
-/** Columns of a payment's row that say how it moves. */
 type TransferColumns = Pick<PaymentRow, "method" | "permitted" | "sender" | "token_permit">;
 
 export function transferColumns(transfer: Transfer): TransferColumns {

@@ -31,7 +31,6 @@ export const MAX_ATTEMPTS = 3;
 
 export class UnmovedPayments {
   readonly #options: UnmovedPaymentsOptions;
-  /** last applied block at the last sweep */
   #sweptAt = -1;
 
   constructor(options: UnmovedPaymentsOptions) {

@@ -30,10 +30,8 @@ export interface Origin {
   readonly requestId: string;
 }
 
-/** The caller, identified by an API key. */
 export interface Caller extends Origin, Owner {
   readonly provider: Address;
-  /** whether the key is the same provider's on every chain */
   readonly isEveryChain: boolean;
   readonly keyId: string;
   readonly scopes: readonly ApiScope[];

@@ -147,7 +147,6 @@ export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
   };
 }
 
-/** Returns the signer of this service that the statement names. @throws InvalidSignature */
 async function namedFacilitator(
   { config, chain, facilitators }: RefundAccountsDeps,
   { signature, ...terms }: NameRefundAccount,

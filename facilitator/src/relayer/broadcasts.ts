@@ -25,7 +25,6 @@ export interface Broadcasts {
    * they were sent.
    */
   forgetAllBut(forms: Iterable<KnownForm>, sinceMs: number): void;
-  /** Waits for the broadcasts in flight. */
   end(): Promise<void>;
 }
 

@@ -34,7 +34,6 @@ export function bumpedFees(last: Fees, baseFeeWei: bigint, limits: FeeLimits): F
 export interface Affordable<T> {
   /** from the first, as many as the amount allows */
   readonly items: readonly T[];
-  /** their maximum cost */
   readonly wei: bigint;
   /** maximum cost of the first that it does not allow */
   readonly unaffordableWei?: bigint;

@@ -19,7 +19,6 @@ export interface FormerKeysOptions {
   readonly config: Pick<FacilitatorConfig, "chainId" | "blockTimeMs">;
   readonly store: Store;
   readonly chain: Pick<ChainReader, "nonce">;
-  /** the keys of this process, which has lanes for them */
   readonly own: readonly Address[];
   readonly owner: string;
   readonly receipts: Receipts;
@@ -47,7 +46,6 @@ export class FormerKeys {
   readonly #faults: FaultLog;
   /** since when this process has seen no process run the lane */
   #lapsedSinceMs = new Map<Address, number>();
-  /** keys that the log has named */
   #named: ReadonlySet<Address> = new Set();
 
   constructor(options: FormerKeysOptions) {
@@ -140,7 +138,6 @@ export type FollowOptions = Omit<FormerKeysOptions, "receipts" | "broadcasts"> &
   Omit<ReceiptsOptions, "blockTimeMs"> &
   BroadcastsOptions;
 
-/** Follows them until stopped. */
 export function followFormerKeys(options: FollowOptions): Worker {
   const { config, store } = options;
   const formerKeys = new FormerKeys({

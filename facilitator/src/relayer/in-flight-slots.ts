@@ -1,7 +1,7 @@
 /** Counts a lane's used slots in the pool: those of its last round, and those acquired since. */
 export interface InFlightSlots {
   used(): number;
-  /** for a transaction that is being signed; its database transaction may still fail */
+  /** Call it for a transaction that is being signed; its database transaction may still fail. */
   acquire(id: string): void;
   release(id: string): void;
   /** @param seen ids of all stored transactions of this round @param waiting how many of them are in no block yet */

@@ -67,7 +67,6 @@ export type Simulation =
 
 export interface RelayerHealth {
   readonly ok: boolean;
-  /** reason when not ok, in one sentence */
   readonly reason?: string;
   readonly lanes: readonly LaneHealth[];
 }
@@ -82,7 +81,6 @@ export interface Relayer {
   /** Signs for the account of one provider's automatic refunds; undefined where REFUND_KEYS has none. */
   refundSigner(provider: Address): DigestSigner | undefined;
   readonly chain: ChainReader;
-  /** health of each node of RPC_URLS */
   readonly nodes: Nodes;
   /** tokens that no payer can sign for: their payments come over Permit2 alone */
   readonly permit2Only: ReadonlySet<Address>;
@@ -127,7 +125,6 @@ export interface RelayerOptions {
   readonly metrics?: RelayerMetrics | undefined;
   readonly onFirstBroadcast?: FirstBroadcastListener;
   readonly fetch?: typeof fetch;
-  /** aborts requests that wait for nodes */
   readonly signal?: AbortSignal | undefined;
   /** monotonic milliseconds */
   readonly monotonicMs?: () => number;

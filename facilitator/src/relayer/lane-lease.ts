@@ -35,7 +35,6 @@ export class LaneLease {
     return this.#status;
   }
 
-  /** why the lane is stopped */
   get reason(): string | undefined {
     return this.#reason;
   }

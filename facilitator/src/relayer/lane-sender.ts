@@ -90,7 +90,6 @@ export class LaneSender {
     state.endRound();
   }
 
-  /** See `Lane.signNow`. */
   async signNow(tx: Tx, entries: readonly QueuedTransaction[]): Promise<Signed> {
     const { config, signer, of, lease, state, signing, fees, broadcasts, onStep } = this.#options;
     const { slots } = state;

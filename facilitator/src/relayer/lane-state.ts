@@ -56,7 +56,6 @@ export class LaneState {
     this.#options = options;
   }
 
-  /** number of queued transactions, as of the last measurement */
   get queued(): number {
     return this.#counts.queued;
   }

@@ -22,7 +22,6 @@ export class NodeSilence {
     this.#wellMs = options.monotonicMs();
   }
 
-  /** Records that a round has succeeded. */
   succeeded(): void {
     this.#wellMs = this.#options.monotonicMs();
   }

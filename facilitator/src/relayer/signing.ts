@@ -17,10 +17,8 @@ interface Turn {
   readonly fees: Fees;
 }
 
-/** Queued transactions that were signed. */
 export interface SignedQueue {
   readonly forms: SignedForm[];
-  /** their maximum cost */
   readonly wei: bigint;
   /** maximum cost of the next one, when that is more than what is left */
   readonly unaffordableWei?: bigint;

@@ -163,7 +163,6 @@ export async function lostTransactions(
     .execute();
 }
 
-/** Reopens transactions: the lane sends them again. */
 export async function reopenTransactions(db: Db, ids: readonly string[]): Promise<void> {
   await db
     .updateTable("transactions")
@@ -203,12 +202,10 @@ const minedColumns = (facts: MinedFacts) => ({
   gas_price_wei: facts.gasPriceWei.toString(),
 });
 
-/** A transaction that was recorded as mined. */
 export interface MinedTransaction {
   readonly id: string;
   readonly purpose: string;
   readonly success: boolean;
-  /** from signing until it was recorded, in milliseconds */
   readonly tookMs: number;
 }
 

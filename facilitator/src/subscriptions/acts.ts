@@ -17,7 +17,6 @@ const CHANGE_GAS = 600_000n + WALLET_GAS;
 
 const VOID_GAS = 150_000n + WALLET_GAS;
 
-/** a renewal before the change */
 const RENEW_GAS = 450_000n;
 
 /** A token asks a contract wallet for its signature. */
@@ -28,7 +27,6 @@ export interface ActCall {
   readonly gasLimit: bigint;
 }
 
-/** of a `setNext` without a plan */
 const NO_TERMS = { token: ZERO_ADDRESS, payTo: ZERO_ADDRESS, amount: 0n, interval: 0, months: false };
 
 const encode = (name: string, args: readonly unknown[]): Hex =>

@@ -13,11 +13,9 @@ export type CollectionName = Exclude<RefundTarget, { readonly type: "payment" }>
 export interface Collection {
   readonly id: Hex;
   readonly kind: "debit" | "charge";
-  /** the plan's present provider */
   readonly provider: Address;
   readonly payer: Address;
   readonly token: Address;
-  /** base units */
   readonly amount: bigint;
   readonly planId: Hex;
   readonly idHash: Hex;
@@ -26,7 +24,6 @@ export interface Collection {
   readonly accounts: readonly Address[];
 }
 
-/** Events that charge a period. */
 const CHARGES = [
   "subscription.created",
   "subscription.renewed",

@@ -29,7 +29,6 @@ export class EventChange {
     this.emit(type, idHash, more, `${type}/${idHash}`);
   }
 
-  /** Emits an event about a subscription as it is now. */
   emit(type: string, idHash: Hex, more: Record<string, unknown> = {}, name = type): void {
     const { input, state, fact } = this;
     const subscription = state.subscriptions.get(idHash);

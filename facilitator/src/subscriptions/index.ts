@@ -62,7 +62,6 @@ export interface Subscriptions {
   /** A signup that was signed for the secret is worth nothing afterwards. */
   void(request: VoidRequest, waiting: Waiting): Promise<ActOutcome>;
   get(idHash: Hex): Promise<SubscriptionWire>;
-  /** those of one account, newest first */
   of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }>;
   quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote>;
   plan(planId: Hex): Promise<PlanWire>;
@@ -229,7 +228,6 @@ class SubscriptionService implements Subscriptions {
     return this.#reader.plans(page);
   }
 
-  /** @throws TurnpikeError */
   async #checkSignup({ planId, subscriber, voucher }: SubscribeRequest): Promise<void> {
     const plan = await this.#reader.requirePlan(planId);
     const against = policyAgainst(plan, this.#config);

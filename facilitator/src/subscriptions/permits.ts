@@ -25,7 +25,6 @@ export interface Permits {
    * @throws InsufficientFunds
    */
   requireFunds(account: Address, tokens?: readonly TokenConfig[]): Promise<void>;
-  /** @throws TurnpikeError */
   account(address: Address, token: Address): Promise<AccountWire>;
   /**
    * Submits the permit to the token. A permit that someone else submitted first counts as well.

@@ -56,14 +56,12 @@ export class SubscriptionReader {
     return findVoided(store.db, config.chainId, idHash);
   }
 
-  /** @throws UnknownSubscription */
   async require(idHash: Hex): Promise<SubscriptionRecord> {
     const record = (await this.find(idHash)) ?? (await this.#afterLook(() => this.find(idHash)));
     if (record) return record;
     throw new TurnpikeError("UnknownSubscription", undefined, { details: { idHash } });
   }
 
-  /** @throws UnknownPlan */
   async requirePlan(planId: Hex) {
     const { store, config } = this.#options;
     const read = () => findPlan(store.db, config.chainId, planId);
@@ -79,7 +77,6 @@ export class SubscriptionReader {
     return subscriptionToWire(record, config, clock.nowSec());
   }
 
-  /** Returns the subscriptions of one account, newest first. */
   async of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }> {
     const { config, store, clock } = this.#options;
     // Nothing is known of an account whose funds have not been read yet.

@@ -94,7 +94,6 @@ export function findPlan(db: Db, chainId: number, planId: Hex): Promise<PlanRow 
 
 export interface PlanPage {
   readonly provider?: Address | undefined;
-  /** plan index after which the page begins */
   readonly after: number;
   readonly limit: number;
 }

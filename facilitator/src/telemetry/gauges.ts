@@ -15,9 +15,7 @@ export interface Gauges {
   lanes(): readonly {
     readonly key: string;
     readonly balanceEth: number;
-    /** whether it can send, and its transactions are mined */
     readonly isWell: boolean;
-    /** whether this process has its lease */
     readonly isHeld: boolean;
     readonly oldestPendingSec: number;
     readonly inFlight: number;
@@ -26,11 +24,8 @@ export interface Gauges {
   nodes(): readonly { readonly position: number; readonly isWell: boolean; readonly behind?: number }[];
   indexerLagBlocks(): number;
   indexerLagSec(): number;
-  /** seconds since the chain has a new block */
   headAgeSec(): number;
-  /** whether the chain was reorganised deeper than blocks can be reverted */
   isReorganisedTooDeeply(): boolean;
-  /** whether this process has the lease to index */
   isIndexing(): boolean;
   paymentQueue(): { readonly queued: number; readonly oldestQueuedSec: number };
   /** gas of the payer who costs most within an hour, as a share of MAX_GAS_PER_PAYER */
@@ -39,10 +34,9 @@ export interface Gauges {
   renewalsDue(): Promise<number>;
   /** what the last `reconcile` found; undefined before the first */
   reconciled(): Promise<{ readonly ageSec: number; readonly differences: number } | undefined>;
-  /** of the last 24 hours; cents only when NATIVE_PRICE is set */
+  /** Costs are of the last 24 hours; cents only when NATIVE_PRICE is set. */
   costs(): Promise<readonly CostGauge[]>;
   webhooksPending(): Promise<number>;
-  /** endpoints with the oldest deliveries */
   webhookBacklogs(): Promise<readonly BacklogGauge[]>;
 }
 
@@ -65,7 +59,6 @@ export function registerGauges(gauges: Gauges, registers: Registry[]): void {
 }
 
 function watchReconciled(gauges: Gauges, registers: Registry[]): void {
-  /** One query for both gauges. */
   const reconciled = inTime(() => gauges.reconciled());
   const set = async (gauge: Gauge, figure: "ageSec" | "differences"): Promise<void> => {
     const found = await reconciled();
@@ -223,7 +216,6 @@ export function registerDatabaseGauges(gauges: DatabaseGauges, registers: Regist
 }
 
 function watchCosts(gauges: Gauges, registers: Registry[]): void {
-  /** One query for the three gauges. */
   const costs = inTime(gauges.costs);
   const costGauge = (name: string, help: string, amountOf: (sum: CostGauge) => number | undefined): void => {
     new Gauge({

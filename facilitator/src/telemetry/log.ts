@@ -16,7 +16,6 @@ const REDACTED = "[redacted]";
 
 export interface LogOptions {
   readonly level: FacilitatorConfig["logLevel"];
-  /** exact values that must never be logged */
   readonly secrets: readonly string[];
   /** where lines go; stdout when absent */
   readonly write?: (line: string) => void;

@@ -5,7 +5,6 @@ import { type DatabaseGauges, type Gauges, registerDatabaseGauges, registerGauge
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** The metrics of payments, for the code that processes them. */
 export type PaymentMetrics = ReturnType<typeof createPaymentMetrics>;
 
 /**
@@ -68,7 +67,6 @@ export function createMetrics(label?: ChainLabel) {
       registerGauges(gauges, registers);
       up.set(1);
     },
-    /** Lists the metrics; those of Node too. */
     list: (): MetricFacts[] =>
       registry.getMetricsAsArray().map((metric) => {
         const { name, help, labelNames = [] } = metric as unknown as MetricFacts & { labelNames?: readonly string[] };

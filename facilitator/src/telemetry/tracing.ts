@@ -34,7 +34,6 @@ export interface TracedRequest {
 }
 
 export interface RequestTrace {
-  /** for log lines */
   readonly traceId: string;
   /** Names the payment, whose stages become parts of this span. */
   concerns(paymentId: string): void;
@@ -52,7 +51,6 @@ export interface TracedStage {
   readonly endedAgoMs?: number;
   readonly transaction?: string | null;
   readonly block?: number | null;
-  /** the payment's request, which may have been answered by another process */
   readonly traceparent?: string | null | undefined;
 }
 
@@ -133,7 +131,6 @@ interface OtlpTracingOptions {
 
 class OtlpTracing implements Tracing {
   readonly #options: OtlpTracingOptions;
-  /** the latest request of each payment that is being processed here */
   readonly #requests = new Map<string, Span>();
 
   constructor(options: OtlpTracingOptions) {

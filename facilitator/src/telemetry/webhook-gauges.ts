@@ -1,4 +1,3 @@
-/** Registers the gauges of what waits for each webhook endpoint. */
 import { Gauge, type Registry } from "prom-client";
 import { inTime } from "./gauge-answers";
 
@@ -9,7 +8,6 @@ export interface BacklogGauge {
 }
 
 export function watchBacklogs(ask: () => Promise<readonly BacklogGauge[]>, registers: Registry[]): void {
-  /** One query for both gauges. */
   const backlogs = inTime(ask);
   const backlogGauge = (name: string, help: string, figureOf: (backlog: BacklogGauge) => number): void => {
     new Gauge({

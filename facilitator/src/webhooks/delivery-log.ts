@@ -1,4 +1,3 @@
-/** Reads an endpoint's deliveries: when each was attempted and how the receiver responded. */
 import { sql } from "kysely";
 import {
   type attemptSchema,
@@ -50,7 +49,6 @@ const toWire = (row: Row) => ({
   ...(row.finished_at_ms !== null && { finishedAt: unixSec(row.finished_at_ms) }),
 });
 
-/** Lists deliveries, newest first. */
 export async function listDeliveries(
   db: Db,
   endpointId: string,
@@ -104,11 +102,9 @@ export async function countPending(db: Db, chainId: number): Promise<number> {
   return Number(row.count);
 }
 
-/** What waits for one endpoint. */
 export interface EndpointBacklog {
   readonly endpoint: string;
   readonly pending: number;
-  /** age of the oldest, seconds */
   readonly oldestSec: number;
 }
 

@@ -35,7 +35,6 @@ export interface DeliveryDeps {
   readonly sender: Sender;
   readonly log: Logger;
   readonly metrics: Pick<Metrics, "webhooks" | "stageTook">;
-  /** maximum concurrent deliveries in this process */
   readonly inFlight: number;
   readonly pollMs: number;
   /** unix milliseconds */
@@ -51,7 +50,6 @@ export interface DeliveryWorker {
   tick(): Promise<number>;
   /** Resolves when no started delivery is in flight. */
   settled(): Promise<void>;
-  /** deliveries started here that have not ended */
   readonly underWay: number;
   stop(): Promise<void>;
 }

@@ -1,4 +1,3 @@
-/** Starts the worker that delivers webhooks, with this process's clocks and network. */
 import type { Logger } from "pino";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";

@@ -56,9 +56,8 @@ export interface Delivery {
   readonly step: number;
   /** unix milliseconds by the database's clock */
   readonly createdAtMs: number;
-  /** created before this one */
   readonly attempts: number;
-  /** of a test event */
+  /** Only a test event has one. */
   readonly body: string | null;
   readonly event: EventContents | undefined;
 }

@@ -18,11 +18,9 @@ export interface Missed {
   /** position in the schedule of the failed attempt, from 0 */
   readonly step: number;
   readonly nowMs: number;
-  /** when the delivery was queued */
   readonly createdAtMs: number;
   /** from 0 to 1 */
   readonly random: number;
-  /** the delay that the receiver requested */
   readonly retryAfterSec?: number | undefined;
 }
 

@@ -26,7 +26,6 @@ export interface SenderOptions {
   readonly allowPrivate: boolean;
   /** default 15,000 */
   readonly timeoutMs?: number;
-  /** resolver of host names; the system's when absent */
   readonly lookup?: Lookup;
 }
 

@@ -14,7 +14,6 @@ import type { Rpc } from "./rpc";
 export interface DebitSource {
   readonly rpc: Rpc;
   readonly turnpike: Address;
-  /** the operator that sends them */
   readonly address: Address;
   /** blocks, the transaction's own included, after which a debit is final */
   readonly confirmations: number;

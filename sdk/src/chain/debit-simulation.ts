@@ -1,4 +1,3 @@
-/** Simulates a batch of debits by one eth_call: each item's outcome and the total gas. Sends nothing. */
 import { type Address, type ErrorCode, type Hex, hexToBytes, isTurnpikeError, Unavailable } from "../protocol";
 import { turnpikeInterface } from "./abi";
 import type { DebitItem } from "./debit-sender";

@@ -72,7 +72,6 @@ export interface RpcEndpointOptions {
   /** http(s)://; a user and password in it go into the header for them */
   readonly url: string;
   readonly post: RpcPost;
-  /** for a whole exchange */
   readonly timeoutMs: number;
   /** aborts every exchange, now and later, with its own reason */
   readonly signal?: AbortSignal | undefined;

@@ -1,4 +1,3 @@
-/** Reads what a plan's provider allows other accounts. Sends nothing. */
 import { type Address, type Hex, lensAddressOf } from "../protocol";
 import { aList, aText, fieldsOf } from "../protocol/arguments";
 import { lensInterface } from "./abi";

@@ -35,7 +35,7 @@ export interface ChainReader {
    * charged this payment.
    */
   uptoCharge(transaction: Hex, payment: UptoPayment): Promise<bigint | undefined>;
-  /** of the token's EIP-712 domain, as its own DOMAIN_SEPARATOR says */
+  /** The token's EIP-712 domain has it, as its own DOMAIN_SEPARATOR says. */
   domainSeparator(token: Address): Promise<Hex>;
   /** Returns a subscription and its allowance; undefined when none was ever made under this id. */
   subscription(turnpike: Address, idHash: Hex): Promise<RecordOnChain | undefined>;
@@ -76,7 +76,6 @@ export interface PaymentNonce {
 
 /** A payment's nonce as of one block. */
 export interface NonceAtHead {
-  /** the block's timestamp, unix seconds */
   readonly timeSec: number;
   readonly isUsed: boolean;
 }
@@ -86,9 +85,7 @@ export interface ReaderOptions {
   readonly url: string;
   readonly chainId: number;
   readonly fetch: (input: string, init: RequestInit) => Promise<Response>;
-  /** aborts every call */
   readonly signal: AbortSignal;
-  /** for one call */
   readonly timeoutMs: number;
 }
 

@@ -1,4 +1,3 @@
-/** An endpoint of a chain over a websocket, by ethers' providers. */
 import { Unavailable } from "../protocol";
 import { atMost, type Deferred, deferred } from "../protocol/waiting";
 import { type RpcAnswer, RpcAnswerError, type RpcCall, RpcEndpoint, resultOf } from "./json-rpc";

@@ -45,7 +45,6 @@ export interface CommandContext {
 /** One command of `npx turnpike`. */
 export interface Command {
   readonly name: string;
-  /** one sentence: what it does */
   readonly summary: string;
   readonly words: readonly ArgumentSpec[];
   readonly flags: Readonly<Record<string, FlagSpec>>;

@@ -1,4 +1,3 @@
-/** Lists the environment variables that commands read, and reads them. */
 import { join, resolve } from "node:path";
 import { type OpenedFile, readOpened } from "../mcp/wallet/opened-file";
 import { UsageError } from "./command-errors";
@@ -43,10 +42,8 @@ const FILE = "file:";
 /** What a secret is called in errors, and what it looks like. */
 export interface SecretForm {
   readonly variable: VariableName;
-  /** "private key" */
   readonly what: string;
   readonly pattern: Pick<RegExp, "test">;
-  /** "0x and 64 hex digits" */
   readonly form: string;
 }
 

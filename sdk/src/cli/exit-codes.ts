@@ -1,4 +1,3 @@
-/** Lists the exit codes of every command, and which error ends with which. */
 import { type ErrorCode, isTurnpikeError } from "../protocol";
 import { isUnreached, UsageError } from "./command-errors";
 

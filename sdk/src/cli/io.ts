@@ -3,9 +3,7 @@
 /** The effects of one run. */
 export interface CliIo {
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** the folder that relative paths start from */
   readonly cwd: string;
-  /** the user's home folder */
   readonly home: string;
   /** Writes to standard output. */
   stdout(text: string): void;

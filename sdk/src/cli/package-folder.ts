@@ -1,4 +1,3 @@
-/** Finds the package that this program is part of. */
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CommandFailed } from "./command-errors";

@@ -1,4 +1,3 @@
-/** Runs one command line: finds the command, reads its arguments, prints its result or its error. */
 import { CommanderError } from "commander";
 import { COMMANDS } from "./commands";
 import { variable } from "./environment";

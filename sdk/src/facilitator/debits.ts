@@ -1,4 +1,3 @@
-/** Wire bodies of debits of allowances, and of the question which plans a provider may have debited. */
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 

@@ -38,7 +38,6 @@ const scopesSchema = z
   .max(API_SCOPES.length)
   .refine((scopes) => new Set(scopes).size === scopes.length, "must not name a scope twice");
 
-/** What the new key shall be. */
 const wantedKey = {
   /** the provider's wallet: a key or a contract with ERC-1271 */
   provider: addressSchema,

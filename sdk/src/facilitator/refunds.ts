@@ -1,4 +1,3 @@
-/** Wire bodies of refunds: the signed transfer, and what it refunds. */
 import * as z from "zod";
 import {
   addressSchema,

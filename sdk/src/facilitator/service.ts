@@ -1,4 +1,3 @@
-/** Wire bodies about the Facilitator itself: its health, its events. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 

@@ -1,4 +1,3 @@
-/** Wire bodies about what a Facilitator supports. */
 import * as z from "zod";
 import { addressSchema, networkOfChain, Unavailable } from "../protocol";
 import { aNumber, fieldsOf } from "../protocol/arguments";

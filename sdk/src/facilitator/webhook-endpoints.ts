@@ -1,4 +1,3 @@
-/** Wire bodies of webhook endpoints, their deliveries and the audit log. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
 import { DAY_SEC } from "../protocol/time";

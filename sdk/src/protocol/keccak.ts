@@ -7,7 +7,6 @@
 import { keccak_256 } from "@noble/hashes/sha3";
 import hashWasm from "hash-wasm/dist/keccak.umd.min.js";
 
-/** Hashes to 32 bytes. */
 type Hash = (bytes: Uint8Array) => Uint8Array;
 
 export const portableKeccak256: Hash = (bytes) => keccak_256(bytes);

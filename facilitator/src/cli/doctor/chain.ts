@@ -1,4 +1,3 @@
-/** Checks each node and the chain that it serves. */
 import type { Logger } from "pino";
 import { type ChainReader, createChainReader } from "../../chain/chain-reader";
 import { checkContracts, type Finding, isTurnpikeAt } from "../../chain/contract-checks";
@@ -69,7 +68,6 @@ function nodeListFindings({ rpcUrls, network }: FacilitatorConfig): Finding[] {
 
 interface Examined {
   readonly findings: Finding[];
-  /** present when it answers and serves the right chain */
   readonly chain?: ChainReader;
 }
 

@@ -1,4 +1,3 @@
-/** Checks the database without changing it. */
 import { sql } from "kysely";
 import { isTurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../../chain/chain-reader";

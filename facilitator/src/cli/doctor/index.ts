@@ -47,7 +47,6 @@ export async function doctorCommand(
   return isFailed ? 1 : 0;
 }
 
-/** Prints what it finds about one chain, and returns it. */
 async function examine(config: FacilitatorConfig, print: (finding: Finding) => void): Promise<readonly Finding[]> {
   print({ level: "ok", subject: "settings", detail: `roles ${config.roles.join(", ")} on ${config.network.name}` });
   const log = createLog({ level: "silent", secrets: secretsOf(config) });

@@ -13,7 +13,7 @@ import { type DigestSigner, PROBE_DIGEST } from "../../relayer/signer";
 
 const GROUP_READS = 0o040;
 
-/** of others to read, and of anyone but the owner to change */
+/** Modes by which others may read a file, or anyone but its owner change it. */
 const OPEN = 0o037;
 
 const ANYONE_WRITES = 0o222;
@@ -55,7 +55,6 @@ export async function examineKeys({ config, chain, store }: KeyDoctor): Promise<
 }
 
 interface KnownKey {
-  /** the setting that names it */
   readonly subject: string;
   readonly role: "relayer" | "proof" | "refund";
   readonly address: Address;

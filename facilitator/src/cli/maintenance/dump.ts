@@ -9,7 +9,6 @@ import type { Db } from "../../db/open";
 export interface DumpedRow {
   readonly table: string;
   readonly key: string;
-  /** canonical JSON of the row */
   readonly text: string;
 }
 

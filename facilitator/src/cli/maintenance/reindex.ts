@@ -24,7 +24,6 @@ export interface Reindex {
   readonly chain: ChainReader;
   readonly log: Logger;
   readonly progress: Progress;
-  /** last block to read; the newest block when absent */
   readonly untilBlock?: number;
 }
 
@@ -69,7 +68,6 @@ async function reopenLostTransactions({ config: { chainId }, store, chain, log }
   }
 }
 
-/** @returns the last block that was read */
 export async function readChain({ config, store, chain, log, progress, untilBlock }: Reindex): Promise<number> {
   const reading = readingBar(progress, config.startBlock);
   const onStep = (): void => undefined;

@@ -1,4 +1,3 @@
-/** The chain's rows, the relayer's rows, payments and events. */
 import type { Migration } from "./migration";
 
 const HASH = "text not null";

@@ -1,4 +1,3 @@
-/** Index for a provider's feed and live stream. */
 import type { Migration } from "./migration";
 
 export const eventsOfAProvider: Migration = {

@@ -1,4 +1,3 @@
-/** Leases of roles for which one process is enough. */
 import type { Migration } from "./migration";
 
 export const roleLeases: Migration = {

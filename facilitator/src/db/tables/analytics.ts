@@ -8,7 +8,6 @@ export interface RollupCostsTable {
   bucket: number;
   purpose: string;
   transactions: number;
-  /** reverted transactions among these */
   failed: number;
   /** payments, signups, renewals and debits that moved money in these transactions */
   items: number;
@@ -168,7 +167,6 @@ export interface RollupPlanStandingTable {
   /** start of the four weeks, unix seconds */
   bucket: number;
   plan_id: string;
-  /** for each day, how many subscriptions end then */
   ends: number[];
 }
 

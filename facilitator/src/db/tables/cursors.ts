@@ -1,4 +1,3 @@
-/** Progress of a worker, by its name. */
 export interface CursorsTable {
   chain_id: number;
   name: string;

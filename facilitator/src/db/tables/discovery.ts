@@ -1,4 +1,3 @@
-/** What providers list for discovery. */
 import type { ColumnType, Generated } from "kysely";
 import type { Listing } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
@@ -14,7 +13,6 @@ export interface ListingPrice {
   readonly extra: Readonly<Record<string, string>>;
 }
 
-/** What a listing shows. */
 export interface ListingTerms {
   /** by version of x402 */
   readonly prices: { readonly 1?: readonly ListingPrice[]; readonly 2?: readonly ListingPrice[] };
@@ -27,7 +25,6 @@ export interface ListingTerms {
 }
 
 export interface ListingsTable {
-  /** the order of the catalogue */
   seq: Generated<number>;
   id: string;
   chain_id: number;
@@ -49,10 +46,10 @@ export interface ListingsTable {
   failures: Generated<number>;
   created_at_ms: number;
   checked_at_ms: number | null;
-  /** of the last successful check */
+  /** The last check succeeded then. */
   listed_at_ms: number | null;
-  /** of the first failed check since the last successful one */
+  /** The first check since the last successful one failed then. */
   hidden_at_ms: number | null;
-  /** of the next check; a check in progress moves it, so that its outcome applies to what it read */
+  /** The next check is due then; a check in progress moves it, so that its outcome applies to what it read. */
   due_at_ms: number;
 }

@@ -11,9 +11,7 @@ export interface EventsTable {
   object_id: string;
   /** number of the event among those of its object, from 1 */
   sequence: number;
-  /** provider whose plan or payee it concerns */
   provider: string | null;
-  /** the payer or subscriber */
   payer: string | null;
   /** as published, without what the columns repeat: see `wholePayload` */
   payload: ColumnType<Record<string, unknown>, string, string>;
@@ -23,7 +21,6 @@ export interface EventsTable {
   /** chain time, unix seconds */
   block_time: number;
   transaction: string | null;
-  /** whether its block was reverted */
   reverted: Generated<boolean>;
 }
 
@@ -36,7 +33,6 @@ export type EventRow = Selectable<EventsTable>;
  */
 export interface StagedEventsTable {
   chain_id: number;
-  /** order of publication */
   place: Generated<number>;
   /** `EventDraft[]` as JSON */
   drafts: string;

@@ -18,7 +18,6 @@ export interface PaymentGrantsTable {
   grant_id: BytesColumn;
   /** a gate's hold has no end; a stock server's ends with its request */
   is_gate: boolean;
-  /** unix milliseconds by the database's clock; null for a gate */
   held_until_ms: number | null;
   granted_at_ms: number | null;
 }
@@ -30,7 +29,6 @@ export interface PaymentGrantsTable {
 export interface PaymentReservationsTable {
   chain_id: number;
   payment_id: string;
-  /** the gate's id of the purchase */
   grant_id: string;
   payer: string;
   token: string;
@@ -53,9 +51,9 @@ export interface RefundedTable {
   token: string;
   /** what was paid, base units */
   amount: string;
-  /** of a debit or charge; null for a payment */
+  /** A debit or charge has one; null for a payment. */
   plan_id: string | null;
-  /** of a debit or charge: the subscription's name when it was collected; null for a payment */
+  /** A debit or charge has the subscription's name when it was collected; null for a payment. */
   id_hash: string | null;
 }
 
@@ -75,9 +73,8 @@ export interface WalletDeploymentsTable {
   chain_id: number;
   wallet: string;
   transaction_id: string;
-  /** the payment that the wallet was deployed for */
   payment_id: string;
-  /** of that payment, without the ERC-6492 wrapper */
+  /** It signs that payment, without the ERC-6492 wrapper. */
   signature: string;
   pay_to: string;
   valid_before: number;
@@ -95,7 +92,6 @@ export interface RefundAccountsTable {
   version: number;
   /** unix seconds, by the chain's clock */
   expires_at: number;
-  /** the proof signer that the statement names */
   facilitator: string;
   signature: string;
   named_at_ms: number;

@@ -122,7 +122,6 @@ export interface SubscriptionsTable {
   until: Generated<number>;
   /** the plan of the next charged period; null: the same */
   next_plan_id: string | null;
-  /** id of the record that it was rekeyed to */
   moved_to: string | null;
   block_number: number;
   created_at: number;

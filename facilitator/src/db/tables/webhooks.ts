@@ -40,7 +40,6 @@ export interface WebhookDeliveriesTable {
   state: Generated<(typeof DELIVERY_STATES)[number]>;
   /** position in the schedule of attempts; a resend restarts it */
   step: Generated<number>;
-  /** total number of attempts */
   attempts: Generated<number>;
   due_at_ms: number;
   lease_until_ms: Generated<number>;

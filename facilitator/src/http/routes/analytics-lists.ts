@@ -1,4 +1,3 @@
-/** A provider's payments, charges and subscribers: pages as JSON, whole lists as CSV. */
 import {
   type ChargeListWire,
   chargeListSchema,

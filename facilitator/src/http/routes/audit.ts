@@ -1,4 +1,3 @@
-/** The audit log of a provider's keys and webhook endpoints. */
 import { auditListSchema } from "turnpike/facilitator";
 import { z } from "zod";
 import { admissionTo } from "../admission";

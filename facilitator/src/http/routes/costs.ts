@@ -1,4 +1,3 @@
-/** The cost of one transaction of this service, as the dashboard shows it. */
 import { hash32Schema, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { type Endpoint, endpoint } from "../endpoint";

@@ -113,7 +113,6 @@ export function withLife(error: TurnpikeError, liveUntilSec: number | undefined)
   });
 }
 
-/** @returns one settled refund as answers show it */
 export const refundToWire = ({ amount, naming, ...refund }: RefundFacts) => ({
   ...refund,
   amount: amount.toString(),

@@ -1,4 +1,3 @@
-/** Reports of a provider's gates. */
 import { reportReceiptSchema, reportSchema } from "turnpike/facilitator";
 import { admissionTo } from "../admission";
 import { type Endpoint, endpoint } from "../endpoint";

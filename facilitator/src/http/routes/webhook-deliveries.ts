@@ -1,4 +1,3 @@
-/** Deliveries to a webhook endpoint, the receiver's responses, and resends. */
 import { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
 import { hash32Schema } from "turnpike/protocol";
 import { z } from "zod";
@@ -9,7 +8,6 @@ import type { ApiServices } from "../services";
 import { endpointIdSchema } from "./webhook-endpoints";
 
 const queuedSchema = z.object({
-  /** the id of its delivery */
   eventId: hash32Schema,
   state: z.literal("pending"),
 });

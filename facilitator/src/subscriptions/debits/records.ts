@@ -9,7 +9,6 @@ import type { Db, Tx } from "../../db/open";
 import { databaseNowMs } from "../../db/sql";
 
 export interface DebitRecord {
-  /** of the subscription's plan; absent when there is no such subscription */
   readonly plan?: {
     readonly id: Hex;
     readonly provider: string;
@@ -17,15 +16,12 @@ export interface DebitRecord {
     readonly amount: string;
     readonly pay_to: string;
   };
-  /** indexed debits of the subscription */
   readonly debits: number;
   /** the debit on chain at this index */
   readonly onChain?: { readonly amount: bigint; readonly transaction: Hex; readonly blockNumber: number };
-  /** this service's newest attempt */
   readonly sent?: {
     readonly attempt: number;
     readonly amount: bigint;
-    /** the provider that it was sent for */
     readonly provider: string;
     readonly transactionId: string;
     readonly closedCode: string | null;
@@ -39,7 +35,6 @@ const DEBIT_RIGHT = 1;
 
 export const debitKeyOf = ({ idHash, index }: Pick<DebitRequest, "idHash" | "index">): string => `${idHash}/${index}`;
 
-/** Returns one record for each item, in order. */
 export async function findDebits(db: Db, chainId: number, items: readonly DebitRequest[]): Promise<DebitRecord[]> {
   const asked = JSON.stringify(items.map(({ idHash, index }) => ({ id: idHash, index })));
   const { rows } = await sql<{

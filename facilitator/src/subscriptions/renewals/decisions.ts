@@ -9,7 +9,6 @@ import { type DueTerms, nextLookSec, stageAt } from "./due";
 import type { TimeEvent } from "./time-events";
 import type { ClaimedRow, Postponement } from "./work-list";
 
-/** The action on a row once its outcome is known. */
 export interface Decision {
   readonly postpone?: Postponement;
   readonly remove?: true;
@@ -34,7 +33,6 @@ export function decideNow(row: ClaimedRow, config: FacilitatorConfig, nowSec: nu
   return undefined;
 }
 
-/** Decides a row by the outcome of its collection. */
 export function decideByOutcome(row: ClaimedRow, outcome: ItemOutcome, nowSec: number, log: Logger): Decision {
   switch (outcome.kind) {
     case "renewed":

@@ -12,7 +12,6 @@ export interface DueTerms extends PaidPeriod {
   readonly untilSec: number;
 }
 
-/** The state of a due subscription at a time. */
 export type Stage = "early" | "in_grace" | "past_due" | "lapsed" | "ended";
 
 export function stageAt(terms: DueTerms, nowSec: number): Stage {

@@ -63,12 +63,10 @@ class RenewalRunner implements Renewals {
   readonly #faults: FaultLog;
   readonly #loop: Worker;
   readonly #renewing: Worker;
-  /** batches in work */
   #inWork = 0;
   #isRunning = true;
   #idle: Idle | undefined;
 
-  /** Starts to collect. */
   constructor(context: RenewalsContext, options: RenewalsOptions) {
     const { config, store, log } = context;
     const { chainId, renewalBatch: limit } = config;

@@ -16,7 +16,6 @@ export interface TimeEvent {
   readonly mark?: number | string;
   /** when it came about, unix seconds; default: when it is emitted */
   readonly atSec?: number;
-  /** in addition to the subscription's own state */
   readonly more?: Readonly<Record<string, unknown>>;
 }
 

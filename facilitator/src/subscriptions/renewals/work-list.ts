@@ -16,7 +16,6 @@ import { createTurns } from "./turns";
 export interface DuePlan extends Pick<PlanRow, "token" | "interval_sec" | "months" | "grace_sec" | "provider"> {
   /** base units, of the next charge */
   amount: string;
-  /** receives the next charge */
   pay_to: string;
 }
 
@@ -56,11 +55,10 @@ export interface WorkList {
 
 export interface WorkListOptions {
   readonly db: Db;
-  /** for extending leases; default: `db` */
+  /** Extends leases; default: `db`. */
   readonly leases?: Db;
   readonly chainId: number;
   readonly owner: string;
-  /** maximum rows of one claim */
   readonly limit: number;
   readonly leaseSec: number;
   readonly monotonicMs: () => number;
@@ -235,7 +233,6 @@ export async function countDue(db: Db, chainId: number, nowSec: number): Promise
   return Number(rows[0]?.count ?? 0);
 }
 
-/** The counts of claimed and waiting rows. */
 export interface Ahead {
   /** claimed by a runner: a transaction is pending, or its outcome is about to be stored */
   readonly underWay: number;

@@ -8,7 +8,6 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { FetchFunction, Sleep } from "./effects";
 import type { RequestInput } from "./request";
 
-/** The signal of a request, as fetch finds it. */
 export function signalOf(input: RequestInput, init: RequestInit | undefined): AbortSignal | undefined {
   return init?.signal ?? (input instanceof Request ? input.signal : undefined);
 }
@@ -29,9 +28,9 @@ export async function orNothingSigned<T>(signal: AbortSignal | undefined, work: 
 
 interface Signed {
   readonly signal: AbortSignal | undefined;
-  /** aborts when the agent is closed */
+  /** Aborts when the agent is closed. */
   readonly closing: AbortSignal;
-  /** reads what the ledger holds of the payment */
+  /** Reads what the ledger holds of the payment. */
   readonly now: () => PaymentEntry;
 }
 

@@ -1,4 +1,3 @@
-/** What an agent is made of, and what the programs of this package add to that. */
 import type { Clock, Network, TurnpikeDeployment } from "../../protocol";
 import { anObject, anything, aText, callback, listOf, optionsOf, recordOf, textOr } from "../../protocol/option-checks";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
@@ -57,7 +56,6 @@ export interface AgentEnvironment {
   readonly withinOrigin?: boolean;
 }
 
-/** What an agent remembers of recent changes. */
 export type AgentMemory = Pick<AgentContext, "recentChanges" | "payeeLooks">;
 
 /** Returns a memory for agents with these limits. */

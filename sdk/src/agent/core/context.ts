@@ -55,7 +55,6 @@ interface Refusal {
 interface Mark {
   readonly change: Change;
   readonly untilMs: number;
-  /** a call has retried for as long as it may */
   isTried: boolean;
 }
 

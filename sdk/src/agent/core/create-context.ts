@@ -1,4 +1,3 @@
-/** Creates what an agent's operations share, from its options. */
 import { findDeployment } from "../../chain/deployments";
 import { type ChainReader, createChainReader } from "../../chain/reader";
 import {

@@ -198,7 +198,6 @@ export type AgentEvent =
       readonly transaction: Hex | undefined;
     };
 
-/** The types of events that name nothing but a payment. */
 type PaymentEventType = Exclude<Extract<AgentEvent, OfPayment>["type"], "receipt.faulty" | "payment.misreported">;
 
 /** Emits one event of a payment, from its ledger entry. */
@@ -210,7 +209,6 @@ export function emitPayment(
   effects.emit({ type, ...eventFacts(facts) });
 }
 
-/** Returns what every event of a payment has. */
 export function eventFacts({
   entry: { id, amount, payTo },
   resumed,

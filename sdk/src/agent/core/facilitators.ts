@@ -38,7 +38,6 @@ export interface Facilitators {
   inOrder(first: Facilitator | undefined): Facilitator[];
 }
 
-/** One account of one token. Two chains may have both at the same addresses. */
 export interface AccountOnChain {
   readonly address: Address;
   readonly token: Address;

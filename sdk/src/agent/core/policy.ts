@@ -26,7 +26,6 @@ export type Verdict =
 
 type PaidWith = Pick<SpendFacts, "chainId" | "token"> & { readonly method: PaymentMethod };
 
-/** Which payees were paid before. */
 interface KnownPayees {
   hasPaid(payee: Address): boolean;
 }

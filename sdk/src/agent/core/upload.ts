@@ -6,7 +6,6 @@ import { concatBytes, sha256Of } from "../../protocol/hex";
 
 type Piece = Uint8Array<ArrayBuffer>;
 
-/** A request's body. */
 export interface HeldBody {
   readonly pieces: readonly Piece[];
   readonly byteLength: number;
@@ -51,7 +50,6 @@ export function streamsUploads(): boolean {
   return process?.versions?.undici !== undefined;
 }
 
-/** A body of a request as fetch takes it. */
 export type Upload = Pick<RequestInit, "body"> & { readonly duplex?: "half" };
 
 /** Returns a body in one part. @param mayFollow fetch may have to send it again, for a redirect */

@@ -64,7 +64,6 @@ export function fileLedger(path: string, options: FileLedgerOptions = {}): Ledge
     if (!lock?.isOwn()) throw lost();
   }
 
-  /** @throws LedgerLocked */
   function requireOwn(): FileHandle {
     requireLock();
     if (handle) return handle;

@@ -6,7 +6,6 @@ import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress 
 import { DAY_SEC } from "../../protocol/time";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
 
-/** Amounts in base units, over a rolling day. */
 export interface BudgetLimits {
   readonly perDay: bigint;
   readonly perPayee: bigint | undefined;

@@ -1,4 +1,3 @@
-/** Reports how much of the rolling day's budget is taken. */
 import { DAY_SEC } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 

@@ -8,7 +8,6 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PaymentReceipt } from "./receipt";
 import type { SettlementReport } from "./standard";
 
-/** What is bought, as the ledger and the policy name it. */
 export interface PurchaseTarget {
   readonly method: string;
   readonly resource: string;
@@ -58,13 +57,11 @@ export type Reading =
 
 export interface Answer<R> {
   readonly reading: Reading;
-  /** what the provider says about the settlement */
   readonly report: SettlementReport;
   /** as it came, unverified; undefined where none came */
   readonly signedReceipt: SignedReceipt | "malformed" | undefined;
   /** how long the provider asks to wait, ms */
   waitMs(fallbackMs: number): number;
-  /** Drops what was not read of it. */
   discard(): Promise<void>;
   /** Returns what the caller gets. @throws what the provider answered, where that is an error */
   result(receipt: PaymentReceipt): Promise<R>;

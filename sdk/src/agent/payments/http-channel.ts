@@ -87,7 +87,6 @@ export function objectIn(headers: Headers, name: string): JsonObject | undefined
 
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
-/** The header that pays, the same bytes every time. */
 function paymentHeader(entry: PaymentEntry): Record<string, string> {
   if (entry.header) return { [entry.header.name]: entry.header.value };
   const value = encodeJsonHeader(entry.proof);

@@ -11,7 +11,6 @@ export type JwsVerdict =
   /** `key`: the key is not in `kid`; `signature`: it did not sign this */
   | { readonly kind: "faulty"; readonly fault: "malformed" | "key" | "signature" };
 
-/** As WebCrypto takes them. */
 type Bytes = Uint8Array<ArrayBuffer>;
 
 type Algorithm = "ES256K" | "EdDSA";

@@ -12,7 +12,7 @@ import { isSpent, type Presented } from "./present";
 
 export interface Unserved {
   readonly ledger: AgentLedger;
-  /** as an earlier call has left it */
+  /** An earlier call has left it so. */
   readonly entry: PaymentEntry;
   readonly presented: Exclude<Presented<unknown>, { readonly kind: "answered" }>;
   readonly isLate: boolean;

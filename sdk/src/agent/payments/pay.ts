@@ -34,7 +34,6 @@ export interface PayInit extends RequestInit {
   readonly maxAmount?: Amount;
 }
 
-/** A purchase over HTTP. */
 export interface HttpJob extends PayJob<PaidResponse> {
   readonly template: RequestTemplate;
   /** what every attempt bears besides the caller's own headers */

@@ -26,7 +26,7 @@ import { tokenDomain } from "./token-domain";
 /** The EIP-2612 permit that has to come with a payment. */
 export interface NeededPermit {
   readonly domain: TokenDomain;
-  /** of the token's permits, in sequence */
+  /** The token counts its permits in sequence. */
   readonly nonce: bigint;
 }
 

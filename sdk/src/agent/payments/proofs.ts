@@ -99,7 +99,6 @@ export function faultOfStoredProof(
   return proof.success ? faultOfProof(context, entry, proof.data) : "that is malformed";
 }
 
-/** The entry once its payment is proven to have settled. */
 export function withProof(entry: PaymentEntry, proof: PaymentProof): PaymentEntry {
   const { proofSeen: _known, ...kept } = entry;
   return { ...kept, state: "settled", proof: proofToWire(proof) };

@@ -33,7 +33,6 @@ export function serializeByKey<T>({ ledger, key, target }: PayJob<unknown>, work
 
 export type QuoteOutcome<R> =
   | { readonly kind: "paid"; readonly response: R }
-  /** nothing was signed */
   | { readonly kind: "refused"; readonly error: TurnpikeError };
 
 /** Pays like `payQuote`, and returns the answer. @throws also what it would return as refused */
@@ -55,7 +54,6 @@ export async function payQuote<R>(context: AgentContext, job: PayJob<R>, quote: 
   return outcome;
 }
 
-/** Emits that nothing was paid, and why. */
 export function emitRefusal(context: AgentContext, place: string, { code, reason }: TurnpikeError): void {
   context.effects.emit({ type: "payment.refused", resource: place, code, reason });
 }
@@ -84,7 +82,6 @@ async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQu
   return queue === undefined ? work() : ledger.serialize(queue, work);
 }
 
-/** Returns what a ledger knows a job's purchase by. */
 async function purchaseOf({ signer }: AgentContext, { key, target }: PayJob<unknown>): Promise<Purchase> {
   const { method, resource, bodyHash } = target;
   return { payer: await signer.address(), method, resource, bodyHash, key };

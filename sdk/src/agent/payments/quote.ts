@@ -87,7 +87,6 @@ export interface ParsedQuote {
 
 const MAX_ENTRIES = 64;
 
-/** What was requested. */
 export interface Requested {
   readonly resource: string;
   /** other names that a stock server's quote may have for it */
@@ -100,7 +99,6 @@ export const requestedUrl = (url: string): Requested => ({
   aliases: [originAndPath(url), shortResourceOf(url)],
 });
 
-/** Returns whether a quote names what was requested. */
 export const isRequested = (named: unknown, { resource, aliases }: Requested): boolean =>
   named === resource || aliases.some((alias) => named === alias);
 

@@ -44,7 +44,6 @@ const MAX_QUOTE_LIFE_SEC = DAY_SEC;
 export interface Quoted {
   /** when the quote arrived, by the policy's clock */
   readonly quotedAtSec: number;
-  /** of the chosen option */
   readonly signedOffer: JudgedOffer | undefined;
 }
 
@@ -52,13 +51,12 @@ interface FactsBefore {
   readonly nowSec: number;
   /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
-  /** of the token; undefined over Permit2, which has a domain of its own */
+  /** The token's; undefined over Permit2, which has a domain of its own. */
   readonly domain: TokenDomain | undefined;
-  /** over Permit2: the permit that has to come with the payment */
+  /** Over Permit2 this permit has to come with the payment. */
   readonly permit?: NeededPermit | undefined;
 }
 
-/** What a signature takes besides its entry. */
 type SignFacts = Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex };
 
 /**

@@ -63,7 +63,6 @@ function infoOf(body: JsonObject | undefined): Readonly<Record<string, unknown>>
   return typeof info === "object" && info !== null ? (info as Record<string, unknown>) : undefined;
 }
 
-/** What an offer is compared with. */
 export interface OfferCase {
   readonly option: PaymentOption;
   readonly target: PurchaseTarget;
@@ -98,13 +97,11 @@ function judgeOffer(context: AgentContext, { option, target }: OfferCase, read: 
   return { signed, ...judgementOf(context, { payload, signer, fault }, { payTo, target }, contradiction) };
 }
 
-/** What a receipt is compared with. */
 export interface ReceiptCase {
   readonly entry: PaymentEntry;
   readonly target: PurchaseTarget;
-  /** that the agent knows to have paid, where it does */
+  /** The agent knows that this one paid, where it knows any. */
   readonly transaction: string | undefined;
-  /** the ledger's */
   readonly payments: readonly PaymentEntry[];
 }
 

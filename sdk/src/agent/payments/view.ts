@@ -1,4 +1,3 @@
-/** One payment of the ledger as callers see it. */
 import type { Address, Hex } from "../../protocol";
 import { refundedAmount } from "../ledger/ledger";
 import type { PaymentEntry, SpendEntry } from "../ledger/ledger-store";

@@ -30,11 +30,9 @@ export interface HeldReceipt {
   readonly signer: Address | undefined;
 }
 
-/** What is compared. */
 export interface Bill {
   /** the subscription's record, and those that rekeys moved it to or from, the oldest first */
   readonly idHashes: readonly Hex[];
-  /** in the order of the chain */
   readonly debits: readonly BilledDebit[];
   readonly receipts: readonly HeldReceipt[];
   /** Returns whether the receipt names its cycle's plan, which has ever given this account the right to sign receipts. */
@@ -112,7 +110,6 @@ export function describeFinding(finding: Finding): string {
   }
 }
 
-/** The result for one subscription. */
 export interface JudgedBill {
   readonly cycles: readonly AuditedCycle[];
   readonly findings: readonly Finding[];
@@ -162,7 +159,6 @@ export function judgeBill({ idHashes, debits, receipts, maySign }: Bill): Judged
   return { cycles: audited, findings };
 }
 
-/** What the chain and the receipts say of one cycle. */
 interface BilledCycle {
   readonly name: CycleName;
   /** by signer: gates without a common store number theirs apart, each by a key of its own */

@@ -8,7 +8,6 @@ import { type Address, checksum, type Hex, InvalidRequest, keccakText, Unavailab
 import type { Bill, BilledDebit, CycleName } from "./bill";
 import { type BillSource, type Debited, refundsOf, topicOf } from "./refunded";
 
-/** What the chain says of one subscription. */
 export interface BilledFacts {
   /** its records, the oldest first: rekeys move one to the next */
   readonly idHashes: readonly Hex[];

@@ -15,7 +15,6 @@ import type { Arrival } from "../core/request";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
 import type { KeptReceipt, ReceiptFault } from "../ledger/receipt-store";
 
-/** A request that a subscription paid for. */
 export interface ReceiptedRequest {
   readonly entry: SubscriptionEntry;
   readonly method: string;

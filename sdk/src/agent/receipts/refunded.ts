@@ -18,18 +18,15 @@ import {
 } from "../../protocol";
 import type { BilledDebit } from "./bill";
 
-/** Where to read. */
 export interface BillSource {
   readonly chain: ChainReader;
   readonly deployment: TurnpikeDeployment;
   readonly fromBlock: number;
-  /** inclusive */
   readonly toBlock: number;
   /** debits that the chain's state had by then, where it was read: the logs must have as many; default 0 */
   readonly debitsAtLeast?: number;
 }
 
-/** A debit before its refunds are known. */
 export type Debited = Omit<BilledDebit, "refunded">;
 
 const PLAN_CREATED = keccakText(
@@ -93,7 +90,6 @@ async function partiesOf(
 
 interface Transfers {
   readonly token: Address;
-  /** who sends, as topics */
   readonly accounts: readonly Hex[];
   readonly subscriber: Address;
 }

@@ -130,7 +130,6 @@ export function createSigner(given: AgentWallet): Signer {
   };
 }
 
-/** What every kind of wallet does here. */
 interface Account {
   address(): Promise<unknown>;
   sign(data: TypedData, payer: Address): Promise<string>;

@@ -48,7 +48,6 @@ export interface PlannedChange<S extends SignedAct> {
   readonly maxCharge?: bigint;
   /** the changed entry, where it needs more token approval than now */
   readonly planned?: SubscriptionEntry;
-  /** the ledger's entry once the change is made */
   readonly after: SubscriptionEntry;
   readonly isDone: (state: SubscriptionState) => boolean;
   /** what a gate may not have seen at once, and refuse for */

@@ -98,7 +98,6 @@ const canCharge = ({ status }: SubscriptionState): boolean =>
   status === "ACTIVE" || status === "PAUSED" || status === "PAST_DUE";
 
 interface SignupState {
-  /** the active subscription on the plan */
   readonly existing: Subscription | undefined;
   /** one on the plan that is paused or past due; undefined where another one is active */
   readonly suspended: SubscriptionState | undefined;

@@ -20,7 +20,6 @@ const FRESH_RETRIES = 3;
 export interface SubscribedAnswer<R> {
   /** whether it asks for payment instead */
   readonly isAsk: boolean;
-  /** what it asks for, where that can be understood */
   readonly quote: ParsedQuote | undefined;
   readonly response: R;
   /** what was requested: another resource after redirects within the origin */

@@ -1,4 +1,3 @@
-/** `turnpike audit`: verifies the audit of a metered bill with nothing but the chain. */
 import { open } from "node:fs/promises";
 import { resolve } from "node:path";
 import { describeFinding, type VerifiedAudit, verifyAudit } from "../../agent";
@@ -73,13 +72,11 @@ async function writeOwn(context: CommandContext, file: string): Promise<void> {
   });
 }
 
-/** @throws UsageError */
 function blockOf(text = "0"): number {
   if (/^[0-9]{1,15}$/.test(text)) return Number(text);
   throw new UsageError("--from-block is no number of a block.", "Write it as --from-block 12345678.");
 }
 
-/** @throws UsageError */
 async function fileText({ io }: CommandContext, name: string): Promise<string> {
   const file = resolve(io.cwd, name);
   const wrong = (why: string) =>

@@ -1,4 +1,3 @@
-/** `turnpike init`: writes a new provider or agent, which runs, into a new folder. */
 import { relative, resolve } from "node:path";
 import { addressOfKey, configuredAddress, type Hex, isTurnpikeError, ZERO_ADDRESS } from "../../protocol";
 import type { Command, CommandContext } from "../command";

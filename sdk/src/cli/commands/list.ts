@@ -1,4 +1,3 @@
-/** `turnpike list`: the subscriptions and payments of the ledger. */
 import type { PaymentView } from "../../agent";
 import type { Command } from "../command";
 import { EXIT_CODES } from "../exit-codes";

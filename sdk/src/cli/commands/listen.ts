@@ -1,4 +1,3 @@
-/** `turnpike listen`: reads the provider's events at a Facilitator and posts them to a server on this machine. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isPrivateChannel } from "../../agent/core/request";

@@ -1,4 +1,3 @@
-/** `turnpike mcp`: a wallet for an assistant, as an MCP server. */
 import { main } from "../../mcp/wallet";
 import type { Command } from "../command";
 

@@ -1,4 +1,3 @@
-/** `turnpike pay`: requests a URL and pays for it once, within `--max` and the policy. */
 import { access, constants, stat, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { type Agent, type PaymentReceipt, receiptOf } from "../../agent";

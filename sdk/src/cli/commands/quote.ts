@@ -1,4 +1,3 @@
-/** `turnpike quote`: what a URL costs, every way that it offers. Signs and pays nothing. */
 import type { PriceOption, PriceQuote } from "../../agent";
 import { UINT256_MAX } from "../../protocol";
 import type { Command } from "../command";

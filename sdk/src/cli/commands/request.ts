@@ -1,4 +1,3 @@
-/** The request that a command sends: its flags, and how they are read. */
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { HEADER, resourceOfUrl } from "../../protocol";

@@ -1,4 +1,3 @@
-/** `turnpike sandbox`: runs a chain, the contracts, a Facilitator and an example provider on this machine. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Command, CommandContext } from "../command";

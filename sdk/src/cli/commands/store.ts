@@ -1,4 +1,3 @@
-/** `turnpike store import`: imports what an earlier version's gates kept in a folder. */
 import { resolve } from "node:path";
 import { importStore } from "../../gate/earlier";
 import type { Command } from "../command";

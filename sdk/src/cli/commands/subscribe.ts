@@ -1,4 +1,3 @@
-/** `turnpike subscribe`: signs up for a plan that a URL offers, within `--max` and the policy. */
 import { isHash32 } from "../../protocol";
 import type { Command } from "../command";
 import { UsageError } from "../command-errors";

@@ -1,4 +1,3 @@
-/** `turnpike validate`: whether a server's 402, or an MCP server's ask, is well-formed. Pays nothing. */
 import { Unavailable } from "../../protocol";
 import { boundedText } from "../../protocol/bounded-text";
 import { Deadline } from "../../protocol/waiting";

@@ -1,4 +1,3 @@
-/** Asks a Facilitator for what a new project must know of it. */
 import { isPrivateChannel } from "../../agent/core/request";
 import { createFacilitatorClient } from "../../facilitator";
 import { type Address, findNetwork } from "../../protocol";

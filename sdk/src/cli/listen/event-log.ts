@@ -14,7 +14,6 @@ const OUTAGE_MS = 5_000;
 /** One page of the log. */
 export interface EventPage {
   readonly events: readonly FacilitatorEvent[];
-  /** the cursor after it */
   readonly next: string;
 }
 

@@ -10,7 +10,7 @@ import type { CliIo } from "../io";
 export interface Target {
   readonly url: string;
   readonly key: Uint8Array;
-  /** of the Facilitator, as webhooks name it */
+  /** The Facilitator's, as webhooks name it. */
   readonly network: string;
   readonly chainId: number;
 }
@@ -22,7 +22,7 @@ export interface Delivery {
   readonly subject: string;
   readonly delivered: boolean;
   readonly attempts: number;
-  /** of the last answer; undefined where there was none */
+  /** The last answer's; undefined where there was none. */
   readonly status: number | undefined;
   /** why there was none */
   readonly error: "timeout" | "connection" | undefined;

@@ -7,7 +7,6 @@ import { type CheckResource, checkTermsV1, checkTermsV2 } from "./terms";
 
 /** What a server answered. */
 export interface Answered {
-  /** the URL that was requested */
   readonly requested: string;
   readonly status: number;
   readonly headers: Headers;

@@ -126,7 +126,6 @@ export interface Problem {
   readonly code: ProblemCode;
   /** such as `accepts[0].payTo`; empty for the whole */
   readonly where: string;
-  /** what is required */
   readonly about: string;
 }
 

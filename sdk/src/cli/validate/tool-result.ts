@@ -20,7 +20,6 @@ export type ToolState = "paid" | "free" | "failed" | "not_called";
 export interface ToolReport {
   readonly name: string;
   readonly state: ToolState;
-  /** the versions of its terms */
   readonly versions: readonly ("v1" | "v2")[];
   readonly problems: readonly Problem[];
 }

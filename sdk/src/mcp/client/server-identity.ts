@@ -14,7 +14,6 @@ export interface ServerIdentity {
   readonly isPrivate: boolean;
   /** whether a subscription's secret id may be sent there: stdio or https */
   readonly isConfidential: boolean;
-  /** undefined for a server without a URL */
   readonly url: URL | undefined;
 }
 

@@ -15,7 +15,7 @@ type Handle = (request: unknown, ...rest: unknown[]) => Promise<unknown>;
 interface Watched {
   readonly transport: Transport;
   readonly isGone: () => boolean;
-  /** that were delivered so far; a transport delivers those of one request together */
+  /** A transport delivers the messages of one request together. */
   messages: number;
 }
 

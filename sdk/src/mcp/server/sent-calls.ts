@@ -10,7 +10,6 @@ import { ConfigError } from "../../protocol";
 import { callText, paymentAmong } from "../wire";
 import { followResponses, requestOf, type SentRequest } from "./responses";
 
-/** A call of a paid tool, before the SDK has parsed its arguments. */
 interface SentCall {
   readonly server: McpServer;
   readonly tool: string;

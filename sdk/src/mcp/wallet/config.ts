@@ -25,9 +25,9 @@ export interface Reach {
   readonly origins: ReadonlySet<string> | undefined;
   /** origins that may lead to private addresses */
   readonly privateOrigins: ReadonlySet<string>;
-  /** of a response's body, bytes */
+  /** The most bytes of a response's body that are read. */
   readonly maxBytes: number;
-  /** for a response to begin, and again for its body to arrive */
+  /** A response has to begin within it, and its body to arrive within as long again. */
   readonly timeoutMs: number;
 }
 

@@ -1,4 +1,3 @@
-/** Reads files that hold keys or limits. */
 import type { Stats } from "node:fs";
 import { open } from "node:fs/promises";
 

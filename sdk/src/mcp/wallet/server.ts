@@ -81,7 +81,6 @@ function resultOf({ facts, content = [], isError = false }: ToolResult, secrets:
   return { content: [{ type: "text", text }, ...content], isError };
 }
 
-/** The person at the connected host. */
 function personAt({ server }: McpServer): Person {
   return {
     async ask(question, signal): Promise<Answer> {

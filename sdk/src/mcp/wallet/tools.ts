@@ -28,7 +28,6 @@ import { CREDENTIAL_HEADERS, type Wallet, type WalletCall } from "./wallet";
 export interface ToolResult {
   readonly facts: object;
   readonly content?: readonly ContentPart[];
-  /** whether the call did not do what it was asked for */
   readonly isError?: boolean;
 }
 
@@ -38,9 +37,9 @@ export interface WalletTool<S extends z.ZodType = z.ZodType> {
   readonly title: string;
   readonly description: string;
   readonly input: S;
-  /** changes nothing */
+  /** It changes nothing. */
   readonly readOnly?: boolean;
-  /** ends something that cannot be had back */
+  /** It ends something that cannot be had back. */
   readonly destructive?: boolean;
   run(wallet: Wallet, args: z.output<S>, call: WalletCall): Promise<ToolResult>;
 }
@@ -83,7 +82,6 @@ type RequestArgs = z.output<z.ZodObject<typeof requestFields>>;
 
 type PaidArgs = z.output<z.ZodObject<typeof paidFields>>;
 
-/** @throws InvalidRequest, PolicyRefused */
 function requestInit(wallet: Wallet, args: RequestArgs, { signal }: WalletCall): RequestInit {
   requireUrl(wallet, args.url);
   const { method, headers = {}, body } = args;
@@ -314,7 +312,6 @@ export const TOOLS: readonly WalletTool[] = [
   }),
 ];
 
-/** The limits of the file, as the agent's policy has them. */
 function limitsView({ config, reach }: Wallet): object {
   const limits = Object.entries(config.agent.policy).map(([name, value]) => [
     name,

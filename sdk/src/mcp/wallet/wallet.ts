@@ -31,7 +31,6 @@ export const CREDENTIAL_HEADERS = [
 /** One tool call. */
 export interface WalletCall {
   readonly person: Person;
-  /** aborts when the host cancels the call */
   readonly signal: AbortSignal;
   readonly record: CallRecord;
 }
@@ -44,7 +43,6 @@ export interface CallRecord {
   refusal: { readonly code: string; readonly reason: string | undefined } | undefined;
 }
 
-/** Decides about a spend for which the policy asks. */
 type Ask = (intent: SpendIntent) => boolean;
 
 export class Wallet {

@@ -21,7 +21,6 @@ export function toolResource(name: string): string {
 
 /** One call of one tool of one server. */
 export interface ToolCall {
-  /** the server's configured id */
   readonly server: string;
   readonly tool: string;
   /** the arguments as the client sends them, a JSON object */

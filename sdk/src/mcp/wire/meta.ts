@@ -58,7 +58,7 @@ export function usageReceiptsIn(meta: Meta | undefined): readonly string[] {
 /** A payment of a tool call in header form, base64 of JSON; not read any further. */
 export interface CallPayment {
   readonly text: string;
-  /** of which version's wire: a proof travels as version 1 does over HTTP */
+  /** A proof travels as version 1 does over HTTP. */
   readonly version: 1 | 2;
 }
 

@@ -5,7 +5,6 @@ import { z } from "zod";
 
 const cursorSchema = z.strictObject({
   chainId: z.int().positive(),
-  /** highest block that was compared */
   comparedBlock: z.int().min(0),
   /** differences that a run found which did not end */
   differences: z.int().min(0),

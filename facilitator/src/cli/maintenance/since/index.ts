@@ -13,7 +13,6 @@ import { firstBlockSince, sinceSecOf } from "./time";
 export interface SinceOptions {
   /** a UTC time, or a duration before the newest final block */
   readonly since: string;
-  /** file that keeps how far it has compared; absent: nothing is kept */
   readonly cursor?: string | undefined;
 }
 
@@ -26,7 +25,7 @@ export interface SinceRun extends SinceJob {
 export interface SinceOutcome {
   readonly range: BlockRange;
   readonly payments: number;
-  /** of this run, and of runs before it that did not end */
+  /** Runs before this one that did not end count too. */
   readonly differences: number;
 }
 

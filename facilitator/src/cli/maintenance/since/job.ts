@@ -1,4 +1,3 @@
-/** What a comparison of a range of blocks works on. */
 import type { Reindex } from "../reindex";
 
 export interface BlockRange {

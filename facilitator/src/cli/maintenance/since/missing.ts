@@ -24,7 +24,7 @@ export interface Missing {
 /** Whose transfers count. */
 export interface Served {
   readonly payees: readonly Address[];
-  /** of the relayer, former keys included */
+  /** The relayer's former keys are included. */
   readonly keys: ReadonlySet<string>;
 }
 

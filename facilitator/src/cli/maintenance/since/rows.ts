@@ -1,4 +1,3 @@
-/** The rows that a range of blocks decided. */
 import { sql } from "kysely";
 import type { Db } from "../../../db/open";
 import { idList } from "../../../db/sql";
@@ -47,7 +46,6 @@ export async function otherPayments(
 
 export type PlacedEvent = Pick<EventRow, "id" | "type" | "object_id" | "block_number" | "block_hash" | "log_index">;
 
-/** Returns the valid events of a range of blocks. */
 export async function eventsOf(
   db: Db,
   chainId: number,

@@ -17,7 +17,6 @@ import { eventsOf, eventsWithoutPayment, otherPayments, settledPayments } from "
 import { inSteps, MANY, orTooWide } from "./steps";
 import { SETTLED, unsettled, wrongEvents, wrongPayments } from "./wrong";
 
-/** What one step compared. */
 export interface ComparedStep extends BlockRange {
   readonly payments: number;
   /** one sentence for each difference */
@@ -33,7 +32,6 @@ export async function* compareSettled(job: SinceJob, range: BlockRange): AsyncGe
 }
 
 interface Compared extends Pick<ComparedStep, "payments" | "wrong" | "missing"> {
-  /** rows and logs that were in memory */
   readonly size: number;
 }
 
