@@ -55,6 +55,11 @@ const STAGES = {
     env: { ANSWER_RUNS: "1000" },
     paths: [...HARDHAT_TESTS, "test/sdk/gate", "sdk/src"],
   },
+  crashes: {
+    args: [SUITE, "--no-compile", "test/sdk/gate/claims/crash-orders.ts"],
+    env: { CRASH_RUNS: "1000" },
+    paths: [...HARDHAT_TESTS, "test/sdk/gate", "sdk/src"],
+  },
   streams: {
     args: [...HARDHAT, "test/sdk/gate/metering/kill-streams.ts"],
     env: { STREAMS: "10000" },
@@ -101,7 +106,13 @@ function load() {
 async function run(name, seed) {
   const { args, env, isBeside } = STAGES[name];
   const log = openSync(join(FOLDER, `${name}.log`), "w");
-  const seeds = { KILL_SEED: seed, CHAOS_SEED: seed, SEED: seed, FOUNDRY_FUZZ_SEED: `0x${Number(seed).toString(16)}` };
+  const seeds = {
+    KILL_SEED: seed,
+    CHAOS_SEED: seed,
+    SEED: seed,
+    CRASH_SEED: seed,
+    FOUNDRY_FUZZ_SEED: `0x${Number(seed).toString(16)}`,
+  };
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
     env: { ...process.env, ...seeds, STRICT: "1", ...env },
