@@ -59,7 +59,7 @@ function operationOf(document, method, path, operation) {
   const answers = Object.entries(operation.responses).filter(([status]) => status !== "default");
   const errors = answers.filter(([, { $ref }]) => $ref !== undefined);
   return [
-    ...[`## ${method.toUpperCase()} ${path}`, "", operation.summary, "", operation.description, ""],
+    ...[`## ${method.toUpperCase()} ${path}`, "", operation.description, ""],
     ...[`Operation \`${operation.operationId}\`; ${access}.`, ""],
     ...parametersOf(operation),
     ...bodyOf(document, "Request body", operation.requestBody?.content["application/json"]),

@@ -1,4 +1,6 @@
 /** Calls the Facilitator's HTTP API with the provider's key. No other module does. Knows no page. */
+import type { EndpointAt, EndpointKey } from "turnpike/facilitator";
+import type { z } from "zod";
 
 /** An error response of the API. */
 export class ApiProblem extends Error {
@@ -13,11 +15,42 @@ export class ApiProblem extends Error {
 
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
+/** A path with any text in place of its fields. */
+type Filled<P extends string> = P extends `${infer Before}{${string}}${infer After}`
+  ? `${Before}${string}${Filled<After>}`
+  : P;
+
+/** The paths of a method's endpoints, filled. */
+export type PathOf<M extends string> = EndpointKey extends infer K
+  ? K extends `${M} ${infer P}`
+    ? Filled<P>
+    : never
+  : never;
+
+type SpecAt<M extends string, P> = EndpointKey extends infer K extends EndpointKey
+  ? K extends `${M} ${infer Form}`
+    ? [P, Filled<Form>] extends [Filled<Form>, P]
+      ? EndpointAt<K>
+      : never
+    : never
+  : never;
+
+/** What the endpoint of that method and path answers. */
+export type AnswerAt<M extends string, P> =
+  SpecAt<M, P> extends { readonly answers: infer A } ? z.input<A[keyof A] & z.ZodType> : never;
+
+/** The path of a CSV. */
+export type CsvPath = Extract<PathOf<"GET">, `${string}.csv`>;
+
 export interface Api {
-  get<T>(path: string, query?: Query): Promise<T>;
-  send<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown): Promise<T>;
+  get<P extends PathOf<"GET">>(path: P, query?: Query): Promise<AnswerAt<"GET", P>>;
+  send<M extends "POST" | "PATCH" | "DELETE", P extends PathOf<M>>(
+    method: M,
+    path: P,
+    body?: unknown,
+  ): Promise<AnswerAt<M, P>>;
   /** Saves the path's response as a file. */
-  download(path: string, query: Query, name: string): Promise<void>;
+  download(path: CsvPath, query: Query, name: string): Promise<void>;
   /** Calls back on each event until the signal aborts. Reconnects by itself. */
   follow(onEvents: () => void, onState: (isLive: boolean) => void, signal: AbortSignal): Promise<void>;
 }
@@ -52,16 +85,16 @@ export function createApi(key: string | undefined, network?: string): Api {
   }
 
   return {
-    async get<T>(path: string, query: Query = {}) {
-      return (await (await request(`${path}${queryOf({ ...query, network })}`)).json()) as T;
+    async get(path, query = {}) {
+      return (await request(`${path}${queryOf({ ...query, network })}`)).json();
     },
-    async send<T>(method: string, path: string, body?: unknown) {
+    async send(method, path, body) {
       const response = await request(`${path}${queryOf({ network })}`, {
         method,
         ...(body === undefined ? {} : { headers: JSON_BODY, body: JSON.stringify(body) }),
       });
       const text = await response.text();
-      return (text === "" ? undefined : JSON.parse(text)) as T;
+      return text === "" ? undefined : JSON.parse(text);
     },
     async download(path, query, name) {
       const blob = await (await request(`${path}${queryOf({ ...query, network })}`)).blob();

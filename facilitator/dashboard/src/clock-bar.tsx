@@ -1,6 +1,5 @@
 /** Shows the sandbox's clock, moves the chain's time, and reports the events on the way. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { EventList, TestClockState } from "turnpike/facilitator";
 import { ApiProblem } from "./api";
 import { formatSpan, formatTime, plural } from "./format";
 import { Bar } from "./parts";
@@ -31,7 +30,7 @@ export function ClockBar() {
   const [summary, setSummary] = useState<string>();
   /** the end of the feed when the clock started; absent before the first time */
   const cursor = useRef<string>();
-  const state = useAnswer<TestClockState>(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
+  const state = useAnswer(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
   const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
   // Another client may move the clock too.
   const isRunning = isMoving || known?.target !== undefined;
@@ -49,7 +48,7 @@ export function ClockBar() {
     const counts = new Map<string, number>();
     let next = from;
     for (;;) {
-      const page = await api.get<EventList>("/events", { cursor: next, limit: PAGE });
+      const page = await api.get("/events", { cursor: next, limit: PAGE });
       next = page.next;
       for (const { type } of page.events) counts.set(type, (counts.get(type) ?? 0) + 1);
       if (page.events.length < PAGE) return { counts, next };
@@ -63,11 +62,11 @@ export function ClockBar() {
     try {
       const from = (await feed(cursor.current ?? "0")).next;
       cursor.current = from;
-      let clock = await api.send<TestClockState>("POST", "/sandbox/clock", to);
+      let clock = await api.send("POST", "/sandbox/clock", to);
       while (clock.target !== undefined) {
         setRound((now) => now + 1);
         await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-        clock = await api.get<TestClockState>("/sandbox/clock");
+        clock = await api.get("/sandbox/clock");
       }
       setSummary(summaryOf((await feed(from)).counts) ?? "Nothing was due.");
     } catch (error) {

@@ -1,7 +1,7 @@
 /** Renders the dashboard: the signed-in provider, the current page, and the live state. */
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import type { CurrentKey, NewApiKey, Readiness, SupportedWire } from "turnpike/facilitator";
+import type { SupportedWire } from "turnpike/facilitator";
 import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
@@ -21,7 +21,17 @@ import { Problem, Shown } from "./parts";
 import { endSession, isSandbox, type Session, savedNetwork, savedSession, saveNetwork, saveSession } from "./session";
 import "./style.css";
 import { latenessOf } from "./lateness";
-import { isOutage, Notices, type NoticesOfPage, SignedIn, type SignOut, useAnswer, usePlace, useRound } from "./use";
+import {
+  isOutage,
+  Notices,
+  type NoticesOfPage,
+  type Signed,
+  SignedIn,
+  type SignOut,
+  useAnswer,
+  usePlace,
+  useRound,
+} from "./use";
 
 const PAGES = [
   { path: "/", title: "Overview", page: Overview },
@@ -86,7 +96,7 @@ function App() {
     if (session?.kind === "tab") {
       const [, id] = session.key.split("_");
       void createApi(session.key)
-        .send<NewApiKey>("DELETE", `/keys/${id}`)
+        .send("DELETE", `/keys/${id}`)
         .catch(() => undefined);
     }
     endSession();
@@ -96,14 +106,14 @@ function App() {
 }
 
 async function openSandbox(): Promise<Session> {
-  const { key } = await createApi(undefined).send<{ key: string }>("POST", "/sandbox/session", {});
+  const { key } = await createApi(undefined).send("POST", "/sandbox/session", {});
   return { key, kind: "given" };
 }
 
 function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOut }) {
   const open = useMemo(() => createApi(session.key), [session.key]);
-  const who = useAnswer<CurrentKey>(open, { path: "/keys/current", signOut: onSignOut });
-  const supported = useAnswer<SupportedWire>(open, { path: "/supported", signOut: onSignOut });
+  const who = useAnswer(open, { path: "/keys/current", signOut: onSignOut });
+  const supported = useAnswer(open, { path: "/supported", signOut: onSignOut });
   const [chosen, setChosen] = useState(savedNetwork);
   const chains = supported.kind === "ready" ? supported.data.chains : undefined;
   /** of several chains, the one that is shown: the first one that is up, unless another was chosen */
@@ -145,7 +155,7 @@ function Refused({ why, onSignOut }: { why: string; onSignOut: SignOut }) {
 
 interface ShellProps {
   readonly api: Api;
-  readonly who: CurrentKey;
+  readonly who: Signed["who"];
   readonly supported: SupportedWire;
   readonly onNetwork: (network: string) => void;
   readonly onSignOut: SignOut;
@@ -180,7 +190,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
   const { notices, problems } = useNotices();
   const round = useRound(POLL_MS);
-  const readiness = useAnswer<Readiness>(api, { path: "/analytics/system", again: String(round), signOut: onSignOut });
+  const readiness = useAnswer(api, { path: "/analytics/system", again: String(round), signOut: onSignOut });
   const sentence = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
   const isLate = sentence !== undefined;
   const [latePolls, setLatePolls] = useState(0);

@@ -1,7 +1,7 @@
 /** Defines the components that every page uses. */
 import type { ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
-import type { Query } from "./api";
+import type { CsvPath, Query } from "./api";
 import { endsOf, escapedText } from "./format";
 import { type Loaded, Notices, type Trail, useSigned } from "./use";
 
@@ -303,7 +303,7 @@ export function Download({
   name,
   title = "Save CSV",
 }: {
-  path: string;
+  path: CsvPath;
   query: Query;
   name: string;
   /** for a page with several of them */

@@ -19,7 +19,7 @@ export function usePlanNames(): PlanNames {
   const plans = useLoad<readonly Plan[]>({
     name: "plans of all tokens",
     async load() {
-      const ofToken = (token: string) => api.get<PlanFiguresWire>("/analytics/plans", { token, limit: MANY });
+      const ofToken = (token: string) => api.get("/analytics/plans", { token, limit: MANY });
       const lists = await Promise.all(supported.tokens.map(({ address }) => ofToken(address)));
       return lists.flatMap(({ plans: some, token }) => some.map((plan) => ({ ...plan, token })));
     },

@@ -1,15 +1,15 @@
 /** Hooks for a page's data, its refresh, and its state in the URL. */
 import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useState } from "preact/hooks";
-import type { CurrentKey, SupportedWire } from "turnpike/facilitator";
-import { type Api, ApiProblem, type Query } from "./api";
+import type { SupportedWire } from "turnpike/facilitator";
+import { type AnswerAt, type Api, ApiProblem, type PathOf, type Query } from "./api";
 import { formatMoney, formatMoneyShort, type Unit, unitOf } from "./format";
 
 export interface Signed {
   readonly api: Api;
   /** increments on each event */
   readonly tick: number;
-  readonly who: CurrentKey;
+  readonly who: AnswerAt<"GET", "/keys/current">;
   readonly supported: SupportedWire;
   readonly signOut: SignOut;
 }
@@ -73,7 +73,7 @@ const RETRY_MS = 5_000;
  * Queries again on each event, and every few seconds while requests fail. Former figures stay until new ones arrive.
  * @param round another number queries again at once
  */
-export function useGet<T>(path: string, query: Query = {}, round = 0): Loaded<T> {
+export function useGet<P extends PathOf<"GET">>(path: P, query: Query = {}, round = 0): Loaded<AnswerAt<"GET", P>> {
   const { api, tick, signOut } = useSigned();
   return useAnswer(api, { path, query, again: `${tick} ${round}`, signOut });
 }
@@ -90,8 +90,8 @@ export function useRound(everyMs: number): number {
   return round;
 }
 
-interface Question {
-  readonly path: string;
+interface Question<P> {
+  readonly path: P;
   readonly query?: Query;
   /** another number queries again at once */
   readonly again?: string;
@@ -99,8 +99,11 @@ interface Question {
 }
 
 /** The same query before the sign-in. */
-export function useAnswer<T>(api: Api, { path, query = {}, again, signOut }: Question): Loaded<T> {
-  return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get<T>(path, query), again, signOut });
+export function useAnswer<P extends PathOf<"GET">>(
+  api: Api,
+  { path, query = {}, again, signOut }: Question<P>,
+): Loaded<AnswerAt<"GET", P>> {
+  return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get(path, query), again, signOut });
 }
 
 interface Load<T> {

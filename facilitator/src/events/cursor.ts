@@ -4,10 +4,6 @@
  */
 const RADIX = 36;
 
-/** A number, or `chain-position` of each chain in digits and letters. */
-export const EVENT_CURSOR =
-  /^(?:0|[1-9][0-9]{0,14}|[0-9a-z]{1,11}-[0-9a-z]{1,10}(?:_[0-9a-z]{1,11}-[0-9a-z]{1,10}){0,15})$/;
-
 /** @returns the position of each chain; a chain that the cursor does not name begins with its first event */
 export function positionsOf(cursor: string, chainIds: readonly number[]): Map<number, number> {
   if (!cursor.includes("-")) return new Map(chainIds.map((chainId) => [chainId, Number(cursor)]));

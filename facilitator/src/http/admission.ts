@@ -1,33 +1,30 @@
 /** Admits requests to providers' endpoints: an API key identifies the caller and limits its rate. */
-import type { ApiScope } from "turnpike/facilitator";
+import type { EndpointSpec } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
-import type { Caller, KeyNeed } from "../providers/keys";
-import type { Admission } from "./endpoint";
+import type { Caller, KeyNeed, Origin } from "../providers/keys";
 import type { ApiServices } from "./services";
+
+/** Decides who may call. */
+export interface Admission {
+  /** @throws InvalidApiKey, ScopeMissing, RateLimited */
+  admit(authorization: string | null, origin: Origin): Promise<Caller>;
+}
+
+type Scoped = Pick<EndpointSpec, "scope" | "chain" | "isForOperators">;
+
+/** @returns undefined for an endpoint that is open to anyone */
+export const admissionOf = (services: ApiServices, { scope, ...terms }: Scoped): Admission | undefined =>
+  scope && admissionTo(services, { scope, ...terms });
 
 export function admissionTo(
   { providers, keyLimit }: ApiServices,
-  scope: ApiScope | "any",
-  { isShared = false }: Omit<KeyNeed, "scope"> = {},
-): Admission<Caller> {
+  { scope, chain, isForOperators }: Scoped & { readonly scope: KeyNeed["scope"] },
+): Admission {
   return {
-    scope,
     async admit(authorization, origin) {
-      const caller = await providers.admit(authorization, { scope, isShared }, origin);
+      const caller = await providers.admit(authorization, { scope, isShared: chain === "shared" }, origin);
       keyLimit.take(caller.keyId);
-      return caller;
-    },
-  };
-}
-
-/** A key with the scope `read` of a wallet that operates this service. */
-export function operatorAdmission(services: ApiServices): Admission<Caller> {
-  const { scope, admit } = admissionTo(services, "read");
-  return {
-    scope,
-    async admit(authorization, origin) {
-      const caller = await admit(authorization, origin);
-      if (!caller.isOperator)
+      if (isForOperators && !caller.isOperator)
         throw new TurnpikeError("ScopeMissing", "only wallets that OPERATORS names may ask for this", {
           details: { scope: "operator" },
         });

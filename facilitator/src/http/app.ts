@@ -10,32 +10,26 @@ import { CORS_ALLOW_HEADERS, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
 import { serveDashboard } from "./dashboard";
 import { createDirectRoutes, type DirectRoutes, directsOf } from "./direct-routes";
-import { API_KEY_SCHEME, type Direct, type Endpoint } from "./endpoint";
+import type { Direct, Endpoint } from "./endpoint";
 import { sendError } from "./errors";
 import { liveEvents } from "./live";
-import { completeDocument } from "./openapi";
+import { API_KEY_SCHEME, completeDocument } from "./openapi";
 import { answerMetrics } from "./probes";
 import { addressOf, type RequestScope } from "./request";
 import { createObserver, OPEN_HEADERS } from "./response-observer";
-import { accountEndpoints } from "./routes/accounts";
+import { accountEndpoints, planEndpoints } from "./routes/accounts";
 import { analyticsEndpoints } from "./routes/analytics";
-import { auditEndpoints } from "./routes/audit";
-import { costEndpoints } from "./routes/costs";
-import { debitEndpoints } from "./routes/debits";
+import { debitEndpoints, eventEndpoints, reportEndpoints } from "./routes/debits";
 import { discoveryEndpoints } from "./routes/discovery";
-import { eventEndpoints } from "./routes/events";
 import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
-import { operatorEndpoints, operatorFigureEndpoints } from "./routes/operator-figures";
+import { operatorFigureEndpoints } from "./routes/operator-figures";
 import { paymentEndpoints } from "./routes/payments";
-import { planEndpoints } from "./routes/plans";
 import { refundEndpoints } from "./routes/refunds";
-import { reportEndpoints } from "./routes/reports";
 import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
 import { subscriptionEndpoints } from "./routes/subscriptions";
-import { deliveryEndpoints } from "./routes/webhook-deliveries";
-import { webhookEndpoints } from "./routes/webhook-endpoints";
+import { webhookEndpoints } from "./routes/webhooks";
 import { x402Endpoints } from "./routes/x402";
 import type { ApiServices } from "./services";
 
@@ -53,14 +47,10 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     eventEndpoints,
     debitEndpoints,
     webhookEndpoints,
-    deliveryEndpoints,
     discoveryEndpoints,
-    auditEndpoints,
     analyticsEndpoints,
     figureEndpoints,
     reportEndpoints,
-    costEndpoints,
-    operatorEndpoints,
     operatorFigureEndpoints,
     serviceEndpoints,
     sandboxEndpoints,
@@ -98,7 +88,7 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
   let document: object | undefined;
   app.get("/openapi.json", (context) => {
     // Made for the first who asks: it takes as long as a start.
-    document ??= completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }));
+    document ??= completeDocument(app.getOpenAPI31Document({ openapi: "3.1.0", info: DOCUMENT_INFO }), endpoints);
     return context.json(document);
   });
   if (services.servesMetrics) app.get("/metrics", answerMetrics(metrics));

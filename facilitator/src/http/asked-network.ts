@@ -3,11 +3,10 @@
  * answer about that one.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
+import type { EndpointSpec } from "turnpike/facilitator";
 import { findNetwork, InvalidRequest, type Network } from "turnpike/protocol";
 import type { Api } from "./app";
-
-/** These say of each network whether it is served, or list what it has: nothing for one that is not served. */
-const OF_ALL = /^\/(?:readyz|discovery\/(?:resources|search))$/;
+import { endpointOf } from "./chain-of-request";
 
 /** @returns undefined where the network is not served */
 export function servedNetwork(name: string, networks: readonly Network[]): Network | undefined {
@@ -17,11 +16,12 @@ export function servedNetwork(name: string, networks: readonly Network[]): Netwo
 
 /** Returns why a request is not answered; undefined where its query names a network of these, or none. */
 export function refusalOfNetwork(
-  { pathname, searchParams }: URL,
+  endpoint: Pick<EndpointSpec, "chain"> | undefined,
+  { searchParams }: URL,
   networks: readonly Network[],
 ): InvalidRequest | undefined {
   const asked = searchParams.get("network");
-  if (asked === null || OF_ALL.test(pathname) || servedNetwork(asked, networks)) return undefined;
+  if (asked === null || endpoint?.chain === "all" || servedNetwork(asked, networks)) return undefined;
   const problem = findNetwork(asked, networks)
     ? "this Facilitator does not serve it"
     : "must be a network's name or its CAIP-2 id";
@@ -33,7 +33,9 @@ export function refusalOfNetwork(
 /** Answers requests of a service on one chain. */
 export function createOneChainFetch({ app: { fetch } }: Pick<Api, "app">, network: Network) {
   return (request: Request, env?: unknown): Response | Promise<Response> => {
-    const refusal = refusalOfNetwork(new URL(request.url), [network]);
+    const url = new URL(request.url);
+    const { endpoint } = endpointOf(request.method, url.pathname) ?? {};
+    const refusal = refusalOfNetwork(endpoint, url, [network]);
     const send = fetch as OpenAPIHono["fetch"];
     return send(request, (refusal ? { ...(env as object), refusal } : env) as object);
   };

@@ -2,9 +2,12 @@
  * Finds what a request says about its chain: a network by name, or ids and tokens that belong to a chain. Fields are read
  * where the endpoints' schemas have them; these schemas check them afterwards.
  */
+import { TrieRouter } from "hono/router/trie-router";
+import { ENDPOINTS, type EndpointSpec, SUBSCRIPTION_ENDPOINTS } from "turnpike/facilitator";
 import { addressSchema, hash32Schema, idHashOf } from "turnpike/protocol";
 
-export type LookupKind = "subscription" | "plan" | "payment" | "transaction" | "listing" | "token";
+/** What an id names. */
+export type LookupKind = NonNullable<EndpointSpec["objects"]>[string];
 
 export interface Lookup {
   readonly kind: LookupKind;
@@ -12,6 +15,8 @@ export interface Lookup {
 }
 
 export interface ChainHints {
+  /** undefined for what is no endpoint */
+  readonly endpoint?: EndpointSpec;
   /** named in the query: it decides */
   readonly asked?: string;
   /** named in the body, where the endpoint compares it with its own chain */
@@ -19,33 +24,38 @@ export interface ChainHints {
   readonly lookups: readonly Lookup[];
   /** payments and subscriptions that the request is about, whichever chain it names */
   readonly objects: readonly Lookup[];
-  /** whether the request cannot be understood without its chain */
-  readonly isNeeded: boolean;
 }
 
-const PATHS: readonly (readonly [RegExp, LookupKind])[] = [
-  [/^\/payments\/([^/]+)/, "payment"],
-  [/^\/refunds\/([^/]+)/, "payment"],
-  [/^\/subscriptions\/(0x[^/]+)/, "subscription"],
-  [/^\/plans\/([^/]+)/, "plan"],
-  [/^\/transactions\/([^/]+)/, "transaction"],
-  [/^\/discovery\/listings\/([^/]+)/, "listing"],
-  [/^\/refund-accounts\/([^/]+)/, "token"],
-];
+const router = new TrieRouter<EndpointSpec>();
+for (const endpoint of ENDPOINTS) router.add(endpoint.method, endpoint.path.replaceAll(/\{(\w+)\}/g, ":$1"), endpoint);
 
-/** Signed for one chain, and without any id that shows which. */
-const NEEDED = new Set(["/subscriptions/void"]);
+interface Found {
+  readonly endpoint: EndpointSpec;
+  /** the fields of its path */
+  readonly params: Readonly<Record<string, string>>;
+}
 
-export function hintsOf({ pathname, searchParams }: URL, body: unknown): ChainHints {
+/** Returns the endpoint of a request; undefined for what is none: a page, metrics, a stream. */
+export function endpointOf(method: string, pathname: string): Found | undefined {
+  const verb = method === "HEAD" ? "get" : method.toLowerCase();
+  const [first] = router.match(verb, pathname)[0] as [EndpointSpec, Record<string, string>][];
+  return first && { endpoint: first[0], params: first[1] };
+}
+
+const { createSubscription, voidSignup } = SUBSCRIPTION_ENDPOINTS;
+
+export function hintsOf(method: string, { pathname, searchParams }: URL, body: unknown): ChainHints {
+  const { endpoint, params = {} } = endpointOf(method, pathname) ?? {};
   const asked = searchParams.get("network") ?? undefined;
   const named = networkIn(body);
-  const lookups = (asked ?? named) ? [] : [...inPath(pathname), ...inQuery(searchParams), ...inBody(body)];
+  const inPath = Object.entries(endpoint?.objects ?? {}).flatMap(([name, kind]) => lookupOf(kind, params[name]));
+  const isSignup = endpoint?.id === createSubscription.id || endpoint?.id === voidSignup.id;
   return {
+    ...(endpoint && { endpoint }),
     ...(asked !== undefined && { asked }),
     ...(named !== undefined && { named }),
-    lookups,
-    objects: [...inPath(pathname), ...signupIn(pathname, body)],
-    isNeeded: NEEDED.has(pathname),
+    lookups: (asked ?? named) ? [] : [...inPath, ...inQuery(searchParams), ...inBody(body)],
+    objects: [...inPath, ...(isSignup ? signupIn(body) : [])],
   };
 }
 
@@ -59,13 +69,8 @@ export function networkIn(body: unknown): string | undefined {
 const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 
-function inPath(pathname: string): Lookup[] {
-  return PATHS.flatMap(([form, kind]) => lookupOf(kind, form.exec(pathname)?.[1]));
-}
-
 /** The subscription that a signup creates or voids. */
-function signupIn(pathname: string, body: unknown): Lookup[] {
-  if (!/^\/subscriptions(?:\/void)?$/.test(pathname)) return [];
+function signupIn(body: unknown): Lookup[] {
   const { subscriber, secretHash } = fieldsOf(body);
   const [account, secret] = [addressSchema.safeParse(subscriber), hash32Schema.safeParse(secretHash)];
   return account.success && secret.success ? lookupOf("subscription", idHashOf(account.data, secret.data)) : [];

@@ -3,6 +3,7 @@
  * is refused by that API, so that nothing is done on a chain that was not meant.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
+import { SERVICE_ENDPOINTS } from "turnpike/facilitator";
 import {
   findNetwork,
   type Hex,
@@ -47,10 +48,6 @@ export interface ChainRouter {
 
 /** A chain that is away is tried again this often. */
 const RETRY_AFTER_SEC = 5;
-
-/** What concerns one chain; everything else is the same on all. */
-const OF_A_CHAIN =
-  /^\/(?:accounts|analytics|authorize|debits|discovery\/listings|payments|permits|plans|proofs|refund-accounts|refunds|reports|settle|subscriptions|transactions|verify)(?:\/|$)/;
 
 /** Where a request goes: to the API of a chain, which answers `refusal` where there is one. */
 interface Route {
@@ -121,11 +118,10 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
   }
 
   async function routeOf(hints: ChainHints, url: URL, body: unknown): Promise<Route> {
-    const { asked, named, lookups: ids, isNeeded } = hints;
-    const { pathname } = url;
+    const { endpoint, asked, named, lookups: ids } = hints;
     // Reports on a chain that is not up, too.
-    if (pathname === "/readyz") return { api: firstApi() };
-    const refusal = refusalOfNetwork(url, networks);
+    if (endpoint?.id === SERVICE_ENDPOINTS.getReadiness.id) return { api: firstApi() };
+    const refusal = refusalOfNetwork(endpoint, url, networks);
     if (refusal) return (await ofTakenChain(hints)) ?? refuse(refusal);
     if (asked !== undefined) return byName(asked, body);
     if (named !== undefined) {
@@ -133,10 +129,10 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     }
     const found = (await byIds(ids)) ?? (await ofTakenChain(hints));
     if (found) return found;
-    if (isNeeded) return needed("it is missing");
+    if (endpoint?.chain === "named") return needed("it is missing");
     // Another chain's answer would be a different one.
     const [first] = networks;
-    return first && OF_A_CHAIN.test(pathname) ? routeTo(first) : { api: firstApi() };
+    return first && endpoint && endpoint.chain === undefined ? routeTo(first) : { api: firstApi() };
   }
 
   /** The first chain's endpoint answers what cannot be read, as it would alone. */
@@ -166,7 +162,7 @@ export function createChainRouter(options: ChainRouterOptions): ChainRouter {
     async fetch(request, env) {
       const url = new URL(request.url);
       const body = await bodyOf(request);
-      const { api, refusal } = await routeOf(hintsOf(url, body), url, body).catch((error: unknown) =>
+      const { api, refusal } = await routeOf(hintsOf(request.method, url, body), url, body).catch((error: unknown) =>
         refuse(toPublicError(error)),
       );
       const app: Pick<OpenAPIHono, "fetch"> = api.app as never;

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { PAYMENT_ENDPOINTS, X402_ENDPOINTS } from "turnpike/facilitator";
 import { type Hex, type TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { PaymentOutline } from "../payments";
 import type { RequestTrace } from "../telemetry/tracing";
@@ -18,7 +19,7 @@ import { WorkQueue } from "./work-queue";
 /** @returns whether the request is handled here; if not, nothing of it has been read */
 export type DirectRoutes = (incoming: IncomingMessage, outgoing: ServerResponse) => boolean;
 
-const PATHS = ["/authorize", "/settle"];
+const DIRECT: readonly string[] = [PAYMENT_ENDPOINTS.authorizePayment.path, X402_ENDPOINTS.settleX402.path];
 
 /** Payments that wait to be started. */
 const MAX_WAITING = 10_000;
@@ -42,7 +43,7 @@ const RETRY_AFTER_SEC = 2;
 const BUSY = new Unavailable("too many payments wait", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
 export function directsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, Direct> {
-  const picked = endpoints.filter(({ path }) => PATHS.includes(path));
+  const picked = endpoints.filter(({ path }) => DIRECT.includes(path));
   return new Map(picked.flatMap(({ path, direct }) => (direct ? [[path, direct]] : [])));
 }
 

@@ -1,29 +1,32 @@
 /**
- * Defines an endpoint as one object: path, schemas and handler. The same schemas validate requests, type responses and
- * generate openapi.json, so the three cannot differ.
+ * Mounts endpoints: checks the caller and the inputs by the endpoint's own terms, calls its handler, and answers. The
+ * client and openapi.json use the same terms.
  */
 import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { type ApiScope, PROBLEM_CONTENT_TYPE, type Problem, problemSchema } from "turnpike/facilitator";
+import type { EndpointSpec, Problem } from "turnpike/facilitator";
 import { type Hex, InvalidRequest, TurnpikeError } from "turnpike/protocol";
-import { z } from "zod";
-import type { Origin } from "../providers/keys";
+import type { z } from "zod";
+import type { Caller, Origin } from "../providers/keys";
+import { type Admission, admissionOf } from "./admission";
 import { hasNoBody, readJsonBody } from "./body";
 import { type ErrorResponse, errorResponseOf, sendError } from "./errors";
+import { describeEndpoint } from "./openapi";
 import { addressOf, type RequestScope, type Site, siteOf, type UntilEnd } from "./request";
+import type { ApiServices } from "./services";
 
-type Fields = z.ZodObject;
+type Output<S> = S extends z.ZodType ? z.output<S> : Record<never, never>;
 
-type Answers = { readonly [status: number]: z.ZodType };
+type Input<E extends EndpointSpec, Name extends keyof EndpointSpec> = Output<E[Name & keyof E]>;
 
-type Method = "get" | "post" | "patch" | "delete";
-
-export interface Call<P, Q, B, C> {
-  readonly params: P;
-  readonly query: Q;
-  readonly body: B;
-  readonly caller: C;
+export interface Call<E extends EndpointSpec> {
+  readonly params: Input<E, "params">;
+  readonly query: Input<E, "query">;
+  readonly body: Input<E, "body">;
+  /** the owner of the API key */
+  readonly caller: E extends { readonly scope: string } ? Caller : undefined;
+  /** the origin of the request */
   readonly origin: Origin;
   /** time for which the request waited for its turn, before this call */
   readonly waitedMs: number;
@@ -35,50 +38,32 @@ export interface Call<P, Q, B, C> {
   concerns(paymentId: Hex): void;
 }
 
-/** Decides who may call: by the Authorization header, for one scope, or with any key. */
-export interface Admission<C> {
-  readonly scope: ApiScope | "any";
-  /** @throws InvalidApiKey, ScopeMissing, RateLimited */
-  admit(authorization: string | null, origin: Origin): Promise<C>;
-}
-
 /** The body as the schema reads it: the wire form, with decimal strings. */
-export type Answer<A extends Answers> = {
-  [S in keyof A & number]: {
+export type Answer<E extends EndpointSpec> = {
+  [S in keyof E["answers"] & number]: {
     readonly status: S;
-    readonly body: z.input<A[S]>;
+    readonly body: E extends { readonly mediaType: string } ? string | TextParts : z.input<E["answers"][S]>;
     readonly headers?: Record<string, string>;
   };
-}[keyof A & number];
+}[keyof E["answers"] & number];
+
+export type Handler<E extends EndpointSpec> = (call: Call<E>) => Promise<Answer<E>>;
+
+type Group = Readonly<Record<string, EndpointSpec>>;
+
+export type Handlers<G extends Group> = { readonly [K in keyof G]: Handler<G[K]> };
+
+/** Returns fields that an error's body carries in addition, for stock clients that look for them. */
+export type ProblemExtra = (problem: Problem) => Record<string, unknown>;
+
+export const ok = <T>(body: T) => ({ status: 200 as const, body });
 
 /** A text response that is sent while it is read. */
 export type TextParts = AsyncGenerator<string>;
 
-interface EndpointOf<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C> {
-  readonly method: Method;
-  /** OpenAPI form: /plans/{planId} */
-  readonly path: string;
-  readonly summary: string;
-  readonly tag: string;
-  readonly params?: P;
-  readonly query?: Q;
-  readonly body?: B;
-  readonly answers: A;
-  /** set for a text response instead of JSON */
-  readonly mediaType?: "text/csv";
-  /** absent: open to anyone */
-  readonly admission?: Admission<C>;
-  /** fields that an error's body carries in addition, for stock clients that look for them */
-  readonly problemExtra?: (problem: Problem) => Record<string, unknown>;
-  handle(call: Call<z.output<P>, z.output<Q>, z.output<B>, C>): Promise<Answer<NoInfer<A>>>;
-}
-
-/** An endpoint without its type parameters, for lists of endpoints. */
-export interface Endpoint {
-  readonly method: Method;
-  readonly path: string;
-  /** the scope that an API key needs; absent: open to anyone */
-  readonly scope?: ApiScope | "any";
+/** An endpoint with its handler. */
+export interface Endpoint extends EndpointSpec {
+  readonly problemExtra?: ProblemExtra | undefined;
   /** for open endpoints that depend on the body alone: the same responses, without the app's middleware */
   readonly direct?: Direct;
   mount(app: OpenAPIHono<RequestScope>): void;
@@ -106,43 +91,60 @@ export interface DirectRequest {
   readonly untilEnd: UntilEnd;
 }
 
-const none = z.object({});
-
 /** For callers that nothing stops. */
 const all: UntilEnd = (work) => work;
 
-type None = typeof none;
+/** Returns the endpoints of a group with their handlers. */
+export function routes<G extends Group>(
+  services: ApiServices,
+  group: G,
+  handlers: NoInfer<Handlers<G>>,
+  problemExtras: { readonly [K in keyof G]?: ProblemExtra } = {},
+): Endpoint[] {
+  return Object.entries(group).map(([id, spec]) =>
+    endpoint({
+      spec,
+      admission: admissionOf(services, spec),
+      problemExtra: problemExtras[id],
+      handle: handlers[id] as unknown as AnyHandler,
+    }),
+  );
+}
 
-export function endpoint<
-  A extends Answers,
-  P extends Fields = None,
-  Q extends Fields = None,
-  B extends z.ZodType = None,
-  C = undefined,
->(spec: EndpointOf<P, Q, B, A, C>): Endpoint {
+type AnyHandler = (
+  call: Omit<Call<EndpointSpec>, "caller"> & { readonly caller: Caller | undefined },
+) => Promise<{ readonly status: number; readonly body: unknown; readonly headers?: Record<string, string> }>;
+
+interface Route {
+  readonly spec: EndpointSpec;
+  readonly admission: Admission | undefined;
+  readonly problemExtra: ProblemExtra | undefined;
+  readonly handle: AnyHandler;
+}
+
+function endpoint({ spec, admission, problemExtra, handle }: Route): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
-  const isDirect = spec.method === "post" && spec.body && !spec.admission && !spec.params && !spec.query;
+  const isDirect = spec.method === "post" && spec.body && !admission && !spec.params && !spec.query;
   const direct: Direct = {
-    refuse: (error, requestId) => errorResponseOf(error, requestId, spec.problemExtra),
+    refuse: (error, requestId) => errorResponseOf(error, requestId, problemExtra),
     async answer(readBody, { untilEnd, ...request }) {
       try {
-        const body = parse(spec.body, readBody(), "body");
-        const call = { ...request, caller: undefined, params: {}, query: {}, body };
-        const answer = await untilEnd(spec.handle(call as unknown as Call<z.output<P>, z.output<Q>, z.output<B>, C>));
+        const body = parse(spec.body, readBody(), "body") as object;
+        const site = { host: undefined, page: undefined };
+        const answer = await untilEnd(handle({ ...request, caller: undefined, site, params: {}, query: {}, body }));
         const headers = { "content-type": "application/json", ...answer.headers };
-        return { status: answer.status as number, headers, text: JSON.stringify(answer.body) };
+        return { status: answer.status, headers, text: JSON.stringify(answer.body) };
       } catch (error) {
-        return errorResponseOf(error, request.origin.requestId, spec.problemExtra);
+        return errorResponseOf(error, request.origin.requestId, problemExtra);
       }
     },
   };
   return {
-    method: spec.method,
-    path: spec.path,
-    ...(spec.admission && { scope: spec.admission.scope }),
+    ...spec,
+    problemExtra,
     ...(isDirect && { direct }),
     mount(app) {
-      describe(app, spec);
+      describeEndpoint(app, spec, !mayOmitBody);
       app.on(spec.method, spec.path.replaceAll(/\{(\w+)\}/g, ":$1"), async (context) => {
         context.set("route", spec.path);
         let release = (): void => undefined;
@@ -155,10 +157,10 @@ export function endpoint<
           const origin = { address: addressOf(context), requestId: context.get("requestId") };
           const authorization = context.req.header("authorization") ?? null;
           const { untilEnd = all } = context.var;
-          const handle = async () => {
-            const caller = (await spec.admission?.admit(authorization, origin)) as C;
+          const answered = async () => {
+            const caller = await admission?.admit(authorization, origin);
             if (spec.mediaType) release = beginExport(caller);
-            return spec.handle({
+            return handle({
               caller,
               origin,
               waitedMs: 0,
@@ -168,12 +170,12 @@ export function endpoint<
                 context.set("paymentId", paymentId);
                 context.var.trace?.concerns(paymentId);
               },
-              params: parse(spec.params, context.req.param(), "path") as z.output<P>,
-              query: parse(spec.query, singleValues(context), "query") as z.output<Q>,
-              body: parse(spec.body, body, "body") as z.output<B>,
+              params: parse(spec.params, context.req.param(), "path") as object,
+              query: parse(spec.query, singleValues(context), "query") as object,
+              body: parse(spec.body, body, "body") as object,
             });
           };
-          const answer = await untilEnd(handle());
+          const answer = await untilEnd(answered());
           const status = answer.status as ContentfulStatusCode;
           return spec.mediaType === undefined
             ? context.json(answer.body as object, status, answer.headers)
@@ -183,7 +185,7 @@ export function endpoint<
               });
         } catch (error) {
           release();
-          return sendError(context, error, spec.problemExtra);
+          return sendError(context, error, problemExtra);
         }
       });
     },
@@ -194,8 +196,8 @@ export function endpoint<
  * Returns whether a request may omit its body because every field has a default. Only behind an API key: its header
  * excludes pages of other origins, which could otherwise post without a body.
  */
-function isBodyOptional({ body, admission }: { readonly body?: z.ZodType; readonly admission?: unknown }): boolean {
-  return body !== undefined && admission !== undefined && body.safeParse({}).success;
+function isBodyOptional({ body, scope }: EndpointSpec): boolean {
+  return body !== undefined && scope !== undefined && body.safeParse({}).success;
 }
 
 /** Keys with a CSV that is being read. Several at once of one key would slow everybody's payments down. */
@@ -204,8 +206,7 @@ const exporting = new Set<string>();
 const EXPORT_AGAIN_SEC = 2;
 
 /** @returns ends it @throws RateLimited while another CSV of the caller's key is being read */
-function beginExport(caller: unknown): () => void {
-  const { keyId } = (caller ?? {}) as { readonly keyId?: string };
+function beginExport({ keyId }: Partial<Caller> = {}): () => void {
   if (keyId === undefined) return () => undefined;
   if (exporting.has(keyId))
     throw new TurnpikeError("RateLimited", "this key has another CSV open: read it to its end first", {
@@ -296,40 +297,4 @@ function singleValues(context: Context): Record<string, string> {
     values[name] = value;
   }
   return values;
-}
-
-export const API_KEY_SCHEME = "apiKey";
-
-function describe<P extends Fields, Q extends Fields, B extends z.ZodType, A extends Answers, C>(
-  app: OpenAPIHono<RequestScope>,
-  spec: EndpointOf<P, Q, B, A, C>,
-): void {
-  const json = (schema: z.ZodType) => ({ "application/json": { schema } });
-  const answered = (schema: z.ZodType) => (spec.mediaType ? { [spec.mediaType]: { schema } } : json(schema));
-  app.openAPIRegistry.registerPath({
-    method: spec.method,
-    path: spec.path,
-    summary: spec.summary,
-    tags: [spec.tag],
-    ...(spec.admission && {
-      security: [{ [API_KEY_SCHEME]: spec.admission.scope === "any" ? [] : [spec.admission.scope] }],
-    }),
-    request: {
-      ...(spec.params && { params: spec.params }),
-      ...(spec.query && { query: spec.query }),
-      ...(spec.body && { body: { required: !isBodyOptional(spec), content: json(spec.body) } }),
-    },
-    responses: {
-      ...Object.fromEntries(
-        Object.entries(spec.answers).map(([status, schema]) => [
-          status,
-          {
-            description: status === "202" ? "the outcome is not known yet: ask again" : "done",
-            content: answered(schema),
-          },
-        ]),
-      ),
-      default: { description: "a problem", content: { [PROBLEM_CONTENT_TYPE]: { schema: problemSchema } } },
-    },
-  });
 }

@@ -1,8 +1,9 @@
-/** Defines what endpoints of figures share: the range of a query, and the same response as JSON and as CSV. */
-import { type Address, addressSchema } from "turnpike/protocol";
-import { z } from "zod";
+/** What handlers of figures share: the range of a query, and the same response as JSON and as CSV. */
+import type { EndpointSpec } from "turnpike/facilitator";
+import type { Address } from "turnpike/protocol";
+import type { z } from "zod";
 import type { Caller } from "../providers/keys";
-import { type Admission, type Endpoint, endpoint, type TextParts } from "./endpoint";
+import { type Call, ok } from "./endpoint";
 
 /** Writes rows as CSV (RFC 4180) that a spreadsheet opens and does not run; amounts have their token and decimals. */
 export type Cell = string | number | boolean | undefined;
@@ -101,24 +102,6 @@ function keptText(text: string): string {
 /** Rows of a CSV that are read at once. */
 export const CSV_PAGE = 1_000;
 
-const timeSchema = z
-  .string()
-  .regex(/^(?:0|[1-9][0-9]{0,11})$/, "must be a time in unix seconds")
-  .transform(Number);
-
-export const figures = {
-  token: addressSchema.optional(),
-  /** inclusive; widened to whole days or hours; absent: `days` before `to` */
-  from: timeSchema.optional(),
-  /** exclusive; absent: the end of today, in chain time */
-  to: timeSchema.optional(),
-  days: z
-    .string()
-    .regex(/^[1-9][0-9]{0,3}$/, "must be a number of days")
-    .default("30")
-    .transform(Number),
-};
-
 interface FiguresFields {
   readonly token?: Address | undefined;
   readonly from?: number | undefined;
@@ -127,11 +110,6 @@ interface FiguresFields {
 }
 
 export const rangeOf = ({ token, from, to, days }: FiguresFields) => ({ token, fromSec: from, toSec: to, days });
-
-export const ok = <T>(body: T) => ({ status: 200 as const, body });
-
-/** The body of a CSV response: text, or chunks that are read as they are sent. */
-export const csvSchema = z.string() as unknown as z.ZodType<string, string | TextParts>;
 
 const fileOf = <B>(name: string, body: B) => ({
   status: 200 as const,
@@ -169,54 +147,48 @@ export async function sheetOfPages<T>(
 
 export const isoTime = (timeSec: number): string => new Date(timeSec * 1_000).toISOString();
 
-interface Both<Q extends z.ZodObject, A extends z.ZodType, R> {
-  readonly path: string;
-  readonly tag: string;
-  readonly admission: Admission<Caller>;
-  readonly summary: string;
-  readonly query: Q;
-  readonly answer: A;
+interface FiguresSpec extends EndpointSpec {
+  readonly answers: { readonly 200: z.ZodType };
+}
+
+type Loaded<E extends FiguresSpec> = z.input<E["answers"][200]>;
+
+interface Both<E extends FiguresSpec, R> {
+  /** of the CSV's file */
   readonly name: string;
-  load(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
-  /** Loads the CSV, which always contains the whole list; absent when one response contains everything. */
-  loadAll?(query: z.output<Q>, caller: Caller): Promise<z.input<A>>;
-  rows(answer: z.input<A>): readonly R[];
+  load(query: Call<E>["query"], caller: Caller): Promise<Loaded<E>>;
+  /** of the CSV, which always contains the whole list; absent when one response contains everything */
+  loadAll?(query: Call<E>["query"], caller: Caller): Promise<Loaded<E>>;
+  rows(answer: Loaded<E>): readonly R[];
   readonly columns: Sheet<R>["columns"];
 }
 
-/**
- * Defines the endpoint, and the same one with `.csv`: all rows, times as text, amounts in base units and as decimals.
- */
-export function bothForms<Q extends z.ZodObject, A extends z.ZodType, R>(spec: Both<Q, A, R>): Endpoint[] {
-  const { path, tag, admission, summary, query, answer, name, load, loadAll = load, rows, columns } = spec;
-  return [
-    endpoint({
-      method: "get",
-      path,
-      tag,
-      admission,
-      summary,
-      query,
-      answers: { 200: answer },
-      handle: async ({ query: asked, caller }) => ok(await load(asked, caller)),
-    }),
-    endpoint({
-      method: "get",
-      path: `${path}.csv`,
-      tag,
-      admission,
-      query,
-      summary: "The same as CSV; amounts in base units and as decimals.",
-      mediaType: "text/csv",
-      answers: { 200: csvSchema },
-      async handle({ query: asked, caller }) {
-        const figures = await loadAll(asked, caller);
-        const unit = unitIn(figures);
-        const sheet = { columns, ...(unit && { unitOf: () => unit }) };
-        return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(figures)));
-      },
-    }),
-  ];
+/** What both forms are asked with. */
+interface Asked<E extends FiguresSpec> {
+  readonly query: Call<E>["query"];
+  readonly caller: Caller;
+}
+
+type BothHandlers<E extends FiguresSpec> = {
+  readonly [_ in E["id"]]: (asked: Asked<E>) => Promise<ReturnType<typeof ok<Loaded<E>>>>;
+} & {
+  readonly [_ in `${E["id"]}Csv`]: (asked: Asked<E>) => Promise<ReturnType<typeof fileOf<string>>>;
+};
+
+/** Handles an endpoint and its CSV: all rows, times as text, amounts in base units and as decimals. */
+export function bothForms<E extends FiguresSpec, R>(
+  { id }: E,
+  { name, load, loadAll = load, rows, columns }: Both<E, R>,
+): BothHandlers<E> {
+  return {
+    [id]: async ({ query, caller }: Asked<E>) => ok(await load(query, caller)),
+    [`${id}Csv`]: async ({ query, caller }: Asked<E>) => {
+      const figures = await loadAll(query, caller);
+      const unit = unitIn(figures);
+      const sheet = { columns, ...(unit && { unitOf: () => unit }) };
+      return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(figures)));
+    },
+  } as BothHandlers<E>;
 }
 
 /** For responses whose amounts are all of one token. */

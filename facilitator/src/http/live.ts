@@ -4,6 +4,7 @@
  */
 import type { Context } from "hono";
 import { streamSSE } from "hono/streaming";
+import { EVENT_ENDPOINTS } from "turnpike/facilitator";
 import { TurnpikeError } from "turnpike/protocol";
 import { admissionTo } from "./admission";
 import { sendError } from "./errors";
@@ -22,11 +23,13 @@ const yes = (): boolean => true;
 
 const no = (): boolean => false;
 
-const NEED = { scope: "read", isShared: true } as const;
+const { listEvents } = EVENT_ENDPOINTS;
+
+const NEED = { scope: listEvents.scope, isShared: true } as const;
 
 export function liveEvents(services: ApiServices): (context: Context<RequestScope>) => Promise<Response> {
   const { providers, happened, untilDraining } = services;
-  const admission = admissionTo(services, NEED.scope, NEED);
+  const admission = admissionTo(services, listEvents);
   const open = new Map<string, number>();
 
   return async (context) => {

@@ -1,12 +1,11 @@
-/**
- * Completes openapi.json: operation ids, descriptions, named schemas, errors by status and examples. Paths and schemas
- * come from the endpoints themselves.
- */
-import { PROBLEM_CONTENT_TYPE } from "turnpike/facilitator";
+/** Makes openapi.json from the endpoints' terms: with named schemas, errors by status and examples. */
+import type { OpenAPIHono } from "@hono/zod-openapi";
+import { API_TAGS, type EndpointSpec, PROBLEM_CONTENT_TYPE, problemSchema } from "turnpike/facilitator";
 import { ERRORS, type ErrorCode, TurnpikeError } from "turnpike/protocol";
+import type { z } from "zod";
 import { problemFor, statusOf } from "./errors";
 import { type Json, sampleOf } from "./openapi-sample";
-import { OPERATIONS, TAGS } from "./operations";
+import type { RequestScope } from "./request";
 
 interface Media {
   schema: Json;
@@ -22,7 +21,6 @@ interface Operation {
   operationId?: string;
   description?: string;
   security?: object[];
-  tags?: string[];
   parameters?: { name: string; in: string; schema: Json; example?: unknown }[];
   requestBody?: Content;
   responses: Record<string, Content | Json>;
@@ -41,45 +39,72 @@ const INFO = {
   license: { name: "MIT", identifier: "MIT" },
 };
 
-/** x402 clients parse JSON alone, so these send the problem's fields with `application/json`. */
-const IS_STOCK = /^post \/(?:verify|settle)$/;
+export const API_KEY_SCHEME = "apiKey";
 
 const REQUEST_ID = "6f1c2d0e-7c1b-4c39-9f0e-2f4d5a6b7c8d";
 
-/** @returns the document with everything that the endpoints do not state themselves */
-export function completeDocument(given: object): object {
+/** What of an endpoint the document shows. */
+type Described = EndpointSpec & { readonly problemExtra?: unknown };
+
+/** Registers an endpoint for the document. */
+export function describeEndpoint(app: OpenAPIHono<RequestScope>, spec: EndpointSpec, needsBody: boolean): void {
+  const { id, method, path, text, tag, scope, params, query, body, mediaType = "application/json" } = spec;
+  const [summary = text] = /^.*?\.(?= |$)/.exec(text) ?? [];
+  app.openAPIRegistry.registerPath({
+    method,
+    path,
+    operationId: id,
+    summary,
+    description: text,
+    tags: [tag],
+    security: scope === undefined ? [] : [{ [API_KEY_SCHEME]: scope === "any" ? [] : [scope] }],
+    request: {
+      ...(params && { params }),
+      ...(query && { query }),
+      ...(body && { body: { required: needsBody, content: { "application/json": { schema: body } } } }),
+    },
+    responses: {
+      ...Object.fromEntries(
+        Object.entries(spec.answers).map(([status, schema]) => [
+          status,
+          {
+            description: status === "202" ? "the outcome is not known yet: ask again" : "done",
+            content: { [mediaType]: { schema } },
+          },
+        ]),
+      ),
+      default: {
+        description: "a problem",
+        content: { [PROBLEM_CONTENT_TYPE]: { schema: problemSchema as z.ZodType } },
+      },
+    },
+  });
+}
+
+/** @returns the document with everything that follows from the endpoints' terms */
+export function completeDocument(given: object, endpoints: readonly Described[]): object {
   const document = given as Document;
   const components = new Components();
-  for (const [path, methods] of Object.entries(document.paths ?? {})) {
-    for (const [method, operation] of Object.entries(methods)) complete(operation, method, path, components);
+  for (const endpoint of endpoints) {
+    const operation = document.paths?.[endpoint.path]?.[endpoint.method];
+    if (operation) complete(operation, endpoint, components);
   }
   for (const [type, methods] of Object.entries(document.webhooks ?? {}))
     completeWebhook(methods.post, type, components);
-  const used = new Set(
-    Object.values(document.paths ?? {}).flatMap((methods) => Object.values(methods).flatMap(tagsOf)),
-  );
+  const used = new Set<string>(endpoints.map(({ tag }) => tag));
   return {
     ...document,
     info: { ...document.info, ...INFO },
     servers: [{ url: "/", description: "the Facilitator that serves this document" }],
-    tags: Object.entries(TAGS).flatMap(([name, description]) => (used.has(name) ? [{ name, description }] : [])),
+    tags: Object.entries(API_TAGS).flatMap(([name, description]) => (used.has(name) ? [{ name, description }] : [])),
     components: { ...document.components, ...components.all() },
   };
 }
 
-const tagsOf = ({ tags }: Operation): string[] => tags ?? [];
-
-function complete(operation: Operation, method: string, path: string, components: Components): void {
-  const isCsv = path.endsWith(".csv");
-  const known = OPERATIONS[`${method} ${path}`] ?? OPERATIONS[`${method} ${path.replace(/\.csv$/, "")}`];
-  // A test requires an entry of every endpoint of the API.
-  if (!known) return;
-  operation.operationId = isCsv ? `${known.id}Csv` : known.id;
-  operation.description = isCsv ? `${known.description} As CSV, in base units and as decimals.` : known.description;
-  operation.security ??= [];
+function complete(operation: Operation, endpoint: Described, components: Components): void {
   for (const parameter of operation.parameters ?? []) parameter.example = sampleOf(parameter.schema, parameter.name);
 
-  const name = operation.operationId.replace(/^./, (letter) => letter.toUpperCase());
+  const name = endpoint.id.replace(/^./, (letter) => letter.toUpperCase());
   for (const media of Object.values(operation.requestBody?.content ?? {})) {
     media.example = sampleOf(media.schema);
     media.schema = components.schema(`${name}Request`, media.schema);
@@ -98,8 +123,9 @@ function complete(operation: Operation, method: string, path: string, components
   }
   if (!problem) return;
   problem.schema = components.schema("Problem", problem.schema);
-  const type = IS_STOCK.test(`${method} ${path}`) ? "application/json" : PROBLEM_CONTENT_TYPE;
-  for (const [status, codes] of errorsOf(operation, method, known.errors ?? [])) {
+  // x402 clients parse JSON alone.
+  const type = endpoint.problemExtra ? "application/json" : PROBLEM_CONTENT_TYPE;
+  for (const [status, codes] of errorsOf(endpoint)) {
     operation.responses[status] ??= components.problem(codes, type, problem.schema);
   }
 }
@@ -116,17 +142,15 @@ function completeWebhook(operation: Operation | undefined, type: string, compone
   }
 }
 
-/** Errors by status: those of the operation, and those that its inputs and its admission imply. */
-function errorsOf(operation: Operation, method: string, own: readonly ErrorCode[]): Map<string, ErrorCode[]> {
-  const scope = (operation.security?.[0] as { apiKey?: string[] } | undefined)?.apiKey;
-  const parameters = operation.parameters ?? [];
+/** Errors by status: those of the endpoint, and those that its inputs and its scope imply. */
+function errorsOf({ method, scope, params, query, body, errors = [] }: EndpointSpec): Map<string, ErrorCode[]> {
   const codes: ErrorCode[] = [
-    ...(operation.requestBody || parameters.length > 0 ? (["InvalidRequest"] as const) : []),
+    ...(body || params || query ? (["InvalidRequest"] as const) : []),
     ...(scope ? (["InvalidApiKey"] as const) : []),
-    ...(scope && scope.length > 0 ? (["ScopeMissing"] as const) : []),
-    ...(scope && parameters.some((each) => each.in === "path") ? (["UnknownObject"] as const) : []),
-    ...own,
-    ...(operation.requestBody ? (["PayloadTooLarge", "UnsupportedMediaType"] as const) : []),
+    ...(scope && scope !== "any" ? (["ScopeMissing"] as const) : []),
+    ...(scope && params ? (["UnknownObject"] as const) : []),
+    ...errors,
+    ...(body ? (["PayloadTooLarge", "UnsupportedMediaType"] as const) : []),
     ...(scope || method !== "get" ? (["RateLimited"] as const) : []),
     ...["Internal" as const, "Unavailable" as const],
   ];

@@ -4,7 +4,6 @@
  */
 import type { Context } from "hono";
 import { findNetwork, type Hex, InvalidRequest, type Network, type TurnpikeError } from "turnpike/protocol";
-import { z } from "zod";
 import type { RequestTrace } from "../telemetry/tracing";
 
 /** The client's address as this process sees it: behind a proxy, the proxy's. */
@@ -21,11 +20,8 @@ export function requireOwnNetwork(name: string | undefined, own: Network): void 
   });
 }
 
-/** Of several chains, the one that a report is about. */
-export const networkQuerySchema = z.object({ network: z.string().max(64).optional() });
-
 /** @throws InvalidRequest for a name that no network has */
-export function networkAsked({ network: name }: z.infer<typeof networkQuerySchema>): Network | undefined {
+export function networkAsked({ network: name }: { readonly network?: string | undefined }): Network | undefined {
   if (name === undefined) return undefined;
   const network = findNetwork(name);
   if (network) return network;

@@ -1,17 +1,5 @@
-/** Wire bodies of discovery: what providers list, in the shape that stock `bazaar` clients read, and its client. */
+/** Wire bodies of discovery: what providers list, in the shape that stock `bazaar` clients read. */
 import * as z from "zod";
-import type { Address } from "../protocol";
-import { checkedCalls, DISCOVERY_ARGUMENTS } from "./checked-calls";
-import {
-  type CallOptions,
-  createCalls,
-  isDone,
-  type LookUp,
-  type Refused,
-  read,
-  refusal,
-  type TransportOptions,
-} from "./transport";
 import { DELIVERY_ERRORS } from "./webhook-endpoints";
 
 /** Methods that a listing may have. The Facilitator itself sends a request with it, without a body. */
@@ -63,8 +51,6 @@ export const listingSchema = z.object({
 /** A provider's own listing. */
 export type Listing = z.output<typeof listingSchema>;
 
-const deletedSchema = z.object({ deleted: z.literal(true) });
-
 export const listingListSchema = z.object({ listings: z.array(listingSchema) });
 
 /** An entry of `accepts`, with the fields of the item's version. */
@@ -112,75 +98,3 @@ export const resourceSearchSchema = z.object({
 });
 
 export type ResourceSearch = z.output<typeof resourceSearchSchema>;
-
-/** Which resources of the catalogue; each field narrows. */
-export interface ResourceFilter {
-  readonly payTo?: Address;
-  readonly scheme?: string;
-  /** CAIP-2 for entries of version 2; a version 1 name for those of version 1 */
-  readonly network?: string;
-  readonly x402Version?: 1 | 2;
-  /** key of an extension that the resource has, e.g. "bazaar" */
-  readonly extensions?: string;
-  /** from 1 to 100; default 20 */
-  readonly limit?: number;
-}
-
-/** What became of a new listing. */
-export type ListingOutcome = { readonly kind: "created"; readonly listing: Listing } | Refused;
-
-/** Reads the catalogue, and manages a provider's own listings. */
-export type DiscoveryClient = ReturnType<typeof createDiscoveryClient>;
-
-/**
- * Creates a client of the catalogue. Reading it needs no API key; the listings need one with the scope `listings`. Every
- * method throws Unavailable when there was no usable answer.
- * @throws ConfigError for a url that is no plain http(s) address
- */
-export function createDiscoveryClient(options: TransportOptions) {
-  const calls = createCalls(options);
-  const methods = {
-    /** The catalogue, a page at a time, in the order of creation. Ask the URL itself for its terms before paying. */
-    resources({
-      signal,
-      ...query
-    }: ResourceFilter & CallOptions & { readonly offset?: number } = {}): Promise<LookUp<ResourceList>> {
-      return calls.lookUp(resourceListSchema, { method: "GET", path: "/discovery/resources", query, signal });
-    },
-
-    /** Resources whose URL, description, name or tags have words of the query, the best matches first. */
-    search(
-      query: string,
-      { signal, ...filter }: ResourceFilter & CallOptions & { readonly cursor?: string } = {},
-    ): Promise<LookUp<ResourceSearch>> {
-      const path = "/discovery/search";
-      return calls.lookUp(resourceSearchSchema, { method: "GET", path, query: { query, ...filter }, signal });
-    },
-
-    /** Lists a route. Shown once its URL has answered 402 with a price that pays the provider. Safe to repeat. */
-    async list(wanted: CreateListingRequestWire, { signal }: CallOptions = {}): Promise<ListingOutcome> {
-      const answer = await calls.exchange({ method: "POST", path: "/discovery/listings", body: wanted, signal });
-      return isDone(answer) ? { kind: "created", listing: read(listingSchema, answer) } : refusal(answer);
-    },
-
-    /** The provider's own listings, with why one is not shown. */
-    async listings({ signal }: CallOptions = {}): Promise<LookUp<readonly Listing[]>> {
-      const path = "/discovery/listings";
-      const found = await calls.lookUp(listingListSchema, { method: "GET", path, signal });
-      return found.kind === "found" ? { kind: "found", value: found.value.listings } : found;
-    },
-
-    /** One of the provider's own listings. */
-    listing(id: string, { signal }: CallOptions = {}): Promise<LookUp<Listing>> {
-      const path = `/discovery/listings/${encodeURIComponent(id)}`;
-      return calls.lookUp(listingSchema, { method: "GET", path, signal });
-    },
-
-    /** Removes a listing. It is no longer shown once this has returned. */
-    async unlist(id: string, { signal }: CallOptions = {}): Promise<LookUp<{ readonly deleted: true }>> {
-      const path = `/discovery/listings/${encodeURIComponent(id)}`;
-      return calls.lookUp(deletedSchema, { method: "DELETE", path, signal });
-    },
-  };
-  return checkedCalls(methods, DISCOVERY_ARGUMENTS);
-}

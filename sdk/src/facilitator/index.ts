@@ -3,6 +3,8 @@ export * from "./analytics";
 export * from "./client";
 export * from "./debits";
 export * from "./discovery";
+export * from "./discovery-client";
+export * from "./endpoints";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";

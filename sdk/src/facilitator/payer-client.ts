@@ -21,7 +21,7 @@ export const payerCalls = (calls: Calls) => ({
 const supportCalls = (calls: Calls) => ({
   /** Networks, tokens, schemes and signers of this Facilitator. */
   async supported(call: CallOptions = {}): Promise<Supported> {
-    const found = await calls.lookUp(supportedSchema, { method: "GET", path: "/supported", ...call });
+    const found = await calls.lookUp("GET /supported", supportedSchema, call);
     if (found.kind === "refused") {
       const { message, status } = found.error;
       throw new Unavailable(message, { cause: found.error, details: { status, isJson: true } });

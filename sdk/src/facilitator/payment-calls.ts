@@ -41,31 +41,31 @@ export type RefundOutcome = { readonly kind: "settled"; readonly refund: Settled
 export const paymentCalls = (calls: Calls) => ({
   /** Has a signed transfer settled. Safe to repeat for ever: the same request gets the same proof. */
   async authorize(signedPayment: SignedPaymentWire, { signal }: CallOptions = {}): Promise<AuthorizeOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/authorize", body: { signedPayment }, signal });
+    const answer = await calls.exchange("POST /authorize", { body: { signedPayment }, signal });
     if (answer.status === 200) return { kind: "settled", proof: read(authorizeResponseSchema, answer).proof };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
 
   /** Has a signed refund settled. Safe to repeat: an id and index is refunded once. */
   async refund(request: RefundRequestWire, { signal }: CallOptions = {}): Promise<RefundOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/refunds", body: request, signal });
+    const answer = await calls.exchange("POST /refunds", { body: request, signal });
     if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
 
   /** The settled refunds of a payment, a debit or a charge, by the id that they are counted under. */
   async refunds(id: Hex, call: CallOptions = {}): Promise<LookUp<RefundList>> {
-    return calls.lookUp(refundListSchema, { method: "GET", path: `/refunds/${id}`, ...call });
+    return calls.lookUp("GET /refunds/{id}", refundListSchema, { params: { id }, ...call });
   },
 
   /** How a payment ended, by its id: never its proof, memo or resource. */
   async payment(id: Hex, call: CallOptions = {}): Promise<LookUp<PaymentStatus>> {
-    return calls.lookUp(paymentStatusSchema, { method: "GET", path: `/payments/${id}`, ...call });
+    return calls.lookUp("GET /payments/{id}", paymentStatusSchema, { params: { id }, ...call });
   },
 
   /** Verifies a proof; `valid: false` when its payment was reversed. */
   async verifyProof(proof: PaymentProofWire, call: PaymentCallOptions = {}): Promise<ProofVerdict> {
-    const answer = await calls.exchange({ method: "POST", path: "/proofs/verify", body: { proof }, ...call });
+    const answer = await calls.exchange("POST /proofs/verify", { body: { proof }, ...call });
     if (answer.status === 200) return read(verifyProofResponseSchema, answer);
     const { error } = refusal(answer);
     return { valid: false, reason: error.code };
@@ -76,7 +76,7 @@ export const paymentCalls = (calls: Calls) => ({
    * settled, released, or `validBefore` passes.
    */
   async x402Verify(request: X402RequestWire, call: PaymentCallOptions = {}): Promise<X402Verdict> {
-    const answer = await calls.exchange({ method: "POST", path: "/verify", body: withVersion(request), ...call });
+    const answer = await calls.exchange("POST /verify", { body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402VerifyResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);
     return { isValid: false, invalidReason: error.code, invalidMessage: error.message };
@@ -84,15 +84,15 @@ export const paymentCalls = (calls: Calls) => ({
 
   /** Ends the reservation that `x402Verify` made for a purchase. @returns whether there was one; safe to repeat */
   async releasePayment(paymentId: Hex, grantId: Hex, call: CallOptions = {}): Promise<boolean> {
-    const path = `/payments/${paymentId}/release`;
-    const answer = await calls.exchange({ method: "POST", path, body: { grantId }, ...call });
+    const input = { params: { id: paymentId }, body: { grantId }, ...call };
+    const answer = await calls.exchange("POST /payments/{id}/release", input);
     if (answer.status === 200) return read(releaseResponseSchema, answer).released;
     throw refusal(answer).error;
   },
 
   /** Standard x402: settle. A 503 (outcome unknown) throws Unavailable; asking again does not pay twice. */
   async x402Settle(request: X402RequestWire, call: PaymentCallOptions = {}): Promise<X402Settlement> {
-    const answer = await calls.exchange({ method: "POST", path: "/settle", body: withVersion(request), ...call });
+    const answer = await calls.exchange("POST /settle", { body: withVersion(request), ...call });
     if (answer.status === 200) return read(x402SettleResponseSchema, withoutNulls(answer));
     const { error } = refusal(answer);
     const { network } = request.paymentRequirements;

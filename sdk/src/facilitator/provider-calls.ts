@@ -78,7 +78,7 @@ export const providerCalls = (calls: Calls) => ({
     signal,
   }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
     const query = { cursor, limit, type, network };
-    return calls.lookUp(eventListSchema, { method: "GET", path: "/events", query, signal });
+    return calls.lookUp("GET /events", eventListSchema, { query, signal });
   },
 
   /**
@@ -86,7 +86,7 @@ export const providerCalls = (calls: Calls) => ({
    * idHash and index is debited once.
    */
   async debits(items: readonly DebitRequestWire[], { signal }: CallOptions = {}): Promise<DebitsOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/debits", body: items, signal });
+    const answer = await calls.exchange("POST /debits", { body: items, signal });
     if (answer.status !== 200 && answer.status !== 202) return refusal(answer);
     const results = read(debitsResponseSchema, answer);
     const isComplete = items.every(
@@ -103,7 +103,7 @@ export const providerCalls = (calls: Calls) => ({
    * nothing.
    */
   async debitRights(planIds: readonly Hex[], { signal }: CallOptions = {}): Promise<DebitRightsOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/debits/rights", body: { planIds }, signal });
+    const answer = await calls.exchange("POST /debits/rights", { body: { planIds }, signal });
     if (answer.status !== 200) return refusal(answer);
     const { relayers, rights } = read(debitRightsResponseSchema, answer);
     const isComplete = planIds.every((planId, place) => rights[place]?.planId === planId.toLowerCase());
@@ -115,8 +115,7 @@ export const providerCalls = (calls: Calls) => ({
 
   /** Reports what a gate has counted; needs an API key with the scope `reports`. Safe to repeat: an id counts once. */
   async report(report: ReportWire, { network, signal }: ChainCallOptions = {}): Promise<ReportOutcome> {
-    const query = { network };
-    const answer = await calls.exchange({ method: "POST", path: "/reports", query, body: report, signal });
+    const answer = await calls.exchange("POST /reports", { query: { network }, body: report, signal });
     return answer.status === 200 ? { kind: read(reportReceiptSchema, answer).status } : refusal(answer);
   },
 
@@ -126,8 +125,7 @@ export const providerCalls = (calls: Calls) => ({
    * @throws Unavailable, also when the daily cap is used up: its `cause` is RateLimited with the reason `refund_cap`
    */
   async refundPayment(paymentId: Hex, { signal }: CallOptions = {}): Promise<RefundOutcome> {
-    const path = `/payments/${paymentId}/refund`;
-    const answer = await calls.exchange({ method: "POST", path, signal });
+    const answer = await calls.exchange("POST /payments/{id}/refund", { params: { id: paymentId }, signal });
     if (answer.status === 200) return { kind: "settled", refund: read(refundResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
@@ -141,13 +139,12 @@ export const providerCalls = (calls: Calls) => ({
     const { provider, account, token, dailyCap, version, expiresAt } = terms;
     const named = { provider, account, token, dailyCap: dailyCap.toString(), version, expiresAt, signature };
     const query = { network: caip2Of(terms.chainId) };
-    return calls.lookUp(refundAccountSchema, { method: "POST", path: "/refund-accounts", query, body: named, signal });
+    return calls.lookUp("POST /refund-accounts", refundAccountSchema, { query, body: named, signal });
   },
 
   /** The accounts of the provider's automatic refunds, and what is left of their caps; needs the scope `read`. */
   async refundAccounts({ network, ...call }: ChainCallOptions = {}): Promise<LookUp<RefundAccountList>> {
-    const query = { network };
-    return calls.lookUp(refundAccountListSchema, { method: "GET", path: "/refund-accounts", query, ...call });
+    return calls.lookUp("GET /refund-accounts", refundAccountListSchema, { query: { network }, ...call });
   },
 
   /** Ends automatic refunds of one token at once; needs the scope `refunds`. Only a new signature resumes them. */
@@ -155,14 +152,14 @@ export const providerCalls = (calls: Calls) => ({
     token: Address,
     { network, ...call }: ChainCallOptions = {},
   ): Promise<LookUp<RefundAccount>> {
-    const path = `/refund-accounts/${token}`;
-    return calls.lookUp(refundAccountSchema, { method: "DELETE", path, query: { network }, ...call });
+    const input = { params: { token }, query: { network }, ...call };
+    return calls.lookUp("DELETE /refund-accounts/{token}", refundAccountSchema, input);
   },
 
   /** An API key for a wallet that signs for it. The key itself is in this answer alone. */
   async createKey({ sign, facilitator, chainId, ...wanted }: WantedKey, call: CallOptions = {}): Promise<KeyOutcome> {
     const query = { network: caip2Of(chainId) };
-    const asked = await calls.exchange({ method: "POST", path: "/keys/challenge", query, body: wanted, ...call });
+    const asked = await calls.exchange("POST /keys/challenge", { query, body: wanted, ...call });
     if (asked.status !== 200) return refusal(asked);
     const { challenge, expiresAt, ...theirs } = read(challengeSchema, asked);
     if (theirs.facilitator !== facilitator || theirs.chainId !== chainId) {
@@ -170,7 +167,7 @@ export const providerCalls = (calls: Calls) => ({
     }
     const signature = await sign(apiKeyTypedData({ ...wanted, expiresAt, challenge, facilitator, chainId }));
     const body = { ...wanted, expiresAt, challenge, signature };
-    const answer = await calls.exchange({ method: "POST", path: "/keys", query, body, ...call });
+    const answer = await calls.exchange("POST /keys", { query, body, ...call });
     return isDone(answer) ? { kind: "created", key: read(newKeySchema, answer) } : refusal(answer);
   },
 });

@@ -41,18 +41,18 @@ export type PermitOutcome = { readonly kind: "done"; readonly permit: PermitResu
 
 export const subscriptionCalls = (calls: Calls) => ({
   /** Creates the subscription and collects the first period in one transaction; safe to repeat. */
-  async subscribe(request: SubscribeRequestWire, call: CallOptions = {}): Promise<ChangeOutcome> {
-    return calls.change("/subscriptions", request, call);
+  async subscribe(request: SubscribeRequestWire, { signal }: CallOptions = {}): Promise<ChangeOutcome> {
+    return calls.change("POST /subscriptions", { body: request, signal });
   },
 
   /** Has a signed `Void` submitted: a signup that was signed for its secret is worth nothing; safe to repeat. */
-  async void(request: VoidRequestWire, call: CallOptions = {}): Promise<ChangeOutcome> {
-    return calls.change("/subscriptions/void", request, call);
+  async void(request: VoidRequestWire, { signal }: CallOptions = {}): Promise<ChangeOutcome> {
+    return calls.change("POST /subscriptions/void", { body: request, signal });
   },
 
   /** A subscription as the chain has it; amounts in base units, times in unix seconds. */
   async subscription(idHash: Hex, call: CallOptions = {}): Promise<LookUp<Subscription>> {
-    return calls.lookUp(subscriptionSchema, { method: "GET", path: `/subscriptions/${idHash}`, ...call });
+    return calls.lookUp("GET /subscriptions/{idHash}", subscriptionSchema, { params: { idHash }, ...call });
   },
 
   /** A wallet's subscriptions, as the Facilitator's index has them: the chain is the judge of each. */
@@ -60,16 +60,20 @@ export const subscriptionCalls = (calls: Calls) => ({
     subscriber: Address,
     { network, ...call }: ChainCallOptions = {},
   ): Promise<LookUp<SubscriptionList>> {
-    const path = `/accounts/${subscriber}/subscriptions`;
-    return calls.lookUp(subscriptionListSchema, { method: "GET", path, query: { network }, ...call });
+    const input = { params: { address: subscriber }, query: { network }, ...call };
+    return calls.lookUp("GET /accounts/{address}/subscriptions", subscriptionListSchema, input);
   },
 
   /** Submits a signed change of one subscription; safe to repeat. */
   async change<A extends ChangeAct>(
     { idHash, act, request }: { readonly idHash: Hex; readonly act: A; readonly request: ChangeRequestWire<A> },
-    call: CallOptions = {},
+    { signal }: CallOptions = {},
   ): Promise<ChangeOutcome> {
-    return calls.change(`/subscriptions/${idHash}/${act}`, request, call);
+    return calls.change(`POST /subscriptions/{idHash}/${act as ChangeAct}`, {
+      params: { idHash },
+      body: request,
+      signal,
+    });
   },
 
   /** What `change({act: "plan"})` would charge now. */
@@ -77,20 +81,20 @@ export const subscriptionCalls = (calls: Calls) => ({
     { idHash, newPlanId }: { readonly idHash: Hex; readonly newPlanId: Hex },
     call: CallOptions = {},
   ): Promise<LookUp<ChangeQuote>> {
-    const path = `/subscriptions/${idHash}/quote`;
-    return calls.lookUp(changeQuoteSchema, { method: "GET", path, query: { newPlanId }, ...call });
+    const input = { params: { idHash }, query: { newPlanId }, ...call };
+    return calls.lookUp("GET /subscriptions/{idHash}/quote", changeQuoteSchema, input);
   },
 
   /** Has a signed token approval submitted; safe to repeat. */
   async permit(request: PermitRequestWire, { signal }: CallOptions = {}): Promise<PermitOutcome> {
-    const answer = await calls.exchange({ method: "POST", path: "/permits", body: request, signal });
+    const answer = await calls.exchange("POST /permits", { body: request, signal });
     if (isDone(answer)) return { kind: "done", permit: read(permitResponseSchema, answer) };
     return answer.status === 202 ? pending(answer) : refusal(answer);
   },
 
   /** Returns a plan's terms; recompute the planId from them before you trust them. */
   async plan(planId: Hex, call: CallOptions = {}): Promise<LookUp<Plan>> {
-    return calls.lookUp(planSchema, { method: "GET", path: `/plans/${planId}`, ...call });
+    return calls.lookUp("GET /plans/{planId}", planSchema, { params: { planId }, ...call });
   },
 
   /** Known plans, a page at a time. */
@@ -102,7 +106,7 @@ export const subscriptionCalls = (calls: Calls) => ({
     signal,
   }: PageOptions & { readonly provider?: Address } = {}): Promise<LookUp<PlanList>> {
     const query = { provider, cursor, limit, network };
-    return calls.lookUp(planListSchema, { method: "GET", path: "/plans", query, signal });
+    return calls.lookUp("GET /plans", planListSchema, { query, signal });
   },
 
   /** What a signer has to know of an account and a token: balance, approval, nonce, domain, chain time. */
@@ -111,6 +115,6 @@ export const subscriptionCalls = (calls: Calls) => ({
     { network, ...call }: ChainCallOptions = {},
   ): Promise<LookUp<Account>> {
     const query = { token, network };
-    return calls.lookUp(accountSchema, { method: "GET", path: `/accounts/${address}`, query, ...call });
+    return calls.lookUp("GET /accounts/{address}", accountSchema, { params: { address }, query, ...call });
   },
 });

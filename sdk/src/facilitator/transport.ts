@@ -10,6 +10,7 @@ import { isConnectionClosed, overOwnConnection } from "../protocol/network-fault
 import { aNumber, aText, callback, optionsOf, wrongKind } from "../protocol/option-checks";
 import type { TraceHeaders } from "../protocol/tracing";
 import { Deadline } from "../protocol/waiting";
+import type { AnswerSchemaOf, EndpointAt, EndpointKey, ParamsOf } from "./endpoints/keyed";
 import { pendingSchema } from "./payments";
 import { errorOfProblem, problemSchema } from "./problem";
 import { changeResponseSchema, type SubscriptionChange } from "./subscriptions";
@@ -26,16 +27,20 @@ export interface TransportOptions {
   readonly timeoutMs?: number;
 }
 
-interface Exchange {
-  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
-  readonly path: string;
+/** What a request to an endpoint carries. */
+interface Input {
+  /** the fields of its path */
+  readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
   readonly trace?: TraceHeaders | undefined;
 }
 
-interface Answer {
+/** An answer of the endpoint K. */
+interface Answer<K extends EndpointKey = EndpointKey> {
+  /** in types alone */
+  readonly of?: K;
   readonly status: number;
   readonly json: unknown;
   readonly retryAfterSec: number | undefined;
@@ -49,13 +54,20 @@ const checkOptions = optionsOf<TransportOptions>({ url: aText, fetch: callback, 
   "url",
 ]);
 
-function createTransport(options: TransportOptions): (exchange: Exchange) => Promise<Answer> {
+type InputOf<K extends EndpointKey> = Omit<Input, "params"> & ParamsOf<EndpointAt<K>>;
+
+type Exchange = <K extends EndpointKey>(endpoint: K, input: InputOf<K>) => Promise<Answer<K>>;
+
+function createTransport(options: TransportOptions): Exchange {
   checkOptions(options, "");
   const base = baseOf(options.url);
   const send: FetchLike = options.fetch ?? ((input, init) => fetch(input, init));
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
 
-  return async ({ method, path, query, body, signal, trace }) => {
+  return async <K extends EndpointKey>(endpoint: K, input: InputOf<K>): Promise<Answer<K>> => {
+    const { params = {}, query, body, signal, trace }: Input = input;
+    const [method = "", template = ""] = endpoint.split(" ");
+    const path = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(params[name])));
     const url = `${base}${path}${queryString(query)}`;
     const json = body === undefined ? undefined : jsonOf(body, `${method} ${path}`);
     const deadline = new Deadline(timeoutMs, signal);
@@ -97,7 +109,7 @@ function jsonOf(body: unknown, of: string): string {
   }
 }
 
-async function answerOf(response: Response): Promise<Answer> {
+async function answerOf(response: Response): Promise<Omit<Answer, "of">> {
   const retryAfterSec = parseRetryAfter(response.headers.get("retry-after"));
   const details = { status: response.status, isJson: false };
   const noAnswer = (why: string): Unavailable =>
@@ -151,7 +163,7 @@ function queryText(value: unknown, field: string): string {
   throw wrongKind(value, field, "a text or a number");
 }
 
-function queryString(query: Exchange["query"]): string {
+function queryString(query: Input["query"]): string {
   const pairs = Object.entries(query ?? {}).flatMap(([key, value]) =>
     value === undefined ? [] : [[key, queryText(value, key)] as [string, string]],
   );
@@ -216,11 +228,20 @@ export interface PageOptions extends ChainCallOptions {
 
 const DEFAULT_RETRY_SEC = 1;
 
+type ChangeKey = {
+  [K in EndpointKey]: typeof changeResponseSchema extends AnswerSchemaOf<EndpointAt<K>> ? K : never;
+}[EndpointKey];
+
 /** The exchanges with one Facilitator. */
 export interface Calls {
-  exchange(request: Exchange): Promise<Answer>;
-  lookUp<S extends z.ZodType>(schema: S, request: Exchange): Promise<LookUp<z.output<S>>>;
-  change(path: string, body: unknown, call: CallOptions): Promise<ChangeOutcome>;
+  readonly exchange: Exchange;
+  lookUp<K extends EndpointKey, S extends z.ZodType & AnswerSchemaOf<EndpointAt<K>>>(
+    endpoint: K,
+    schema: S,
+    input: InputOf<K>,
+  ): Promise<LookUp<z.output<S>>>;
+  /** Submits a signup or a signed change. */
+  change<K extends ChangeKey>(endpoint: K, input: InputOf<K>): Promise<ChangeOutcome>;
 }
 
 /** @throws ConfigError for a url that is no plain http(s) address */
@@ -228,13 +249,13 @@ export function createCalls(options: TransportOptions): Calls {
   const exchange = createTransport(options);
   return {
     exchange,
-    async lookUp(schema, request) {
-      const answer = await exchange(request);
+    async lookUp(endpoint, schema, input) {
+      const answer = await exchange(endpoint, input);
       if (answer.status === 200) return { kind: "found", value: read(schema, answer) };
       return refusal(answer);
     },
-    async change(path, body, { signal }) {
-      const answer = await exchange({ method: "POST", path, body, signal });
+    async change(endpoint, input) {
+      const answer: Answer = await exchange(endpoint, input);
       if (isDone(answer)) return { kind: "done", change: read(changeResponseSchema, answer) };
       return answer.status === 202 ? pending(answer) : refusal(answer);
     },
@@ -244,8 +265,11 @@ export function createCalls(options: TransportOptions): Calls {
 export const isDone = (answer: Answer): boolean => answer.status === 200 || answer.status === 201;
 
 /** @throws Unavailable when the body is not what the schema says: an answer that cannot be read is no answer */
-export function read<S extends z.ZodType>(schema: S, answer: Answer): z.output<S> {
-  const result = schema.safeParse(answer.json);
+export function read<K extends EndpointKey, S extends z.ZodType & AnswerSchemaOf<EndpointAt<K>>>(
+  schema: S,
+  answer: Answer<K>,
+): z.output<S> {
+  const result = (schema as z.ZodType<z.output<S>>).safeParse(answer.json);
   if (result.success) return result.data;
   const field = result.error.issues[0]?.path.join(".") || "body";
   throw new Unavailable(`The Facilitator's answer cannot be used: ${field} is missing or malformed.`, {

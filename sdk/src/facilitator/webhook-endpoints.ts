@@ -59,6 +59,9 @@ export const newEndpointSchema = webhookEndpointSchema.extend({ secret: z.string
 
 export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointSchema) });
 
+/** Answers a DELETE. */
+export const deletedSchema = z.object({ deleted: z.literal(true) });
+
 export const rotateSecretRequestSchema = z.object({
   /** seconds for which the old secret signs beside the new one; at most 7 days */
   overlapSec: z

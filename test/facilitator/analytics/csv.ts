@@ -4,11 +4,12 @@ import path from "node:path";
 import { expect } from "chai";
 import { sql } from "kysely";
 import type { Address } from "turnpike/protocol";
+import { z } from "zod";
 import { createAnalytics } from "../../../facilitator/src/analytics";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
 import { createApp } from "../../../facilitator/src/http/app";
-import { endpoint } from "../../../facilitator/src/http/endpoint";
-import { csvHeader, csvRows, csvSchema, decimalOf, money, sheetOfPages } from "../../../facilitator/src/http/figures";
+import { routes } from "../../../facilitator/src/http/endpoint";
+import { csvHeader, csvRows, decimalOf, money, sheetOfPages } from "../../../facilitator/src/http/figures";
 import { startServer } from "../../../facilitator/src/http/server";
 import { emptyDatabase, until } from "../../support/facilitator";
 import { unusedServices } from "../../support/unused-services";
@@ -22,6 +23,17 @@ const OTHER = "0x0000000000000000000000000000000000000002" as Address;
 /** more than the pages of a list hold, and more than one export held before */
 const MANY = 10_250;
 const NOW_SEC = 1_800_000_000;
+
+const csvAt = (path: string) =>
+  ({
+    id: "getSheet",
+    tag: "analytics",
+    method: "get",
+    path,
+    text: "Returns a sheet.",
+    mediaType: "text/csv",
+    answers: { 200: z.string() },
+  }) as const;
 
 function pause(): { readonly promise: Promise<void>; end(): void } {
   let end = (): void => undefined;
@@ -89,21 +101,16 @@ describe("CSV", () => {
     const pages = { broken: 0, whole: 0 };
     const wide = "x".repeat(100_000);
     const logged: string[] = [];
-    const endpoints = (["broken", "whole"] as const).map((name) =>
-      endpoint({
-        method: "get",
-        path: `/${name}.csv`,
-        tag: "t",
-        summary: "s",
-        mediaType: "text/csv",
-        answers: { 200: csvSchema },
-        handle: () =>
-          sheetOfPages(name, { columns: { n: (n: string) => n } }, async () => {
-            const page = ++pages[name];
-            if (name === "broken" && page === 3) throw new Error("the database is away");
-            return { rows: [wide], next: page < 5 ? String(page) : undefined };
-          }),
-      }),
+    const sheet = (name: "whole" | "broken") => () =>
+      sheetOfPages(name, { columns: { n: (n: string) => n } }, async () => {
+        const page = ++pages[name];
+        if (name === "broken" && page === 3) throw new Error("the database is away");
+        return { rows: [wide], next: page < 5 ? String(page) : undefined };
+      });
+    const endpoints = routes(
+      unusedServices(),
+      { whole: csvAt("/whole.csv"), broken: csvAt("/broken.csv") },
+      { whole: sheet("whole"), broken: sheet("broken") },
     );
     const log = { info: () => undefined, error: (_: unknown, line: string) => logged.push(line) } as never;
     const app = createApp({ ...unusedServices(), log }, endpoints);
@@ -125,25 +132,23 @@ describe("CSV", () => {
   it("HC33 is read by one request of a key at a time; other keys do not wait", async () => {
     const { promise: paused, end } = pause();
     let isFirst = true;
-    const sheet = endpoint({
-      method: "get",
-      path: "/slow.csv",
-      tag: "t",
-      summary: "s",
-      mediaType: "text/csv",
-      admission: { scope: "read", admit: async (key) => ({ keyId: key ?? "" }) },
-      answers: { 200: csvSchema },
-      async handle() {
-        const slow = isFirst ? paused : Promise.resolve();
-        isFirst = false;
-        return sheetOfPages("slow", { columns: { n: (n: number) => n } }, async (at) => {
-          if (at !== undefined) await slow;
-          return { rows: [1], next: at === undefined ? "more" : undefined };
-        });
-      },
-    });
     const log = { info: () => undefined } as never;
-    const app = createApp({ ...unusedServices(), log }, [sheet]);
+    const services = { ...unusedServices({ admit: async (key: string) => ({ keyId: key }) }), log };
+    const sheets = routes(
+      services,
+      { slow: { ...csvAt("/slow.csv"), scope: "read" } },
+      {
+        async slow() {
+          const slow = isFirst ? paused : Promise.resolve();
+          isFirst = false;
+          return sheetOfPages("slow", { columns: { n: (n: number) => n } }, async (at) => {
+            if (at !== undefined) await slow;
+            return { rows: [1], next: at === undefined ? "more" : undefined };
+          });
+        },
+      },
+    );
+    const app = createApp(services, sheets);
     const server = await startServer({ fetch: app.fetch, host: "127.0.0.1", port: 0 });
     const read = (authorization: string) => fetch(`${server.url}/slow.csv`, { headers: { authorization } });
     try {

@@ -32,7 +32,7 @@ export function Allowances() {
   const [planId, setPlanId] = useQueryField("plan", "");
   const trail = useTrail(planId);
   const filter = { planId: planId || undefined };
-  const list = useGet<AllowanceListWire>("/analytics/allowances", { ...filter, cursor: trail.cursor, limit: 50 });
+  const list = useGet("/analytics/allowances", { ...filter, cursor: trail.cursor, limit: 50 });
   return (
     <>
       <Controls>

@@ -1,15 +1,10 @@
 /** Shows the deliveries to one endpoint with every attempt, and resends them. */
 import { useEffect, useState } from "preact/hooks";
-import type { deliveryDetailSchema, deliveryListSchema } from "turnpike/facilitator";
-import type { z } from "zod";
 import { formatCount, formatTime } from "../format";
 import { Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useSigned, useTrail } from "../use";
 
 const LOOK_MS = 1_000;
-
-type List = z.input<typeof deliveryListSchema>;
-type Detail = z.input<typeof deliveryDetailSchema>;
 
 export function Deliveries({ endpoint }: { endpoint: string }) {
   const { api } = useSigned();
@@ -18,7 +13,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
   const [problem, setProblem] = useState<string>();
   const trail = useTrail();
   const query = { limit: 20, cursor: trail.cursor };
-  const list = useGet<List>(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
+  const list = useGet(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
   const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
   // A delivery is not an event: nothing signals its end.
   useEffect(() => {
@@ -104,7 +99,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
 }
 
 function Attempts({ endpoint, event, onClose }: { endpoint: string; event: string; onClose: () => void }) {
-  const detail = useGet<Detail>(`/webhook-endpoints/${endpoint}/deliveries/${event}`);
+  const detail = useGet(`/webhook-endpoints/${endpoint}/deliveries/${event}`);
   return (
     <div class="inset">
       <Shown of={detail}>

@@ -1,5 +1,5 @@
 /** Shows what fell due and was not charged: lost, still retried, or collected later. */
-import type { FailedRenewalsWire, RenewalFiguresWire } from "turnpike/facilitator";
+import type { FailedRenewalsWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { formatCount } from "../format";
 import { Download, Empty, Narrow, Panel, Shown, Table } from "../parts";
@@ -10,8 +10,8 @@ type Sum = FailedRenewalsWire["lost"];
 
 export function FailedRenewals({ query }: { query: Query }) {
   const money = useMoney("short");
-  const figures = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query);
-  const renewals = useGet<RenewalFiguresWire>("/analytics/renewals", query);
+  const figures = useGet("/analytics/failed-renewals", query);
+  const renewals = useGet("/analytics/renewals", query);
   const renewed = renewals.kind === "ready" ? renewals.data.renewed : undefined;
   const name = "turnpike-failed-renewals.csv";
   return (

@@ -1,5 +1,3 @@
-/** Shows the funnel from an offered price to a served request: counts at each step, and losses with their cause. */
-import type { FunnelWire } from "turnpike/facilitator";
 import { Controls, Download, Shown } from "../parts";
 import { useRange } from "../range";
 import { useGet, useRound } from "../use";
@@ -11,7 +9,7 @@ const LOOK_MS = 10_000;
 
 export function Funnel() {
   const { query, choices } = useRange();
-  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(LOOK_MS));
+  const funnel = useGet("/analytics/funnel", query, useRound(LOOK_MS));
   return (
     <>
       <Controls>

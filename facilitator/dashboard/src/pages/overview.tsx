@@ -1,12 +1,5 @@
 /** Shows revenue, expected revenue, costs and losses. */
-import type {
-  FailedRenewalsWire,
-  FunnelWire,
-  LatencyWire,
-  OverviewWire,
-  RecurringWire,
-  RenewalFiguresWire,
-} from "turnpike/facilitator";
+import type { FailedRenewalsWire, OverviewWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
 import { formatCents, formatCount, formatMs, formatShare, formatTime, plural, toNumber } from "../format";
@@ -22,9 +15,9 @@ const POLL_MS = 10_000;
 
 export function Overview() {
   const { query, grain, choices } = useRange();
-  const overview = useGet<OverviewWire>("/analytics/overview", query, useRound(POLL_MS));
+  const overview = useGet("/analytics/overview", query, useRound(POLL_MS));
   // Queried once, so that all parts of the page show the same number.
-  const failed = useGet<FailedRenewalsWire>("/analytics/failed-renewals", query, useRound(POLL_MS));
+  const failed = useGet("/analytics/failed-renewals", query, useRound(POLL_MS));
   const unpaid = failed.kind === "ready" ? failed.data : failed.kind === "problem" ? failed.stale : undefined;
   return (
     <>
@@ -68,7 +61,7 @@ type Unpaid = FailedRenewalsWire | undefined;
 function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const { subscriptions, renewals, payments, token } = data;
-  const funnel = useGet<FunnelWire>("/analytics/funnel", query, useRound(POLL_MS));
+  const funnel = useGet("/analytics/funnel", query, useRound(POLL_MS));
   const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
   const asked = lost?.steps.find(({ step }) => step === "asked");
   // A recovered period counts as renewed.
@@ -130,7 +123,7 @@ function trialsOf({ begun, converted }: OverviewWire["subscriptions"]["trials"])
 function Recurring({ query }: { query: Query }) {
   const money = useMoney("short");
   const unit = useUnit();
-  const figures = useGet<RecurringWire>("/analytics/recurring", query);
+  const figures = useGet("/analytics/recurring", query);
   return (
     <Panel
       title="Recurring revenue"
@@ -190,7 +183,7 @@ const OUTCOMES = [
 
 function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
-  const figures = useGet<RenewalFiguresWire>("/analytics/renewals", query);
+  const figures = useGet("/analytics/renewals", query);
   const { lost, open, recovered, token } = unpaid ?? NOTHING_FAILED;
   const uncharged = [
     { ...lost, what: "lost" },
@@ -241,7 +234,7 @@ function Renewals({ query, unpaid }: { query: Query; unpaid: Unpaid }) {
 }
 
 function Latency({ query }: { query: Query }) {
-  const figures = useGet<LatencyWire>("/analytics/latency", query);
+  const figures = useGet("/analytics/latency", query);
   return (
     <Panel title="Time to settle" note="From a payment's acceptance to the block that contains it.">
       <Shown of={figures}>

@@ -1,5 +1,3 @@
-/** Shows everything that one payer paid, by any scheme. */
-import type { ChargeListWire, PayerFiguresWire, PaymentListWire } from "turnpike/facilitator";
 import { formatTime, plural } from "../format";
 import {
   Controls,
@@ -23,7 +21,7 @@ import { PaymentTable } from "./payments";
 export function PayerPage({ payer }: { payer: string }) {
   const money = useMoney();
   const { token, choice } = useToken();
-  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token, payer, limit: 1 });
+  const figures = useGet("/analytics/payers", { token, payer, limit: 1 });
   return (
     <>
       <p class="back">
@@ -65,7 +63,7 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
   const money = useMoney();
   const trail = useTrail(`${payer} ${token}`);
   const filter = { payer, token };
-  const list = useGet<ChargeListWire>("/analytics/charges", { ...filter, cursor: trail.cursor, limit: 50 });
+  const list = useGet("/analytics/charges", { ...filter, cursor: trail.cursor, limit: 50 });
   const name = "turnpike-charges.csv";
   return (
     <Panel
@@ -121,7 +119,7 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
 
 function Once({ payer }: { payer: string }) {
   const trail = useTrail(payer);
-  const list = useGet<PaymentListWire>("/analytics/payments", { payer, cursor: trail.cursor, limit: 50 });
+  const list = useGet("/analytics/payments", { payer, cursor: trail.cursor, limit: 50 });
   const name = "turnpike-payments.csv";
   return (
     <Panel

@@ -1,5 +1,3 @@
-/** Lists the payers with the highest amounts. */
-import type { PayerFiguresWire } from "turnpike/facilitator";
 import { addAmounts, formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
@@ -10,7 +8,7 @@ const NOBODY = <Empty title="Nobody paid yet." />;
 export function Payers() {
   const money = useMoney("short");
   const { token: chosen, choice } = useToken();
-  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token: chosen, limit: 100 });
+  const figures = useGet("/analytics/payers", { token: chosen, limit: 100 });
   return (
     <>
       <Controls>
@@ -83,7 +81,7 @@ export function Payers() {
 /** The first few, for the overview. */
 export function TopPayers({ limit }: { limit: number }) {
   const money = useMoney("short");
-  const figures = useGet<PayerFiguresWire>("/analytics/payers", { token: useToken().token, limit });
+  const figures = useGet("/analytics/payers", { token: useToken().token, limit });
   return (
     <Panel title="Top payers" note="All time." aside={<a href="#/payers">All payers</a>}>
       <Shown of={figures}>

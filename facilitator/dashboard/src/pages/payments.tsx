@@ -26,7 +26,7 @@ export function Payments() {
   const [payer, setPayer] = useQueryField("payer", "");
   const trail = useTrail(`${status} ${payer}`);
   const filter = { status: status === "all" ? undefined : status, payer: payer || undefined };
-  const list = useGet<PaymentListWire>("/analytics/payments", { ...filter, cursor: trail.cursor, limit: 50 });
+  const list = useGet("/analytics/payments", { ...filter, cursor: trail.cursor, limit: 50 });
   return (
     <>
       <Controls>

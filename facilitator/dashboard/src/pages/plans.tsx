@@ -12,7 +12,7 @@ const stateOf = ({ stopped, deprecated }: PlanFiguresWire["plans"][number]): str
 export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
-  const plans = useGet<PlanFiguresWire>("/analytics/plans", { ...query, limit: 100 });
+  const plans = useGet("/analytics/plans", { ...query, limit: 100 });
   return (
     <>
       <Controls>

@@ -5,7 +5,6 @@
  * - the sandbox's own key, in a sandbox
  */
 import { useState } from "preact/hooks";
-import type { KeyChallenge, NewApiKey } from "turnpike/facilitator";
 import { ApiProblem, createApi } from "../api";
 import { isSandbox, type Session } from "../session";
 
@@ -131,13 +130,13 @@ async function signInBy(wallet: Wallet): Promise<Session> {
     scopes: SCOPES,
     expiresAt: Math.floor(Date.now() / 1_000) + KEY_LIFE_SEC,
   };
-  const { challenge, message, expiresAt } = await api.send<KeyChallenge>("POST", "/keys/challenge", wanted);
+  const { challenge, message, expiresAt } = await api.send("POST", "/keys/challenge", wanted);
   // The wallet would warn of another domain; the page explains it here.
   if (!message?.startsWith(`${location.host} wants you to sign in`)) {
     throw new Error("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
   }
   const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   const signature = await wallet.request({ method: "personal_sign", params: [hex, provider] });
-  const { key } = await api.send<NewApiKey>("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
+  const { key } = await api.send("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
   return { key, kind: "tab" };
 }

@@ -1,19 +1,20 @@
 /** Shows one subscription: its status, whether it can pay the next charge, and its history. */
 import type { ComponentChildren } from "preact";
-import type { EventList, SubscriptionWire } from "turnpike/facilitator";
+import type { SubscriptionWire } from "turnpike/facilitator";
+import type { AnswerAt } from "../api";
 import { formatDate, formatPeriod, formatTime, plural } from "../format";
 import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useLoad, useMoney, useSigned } from "../use";
 
-type Event = EventList["events"][number];
+type Event = AnswerAt<"GET", "/events">["events"][number];
 
 const PAGE = 200;
 /** maximum depth of the history */
 const MOST = 2_000;
 
 export function SubscriptionPage({ idHash }: { idHash: string }) {
-  const record = useGet<SubscriptionWire>(`/subscriptions/${idHash}`);
+  const record = useGet(`/subscriptions/${idHash}`);
   const story = useStory(idHash);
   return (
     <>
@@ -52,7 +53,7 @@ function useStory(idHash: string) {
     async load() {
       const events: Event[] = [];
       for (let cursor = "0"; ; ) {
-        const page = await api.get<EventList>("/events", { subject: idHash, limit: PAGE, cursor });
+        const page = await api.get("/events", { subject: idHash, limit: PAGE, cursor });
         events.push(...page.events);
         if (page.events.length < PAGE || events.length >= MOST) return events;
         cursor = page.next;

@@ -1,5 +1,3 @@
-/** Lists subscribers with their status. */
-import type { SubscriberListWire } from "turnpike/facilitator";
 import { formatDate, formatShare } from "../format";
 import {
   Bar,
@@ -24,7 +22,7 @@ export function Subscriptions() {
   const [planId, setPlanId] = useQueryField("plan", "");
   const trail = useTrail(planId);
   const filter = { planId: planId || undefined };
-  const list = useGet<SubscriberListWire>("/analytics/subscriptions", { ...filter, cursor: trail.cursor, limit: 50 });
+  const list = useGet("/analytics/subscriptions", { ...filter, cursor: trail.cursor, limit: 50 });
   const plans = usePlanNames();
   return (
     <>

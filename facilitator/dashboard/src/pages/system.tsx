@@ -1,6 +1,6 @@
 /** Shows whether the Facilitator can work now; for its operators also its internals and costs. */
-import type { ProviderFiguresWire, Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
-import type { Query } from "../api";
+import type { Readiness, ServiceCostsWire, System as SystemWire } from "turnpike/facilitator";
+import type { AnswerAt, Query } from "../api";
 import { Chart } from "../chart";
 import { formatCents, formatCoin, formatCount, formatMs, formatSpan, formatTime, plural } from "../format";
 import { Bar, Controls, Cut, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
@@ -16,7 +16,7 @@ export function System() {
 }
 
 function ProviderView() {
-  const readiness = useGet<Readiness>("/analytics/system", {}, useRound(POLL_MS));
+  const readiness = useGet("/analytics/system", {}, useRound(POLL_MS));
   return <Shown of={readiness}>{(data) => <Health data={data} />}</Shown>;
 }
 
@@ -52,7 +52,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
 }
 
 function OperatorView() {
-  const system = useGet<SystemWire>("/operator/system", {}, useRound(POLL_MS));
+  const system = useGet("/operator/system", {}, useRound(POLL_MS));
   const { query, choices } = useRange();
   return (
     <>
@@ -164,7 +164,7 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
   );
 }
 
-function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
+function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] }) {
   return (
     <Panel title="Lanes" note="Each lane sends with its own key and pays gas from its balance.">
       <Table
@@ -203,7 +203,7 @@ function Lanes({ lanes }: { lanes: SystemWire["lanes"] }) {
 }
 
 function Costs({ query }: { query: Query }) {
-  const costs = useGet<ServiceCostsWire>("/operator/costs", query);
+  const costs = useGet("/operator/costs", query);
   return (
     <Panel
       title="Costs"
@@ -304,7 +304,7 @@ function costOf({ centsPerItem, weiPerItem }: ServiceCostsWire["purposes"][numbe
 
 function Providers({ query }: { query: Query }) {
   const money = useMoney("short");
-  const providers = useGet<ProviderFiguresWire>("/operator/providers", { ...query, limit: 50 });
+  const providers = useGet("/operator/providers", { ...query, limit: 50 });
   return (
     <Panel title="Providers" note="Payments received in this range.">
       <Shown of={providers}>

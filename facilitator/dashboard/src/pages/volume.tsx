@@ -15,7 +15,7 @@ interface VolumeProps {
 }
 
 export function Volume({ overview, query, grain }: VolumeProps) {
-  const volume = useGet<VolumeWire>("/analytics/volume", { ...query, grain });
+  const volume = useGet("/analytics/volume", { ...query, grain });
   return (
     <Panel title="Volume">
       <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
@@ -67,7 +67,7 @@ function Lead({ data }: { data: OverviewWire }) {
 /** Next to the preceding range of the same length. */
 function Compared({ data }: { data: VolumeWire }) {
   const { from, to, token, grain } = data;
-  const before = useGet<VolumeWire>("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
+  const before = useGet("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
   return <VolumeChart data={data} before={before.kind === "ready" ? before.data : undefined} />;
 }
 

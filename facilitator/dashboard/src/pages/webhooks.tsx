@@ -1,8 +1,7 @@
 /** Manages webhook endpoints: create, change, test, rotate secrets, remove. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { newEndpointSchema, rotatedSecretSchema, WebhookEndpoint } from "turnpike/facilitator";
-import type { z } from "zod";
+import type { WebhookEndpoint } from "turnpike/facilitator";
 import { escapedText, formatTime, plural } from "../format";
 import { Empty, Panel, Shown, Status } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
@@ -14,7 +13,7 @@ type Editing = { readonly kind: "new" } | { readonly kind: "change"; readonly en
 export function Webhooks() {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
-  const list = useGet<{ endpoints: WebhookEndpoint[] }>("/webhook-endpoints", {}, round);
+  const list = useGet("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
   // Until one is chosen, the first endpoint's deliveries are shown.
   const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
@@ -69,15 +68,15 @@ export function Webhooks() {
       }
       const { types, ...rest } = fields;
       const body = { ...rest, ...(types && { types }) };
-      const { secret } = await api.send<z.input<typeof newEndpointSchema>>("POST", "/webhook-endpoints", body);
+      const { secret } = await api.send("POST", "/webhook-endpoints", body);
       open(undefined);
       return <Secret value={secret} note="Deliveries are signed with it." />;
     });
 
   const rotate = ({ id }: WebhookEndpoint) =>
     act(async () => {
-      const path = `/webhook-endpoints/${id}/rotate-secret`;
-      const { secret, previousExpiresAt } = await api.send<z.input<typeof rotatedSecretSchema>>("POST", path, {});
+      const path = `/webhook-endpoints/${id}/rotate-secret` as const;
+      const { secret, previousExpiresAt } = await api.send("POST", path, {});
       return <Secret value={secret} note={`The old one signs too until ${formatTime(previousExpiresAt)}.`} />;
     });
 

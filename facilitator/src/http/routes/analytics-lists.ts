@@ -1,30 +1,9 @@
-import {
-  type ChargeListWire,
-  chargeListSchema,
-  type PaymentListWire,
-  paymentListSchema,
-  type SubscriberListWire,
-  subscriberListSchema,
-} from "turnpike/facilitator";
-import { type Address, addressSchema, hash32Schema } from "turnpike/protocol";
-import { z } from "zod";
+/** A provider's payments, charges and subscribers: pages as JSON, whole lists as CSV. */
+import type { ANALYTICS_ENDPOINTS, ChargeListWire, PaymentListWire, SubscriberListWire } from "turnpike/facilitator";
+import type { Address } from "turnpike/protocol";
 import type { Analytics } from "../../analytics";
-import { admissionTo } from "../admission";
-import { type Endpoint, endpoint } from "../endpoint";
-import { CSV_PAGE, csvSchema, isoTime, money, ok, sheetOfPages } from "../figures";
-import { limitSchema } from "../page";
-import type { ApiServices } from "../services";
-
-const cursor = z.string().max(128).optional();
-
-const paymentFilter = {
-  status: z.enum(["pending", "settled", "failed"]).optional(),
-  payer: addressSchema.optional(),
-};
-
-const chargeFilter = { payer: addressSchema, token: addressSchema.optional() };
-
-const subscriberFilter = { planId: hash32Schema.optional(), subscriber: addressSchema.optional() };
+import { type Handlers, ok } from "../endpoint";
+import { CSV_PAGE, isoTime, money, sheetOfPages } from "../figures";
 
 type Payment = PaymentListWire["payments"][number];
 
@@ -69,74 +48,29 @@ const CHARGE_COLUMNS = {
   refunded: money(({ refunded }: Charge) => refunded ?? "0"),
 };
 
-export function analyticsListEndpoints(services: ApiServices): Endpoint[] {
-  const { analytics } = services;
-  const admission = admissionTo(services, "read");
-  const common = { method: "get", tag: "analytics", admission } as const;
-  const csv = { ...common, mediaType: "text/csv", answers: { 200: csvSchema } } as const;
+type ListId = "listPayments" | "listCharges" | "listSubscriptions";
+
+export function listHandlers(
+  analytics: Analytics,
+): Pick<Handlers<typeof ANALYTICS_ENDPOINTS>, ListId | `${ListId}Csv`> {
   const unitOf = ({ token }: { readonly token: string }) => ({ token, decimals: analytics.decimalsOf(token) });
 
-  return [
-    endpoint({
-      ...common,
-      path: "/analytics/payments",
-      summary: "One-time payments, newest first.",
-      query: z.object({ ...paymentFilter, cursor, limit: limitSchema }),
-      answers: { 200: paymentListSchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.payments(provider, query)),
-    }),
-    endpoint({
-      ...csv,
-      path: "/analytics/payments.csv",
-      summary:
-        "The same as CSV, all of them; amounts in base units and as decimals. acceptedAt is the service's clock and settledAt the chain's: their difference is no duration.",
-      query: z.object({ ...paymentFilter, cursor }),
-      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
-        sheetOfPages(
-          "payments",
-          { columns: PAYMENT_COLUMNS, unitOf },
-          paymentsAfter(analytics, provider, filter),
-          from,
-        ),
-    }),
-    endpoint({
-      ...common,
-      path: "/analytics/charges",
-      summary: "What the subscriptions of one payer were charged, in one token, newest first.",
-      query: z.object({ ...chargeFilter, cursor, limit: limitSchema }),
-      answers: { 200: chargeListSchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.charges(provider, query)),
-    }),
-    endpoint({
-      ...csv,
-      path: "/analytics/charges.csv",
-      summary: "The same as CSV, all of it; amounts in base units and as decimals.",
-      query: z.object({ ...chargeFilter, cursor }),
-      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
-        sheetOfPages("charges", { columns: CHARGE_COLUMNS, unitOf }, chargesAfter(analytics, provider, filter), from),
-    }),
-    endpoint({
-      ...common,
-      path: "/analytics/subscriptions",
-      summary: "Subscriptions to the provider's plans, newest first, with their allowances.",
-      query: z.object({ ...subscriberFilter, cursor, limit: limitSchema }),
-      answers: { 200: subscriberListSchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.subscribers(provider, query)),
-    }),
-    endpoint({
-      ...csv,
-      path: "/analytics/subscriptions.csv",
-      summary: "The same as CSV, all of them; amounts in base units and as decimals.",
-      query: z.object({ ...subscriberFilter, cursor }),
-      handle: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
-        sheetOfPages(
-          "subscriptions",
-          { columns: SUBSCRIBER_COLUMNS, unitOf },
-          subscribersAfter(analytics, provider, filter),
-          from,
-        ),
-    }),
-  ];
+  return {
+    listPayments: async ({ query, caller: { provider } }) => ok(await analytics.payments(provider, query)),
+    listPaymentsCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+      sheetOfPages("payments", { columns: PAYMENT_COLUMNS, unitOf }, paymentsAfter(analytics, provider, filter), from),
+    listCharges: async ({ query, caller: { provider } }) => ok(await analytics.charges(provider, query)),
+    listChargesCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+      sheetOfPages("charges", { columns: CHARGE_COLUMNS, unitOf }, chargesAfter(analytics, provider, filter), from),
+    listSubscriptions: async ({ query, caller: { provider } }) => ok(await analytics.subscribers(provider, query)),
+    listSubscriptionsCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
+      sheetOfPages(
+        "subscriptions",
+        { columns: SUBSCRIBER_COLUMNS, unitOf },
+        subscribersAfter(analytics, provider, filter),
+        from,
+      ),
+  };
 }
 
 type Filter<Method extends "payments" | "charges" | "subscribers"> = Omit<

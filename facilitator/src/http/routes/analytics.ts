@@ -1,24 +1,15 @@
 /** A provider's figures: what the dashboard shows, as JSON and as CSV. */
 import {
-  overviewSchema,
+  ANALYTICS_ENDPOINTS,
+  type PayerFiguresWire,
   type PlanFiguresWire,
-  payerFiguresSchema,
-  planFiguresSchema,
-  readinessSchema,
   type VolumeWire,
-  volumeSchema,
 } from "turnpike/facilitator";
-import { addressSchema } from "turnpike/protocol";
-import { z } from "zod";
-import { admissionTo } from "../admission";
-import { type Endpoint, endpoint } from "../endpoint";
-import { bothForms, CSV_PAGE, csvSchema, figures, isoTime, money, ok, rangeOf, sheetOfPages } from "../figures";
-import { limitSchema } from "../page";
-import { networkAsked, networkQuerySchema } from "../request";
+import { type Endpoint, ok, routes } from "../endpoint";
+import { bothForms, CSV_PAGE, isoTime, money, rangeOf, sheetOfPages } from "../figures";
+import { networkAsked } from "../request";
 import type { ApiServices } from "../services";
-import { analyticsListEndpoints } from "./analytics-lists";
-
-const grain = z.enum(["hour", "day"]).default("day");
+import { listHandlers } from "./analytics-lists";
 
 type VolumePoint = VolumeWire["points"][number];
 
@@ -53,71 +44,41 @@ const PLAN_COLUMNS = {
   stopped: ({ stopped }: Plan) => stopped,
 };
 
+type Payer = PayerFiguresWire["payers"][number];
+
+const PAYER_COLUMNS = {
+  payer: ({ payer }: Payer) => payer,
+  count: ({ count }: Payer) => count,
+  amount: money(({ amount }: Payer) => amount),
+  refundCount: ({ refunds }: Payer) => refunds.count,
+  refunds: money(({ refunds }: Payer) => refunds.amount),
+  net: money(({ net }: Payer) => net),
+};
+
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {
   const { analytics, readiness } = services;
-  const admission = admissionTo(services, "read");
-  const common = { method: "get", tag: "analytics", admission } as const;
-  const csv = { ...common, mediaType: "text/csv", answers: { 200: csvSchema } } as const;
-
-  return [
-    endpoint({
-      ...common,
-      path: "/analytics/overview",
-      summary: "Volume, subscriptions, renewals and payments of a range of days, beside the range before.",
-      query: z.object(figures),
-      answers: { 200: overviewSchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.overview(provider, rangeOf(query))),
-    }),
-    ...bothForms({
-      tag: "analytics",
-      admission,
-      path: "/analytics/volume",
+  return routes(services, ANALYTICS_ENDPOINTS, {
+    getOverview: async ({ query, caller: { provider } }) => ok(await analytics.overview(provider, rangeOf(query))),
+    ...bothForms(ANALYTICS_ENDPOINTS.getVolume, {
       name: "volume",
-      summary: "What was paid, by time and scheme.",
-      query: z.object({ ...figures, grain }),
-      answer: volumeSchema,
       load: (query, { provider }) => analytics.volume(provider, { ...rangeOf(query), grain: query.grain }),
       rows: ({ points }) => points,
       columns: VOLUME_COLUMNS,
     }),
-    endpoint({
-      ...common,
-      path: "/analytics/plans",
-      summary: "Each plan's price, active subscriptions and revenue in a range of days, highest revenue first.",
-      query: z.object({ ...figures, limit: limitSchema }),
-      answers: { 200: planFiguresSchema },
-      handle: async ({ query, caller: { provider } }) =>
-        ok(await analytics.plans(provider, { ...rangeOf(query), limit: query.limit })),
-    }),
-    endpoint({
-      ...csv,
-      path: "/analytics/plans.csv",
-      summary:
-        "The same as CSV, all of them in the order in which they were made; amounts in base units and as decimals.",
-      query: z.object(figures),
-      async handle({ query, caller: { provider } }) {
-        const { unit, pageAfter } = analytics.allPlans(provider, rangeOf(query));
-        return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => unit }, (after) =>
-          pageAfter(after, CSV_PAGE),
-        );
-      },
-    }),
-    endpoint({
-      ...common,
-      path: "/analytics/payers",
-      summary: "The payers with the highest totals, or the total of one payer.",
-      query: z.object({ token: addressSchema.optional(), payer: addressSchema.optional(), limit: limitSchema }),
-      answers: { 200: payerFiguresSchema },
-      handle: async ({ query, caller: { provider } }) => ok(await analytics.payers(provider, query)),
-    }),
-    ...analyticsListEndpoints(services),
-    endpoint({
-      ...common,
-      path: "/analytics/system",
-      summary: "The checks of /readyz, always with status 200.",
-      query: networkQuerySchema,
-      answers: { 200: readinessSchema },
-      handle: async ({ query }) => ok(readiness(networkAsked(query))),
-    }),
-  ];
+    getPlanFigures: async ({ query, caller: { provider } }) =>
+      ok(await analytics.plans(provider, { ...rangeOf(query), limit: query.limit })),
+    async getPlanFiguresCsv({ query, caller: { provider } }) {
+      const { unit, pageAfter } = analytics.allPlans(provider, rangeOf(query));
+      return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => unit }, (after) =>
+        pageAfter(after, CSV_PAGE),
+      );
+    },
+    getPayers: async ({ query, caller: { provider } }) => ok(await analytics.payers(provider, query)),
+    async getPayersCsv({ query, caller: { provider } }) {
+      const { unit, pageAfter } = analytics.allPayers(provider, query.token);
+      return sheetOfPages("payers", { columns: PAYER_COLUMNS, unitOf: () => unit }, (at) => pageAfter(at, CSV_PAGE));
+    },
+    ...listHandlers(analytics),
+    getSystem: async ({ query }) => ok(readiness(networkAsked(query))),
+  });
 }

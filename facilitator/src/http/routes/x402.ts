@@ -2,20 +2,13 @@
  * The standard x402 Facilitator interface. Negative results are HTTP 200, because stock clients discard the body
  * otherwise.
  */
-import {
-  type SupportedChainWire,
-  type SupportedWire,
-  supportedSchema,
-  x402RequestSchema,
-  x402SettleResponseSchema,
-  x402VerifyResponseSchema,
-} from "turnpike/facilitator";
+import { type SupportedChainWire, type SupportedWire, X402_ENDPOINTS } from "turnpike/facilitator";
 import { caip2Of, EIP2612_GAS_SPONSORING, type Hex } from "turnpike/protocol";
 import { STOPPING } from "../../lib/stopping";
 import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/exact";
 import type { SignedGrant } from "../../payments/grants";
 import { EIP3009, idOfPayment } from "../../payments/transfer";
-import { type Endpoint, endpoint } from "../endpoint";
+import { type Endpoint, type Handlers, ok, routes } from "../endpoint";
 import type { ApiServices } from "../services";
 import { wordOf } from "../x402-words";
 import { exactRequestOf } from "./x402-request";
@@ -37,31 +30,17 @@ const MAX_UNSENT_WAIT_MS = 80_000;
 /** How long to wait for a payment that another request of a stock server is processing. */
 const MAX_HELD_WAIT_MS = 3_000;
 
-export const x402Endpoints = (services: ApiServices): Endpoint[] => [
-  verifyEndpoint(services),
-  settleEndpoint(services),
-  supportedEndpoint(services),
-];
-
-function verifyEndpoint({ payments, network }: ApiServices): Endpoint {
-  return endpoint({
-    method: "post",
-    path: "/verify",
-    tag: "x402",
-    summary:
-      "Standard x402: would this payload settle, and buy something? With `grant`, reserves the amount for that purchase.",
-    body: x402RequestSchema,
-    answers: { 200: x402VerifyResponseSchema },
-    problemExtra: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
-    async handle({ body, concerns }) {
+export function x402Endpoints(services: ApiServices): Endpoint[] {
+  const { payments, network } = services;
+  const handlers: Handlers<typeof X402_ENDPOINTS> = {
+    async verifyX402({ body, concerns }) {
       const request = exactRequestOf(body, "verify");
-      if (typeof request === "string")
-        return { status: 200, body: { isValid: false as const, invalidReason: request } };
+      if (typeof request === "string") return ok({ isValid: false as const, invalidReason: request });
       concerns(paymentIdOfExact(network.chainId, request));
       const verdict = await payments.verifyExact(request);
       if (verdict.kind === "valid") {
         const { payer, isReserved } = verdict;
-        return { status: 200, body: { isValid: true as const, payer, ...(isReserved && { reserved: true as const }) } };
+        return ok({ isValid: true as const, payer, ...(isReserved && { reserved: true as const }) });
       }
       const { reason, error, payer } = verdict;
       // For a payment that was already used, stock servers know only the reference's reason.
@@ -73,33 +52,11 @@ function verifyEndpoint({ payments, network }: ApiServices): Endpoint {
         body: { isValid: false as const, invalidReason, invalidMessage: error.message, ...(payer && { payer }) },
       };
     },
-  });
-}
-
-function settleEndpoint(services: ApiServices): Endpoint {
-  const { network } = services;
-  return endpoint({
-    method: "post",
-    path: "/settle",
-    tag: "x402",
-    summary:
-      "Standard x402: settle, and grant the payment to one purchase. `settlement_pending` while the outcome is unknown; asking again never pays twice.",
-    body: x402RequestSchema,
-    answers: { 200: x402SettleResponseSchema },
-    problemExtra: ({ code, reason, message, details }) => ({
-      success: false,
-      // What a stop has interrupted may be stored: the next process settles it.
-      errorReason: reason === STOPPING ? "settlement_pending" : reasonOf(code),
-      errorMessage: message,
-      transaction: "",
-      // Another chain's API answers for a chain that is not up.
-      network: details?.network ?? network.name,
-    }),
-    async handle({ body, isGone, concerns }) {
+    async settleX402({ body, isGone, concerns }) {
       const { network: name } = body.paymentRequirements;
       const refused = { success: false as const, transaction: "", network: name };
       const request = exactRequestOf(body, "settle");
-      if (typeof request === "string") return { status: 200, body: { ...refused, errorReason: request } };
+      if (typeof request === "string") return ok({ ...refused, errorReason: request });
       const { from: payer } = request.authorization;
       concerns(paymentIdOfExact(network.chainId, request));
       const outcome = await settleOnce(services, request, isGone);
@@ -116,28 +73,18 @@ function settleEndpoint(services: ApiServices): Endpoint {
           const { transaction = "" } = outcome;
           const errorMessage = "The payment is not settled yet: send the same request again, and sign nothing new.";
           const errorReason = "settlement_pending";
-          return { status: 200, body: { ...refused, payer, errorReason, errorMessage, transaction } };
+          return ok({ ...refused, payer, errorReason, errorMessage, transaction });
         }
         default: {
           // Not a verdict on the payment: it could not be verified.
           if (outcome.error.status >= 500) throw outcome.error;
           const { reason, error } = outcome;
           const errorReason = wordOf(body.paymentPayload.x402Version, reason, request.transfer);
-          return { status: 200, body: { ...refused, payer, errorReason, errorMessage: error.message } };
+          return ok({ ...refused, payer, errorReason, errorMessage: error.message });
         }
       }
     },
-  });
-}
-
-function supportedEndpoint(services: ApiServices): Endpoint {
-  return endpoint({
-    method: "get",
-    path: "/supported",
-    tag: "x402",
-    summary: "Chains, tokens, signers and relayers; also as stock x402 clients of versions 1 and 2 read them.",
-    answers: { 200: supportedSchema },
-    async handle() {
+    async getSupported() {
       const { deployment } = services;
       const all = deployment?.all() ?? [services];
       return {
@@ -155,6 +102,18 @@ function supportedEndpoint(services: ApiServices): Endpoint {
         },
       };
     },
+  };
+  return routes(services, X402_ENDPOINTS, handlers, {
+    verifyX402: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
+    settleX402: ({ code, reason, message, details }) => ({
+      success: false,
+      // What a stop has interrupted may be stored: the next process settles it.
+      errorReason: reason === STOPPING ? "settlement_pending" : reasonOf(code),
+      errorMessage: message,
+      transaction: "",
+      // Another chain's API answers for a chain that is not up.
+      network: details?.network ?? network.name,
+    }),
   });
 }
 

@@ -1,0 +1,406 @@
+/** Endpoints of a provider: API keys, events, automatic refunds, debits, reports of gates, webhooks, and listings of the catalogue. */
+import * as z from "zod";
+import { addressSchema, hash32Schema } from "../../protocol";
+import {
+  debitRightsRequestSchema,
+  debitRightsResponseSchema,
+  debitsRequestSchema,
+  debitsResponseSchema,
+} from "../debits";
+import {
+  createListingRequestSchema,
+  listingListSchema,
+  listingSchema,
+  resourceListSchema,
+  resourceSearchSchema,
+} from "../discovery";
+import {
+  apiKeySchema,
+  challengeRequestSchema,
+  challengeSchema,
+  createKeyRequestSchema,
+  currentKeySchema,
+  keyListSchema,
+  newKeySchema,
+  rotateKeyRequestSchema,
+} from "../keys";
+import { pendingSchema } from "../payments";
+import { nameRefundAccountSchema, refundAccountListSchema, refundAccountSchema } from "../refund-accounts";
+import { refundResponseSchema } from "../refunds";
+import { reportReceiptSchema, reportSchema } from "../reports";
+import { eventListSchema } from "../service";
+import {
+  auditListSchema,
+  createEndpointRequestSchema,
+  deletedSchema,
+  deliveryDetailSchema,
+  deliveryListSchema,
+  endpointListSchema,
+  newEndpointSchema,
+  rotatedSecretSchema,
+  rotateSecretRequestSchema,
+  updateEndpointRequestSchema,
+  webhookEndpointSchema,
+} from "../webhook-endpoints";
+import { endpoints, limitSchema, PAGED, page, REFUND_ERRORS } from "./endpoint";
+
+const nothing = z.object({});
+
+export const KEY_ENDPOINTS = endpoints("keys", {
+  createKeyChallenge: {
+    method: "post",
+    path: "/keys/challenge",
+    text: "Returns what the provider's wallet signs to get an API key: EIP-712 typed data and an EIP-4361 message. A challenge is valid once and for a short time.",
+    body: challengeRequestSchema,
+    answers: { 200: challengeSchema },
+    chain: "shared",
+  },
+  createKey: {
+    method: "post",
+    path: "/keys",
+    text: "Creates an API key for the provider whose wallet signed the challenge. The answer is the only place that has the key: store it.",
+    body: createKeyRequestSchema,
+    answers: { 201: newKeySchema },
+    errors: ["InvalidSignature"],
+    chain: "shared",
+  },
+  listKeys: {
+    method: "get",
+    path: "/keys",
+    text: "Lists the provider's API keys with their scopes and times, without their secrets.",
+    scope: "keys",
+    answers: { 200: keyListSchema },
+    chain: "shared",
+  },
+  getCurrentKey: {
+    method: "get",
+    path: "/keys/current",
+    text: "Returns the provider, the scopes and the expiry of the API key of this request.",
+    scope: "any",
+    answers: { 200: currentKeySchema },
+    chain: "shared",
+  },
+  rotateKey: {
+    method: "post",
+    path: "/keys/rotate",
+    text: "Creates a successor of the API key of this request. The old key stays valid for `overlapSec`.",
+    scope: "any",
+    body: rotateKeyRequestSchema,
+    answers: { 201: newKeySchema },
+    chain: "shared",
+  },
+  revokeKey: {
+    method: "delete",
+    path: "/keys/{id}",
+    text: "Revokes an API key for good. A key may revoke itself; revoking another one requires the scope `keys`.",
+    scope: "any",
+    params: z.object({ id: z.string().regex(/^[0-9a-f]{16}$/, "must be the id of an API key") }),
+    answers: { 200: apiKeySchema },
+    errors: ["ScopeMissing"],
+    chain: "shared",
+  },
+  listAudit: {
+    method: "get",
+    path: "/audit",
+    text: `Lists administrative acts, newest first: key, act, subject, time and address. ${PAGED}`,
+    scope: "keys",
+    query: z.object(page),
+    answers: { 200: auditListSchema },
+    chain: "shared",
+  },
+});
+
+/** A number, or `chain-position` of each chain in digits and letters. */
+const EVENT_CURSOR = /^(?:0|[1-9][0-9]{0,14}|[0-9a-z]{1,11}-[0-9a-z]{1,10}(?:_[0-9a-z]{1,11}-[0-9a-z]{1,10}){0,15})$/;
+
+export const EVENT_ENDPOINTS = endpoints("events", {
+  listEvents: {
+    method: "get",
+    path: "/events",
+    text: "Lists the provider's events after a cursor, in order. Store `next` and pass it later, also when nothing follows yet. A cursor before events that were deleted because of their age gets `EventsDeleted`, which names the cursor to continue with; events of that kind are never skipped silently.",
+    scope: "read",
+    query: z.object({
+      cursor: z.string().regex(EVENT_CURSOR, "must be a cursor that an earlier page returned").default("0"),
+      limit: limitSchema,
+      type: z
+        .string()
+        .regex(/^[a-z_]{1,32}\.[a-z_]{1,32}$/, "must be an event type such as payment.settled")
+        .optional(),
+      subject: hash32Schema.optional(),
+      /** of several chains, the one whose events are read */
+      network: z.string().max(64).optional(),
+    }),
+    answers: { 200: eventListSchema },
+    errors: ["EventsDeleted"],
+    chain: "shared",
+  },
+});
+
+/** Automatic refunds, and the accounts that they are paid from. */
+export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
+  refundPayment: {
+    method: "post",
+    path: "/payments/{id}/refund",
+    text: "Refunds a whole payment from the account that its payee has named at `POST /refund-accounts`, within the daily cap. The payee is the provider of the API key. A payment is refunded automatically once, however often it is requested. `RateLimited` with the reason `refund_cap` means that the refunds of 24 hours would pass the cap. Send the request again after a 202 or a lost answer.",
+    scope: "refunds",
+    params: z.object({ id: hash32Schema }),
+    body: z.object({}),
+    answers: { 200: refundResponseSchema, 202: pendingSchema },
+    errors: REFUND_ERRORS,
+    objects: { id: "payment" },
+  },
+  nameRefundAccount: {
+    method: "post",
+    path: "/refund-accounts",
+    text: "Names the account that the automatic refunds of a provider's payments in one token are paid from, and the most that they take within 24 hours. The provider's signature alone authorizes it, and this Facilitator must have the account's key for this provider. A statement replaces those of lower versions.",
+    body: nameRefundAccountSchema,
+    answers: { 200: refundAccountSchema },
+    errors: ["InvalidSignature", "PaymentNotAllowed", "PayloadConflict"],
+  },
+  listRefundAccounts: {
+    method: "get",
+    path: "/refund-accounts",
+    text: "Returns the account whose key this Facilitator has for the provider, the statements that count, and what is used of each cap.",
+    scope: "read",
+    answers: { 200: refundAccountListSchema },
+  },
+  revokeRefundAccount: {
+    method: "delete",
+    path: "/refund-accounts/{token}",
+    text: "Ends automatic refunds of the provider's payments in a token at once. Refunds that were accepted are still settled. Only a statement with a higher version resumes them.",
+    scope: "refunds",
+    params: z.object({ token: addressSchema }),
+    answers: { 200: refundAccountSchema },
+    errors: ["UnknownObject"],
+    objects: { token: "token" },
+  },
+});
+
+export const DEBIT_ENDPOINTS = endpoints("debits", {
+  createDebits: {
+    method: "post",
+    path: "/debits",
+    text: "Debits allowances of the provider's subscribers, each item with an outcome of its own. An idHash and index is debited once, so a repetition is safe.",
+    scope: "debits",
+    body: debitsRequestSchema,
+    answers: { 200: debitsResponseSchema, 202: debitsResponseSchema },
+  },
+  getDebitRights: {
+    method: "post",
+    path: "/debits/rights",
+    text: "Returns which plans the provider may debit through this Facilitator, and the accounts that must be operators of the others.",
+    scope: "debits",
+    body: debitRightsRequestSchema,
+    answers: { 200: debitRightsResponseSchema },
+  },
+});
+
+export const REPORT_ENDPOINTS = endpoints("analytics", {
+  createReport: {
+    method: "post",
+    path: "/reports",
+    text: "Stores a gate's counts of one hour: requests that were asked to pay, refused, paid and served. An id counts once, so a repetition is safe.",
+    scope: "reports",
+    body: reportSchema,
+    answers: { 200: reportReceiptSchema },
+    errors: ["PayloadConflict"],
+  },
+});
+
+const endpointIdSchema = z.string().regex(/^we_[0-9a-f]{24}$/, "must be the id of a webhook endpoint");
+
+const ofEndpoint = z.object({ id: endpointIdSchema });
+
+const ofEvent = z.object({ id: endpointIdSchema, eventId: hash32Schema });
+
+const queuedSchema = z.object({
+  /** the id of its delivery */
+  eventId: hash32Schema,
+  state: z.literal("pending"),
+});
+
+export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
+  listWebhookEndpoints: {
+    method: "get",
+    path: "/webhook-endpoints",
+    text: "Lists the provider's webhook endpoints, without their secrets.",
+    scope: "webhooks",
+    answers: { 200: endpointListSchema },
+    chain: "shared",
+  },
+  createWebhookEndpoint: {
+    method: "post",
+    path: "/webhook-endpoints",
+    text: "Creates a webhook endpoint. The answer is the only place that has its signing secret: store it.",
+    scope: "webhooks",
+    body: createEndpointRequestSchema,
+    answers: { 201: newEndpointSchema },
+    chain: "shared",
+  },
+  getWebhookEndpoint: {
+    method: "get",
+    path: "/webhook-endpoints/{id}",
+    text: "Returns one webhook endpoint with its state and event types.",
+    scope: "webhooks",
+    params: ofEndpoint,
+    answers: { 200: webhookEndpointSchema },
+    chain: "shared",
+  },
+  updateWebhookEndpoint: {
+    method: "patch",
+    path: "/webhook-endpoints/{id}",
+    text: "Changes the given fields. Disabling an endpoint drops its waiting deliveries; enabling it starts with the next event.",
+    scope: "webhooks",
+    params: ofEndpoint,
+    body: updateEndpointRequestSchema,
+    answers: { 200: webhookEndpointSchema },
+    chain: "shared",
+  },
+  deleteWebhookEndpoint: {
+    method: "delete",
+    path: "/webhook-endpoints/{id}",
+    text: "Deletes a webhook endpoint and its deliveries.",
+    scope: "webhooks",
+    params: ofEndpoint,
+    answers: { 200: deletedSchema },
+    chain: "shared",
+  },
+  rotateWebhookSecret: {
+    method: "post",
+    path: "/webhook-endpoints/{id}/rotate-secret",
+    text: "Creates a new signing secret. Deliveries carry signatures of both secrets for `overlapSec`.",
+    scope: "webhooks",
+    params: ofEndpoint,
+    body: rotateSecretRequestSchema,
+    answers: { 200: rotatedSecretSchema },
+    chain: "shared",
+  },
+  listDeliveries: {
+    method: "get",
+    path: "/webhook-endpoints/{id}/deliveries",
+    text: `Lists an endpoint's deliveries, newest first. ${PAGED}`,
+    scope: "webhooks",
+    params: ofEndpoint,
+    query: z.object(page),
+    answers: { 200: deliveryListSchema },
+    chain: "shared",
+  },
+  getDelivery: {
+    method: "get",
+    path: "/webhook-endpoints/{id}/deliveries/{eventId}",
+    text: "Returns one delivery with all its attempts.",
+    scope: "webhooks",
+    params: ofEvent,
+    answers: { 200: deliveryDetailSchema },
+    chain: "shared",
+  },
+  resendDelivery: {
+    method: "post",
+    path: "/webhook-endpoints/{id}/deliveries/{eventId}/resend",
+    text: "Queues an event of the provider for the endpoint again, or for the first time. Its id stays the same.",
+    scope: "webhooks",
+    params: ofEvent,
+    body: nothing,
+    answers: { 202: queuedSchema },
+    chain: "shared",
+  },
+  testWebhookEndpoint: {
+    method: "post",
+    path: "/webhook-endpoints/{id}/test",
+    text: "Queues an event of the type `webhook.test` for the endpoint.",
+    scope: "webhooks",
+    params: ofEndpoint,
+    body: nothing,
+    answers: { 202: queuedSchema },
+    chain: "shared",
+  },
+});
+
+const MAX_RESOURCES = 100;
+
+/** Stock clients ask for any number; a page has at most 100. */
+const resourcesSchema = z
+  .string()
+  .regex(/^[1-9][0-9]{0,5}$/, "must be a whole number from 1")
+  .default("20")
+  .transform((text) => Math.min(Number(text), MAX_RESOURCES));
+
+const offsetSchema = z
+  .string()
+  .regex(/^(?:0|[1-9][0-9]{0,5})$/, "must be a whole number below 1,000,000")
+  .default("0")
+  .transform(Number);
+
+const resourceFilter = {
+  /** other than `http`, nothing matches */
+  type: z.string().max(32).optional(),
+  payTo: addressSchema.optional(),
+  scheme: z.string().max(32).optional(),
+  /** `eip155:<chainId>` for version 2, a name for version 1 */
+  network: z.string().max(64).optional(),
+  extensions: z.string().max(64).optional(),
+  x402Version: z
+    .enum(["1", "2"])
+    .transform((text): 1 | 2 => (text === "1" ? 1 : 2))
+    .optional(),
+};
+
+const ofListing = {
+  params: z.object({ id: z.string().regex(/^ls_[0-9a-f]{24}$/, "must be the id of a listing") }),
+  objects: { id: "listing" },
+} as const;
+
+export const DISCOVERY_ENDPOINTS = endpoints("discovery", {
+  listResources: {
+    method: "get",
+    path: "/discovery/resources",
+    text: "Lists the resources that providers put here, in the shape that stock `bazaar` clients of x402 versions 1 and 2 read. A resource for both versions is two items. Prices come from the URL's own 402 at `lastUpdated`; text comes from the provider, so escape it.",
+    query: z.object({ ...resourceFilter, limit: resourcesSchema, offset: offsetSchema }),
+    answers: { 200: resourceListSchema },
+    chain: "all",
+  },
+  searchResources: {
+    method: "get",
+    path: "/discovery/search",
+    text: "Searches URL, description, name and tags of the listed resources for the words of `query`, best matches first. Pass `pagination.cursor` as `cursor` for the following page.",
+    query: z.object({
+      ...resourceFilter,
+      query: z.string().min(1).max(256),
+      limit: resourcesSchema,
+      cursor: offsetSchema,
+    }),
+    answers: { 200: resourceSearchSchema },
+    chain: "all",
+  },
+  listListings: {
+    method: "get",
+    path: "/discovery/listings",
+    text: "Lists the provider's own listings with their state. `problem` states why the last check of a hidden one failed.",
+    scope: "listings",
+    answers: { 200: listingListSchema },
+  },
+  createListing: {
+    method: "post",
+    path: "/discovery/listings",
+    text: "Lists a route template, without query values. This service asks the URL for its 402, and shows the listing once every payee on this network is the provider's own. The same method and URL keeps its id and is checked again (200).",
+    scope: "listings",
+    body: createListingRequestSchema,
+    answers: { 200: listingSchema, 201: listingSchema },
+  },
+  getListing: {
+    ...ofListing,
+    method: "get",
+    path: "/discovery/listings/{id}",
+    text: "Returns one listing of the provider with its state.",
+    scope: "listings",
+    answers: { 200: listingSchema },
+  },
+  deleteListing: {
+    ...ofListing,
+    method: "delete",
+    path: "/discovery/listings/{id}",
+    text: "Removes a listing of the provider from the catalogue.",
+    scope: "listings",
+    answers: { 200: deletedSchema },
+  },
+});
