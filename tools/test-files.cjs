@@ -132,6 +132,11 @@ function slowTestFiles(suite) {
   return testFiles("test").filter(isIn(suite));
 }
 
+/** Returns the files of a suite that installs packages of its own. */
+function installedTestFiles(suite) {
+  return testFiles(join("test", suite));
+}
+
 /** Returns the test files below `folder` that are in no suite. */
 function quickTestFiles(folder = "test") {
   const isSlow = Object.keys(SLOW).map(isIn);
@@ -147,4 +152,4 @@ function leftOut() {
   ].join("\n");
 }
 
-module.exports = { SLOW, SUITES, leftOut, quickTestFiles, slowTestFiles, testFiles };
+module.exports = { SLOW, SUITES, installedTestFiles, leftOut, quickTestFiles, slowTestFiles, testFiles };
