@@ -13,7 +13,7 @@ const { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } = require(
 const { constants, setPriority } = require("node:os");
 const { join } = require("node:path");
 const { parseArgs } = require("node:util");
-const { testFiles } = require("./test-files.cjs");
+const { testFiles, variedTestFiles } = require("./test-files.cjs");
 
 const ROOT = join(__dirname, "..");
 const FOLDER = join(ROOT, "cache", "deep");
@@ -62,15 +62,24 @@ const STAGES = {
   },
   streams: {
     args: [...HARDHAT, "test/sdk/gate/metering/kill-streams.ts"],
-    env: { STREAMS: "10000" },
+    env: { STREAMS: "10000", KILLS: "6" },
     paths: [...HARDHAT_TESTS, "test/sdk/gate/metering", "sdk/src"],
   },
   embedded: { args: [SUITE], env: { TEST_DATABASE: "embedded" }, paths: EVERYTHING },
   chaos: {
     args: [...HARDHAT, ...testFiles(join("test", "facilitator", "chaos"))],
-    env: { CHAOS_LIES: "999", CHAOS_OUTAGES: "999", CHAOS_PAIRS: "200", CHAOS_REORGS: "60", KILLS: "200" },
+    env: {
+      VARIANTS: "all",
+      CHAOS_LIES: "999",
+      CHAOS_OUTAGES: "999",
+      CHAOS_PAIRS: "200",
+      CHAOS_REORGS: "60",
+      KILLS: "200",
+    },
     paths: EVERYTHING,
   },
+  variants: { args: [SUITE, "variants"], paths: EVERYTHING },
+  combinations: { args: [...HARDHAT, ...variedTestFiles()], env: { VARIANTS: "all" }, paths: EVERYTHING },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
   drills: { args: [SUITE, "drills"], paths: EVERYTHING },

@@ -4,12 +4,13 @@
 // package as it is published, then runs.
 const { cpSync, existsSync, rmSync, symlinkSync } = require("node:fs");
 const path = require("node:path");
-const { ROOT, installLocked, run, runTests } = require("./locked-folder.cjs");
+const { ROOT, installLocked, run } = require("./locked-folder.cjs");
+const { exitWith, runInstalled } = require("./test.cjs");
 
 const FOLDER = path.join(ROOT, "test/frameworks");
 const INSTALLED = path.join(FOLDER, "node_modules/turnpike");
 
-function main() {
+function prepare() {
   const prepared = installLocked(FOLDER) || run("npm", ["run", "build", "-w", "sdk"]);
   if (prepared !== 0) return prepared;
   rmSync(INSTALLED, { recursive: true, force: true });
@@ -19,9 +20,7 @@ function main() {
   // Its own dependencies that are not the workspace's.
   const own = path.join(ROOT, "sdk/node_modules");
   if (existsSync(own)) symlinkSync(own, path.join(INSTALLED, "node_modules"), "dir");
-  const built = run(process.execPath, [path.join(FOLDER, "node_modules/next/dist/bin/next"), "build"], FOLDER);
-  if (built !== 0) return built;
-  return runTests(["test/frameworks/next.ts", "test/frameworks/wrapped-answers.ts"]);
+  return run(process.execPath, [path.join(FOLDER, "node_modules/next/dist/bin/next"), "build"], FOLDER);
 }
 
-process.exitCode = main();
+exitWith(runInstalled("frameworks", process.argv.slice(2), prepare));

@@ -1,4 +1,4 @@
-/** Installs and runs a test folder with its own packages and lock, which are too large for everybody's `npm ci`. */
+/** Installs a test folder with its own packages and lock, which are too large for everybody's `npm ci`. */
 const { spawnSync } = require("node:child_process");
 const { existsSync, readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
@@ -23,9 +23,4 @@ function installLocked(folder) {
   return status;
 }
 
-/** @returns the exit status of `hardhat test` with these files, relative to the root */
-function runTests(files) {
-  return run(process.execPath, [require.resolve("hardhat/internal/cli/cli.js"), "test", ...files]);
-}
-
-module.exports = { ROOT, installLocked, run, runTests };
+module.exports = { ROOT, installLocked, run };

@@ -2,11 +2,9 @@
 // Runs test/redis on a real Redis: finds `redis-server`, and installs it where apt can. The suite's clients of `redis`
 // have a lock of their own, and are installed when they are missing or outdated.
 const { spawnSync } = require("node:child_process");
-const { readdirSync } = require("node:fs");
 const path = require("node:path");
-const { ROOT, installLocked, runTests } = require("./locked-folder.cjs");
-
-const FOLDER = path.join("test", "redis");
+const { ROOT, installLocked } = require("./locked-folder.cjs");
+const { exitWith, runInstalled } = require("./test.cjs");
 
 const isThere = () => spawnSync("redis-server", ["--version"]).status === 0;
 
@@ -16,15 +14,10 @@ function install() {
   return isThere();
 }
 
-function main(args) {
-  if (!isThere() && !install()) {
-    process.stderr.write("These tests need redis-server in PATH: on Debian, apt-get install -y redis-server.\n");
-    return 1;
-  }
-  const installed = installLocked(path.join(ROOT, FOLDER));
-  if (installed !== 0) return installed;
-  const files = args.length > 0 ? args : readdirSync(path.join(ROOT, FOLDER)).filter((name) => name.endsWith(".ts"));
-  return runTests(files.map((file) => (file.startsWith(FOLDER) ? file : path.join(FOLDER, file))));
+function prepare() {
+  if (isThere() || install()) return installLocked(path.join(ROOT, "test/redis"));
+  process.stderr.write("These tests need redis-server in PATH: on Debian, apt-get install -y redis-server.\n");
+  return 1;
 }
 
-process.exitCode = main(process.argv.slice(2));
+exitWith(runInstalled("redis", process.argv.slice(2), prepare));

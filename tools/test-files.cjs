@@ -1,7 +1,7 @@
 /**
  * Lists the test files that `npx hardhat test` and `npm test` run, and those of each suite that has its own command.
  */
-const { readdirSync } = require("node:fs");
+const { readdirSync, readFileSync } = require("node:fs");
 const { join, normalize, relative, resolve } = require("node:path");
 
 const ROOT = join(__dirname, "..");
@@ -23,19 +23,13 @@ const SLOW = {
   // The sandbox, the examples and commands as programs, started and stopped as a user would.
   start: [
     "test/e2e/readme.ts",
-    "test/e2e/rehearsal.ts",
     "test/e2e/sandbox.ts",
-    "test/e2e/sandbox-chains.ts",
     "test/e2e/scenarios.ts",
     "test/facilitator/cli/doctor.ts",
     "test/scripts/deploy.ts",
   ],
   // The Facilitator with thousands of rows, several chains, several processes, or started again and again.
   services: [
-    "test/e2e/agents.ts",
-    "test/e2e/clock.ts",
-    "test/e2e/metered.ts",
-    "test/e2e/renewal.ts",
     "test/e2e/traces.ts",
     "test/facilitator/analytics/csv.ts",
     "test/facilitator/app/chain-clients.ts",
@@ -43,7 +37,6 @@ const SLOW = {
     "test/facilitator/app/stopping.ts",
     "test/facilitator/cli/chain-contracts.ts",
     "test/facilitator/cli/reconcile-since.ts",
-    "test/facilitator/cli/two-chains.ts",
     "test/facilitator/db/plans.ts",
     "test/facilitator/events/retention.ts",
     "test/facilitator/indexer/head-back.ts",
@@ -59,7 +52,6 @@ const SLOW = {
     "test/facilitator/relayer/relayer.ts",
     "test/facilitator/subscriptions/debits/gate.ts",
     "test/facilitator/subscriptions/renewals/renewals.ts",
-    "test/facilitator/telemetry/two-processes.ts",
     "test/hostile/battery.ts",
   ],
   // What an operator lives through, with real processes under load. Each kind of it is tested in `faults`, too.
@@ -71,31 +63,61 @@ const SLOW = {
     "test/facilitator/app/proxies.ts",
     "test/facilitator/app/restored-backup-chains.ts",
   ],
+  // What repeats a kind of the other suites, on more chains or with more parts. Not in `.ci/run`: docs/engineering/deep-runs.md.
+  variants: [
+    "test/clone/",
+    "test/e2e/agents.ts",
+    "test/e2e/clock.ts",
+    "test/e2e/dashboard-chains.ts",
+    "test/e2e/metered.ts",
+    "test/e2e/rehearsal.ts",
+    "test/e2e/renewal.ts",
+    "test/e2e/sandbox-chains.ts",
+    "test/e2e/sandbox-exit.ts",
+    "test/facilitator/app/clocks-apart.ts",
+    "test/facilitator/app/foreign-key.ts",
+    "test/facilitator/app/kms.ts",
+    "test/facilitator/app/replica.ts",
+    "test/facilitator/app/restored-backup.ts",
+    "test/facilitator/app/roles.ts",
+    "test/facilitator/app/rolling-restart.ts",
+    "test/facilitator/chaos/permit2.ts",
+    "test/facilitator/cli/two-chains.ts",
+    "test/facilitator/events/staged-events.ts",
+    "test/facilitator/telemetry/two-processes.ts",
+  ],
   // In a real browser.
-  dashboard: ["test/e2e/dashboard"],
+  dashboard: [
+    "test/e2e/dashboard.ts",
+    "test/e2e/dashboard-controls.ts",
+    "test/e2e/dashboard-live.ts",
+    "test/e2e/dashboard-screens.ts",
+    "test/e2e/dashboard-sign-in.ts",
+    "test/e2e/dashboard-states.ts",
+    "test/e2e/dashboard-totals.ts",
+    "test/e2e/dashboard-webhooks.ts",
+  ],
   // In a real browser, with a wallet.
   page: ["test/e2e/page"],
   // Gates and Facilitators killed at every step of a payment.
   kills: ["test/kills/"],
   // Processes killed and frozen, nodes and databases that fail, reorganised chains.
   faults: [
-    "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/compose.ts",
     "test/facilitator/app/failover.ts",
-    "test/facilitator/app/foreign-key.ts",
-    "test/facilitator/app/kms.ts",
     "test/facilitator/app/readiness.ts",
     "test/facilitator/app/relayer-keys.ts",
-    "test/facilitator/app/restored-backup.ts",
-    "test/facilitator/app/replica.ts",
-    "test/facilitator/app/roles.ts",
-    "test/facilitator/app/rolling-restart.ts",
-    "test/facilitator/chaos/",
+    "test/facilitator/chaos/authorizations.ts",
+    "test/facilitator/chaos/inflight.ts",
+    "test/facilitator/chaos/kill-random.ts",
+    "test/facilitator/chaos/kill-shared.ts",
+    "test/facilitator/chaos/lanes.ts",
+    "test/facilitator/chaos/reorg.ts",
+    "test/facilitator/chaos/rpc.ts",
     "test/facilitator/cli/reindex.ts",
     "test/facilitator/db/breaking-migration.ts",
     "test/facilitator/db/database-outage.ts",
     "test/facilitator/db/folder-lock.ts",
-    "test/facilitator/events/staged-events.ts",
     "test/facilitator/indexer/return.ts",
     "test/facilitator/payments/crash.ts",
     "test/facilitator/payments/faults.ts",
@@ -132,6 +154,11 @@ function slowTestFiles(suite) {
   return testFiles("test").filter(isIn(suite));
 }
 
+/** Returns the files of a suite that installs packages of its own. */
+function installedTestFiles(suite) {
+  return testFiles(join("test", suite));
+}
+
 /** Returns the test files below `folder` that are in no suite. */
 function quickTestFiles(folder = "test") {
   const isSlow = Object.keys(SLOW).map(isIn);
@@ -147,4 +174,19 @@ function leftOut() {
   ].join("\n");
 }
 
-module.exports = { SLOW, SUITES, leftOut, quickTestFiles, slowTestFiles, testFiles };
+/** Returns the files outside the suite `variants` that run more with VARIANTS=all. */
+function variedTestFiles() {
+  const others = testFiles("test").filter((file) => !isIn("variants")(file));
+  return others.filter((file) => /\/support\/variants"/.test(readFileSync(file, "utf8")));
+}
+
+module.exports = {
+  SLOW,
+  SUITES,
+  installedTestFiles,
+  leftOut,
+  quickTestFiles,
+  slowTestFiles,
+  testFiles,
+  variedTestFiles,
+};

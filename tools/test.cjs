@@ -1,6 +1,6 @@
 /**
- * Runs the tests. `npm test` runs all but the suites that take minutes each. With a suite's name it runs that suite; with
- * other arguments it is `hardhat test` with those arguments.
+ * Runs the tests. `npm test` runs all but the suites that take minutes each. With names of suites it runs these in one
+ * run, whose processes start once; with other arguments it is `hardhat test` with those arguments.
  *
  * Several files run in parallel and share the cores with other load, so a test that waits for another process can run
  * out of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One
@@ -8,15 +8,15 @@
  * and must be investigated. STRICT=1 counts it as failed.
  *
  * One PostgreSQL server holds the databases of all files. The embedded database, which takes twice the processor's
- * time, serves TEST_DATABASE=embedded and `npx hardhat test`.
+ * time, serves TEST_DATABASE=embedded and `npx hardhat test`. Suites that install packages run by this runner, too.
  */
 const { spawn } = require("node:child_process");
 const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
-const { join } = require("node:path");
+const { basename, join } = require("node:path");
 const { startPostgres } = require("../facilitator/tools/postgres.cjs");
 const { keep, longestFirst } = require("./kept-times.cjs");
-const { leftOut, quickTestFiles, SLOW, slowTestFiles } = require("./test-files.cjs");
+const { installedTestFiles, leftOut, quickTestFiles, SLOW, slowTestFiles } = require("./test-files.cjs");
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 
@@ -40,10 +40,10 @@ function linesOf(file) {
 }
 
 /**
- * Runs these test files. @param suite keeps what they cost under this name: they run in parallel then
+ * Runs these test files. @param suites files by the name that what they cost is kept under
  * @returns the exit status, whether they cost no more than they may, and the failed tests
  */
-async function runFiles(files, suite) {
+async function runFiles(files, { suites = {}, isParallel = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-test-report-"));
   const report = join(folder, "failures");
   const times = join(folder, "times");
@@ -51,14 +51,21 @@ async function runFiles(files, suite) {
   try {
     const env = { TEST_REPORT: report, TEST_TIMES: times };
     const begunMs = performance.now();
-    const chosen = suite ? ["--parallel", ...longestFirst(suite, files)] : files;
+    const chosen = isParallel ? ["--parallel", ...longestFirst(files)] : files;
     const code = await run([HARDHAT, "test", "--no-compile", ...chosen], env);
-    const isCheap = !suite || keep(suite, linesOf(times), (performance.now() - begunMs) / 1_000);
-    return { code, isCheap, failures: linesOf(report) };
+    const seconds = (performance.now() - begunMs) / 1_000;
+    const lines = linesOf(times);
+    const kept = Object.entries(suites).map(([name, of]) => {
+      const own = lines.filter(({ file }) => of.includes(file));
+      return keep(name, own, of.length === files.length ? seconds : sumOf(own));
+    });
+    return { code, isCheap: kept.every(Boolean), failures: linesOf(report) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
+
+const sumOf = (lines) => lines.reduce((sum, { seconds }) => sum + seconds, 0);
 
 function show(title, failures) {
   if (failures.length === 0) return;
@@ -107,15 +114,40 @@ async function withPostgres(act) {
   }
 }
 
-async function main(args) {
-  const [suite] = args;
-  if (args.length > 0 && !Object.hasOwn(SLOW, suite)) return withPostgres(() => run([HARDHAT, "test", ...args]));
+/** Compiles the contracts and runs these suites together. @param suites files by name @returns the exit status */
+async function runSuites(suites) {
   const compiled = await run([HARDHAT, "compile", "--quiet"]);
   if (compiled !== 0) return compiled;
-  if (suite === undefined) console.log(leftOut());
-  const [files, name] = suite === undefined ? [quickTestFiles(), "quick"] : [slowTestFiles(suite), suite];
-  return withPostgres(async () => verdict(await runFiles(files, name)));
+  const files = Object.values(suites).flat();
+  return withPostgres(async () => verdict(await runFiles(files, { suites, isParallel: true })));
 }
 
-// Exits at once: the database's own exit hook would end this process with 0, whatever exitCode is.
-main(process.argv.slice(2)).then((code) => process.exit(code));
+/** Runs `hardhat test` with these arguments. @returns the exit status */
+const runTests = (args) => withPostgres(() => run([HARDHAT, "test", ...args]));
+
+/**
+ * Runs a suite of a folder whose packages `prepare` installs, or the files of it that `args` name.
+ * @param prepare returns an exit status
+ */
+async function runInstalled(name, args, prepare) {
+  const prepared = prepare();
+  if (prepared !== 0) return prepared;
+  const files = installedTestFiles(name);
+  if (args.length === 0) return runSuites({ [name]: files });
+  return runTests(args.map((arg) => files.find((file) => file === join("test", name, basename(arg))) ?? arg));
+}
+
+async function main(args) {
+  const names = args.length > 0 ? args : ["quick"];
+  if (!names.every((name) => name === "quick" || Object.hasOwn(SLOW, name))) return runTests(args);
+  if (args.length === 0) console.log(leftOut());
+  const filesOf = (name) => (name === "quick" ? quickTestFiles() : slowTestFiles(name));
+  return runSuites(Object.fromEntries(names.map((name) => [name, filesOf(name)])));
+}
+
+/** Exits at once: the database's own exit hook would end this process with 0, whatever exitCode is. */
+const exitWith = (status) => status.then((code) => process.exit(code));
+
+module.exports = { exitWith, runFiles, runInstalled, withPostgres };
+
+if (require.main === module) exitWith(main(process.argv.slice(2)));

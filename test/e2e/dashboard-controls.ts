@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import type { Page } from "playwright-core";
 import { buyQuote, readReport } from "../../examples/agent";
+import { variants } from "../support/variants";
 import { PAGES, useDashboard, visit } from "./support/dashboard";
 
 /** WCAG 2.2, 1.4.3 */
@@ -52,7 +53,7 @@ describe("dashboard, under the hand", function () {
   });
   const addresses = [...Object.keys(PAGES), "/nowhere"];
 
-  for (const colorScheme of ["light", "dark"] as const) {
+  for (const colorScheme of variants(["dark", "light"] as const)) {
     it(`HC1 keeps what every button and link says legible under the pointer, ${colorScheme}`, async () => {
       const { page } = at;
       await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
@@ -162,7 +163,7 @@ describe("dashboard, under the hand", function () {
     await page.getByText("$20.50").first().waitFor();
   });
 
-  for (const width of [375, 768, 1280]) {
+  for (const width of variants([375, 768, 1280])) {
     it(`HC5 cuts no tab and no column off, ${width} wide`, async () => {
       const { page } = at;
       await page.setViewportSize({ width, height: 844 });

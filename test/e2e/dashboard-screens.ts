@@ -3,6 +3,7 @@ import { expect } from "chai";
 import type { Page } from "playwright-core";
 import { buyQuote } from "../../examples/agent";
 import { recordOf, until, type World } from "../support/sandbox";
+import { variants } from "../support/variants";
 import { failuresOf } from "./support/axe";
 import { figure, PAGES, SHOTS, useDashboard, visit } from "./support/dashboard";
 
@@ -81,14 +82,15 @@ describe("dashboard, on the data of a happy year", function () {
     idHash = await happyYear(world);
   });
 
-  for (const [width, colorScheme] of [
+  const screens = [
     [1280, "light"],
+    [375, "dark"],
     [1280, "dark"],
     [768, "light"],
     [768, "dark"],
     [375, "light"],
-    [375, "dark"],
-  ] as const) {
+  ] as const;
+  for (const [width, colorScheme] of variants(screens, 2)) {
     it(`passes the accessibility rules on every page, ${width} wide, ${colorScheme}`, async () => {
       const { page } = at;
       await page.setViewportSize({ width, height: 844 });

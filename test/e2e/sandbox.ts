@@ -22,6 +22,7 @@ import type { SandboxState } from "../../scripts/sandbox/state";
 import type { World } from "../../scripts/sandbox/world";
 import { DAY_SEC, until } from "../support/sandbox";
 import { RUN_TYPESCRIPT } from "../support/typescript";
+import { variants } from "../support/variants";
 
 const ROOT = path.resolve(__dirname, "../..");
 
@@ -45,46 +46,6 @@ describe("end to end > the sandbox", function () {
     for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk) => (text += chunk));
     return { child, output: () => text };
   }
-
-  it("walks every flow and leaves with 0, and nothing behind", async () => {
-    const { child, output } = start("--exit", "--port", "0", "--chain-id", "31340");
-    const [code] = await once(child, "exit");
-    expect(code, output()).to.equal(0);
-    expect(output()).to.contain("All flows went as they must.").and.contain("Chain 31340");
-    for (const title of [
-      "A one-time payment",
-      "A refund",
-      "Signup without gas",
-      "A subscriber's request",
-      "Several options at one gate",
-      "Metered calls until the cap",
-      "The cap is raised",
-      "A larger plan",
-      "A maximum, charged as used",
-      "A tool of an MCP server",
-      "A stream of tokens that ends at its cap",
-      "An overcharge that an audit names",
-      "Renewal by the clock alone",
-      "Pause and resume",
-      "Cancel",
-      "A deprecated plan",
-      "An agent that sells to agents",
-      "A proof is good once",
-      "Insufficient funds",
-      "The Facilitator is down",
-      "What the chain shows opens nothing",
-      "The same purchase, retried ten times",
-      "A trial that converts",
-      "A month plan over February",
-    ]) {
-      expect(output()).to.contain(title);
-    }
-    expect(output())
-      .to.match(/^ {3}error InsufficientFunds: The wallet 0x/m)
-      .and.match(/^ {3}error PlanDeprecated: /m)
-      .and.match(/^ {3}20\d\d-02-2[89] is followed by 20\d\d-03-31$/m);
-    expect(readdirSync(folder)).to.deep.equal([]);
-  });
 
   describe("while it stays up", () => {
     let running: ReturnType<typeof start>;
@@ -120,6 +81,44 @@ describe("end to end > the sandbox", function () {
       expect(running.output()).to.contain("Renewal by the clock alone").and.contain("All flows went as they must.");
       expect(await paidByTheWall(state, 1)).to.equal(200);
       expect(Math.abs((await chainTime(state)) - Date.now() / 1_000)).to.be.lessThan(DAY_SEC);
+    });
+
+    it("walks every flow", async () => {
+      await walked();
+      const { output } = running;
+      expect(output()).to.contain("All flows went as they must.").and.contain("Chain 84532");
+      for (const title of [
+        "A one-time payment",
+        "A refund",
+        "Signup without gas",
+        "A subscriber's request",
+        "Several options at one gate",
+        "Metered calls until the cap",
+        "The cap is raised",
+        "A larger plan",
+        "A maximum, charged as used",
+        "A tool of an MCP server",
+        "A stream of tokens that ends at its cap",
+        "An overcharge that an audit names",
+        "Renewal by the clock alone",
+        "Pause and resume",
+        "Cancel",
+        "A deprecated plan",
+        "An agent that sells to agents",
+        "A proof is good once",
+        "Insufficient funds",
+        "The Facilitator is down",
+        "What the chain shows opens nothing",
+        "The same purchase, retried ten times",
+        "A trial that converts",
+        "A month plan over February",
+      ]) {
+        expect(output()).to.contain(title);
+      }
+      expect(output())
+        .to.match(/^ {3}error InsufficientFunds: The wallet 0x/m)
+        .and.match(/^ {3}error PlanDeprecated: /m)
+        .and.match(/^ {3}20\d\d-02-2[89] is followed by 20\d\d-03-31$/m);
     });
 
     it("shows on its dashboard what the walk paid, also after it", async () => {
@@ -167,11 +166,12 @@ describe("end to end > the sandbox", function () {
     });
   });
 
-  for (const [how, end] of [
+  const ends = [
+    ["npm is killed", ({ pid }) => process.kill(pid ?? 0, "SIGKILL")],
     ["npm is sent SIGTERM", ({ pid }) => process.kill(pid ?? 0, "SIGTERM")],
     ["npm is sent SIGINT", ({ pid }) => process.kill(pid ?? 0, "SIGINT")],
-    ["npm is killed", ({ pid }) => process.kill(pid ?? 0, "SIGKILL")],
-  ] as readonly (readonly [string, (npm: ChildProcess) => void])[]) {
+  ] as readonly (readonly [string, (npm: ChildProcess) => void])[];
+  for (const [how, end] of variants(ends)) {
     it(`HB2 stops everything that npm start started when ${how}`, async () => {
       const npm = spawn("npm", ["start", "--silent", "--", "--port", "0"], { cwd: ROOT, env, stdio: "ignore" });
       await until("the state", async () => existsSync(stateFile), 240_000);

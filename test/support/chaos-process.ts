@@ -3,8 +3,8 @@ import { writeSync } from "node:fs";
 import path from "node:path";
 import { type Hex, keccakText } from "turnpike/protocol";
 import { LogCells } from "../../sdk/src/gate/cells/log";
-import { claimsOn } from "../../sdk/src/gate/purchases/store";
 import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { claimsOn } from "../../sdk/src/gate/purchases/store";
 
 const [, , kind = "", folder = "", name = "", seed = "0"] = process.argv;
 const print = (line: string): number => writeSync(1, `${line}\n`);

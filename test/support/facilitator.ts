@@ -138,7 +138,7 @@ export async function startWorld(options: WorldOptions = { blockMs: BLOCK_MS }):
     RELAYER_KEYS: relayerKey,
     PROOF_KEY: testKey("proof signer"),
     BLOCK_TIME_MS: String(options.blockMs ?? BLOCK_MS),
-    POLL_MS: "50",
+    POLL_MS: "150",
     LANE_LEASE_MS: "2000",
     METRICS_PORT: "public",
     LOG_LEVEL: process.env.TURNPIKE_TEST_LOG ?? "silent",

@@ -7,7 +7,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readlinkSync, 
 import { tmpdir } from "node:os";
 import path from "node:path";
 
-const ROOT = path.resolve(__dirname, "../..");
+export const ROOT = path.resolve(__dirname, "../..");
 /** Where `npm ci` puts packages. */
 const INSTALLED = ["node_modules", "sdk/node_modules", "facilitator/node_modules"];
 const MAX_OUTPUT_BYTES = 64_000_000;
@@ -54,14 +54,15 @@ function linkPackages(from: string, to: string): void {
   }
 }
 
-function finished(
+/** Runs a program with the environment of a newcomer's shell, and returns how it ended. */
+export function finished(
   command: string,
   args: readonly string[],
   cwd: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Finished> {
   // What the test run itself was started with is not what a newcomer's shell has.
-  const { TEST_REPORT: _report, HARDHAT_NETWORK: _network, NODE_ENV: _env, ...own } = process.env;
+  const { TEST_REPORT: _report, TEST_TIMES: _times, HARDHAT_NETWORK: _network, NODE_ENV: _env, ...own } = process.env;
   return new Promise((resolve) => {
     execFile(command, args, { cwd, env: { ...own, ...env }, maxBuffer: MAX_OUTPUT_BYTES }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;

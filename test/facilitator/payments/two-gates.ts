@@ -14,6 +14,7 @@ import {
   send,
   type TestServer,
 } from "../../support/gate";
+import { variants } from "../../support/variants";
 import { type Service, type ServiceWorld, startServiceWorld } from "../support/service";
 
 type Headers = Record<string, string>;
@@ -22,7 +23,7 @@ type Headers = Record<string, string>;
  * Two gates of one provider: the same payee, price, secret and Facilitator, but each with claims of its own. Whatever was
  * paid at one is public in calldata as soon as it is sent, and buys nothing at the other.
  */
-for (const verify of ["facilitator", "onchain", "signature"] as const) {
+for (const verify of variants(["facilitator", "onchain", "signature"] as const)) {
   describe(`two gates with claims of their own, one Facilitator (verify: ${verify})`, function () {
     this.timeout(120_000);
     let world: ServiceWorld;

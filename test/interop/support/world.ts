@@ -12,10 +12,12 @@ import { type Address, addressOfKey, defaultGraceSec, type Hex, networkOfChain }
 import { startFacilitator } from "../../../facilitator/src/app/start";
 import { loadConfig } from "../../../facilitator/src/config";
 import { readArtifact } from "../../../scripts/deploy/artifact";
-import { type Chain, type FundedWallet, freePort, startChain, testKey } from "../../../scripts/sandbox/chain";
-import { deployAll, type LocalContracts } from "../../../scripts/sandbox/contracts";
+import type { FundedWallet } from "../../../scripts/sandbox/chain";
 import { providerKey } from "../../../scripts/sandbox/inbox";
 import { placePermit2 } from "../../../scripts/sandbox/permit2";
+import { type Chain, freePort, startChain, testKey } from "../../support/chain";
+import { deployAll, type LocalContracts } from "../../support/deployment";
+import { startPostgres } from "../../support/postgres";
 import { deployFactory, type TestFactory, wrapSignature } from "../../support/undeployed-wallets";
 import { accounts, type StockAccount } from "./stock";
 
@@ -82,7 +84,12 @@ export async function startInteropWorld(): Promise<InteropWorld> {
   const closers: (() => Promise<unknown>)[] = [async () => rmSync(home, { recursive: true, force: true })];
   const chain = await startChain({ chainId: CHAIN_ID, blockMs: BLOCK_MS });
   closers.push(() => chain.stop());
-  const contracts = await deployAll(chain, path.join(home, "deployments"));
+  const contracts = await deployAll(chain);
+  const postgres = process.env.TEST_PG_URL ? await startPostgres() : undefined;
+  if (postgres) closers.push(() => postgres.stop());
+  const database = postgres
+    ? { DATABASE_URL: await postgres.migrated() }
+    : { PGLITE_DIR: path.join(home, "facilitator") };
   await placePermit2(chain);
   const minter = await chain.wallet("interop minter");
   const usdc = await placeUsdc(chain, minter);
@@ -111,10 +118,10 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       PROOF_KEY: proofKey,
       METRICS_PORT: "public",
       WALLET_FACTORIES: factory.address,
-      PGLITE_DIR: path.join(home, "facilitator"),
+      ...database,
       START_BLOCK: "0",
       BLOCK_TIME_MS: String(BLOCK_MS),
-      POLL_MS: "50",
+      POLL_MS: "150",
       FINALITY_DEPTH: "1",
       PORT: String(port),
       ALLOW_PRIVATE_LISTINGS: "true",

@@ -3,16 +3,12 @@
  * this repository, so that nothing is downloaded.
  */
 import { execFile } from "node:child_process";
-import { existsSync, rmSync } from "node:fs";
-import { cp, mkdir, mkdtemp, readFile, realpath, rename, rm, symlink, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { until } from "../../support/until";
 
 const SDK = resolve(__dirname, "../../../sdk");
-const SANDBOX_PROGRAM = resolve(__dirname, "../../../tools/sandbox-program.cjs");
 const APP = join(__dirname, "app");
 const exec = promisify(execFile);
 
@@ -37,56 +33,12 @@ export interface Tarball {
   readonly file: string;
   readonly files: readonly string[];
 }
-const BUILD_MS = 300_000;
 
-let packed: Promise<Tarball> | undefined;
-
-/** Built once, however many tests install it. */
-function ownTarball(): Promise<Tarball> {
-  packed ??= pack();
-  return packed;
-}
-
-/** Of all test processes of one run, which have the folder of its report in common, the first builds it. */
-async function pack(): Promise<Tarball> {
-  const report = process.env.TEST_REPORT;
-  if (report === undefined) {
-    const own = await mkdtemp(join(tmpdir(), "turnpike-packed-"));
-    process.once("exit", () => rmSync(own, { recursive: true, force: true }));
-    return build(own);
-  }
-  const folder = join(dirname(report), "packed");
-  const made = join(folder, "tarball.json");
-  const isFirst = await mkdir(folder).then(
-    () => true,
-    () => false,
-  );
-  if (isFirst) {
-    const tarball = await build(folder).catch((error: unknown) => ({ failed: String(error) }));
-    await writeFile(`${made}.new`, JSON.stringify(tarball));
-    await rename(`${made}.new`, made);
-  }
-  await until(async () => existsSync(made), "the package is built", BUILD_MS);
-  const tarball = JSON.parse(await readFile(made, "utf8")) as Tarball | { readonly failed: string };
-  if ("failed" in tarball) throw new Error(tarball.failed);
-  return tarball;
-}
-
-async function build(built: string): Promise<Tarball> {
-  // A place of its own: other builds in sdk/dist do not come between.
-  const tsdown = join(dirname(createRequire(join(SDK, "x.js")).resolve("tsdown/package.json")), "dist/run.mjs");
-  await exec(process.execPath, [tsdown, "--out-dir", join(built, "dist")], { cwd: SDK });
-  await exec(process.execPath, [SANDBOX_PROGRAM, join(built, "dist/sandbox")]);
-  for (const file of ["package.json", "README.md", "AGENTS.md", "LICENSE"])
-    await cp(join(SDK, file), join(built, file));
-  const { stdout } = await exec("npm", ["pack", "--json", "--ignore-scripts"], { cwd: built });
-  const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
-  return { file: join(built, packed.filename), files: packed.files.map(({ path }) => path) };
-}
+const { sharedPackage }: { sharedPackage(): Promise<Tarball> } = require("../../../tools/shared-package.cjs");
 
 /** Installs a tarball in an empty project; the one that this repository builds unless given. */
 export async function emptyProject(tarball?: Tarball): Promise<Project> {
-  const { file, files } = tarball ?? (await ownTarball());
+  const { file, files } = tarball ?? (await sharedPackage());
   const folder = await realpath(await mkdtemp(join(tmpdir(), "turnpike-package-")));
   const modules = join(folder, "node_modules");
   await mkdir(join(modules, "turnpike"), { recursive: true });

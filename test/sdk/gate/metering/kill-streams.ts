@@ -16,11 +16,11 @@ import type { StreamGateAssignment } from "../support/stream-gate-process";
 
 const SCRIPT = path.join(__dirname, "../support/stream-gate-process.ts");
 /** of both parts together: a fifth of them against two gates */
-const STREAMS = Number(process.env.STREAMS ?? 400);
+const STREAMS = Number(process.env.STREAMS ?? 200);
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
 const PARALLEL = 24;
 /** in each part */
-const KILLS = 6;
+const KILLS = Number(process.env.KILLS ?? 3);
 /** base units for so many units: no unit costs a whole number of them */
 const PRICE = { amount: 30, per: 7 };
 const STEP = 100;

@@ -1,0 +1,6 @@
+/** Of the variants of one kind, `.ci/run` keeps the first; VARIANTS=all, which `npm run test:deep` sets, runs all. */
+export const isEveryVariant = process.env.VARIANTS === "all";
+
+/** @param kept how many `.ci/run` keeps */
+export const variants = <Variant>(all: readonly Variant[], kept = 1): readonly Variant[] =>
+  isEveryVariant ? all : all.slice(0, kept);
