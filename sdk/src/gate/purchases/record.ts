@@ -4,6 +4,7 @@
  * instead. And facts of each purchase that it was presented for. Pure, so that every store applies the same rules.
  */
 import { type Hex, keccakText, Unavailable } from "../../protocol";
+import { kind } from "../../protocol/arguments";
 import { anObject } from "../../protocol/option-checks";
 
 /** How often one payment may be released by handlers that fail. */
@@ -125,11 +126,15 @@ const MAX_PURCHASES = 16;
 
 export type FactsOfPayment = ReadonlyMap<Hex, PurchaseFacts>;
 
+const aMap = kind("a Map of facts by grant id", (value) => value instanceof Map);
+
 /**
  * Adds to what is known of a purchase: of two facts of one kind the first counts.
  * @throws Unavailable for the seventeenth purchase of one payment
  */
 export function noteFact(known: FactsOfPayment, grantId: Hex, fact: PurchaseFacts): FactsOfPayment {
+  aMap(known, "known");
+  anObject(fact, "fact");
   const before = known.get(grantId);
   if (!before && known.size >= MAX_PURCHASES) {
     throw new Unavailable("This payment was presented for too many purchases.", { retryAfterSec: 60 });
