@@ -125,6 +125,7 @@ const paged = <P extends string, F extends z.ZodRawShape, A extends z.ZodType>(
   answer: A,
 ) => json({ path, text: `${text} ${PAGED}`, query: pageOf(filter), answer });
 
+/** Figures of a provider's payments, by day, plan and payer. */
 export const ANALYTICS_ENDPOINTS = endpoints("analytics", {
   getOverview: json({
     path: "/analytics/overview",
@@ -275,6 +276,7 @@ export const OPERATOR_ENDPOINTS = endpoints(
   }),
 );
 
+/** What the service says of itself: health, version and what it supports. */
 export const SERVICE_ENDPOINTS = endpoints("service", {
   getTransactionCost: {
     method: "get",
@@ -313,6 +315,7 @@ export const SERVICE_ENDPOINTS = endpoints("service", {
 
 const MAX_ADVANCE_SEC = 366 * DAY_SEC;
 
+/** Acts of the sandbox alone, such as moving its clock. */
 export const SANDBOX_ENDPOINTS = endpoints("sandbox", {
   createSandboxSession: {
     method: "post",

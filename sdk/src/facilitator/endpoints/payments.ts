@@ -22,6 +22,7 @@ const byId = z.object({ id: hash32Schema });
 
 const ofPayment = { id: "payment" } as const;
 
+/** One-time payments: settling them, and looking them up. */
 export const PAYMENT_ENDPOINTS = endpoints("payments", {
   authorizePayment: {
     method: "post",
@@ -57,6 +58,7 @@ export const PAYMENT_ENDPOINTS = endpoints("payments", {
   },
 });
 
+/** Refunds of payments. */
 export const REFUND_ENDPOINTS = endpoints("payments", {
   createRefund: {
     method: "post",
@@ -76,6 +78,7 @@ export const REFUND_ENDPOINTS = endpoints("payments", {
   },
 });
 
+/** The calls that x402 clients and servers make. */
 export const X402_ENDPOINTS = endpoints("x402", {
   verifyX402: {
     method: "post",

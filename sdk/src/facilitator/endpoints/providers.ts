@@ -46,6 +46,7 @@ import { endpoints, limitSchema, PAGED, page, REFUND_ERRORS } from "./endpoint";
 
 const nothing = z.object({});
 
+/** API keys of providers. */
 export const KEY_ENDPOINTS = endpoints("keys", {
   createKeyChallenge: {
     method: "post",
@@ -113,6 +114,7 @@ export const KEY_ENDPOINTS = endpoints("keys", {
 /** A number, or `chain-position` of each chain in digits and letters. */
 const EVENT_CURSOR = /^(?:0|[1-9][0-9]{0,14}|[0-9a-z]{1,11}-[0-9a-z]{1,10}(?:_[0-9a-z]{1,11}-[0-9a-z]{1,10}){0,15})$/;
 
+/** The feed of events. */
 export const EVENT_ENDPOINTS = endpoints("events", {
   listEvents: {
     method: "get",
@@ -176,6 +178,7 @@ export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
   },
 });
 
+/** Debits that are sent for providers. */
 export const DEBIT_ENDPOINTS = endpoints("debits", {
   createDebits: {
     method: "post",
@@ -195,6 +198,7 @@ export const DEBIT_ENDPOINTS = endpoints("debits", {
   },
 });
 
+/** Reports of what gates have counted. */
 export const REPORT_ENDPOINTS = endpoints("analytics", {
   createReport: {
     method: "post",
@@ -219,6 +223,7 @@ const queuedSchema = z.object({
   state: z.literal("pending"),
 });
 
+/** Endpoints of webhooks, and their deliveries. */
 export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
   listWebhookEndpoints: {
     method: "get",
@@ -350,6 +355,7 @@ const ofListing = {
   objects: { id: "listing" },
 } as const;
 
+/** The list of paid routes. */
 export const DISCOVERY_ENDPOINTS = endpoints("discovery", {
   listResources: {
     method: "get",

@@ -46,6 +46,7 @@ const signedAct = <A extends ChangeAct>(act: A, id: string, text: string, ...err
     objects: ofSubscription,
   }) as const;
 
+/** Subscriptions: signing up, and looking them up. */
 export const SUBSCRIPTION_ENDPOINTS = endpoints("subscriptions", {
   createSubscription: {
     method: "post",
@@ -130,6 +131,7 @@ export const CHANGE_ENDPOINTS = {
   ),
 };
 
+/** What a wallet has, and has to approve. */
 export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
   getAccount: {
     method: "get",
@@ -157,6 +159,7 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
   },
 });
 
+/** Plans that are sold. */
 export const PLAN_ENDPOINTS = endpoints("plans", {
   listPlans: {
     method: "get",

@@ -124,6 +124,7 @@ export interface PurchaseFacts {
 /** A payment that is presented under ever new keys fills no store. */
 const MAX_PURCHASES = 16;
 
+/** The facts of a payment's purchases, by grant id. */
 export type FactsOfPayment = ReadonlyMap<Hex, PurchaseFacts>;
 
 const aMap = kind("a Map of facts by grant id", (value) => value instanceof Map);
@@ -204,7 +205,7 @@ export interface ClaimStore {
   note(paymentId: Hex, grantId: Hex, fact: PurchaseFacts, until: KeptUntil): Promise<PurchaseFacts>;
   /** Keeps the answer to a purchase that has not settled yet, in place of an earlier one. */
   shelve(grantId: Hex, answer: StoredAnswer): Promise<void>;
-  /** @param nowMs of the machine's clock, by which answers are forgotten */
+  /** Returns the answer on the shelf. @param nowMs of the machine's clock, by which answers are forgotten */
   shelved(grantId: Hex, nowMs: number): Promise<string | undefined>;
   /** Keeps a text under a key where there is none. @returns the text that is there: the first */
   first(key: Hex, text: string, until: KeptUntil): Promise<string>;
