@@ -5,4 +5,7 @@ const path = require("node:path");
 const { ROOT, installLocked } = require("./locked-folder.cjs");
 const { exitWith, runInstalled } = require("./test.cjs");
 
+// Each file has stock servers of its own, which answer fifty payers at once.
+process.env.TEST_JOBS ??= "2";
+
 exitWith(runInstalled("interop", process.argv.slice(2), () => installLocked(path.join(ROOT, "test/interop"))));

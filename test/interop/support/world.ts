@@ -121,7 +121,7 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       ...database,
       START_BLOCK: "0",
       BLOCK_TIME_MS: String(BLOCK_MS),
-      POLL_MS: "150",
+      POLL_MS: "50",
       FINALITY_DEPTH: "1",
       PORT: String(port),
       ALLOW_PRIVATE_LISTINGS: "true",

@@ -4,7 +4,6 @@
  */
 import { type SupportedChainWire, type SupportedWire, X402_ENDPOINTS } from "turnpike/facilitator";
 import { caip2Of, EIP2612_GAS_SPONSORING, type Hex } from "turnpike/protocol";
-import { STOPPING } from "../../lib/stopping";
 import type { ExactFailure, ExactRequest, SettleOutcome } from "../../payments/exact";
 import type { SignedGrant } from "../../payments/grants";
 import { EIP3009, idOfPayment } from "../../payments/transfer";
@@ -107,8 +106,8 @@ export function x402Endpoints(services: ApiServices): Endpoint[] {
     verifyX402: ({ code, message }) => ({ isValid: false, invalidReason: reasonOf(code), invalidMessage: message }),
     settleX402: ({ code, reason, message, details }) => ({
       success: false,
-      // What a stop has interrupted may be stored: the next process settles it.
-      errorReason: reason === STOPPING ? "settlement_pending" : reasonOf(code),
+      // What an outage or a stop has interrupted may be stored; what is refused unread is not.
+      errorReason: code === "Unavailable" && reason !== "busy" ? "settlement_pending" : reasonOf(code),
       errorMessage: message,
       transaction: "",
       // Another chain's API answers for a chain that is not up.
