@@ -1,3 +1,4 @@
+/** The chain's rows, the relayer's rows, payments and events. */
 import type { Migration } from "./migration";
 
 const HASH = "text not null";

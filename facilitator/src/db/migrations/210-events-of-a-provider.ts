@@ -1,3 +1,4 @@
+/** Index for a provider's feed and live stream. */
 import type { Migration } from "./migration";
 
 export const eventsOfAProvider: Migration = {

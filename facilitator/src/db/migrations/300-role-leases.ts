@@ -1,3 +1,4 @@
+/** Leases of roles for which one process is enough. */
 import type { Migration } from "./migration";
 
 export const roleLeases: Migration = {
