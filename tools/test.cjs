@@ -1,6 +1,6 @@
 /**
- * Runs the tests. `npm test` runs all but the suites that take minutes each. With names of suites it runs these in one
- * run, whose processes start once; with other arguments it is `hardhat test` with those arguments.
+ * Runs the tests. `npm test` runs all but the suites that take minutes each. With a suite's name it runs that suite; with
+ * other arguments it is `hardhat test` with those arguments.
  *
  * Several files run in parallel and share the cores with other load, so a test that waits for another process can run
  * out of time. The files of failed tests are therefore run once more, alone. A test that fails again has failed. One
@@ -40,10 +40,10 @@ function linesOf(file) {
 }
 
 /**
- * Runs these test files. @param suites files by the name that what they cost is kept under
+ * Runs these test files. @param suite keeps what they cost under this name
  * @returns the exit status, whether they cost no more than they may, and the failed tests
  */
-async function runFiles(files, { suites = {}, isParallel = false } = {}) {
+async function runFiles(files, { suite = undefined, isParallel = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "turnpike-test-report-"));
   const report = join(folder, "failures");
   const times = join(folder, "times");
@@ -53,19 +53,12 @@ async function runFiles(files, { suites = {}, isParallel = false } = {}) {
     const begunMs = performance.now();
     const chosen = isParallel ? ["--parallel", ...longestFirst(files)] : files;
     const code = await run([HARDHAT, "test", "--no-compile", ...chosen], env);
-    const seconds = (performance.now() - begunMs) / 1_000;
-    const lines = linesOf(times);
-    const kept = Object.entries(suites).map(([name, of]) => {
-      const own = lines.filter(({ file }) => of.includes(file));
-      return keep(name, own, of.length === files.length ? seconds : sumOf(own));
-    });
-    return { code, isCheap: kept.every(Boolean), failures: linesOf(report) };
+    const isCheap = !suite || keep(suite, linesOf(times), (performance.now() - begunMs) / 1_000);
+    return { code, isCheap, failures: linesOf(report) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
-
-const sumOf = (lines) => lines.reduce((sum, { seconds }) => sum + seconds, 0);
 
 function show(title, failures) {
   if (failures.length === 0) return;
@@ -114,12 +107,11 @@ async function withPostgres(act) {
   }
 }
 
-/** Compiles the contracts and runs these suites together. @param suites files by name @returns the exit status */
-async function runSuites(suites) {
+/** Compiles the contracts and runs the files of a suite. @returns the exit status */
+async function runSuite(suite, files) {
   const compiled = await run([HARDHAT, "compile", "--quiet"]);
   if (compiled !== 0) return compiled;
-  const files = Object.values(suites).flat();
-  return withPostgres(async () => verdict(await runFiles(files, { suites, isParallel: true })));
+  return withPostgres(async () => verdict(await runFiles(files, { suite, isParallel: true })));
 }
 
 /** Runs `hardhat test` with these arguments. @returns the exit status */
@@ -133,16 +125,17 @@ async function runInstalled(name, args, prepare) {
   const prepared = prepare();
   if (prepared !== 0) return prepared;
   const files = installedTestFiles(name);
-  if (args.length === 0) return runSuites({ [name]: files });
+  if (args.length === 0) return runSuite(name, files);
   return runTests(args.map((arg) => files.find((file) => file === join("test", name, basename(arg))) ?? arg));
 }
 
 async function main(args) {
-  const names = args.length > 0 ? args : ["quick"];
-  if (!names.every((name) => name === "quick" || Object.hasOwn(SLOW, name))) return runTests(args);
-  if (args.length === 0) console.log(leftOut());
-  const filesOf = (name) => (name === "quick" ? quickTestFiles() : slowTestFiles(name));
-  return runSuites(Object.fromEntries(names.map((name) => [name, filesOf(name)])));
+  const [suite] = args;
+  if (suite === undefined) {
+    console.log(leftOut());
+    return runSuite("quick", quickTestFiles());
+  }
+  return Object.hasOwn(SLOW, suite) ? runSuite(suite, slowTestFiles(suite)) : runTests(args);
 }
 
 /** Exits at once: the database's own exit hook would end this process with 0, whatever exitCode is. */
