@@ -2,7 +2,6 @@
 export { ConfigError, type Money, parsePaymentProof } from "../protocol";
 export type { OpenTelemetryApi } from "../protocol/tracing";
 export type { Decision } from "./core/answer";
-export type { Gate } from "./core/gate";
 export type { GateOptions } from "./core/gate-options";
 export type {
   FacilitatorSetting,
@@ -16,6 +15,7 @@ export type {
 } from "./core/options";
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
 export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/pricing";
+export type { Gate } from "./decision/gate";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";
 export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";

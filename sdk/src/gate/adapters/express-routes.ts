@@ -2,7 +2,7 @@
 import type { Application, NextFunction, Request, Response } from "express";
 import { ConfigError } from "../../protocol";
 import { type Answer, errorAnswer, isPreflight } from "../core/answer";
-import { preflightAt, type RouteGates } from "../core/route-match";
+import { preflightAt, type RouteGates } from "../decision/route-match";
 import type { ExpressGate } from "./express";
 import { answerUnanswered } from "./express-preflight";
 import { readyIn, send } from "./node-gate";

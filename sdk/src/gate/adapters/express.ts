@@ -1,8 +1,8 @@
 /** Adapts a gate to Express middleware. */
 import type { Application, NextFunction, Request, RequestHandler, Response } from "express";
 import { TurnpikeError } from "../../protocol";
-import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
+import type { Gate } from "../decision/gate";
 import { answersPreflights } from "./express-preflight";
 import { nodeGate, readyIn } from "./node-gate";
 

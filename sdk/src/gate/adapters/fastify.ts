@@ -10,10 +10,10 @@ import {
   isPreflight,
   PREFLIGHT,
 } from "../core/answer";
-import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode } from "../core/request";
-import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
+import type { Gate } from "../decision/gate";
+import { type RequestScope, runInScope, settleAhead, withdraw } from "../decision/request-scope";
 import { answersPreflights, isPreflightTaken } from "./fastify-preflight";
 import { isOver, watchPaid } from "./node-response";
 

@@ -16,9 +16,9 @@ import {
   privateCacheControl,
   varyWith,
 } from "../core/answer";
-import type { DecisionHandlers, Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type GateRequest, gateRequestOfFetch } from "../core/request";
+import type { DecisionHandlers, Gate } from "../decision/gate";
 import {
   cancelDeferred,
   hasFailed,
@@ -29,7 +29,7 @@ import {
   settleAhead,
   settleScope,
   usageReceiptHeader,
-} from "../core/request-scope";
+} from "../decision/request-scope";
 import { recordResponse, wholeResponse } from "../replay/fetch-recorder";
 import { safeHeaders } from "../replay/keeper";
 import { readWithheld } from "./withheld-body";

@@ -1,7 +1,7 @@
 /** Hono middleware over several routes' gates: finds the gate of each request, and lets all else through. */
 import type { Context, Next } from "hono";
 import { type Answer, errorAnswer, isCorsHeader, isPreflight } from "../core/answer";
-import { preflightAt, type RouteGates } from "../core/route-match";
+import { preflightAt, type RouteGates } from "../decision/route-match";
 import { responseOf } from "./fetch";
 import type { HonoGate, PaidVariables } from "./hono";
 

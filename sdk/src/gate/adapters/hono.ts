@@ -12,10 +12,10 @@ import {
   PREFLIGHT,
 } from "../core/answer";
 import { bodyDropped, bodyTooLarge, readRequestAhead, unreadRequest } from "../core/body";
-import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { type BodyOfRequest, type GateRequest, gateRequestOfFetch } from "../core/request";
-import { openRequestScope, type RequestScope, requestScopes, settleAhead } from "../core/request-scope";
+import type { Gate } from "../decision/gate";
+import { openRequestScope, type RequestScope, requestScopes, settleAhead } from "../decision/request-scope";
 import { faultOfResponse, responseOf, settleResponse, watchClient, withholdingOutgoing } from "./fetch";
 
 /** What a gated handler finds in its context. */

@@ -8,8 +8,8 @@ import {
   TurnpikeError,
   utf8ToBytes,
 } from "../../protocol";
-import { MISPLACED_HEADERS } from "../core/credentials";
 import type { GateRequest, Origin } from "../core/request";
+import { MISPLACED_HEADERS } from "../dialects/x402/credentials";
 
 export interface ToolRequestFacts {
   readonly tool: string;

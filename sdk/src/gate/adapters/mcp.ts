@@ -14,9 +14,9 @@ import {
 } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
-import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import type { GateRequest } from "../core/request";
+import type { Gate } from "../decision/gate";
 import {
   cancelDeferred,
   hasFailed,
@@ -27,7 +27,7 @@ import {
   settleScope,
   usageReceiptHeader,
   withdraw,
-} from "../core/request-scope";
+} from "../decision/request-scope";
 import type { KeptAnswer } from "../replay/keeper";
 
 /** The result of a tool call; more members pass through. */

@@ -12,10 +12,10 @@ import {
   PREFLIGHT,
 } from "../core/answer";
 import { bodyDropped } from "../core/body";
-import type { Gate } from "../core/gate";
 import type { Payment } from "../core/payment";
 import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
-import { type RequestScope, runInScope, settleAhead, withdraw } from "../core/request-scope";
+import type { Gate } from "../decision/gate";
+import { type RequestScope, runInScope, settleAhead, withdraw } from "../decision/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
 import { answersPreflights, isPreflightTaken } from "./express-preflight";
 import { dropForSharedCaches, setAbsent } from "./node-headers";

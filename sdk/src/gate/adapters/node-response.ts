@@ -5,8 +5,14 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Allowed, type Answer, errorAnswer } from "../core/answer";
-import type { Gate } from "../core/gate";
-import { hasFailed, isRefusedCharge, type RequestScope, settleScope, usageReceiptHeader } from "../core/request-scope";
+import type { Gate } from "../decision/gate";
+import {
+  hasFailed,
+  isRefusedCharge,
+  type RequestScope,
+  settleScope,
+  usageReceiptHeader,
+} from "../decision/request-scope";
 import { hasClientLeft, type NodeRecording, recordNode, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";
 import { AnswerWriter } from "./answer-writer";

@@ -6,8 +6,8 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
-import type { Gate } from "../core/gate";
-import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../core/request-scope";
+import type { Gate } from "../decision/gate";
+import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../decision/request-scope";
 import { isStream, type KeptAnswer, safeHeaders } from "../replay/keeper";
 import { hasClientLeft, headOf, STREAM_MS } from "../replay/recorder";
 import { type AnswerPolicy, isCut, type Waiting } from "./answer-parts";

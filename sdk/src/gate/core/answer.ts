@@ -118,10 +118,11 @@ const NEGOTIATED_HEADERS: Readonly<Record<string, string>> = { ...PAY_HEADERS, V
 const PAY_PAGE_HEADERS: Readonly<Record<string, string>> = { ...NEGOTIATED_HEADERS, ...PAGE_HEADERS };
 
 /** A page carries the header too: a program that prefers HTML can pay by it. */
-function payAnswer({ quote, negotiated }: Extract<Decision, { kind: "pay" }>): Answer {
+function payAnswer({ quote, negotiated, headers: beside }: Extract<Decision, { kind: "pay" }>): Answer {
   const { text, headerV2 } = quote;
   const common = negotiated ? (negotiated.page === undefined ? NEGOTIATED_HEADERS : PAY_PAGE_HEADERS) : PAY_HEADERS;
-  const headers = headerV2 === undefined ? common : { ...common, [HEADER.paymentRequiredV2]: headerV2 };
+  const own = headerV2 === undefined ? common : { ...common, [HEADER.paymentRequiredV2]: headerV2 };
+  const headers = beside === undefined ? own : { ...own, ...beside };
   return { status: 402, headers, body: negotiated?.page ?? text };
 }
 
@@ -193,11 +194,12 @@ export type Decision =
     }
   /** the answer that this payment has bought before; no handler runs. settled: by this request */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
-  /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON */
+  /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON. headers: of dialects that write no body */
   | {
       readonly kind: "pay";
       readonly quote: Quote;
       readonly negotiated?: { readonly page: string | undefined };
+      readonly headers?: Readonly<Record<string, string>> | undefined;
     }
   /** 400, 403 or 409: no price would help */
   | { readonly kind: "refuse"; readonly error: TurnpikeError }

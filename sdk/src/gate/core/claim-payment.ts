@@ -1,13 +1,5 @@
-/** Claims a payment that was judged sound for one request, then has it settled, or withdraws the claim. */
-import {
-  caip2Of,
-  encodeJsonHeader,
-  HEADER,
-  type Hex,
-  InvalidRequest,
-  type SignedReceipt,
-  TurnpikeError,
-} from "../../protocol";
+/** Claims a payment that was checked for one request, then has it confirmed, or withdraws the claim. */
+import { type Hex, InvalidRequest, TurnpikeError } from "../../protocol";
 import { METHOD_REFUSALS } from "../methods";
 import { type HeldClaim, holdClaim } from "../purchases/held";
 import { MAX_RELEASES } from "../purchases/record";
@@ -16,15 +8,30 @@ import { type AnswerKeeper, findServed, type KeptAnswer, keeperOf } from "../rep
 import type { Purchased, ReplaySecret } from "../replay/seal";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
-import { receiptExtension } from "./extensions-v2";
 import type { OneTimePayment } from "./payment";
 import type { PaymentCase } from "./payment-case";
 import type { Refusal } from "./quote";
 import { type RefundOnFailure, type RefundState, refundOnFailureOf } from "./refund-requests";
 import { isAuthorized } from "./route";
-import type { Settings } from "./settings";
 
-export interface GrantedPayment {
+/** The headers of a paid answer that report its payment. */
+export interface PaymentReport {
+  readonly headers: Readonly<Record<string, string>>;
+  /** in place of them where the status is 400 or more; absent: the same */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+}
+
+/** How the answers to a purchase speak of its payment. */
+export interface PaymentAnswers {
+  report(at: PaymentCase, payment: OneTimePayment): PaymentReport | Promise<PaymentReport>;
+  /**
+   * Returns what to answer instead of a 402, for clients that would pay a second time where money has moved or may have.
+   * Absent, or undefined: a 402 that gives the reason.
+   */
+  errorFor?(refusal: Refusal): TurnpikeError | undefined;
+}
+
+export interface GrantedPayment extends PaymentReport {
   readonly kind: "grants";
   readonly payment: OneTimePayment;
   /** undefined where `deferred` has it */
@@ -33,10 +40,6 @@ export interface GrantedPayment {
   readonly deferred?: DeferredSettlement;
   /** seals the answer for the claim store; undefined where none is kept */
   readonly keeper: AnswerKeeper | undefined;
-  /** added to the response */
-  readonly headers: Readonly<Record<string, string>>;
-  /** added instead where the status is 400 or more: a failure gets no signed receipt */
-  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
   /** where a failure of the handler is refunded */
   readonly refund?: RefundOnFailure;
 }
@@ -57,13 +60,14 @@ interface Purchase {
 }
 
 export interface Candidate extends Purchase {
+  readonly dialect: PaymentAnswers;
   readonly keepUntilSec: number;
   readonly nowSec: number;
   /**
    * Has the claimed payment settled, or reserved. The claim is withdrawn where it throws.
    * @throws Unavailable when the outcome is unknown
    */
-  readonly whenHeld: (claim: HeldClaim) => Promise<PaymentVerdict>;
+  readonly confirm: (claim: HeldClaim) => Promise<PaymentVerdict>;
 }
 
 /** Claims first, then settles: of many equal requests one settles, and a used payment needs no settlement. */
@@ -89,7 +93,7 @@ export async function claimPayment(at: PaymentCase, candidate: Candidate): Promi
   }
   const { claim } = attempt;
   try {
-    return await candidate.whenHeld(claim);
+    return await candidate.confirm(claim);
   } catch (error) {
     await claim.settle("withdraw");
     throw error;
@@ -104,6 +108,7 @@ export async function withdrawClaim(claim: HeldClaim, reason: string): Promise<P
 
 /** A claimed payment as it has settled. */
 interface SettledPurchase extends Purchase {
+  readonly dialect: PaymentAnswers;
   readonly claim: HeldClaim;
 }
 
@@ -121,8 +126,8 @@ export async function grantRefundable(at: PaymentCase, settled: SettledPurchase)
 
 /** Grants a payment that has settled before its handler; a failure is not refunded. */
 export async function grantSettled(at: PaymentCase, settled: SettledPurchase): Promise<GrantedPayment> {
-  const { payment, claim } = settled;
-  return { kind: "grants", payment, claim, keeper: keeperFor(at, settled), ...(await reportOf(at, payment)) };
+  const { payment, claim, dialect } = settled;
+  return { kind: "grants", payment, claim, keeper: keeperFor(at, settled), ...(await dialect.report(at, payment)) };
 }
 
 /**
@@ -201,39 +206,6 @@ function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased 
   const { context, route, request, resource, bodyHash } = at;
   if (!secret || !route.replays || !context.settings.replay) return undefined;
   return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
-}
-
-/** Returns the headers that report the payment, with a signed receipt where the provider signs them. */
-export async function receiptHeaders(at: PaymentCase, payment: OneTimePayment): Promise<Record<string, string>> {
-  const { settings, offerReceipts } = at.context;
-  const signed = await offerReceipts?.receipt(at.resource, payment, settings.network.chainId);
-  return headersFor(payment, settings, signed);
-}
-
-/** Returns the headers for a payment that has settled before its handler, which may fail. */
-async function reportOf(
-  at: PaymentCase,
-  payment: OneTimePayment,
-): Promise<Pick<GrantedPayment, "headers" | "headersOfFailure">> {
-  const { settings, offerReceipts } = at.context;
-  const headers = await receiptHeaders(at, payment);
-  return { headers, headersOfFailure: offerReceipts && headersFor(payment, settings) };
-}
-
-/** Each version's clients read their own header, with the network named as they know it. */
-function headersFor(payment: OneTimePayment, settings: Settings, signed?: SignedReceipt): Record<string, string> {
-  const { payer, max, amount } = payment;
-  const isUpto = max !== undefined;
-  // As the reference has it: nothing charged is no transaction, and the charge is named where it can differ.
-  const transaction = payment.transaction ?? (isUpto ? "" : undefined);
-  const charged = isUpto ? { amount: amount.toString() } : {};
-  const extensions = signed && { extensions: receiptExtension(signed) };
-  const receiptOn = (network: string, more?: object) =>
-    encodeJsonHeader({ success: true, transaction, network, payer, ...charged, ...more });
-  return {
-    [HEADER.paymentResponse]: receiptOn(settings.networkText),
-    [HEADER.paymentResponseV2]: receiptOn(caip2Of(settings.network.chainId), extensions),
-  };
 }
 
 export function invalid(reason: string, message: string): PaymentVerdict {

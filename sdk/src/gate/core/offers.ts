@@ -1,9 +1,9 @@
 /** Ways to pay for one request: the price, payee and token of each, and which of them one transfer buys. */
 import type { Plan } from "../../chain/plans";
 import type { Address } from "../../protocol";
-import { eip3009, type Method, type OfferedTerms, type Scheme } from "../methods";
+import { eip3009, type Method, type OfferedTerms, type SchemeName } from "../methods";
 import type { GateTime } from "./chain-follower";
-import type { Discovery } from "./extensions-v2";
+import type { Discovery } from "./discovery";
 import type { PaymentFlow } from "./payment";
 import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
@@ -23,7 +23,7 @@ interface OfferTerms {
 
 export type Offer =
   /** of the scheme `upto`, `amount` is the maximum */
-  | (OfferTerms & OfferedTerms & { readonly kind: "one-time"; readonly scheme: Scheme; readonly method: Method })
+  | (OfferTerms & OfferedTerms & { readonly kind: "one-time"; readonly scheme: SchemeName; readonly method: Method })
   | (OfferTerms & { readonly kind: "subscription"; readonly plan: Plan });
 
 /** What the provider says of the route; shown to clients. */
@@ -54,7 +54,7 @@ const comparable = ({ amount, context }: Offer): bigint =>
 export const methodOf = (offer: Offer): Method => (offer.kind === "one-time" ? offer.method : eip3009);
 
 /** Returns the scheme of an offer that one transfer buys. */
-export const schemeOf = (offer: Offer): Scheme => (offer.kind === "one-time" ? offer.scheme : "exact");
+export const schemeOf = (offer: Offer): SchemeName => (offer.kind === "one-time" ? offer.scheme : "exact");
 
 /** Returns the offers that a client of version 1 can pay, cheapest first. */
 export const soldInVersion1 = (offers: readonly Offer[], presentation: SinglesPresentation): readonly Offer[] =>

@@ -3,7 +3,7 @@ import { ConfigError, HEADER, isEip3009, type Network } from "../../protocol";
 import { prefersHtml } from "../page/accept";
 import { renderPage } from "../page/document";
 import { type PageOption, withoutTurning } from "../page/terms";
-import type { Discovery } from "./extensions-v2";
+import type { Discovery } from "./discovery";
 import type { Presentation } from "./offers";
 import type { Price } from "./pricing";
 import type { Quote } from "./quote";

@@ -4,8 +4,8 @@ import type { GateContext } from "./context";
 import { type GateRequest, type Origin, quotedMethod, resourceOfRequest } from "./request";
 import type { Route } from "./route";
 
-export class PaymentCase {
-  readonly route: Route;
+export class PaymentCase<R extends Route = Route> {
+  readonly route: R;
   readonly request: GateRequest;
   /** in which its payment is judged */
   readonly context: GateContext;
@@ -15,7 +15,7 @@ export class PaymentCase {
   #bodyHash: string | undefined;
 
   /** @param known the same request, where its payment is judged in another context */
-  constructor(context: GateContext, route: Route, request: GateRequest, known?: PaymentCase) {
+  constructor(context: GateContext, route: R, request: GateRequest, known?: PaymentCase<R>) {
     this.context = context;
     this.route = route;
     this.request = request;
@@ -27,7 +27,7 @@ export class PaymentCase {
     this.#bodyHash = known.#bodyHash;
   }
 
-  in(context: GateContext): PaymentCase {
+  in(context: GateContext): PaymentCase<R> {
     return context === this.context ? this : new PaymentCase(context, this.route, this.request, this);
   }
 

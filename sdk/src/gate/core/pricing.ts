@@ -10,7 +10,7 @@ import {
   toAmount,
 } from "../../protocol";
 import { kindOf, wrongKind } from "../../protocol/option-checks";
-import { type Method, methodOfPrice, type Scheme } from "../methods";
+import { type Method, methodOfPrice, type SchemeName } from "../methods";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
 import type { PaymentTarget } from "./options";
@@ -65,7 +65,7 @@ export type PricingEntry<Req = unknown> =
 export type Price = {
   /** in which its payments are judged */
   readonly context: GateContext;
-  readonly scheme: Scheme;
+  readonly scheme: SchemeName;
   readonly method: Method;
 } & (
   | { readonly kind: "fixed"; readonly amount: bigint }

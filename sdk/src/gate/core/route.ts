@@ -4,7 +4,7 @@ import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
-import { checkDiscovery } from "./extensions-v2";
+import { checkDiscovery } from "./discovery";
 import {
   type BodyBinding,
   bindingOf,
@@ -19,7 +19,7 @@ import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";
 import { pricingOf } from "./pricing";
-import { createQuotes, type Quotes } from "./quotes";
+import type { Quotes } from "./quote";
 import type { GateRequest } from "./request";
 import { RouteOffers } from "./route-offers";
 
@@ -56,7 +56,7 @@ export interface Route extends RouteRules, MeteredRoute, BodyBinding {
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createRoute<Req>(context: GateContext, options: GateOptions<Req>): Route {
+export function createRoute<Req>(context: GateContext, options: GateOptions<Req>, quotes: Quotes): Route {
   checkGateOptions(options);
   const { prices, planIds, contexts } = pricingOf(pricingEntriesOf(options), context);
   const sellsUpto = prices.some(({ scheme }) => scheme === "upto");
@@ -67,7 +67,7 @@ export function createRoute<Req>(context: GateContext, options: GateOptions<Req>
   const refreshTime = timeRefresher(contexts);
   return {
     offers,
-    quotes: createQuotes(),
+    quotes,
     planIds,
     metered: options.metered ?? false,
     cors: options.cors ?? "unset",

@@ -1,7 +1,7 @@
 /** The ways of authorizing a transfer that a gate takes, and which one a price or a payload has. */
 import type { JsonObject } from "../../protocol";
 import { eip3009 } from "./eip3009";
-import type { Method, Scheme } from "./method";
+import type { Method, SchemeName } from "./method";
 import { GAS_SPONSORING, isOverPermit2, PERMIT2_REFUSALS, permit2 } from "./permit2";
 
 export { eip3009, signedByToken } from "./eip3009";
@@ -13,7 +13,7 @@ export const TRANSFER_METHODS = ["eip3009", "permit2"] as const;
 export type TransferMethod = (typeof TRANSFER_METHODS)[number];
 
 /** Returns the method of a price. @param transferMethod of its token */
-export const methodOfPrice = (scheme: Scheme, transferMethod: TransferMethod | undefined): Method =>
+export const methodOfPrice = (scheme: SchemeName, transferMethod: TransferMethod | undefined): Method =>
   scheme === "upto" || transferMethod === "permit2" ? permit2 : eip3009;
 
 /** Goes by what was signed, as the Facilitator does; the option has to name the same method. */

@@ -13,7 +13,7 @@ import {
 } from "../../protocol";
 
 /** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
-export type Scheme = "exact" | "upto";
+export type SchemeName = "exact" | "upto";
 
 /** What a payer's signature covers besides the transfer itself. */
 export interface SigningDomain {
@@ -35,7 +35,7 @@ export interface SignedTransfer {
 
 /** A payload of x402 version 2, and the option that it repeats. */
 export interface PresentedOption {
-  readonly scheme: Scheme;
+  readonly scheme: SchemeName;
   readonly accepted: z.output<typeof requirementsV2Schema> | z.output<typeof requirementsUptoSchema>;
   readonly resource: { readonly url: string } | null | undefined;
   /** as signed */
@@ -78,11 +78,11 @@ export interface Method {
   /** what an entry says of it */
   readonly extra: Readonly<Record<string, string>>;
   /** what a memo binds besides the quoted facts, so that a payer cannot choose another way */
-  bound(scheme: Scheme): Permit2Method | undefined;
+  bound(scheme: SchemeName): Permit2Method | undefined;
   /** Returns what a quote has to name; undefined: it cannot be offered. Absent where every Facilitator settles it. */
-  termsIn?(support: StatedSupport | undefined, scheme: Scheme): OfferedTerms | undefined;
+  termsIn?(support: StatedSupport | undefined, scheme: SchemeName): OfferedTerms | undefined;
   /** which setting of a Facilitator settles it; completes "does not settle" */
-  needs?(scheme: Scheme): string;
+  needs?(scheme: SchemeName): string;
   /** Reads what a payload of version 2 presents. @throws InvalidPaymentProof that names the first wrong field */
   read(source: PayloadSource): PresentedOption | PresentedFault;
   /** Returns whether a nonce was used, whatever it bought. @throws Unavailable */

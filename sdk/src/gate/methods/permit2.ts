@@ -18,13 +18,13 @@ import {
   typedDataDigest,
 } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
-import { type Method, parsed, type Scheme, type SignedTransfer } from "./method";
+import { type Method, parsed, type SchemeName, type SignedTransfer } from "./method";
 
 /** Returns whether what was signed is a transfer of this method. */
 export const isOverPermit2 = (signed: unknown): boolean =>
   isObject(signed) && "permit2Authorization" in signed && !("authorization" in signed);
 
-const methodOf = (scheme: Scheme): Permit2Method => (scheme === "upto" ? "upto" : "permit2");
+const methodOf = (scheme: SchemeName): Permit2Method => (scheme === "upto" ? "upto" : "permit2");
 
 function signedOver(signed: Permit2Authorization, signature: Hex, chainId: number): SignedTransfer {
   const { from, to, token, amount: value, deadline, validAfter, facilitator } = signed;
@@ -63,7 +63,7 @@ export const permit2: Method = {
     const authorization = permit2AuthorizationOf(payload);
     const { spender, token, to: payTo, amount: max, facilitator } = authorization;
     // By the witness that its payer signed, as the Facilitator goes by it.
-    const scheme: Scheme = facilitator ? "upto" : "exact";
+    const scheme: SchemeName = facilitator ? "upto" : "exact";
     if (spender !== proxyOf(methodOf(scheme))) return "spender";
     if (token !== accepted.asset) return "terms";
     const signed = ({ chainId }: { readonly chainId: number }) => signedOver(authorization, payload.signature, chainId);

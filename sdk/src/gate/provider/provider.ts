@@ -17,12 +17,13 @@ import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
 import { createGateContext } from "../core/create-context";
-import { createGate, type Gate, requirePinnedSigner } from "../core/gate";
 import type { GateOptions } from "../core/gate-options";
 import { optionsFromEnvironment, type ProviderOptions, signersFromEnvironment } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
-import { openRequestScope, requestScopes } from "../core/request-scope";
+import { createGate, type Gate, requirePinnedSigner } from "../decision/gate";
+import { openRequestScope, requestScopes } from "../decision/request-scope";
+import { DIALECTS, type Dialects } from "../dialects";
 import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/reports";
 import type { DeductUsage } from "../metering/usage-meter";
@@ -71,7 +72,11 @@ export function createProvider(options: ProviderOptions): Provider {
 }
 
 /** Creates the operations over an existing context. */
-export function providerFrom(context: GateContext, planIds: readonly string[] = []): Provider {
+export function providerFrom(
+  context: GateContext,
+  planIds: readonly string[] = [],
+  dialects: Dialects = DIALECTS,
+): Provider {
   const gates: Gate[] = [];
   const plans = planIds.map((plan): Hex => {
     if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
@@ -81,7 +86,7 @@ export function providerFrom(context: GateContext, planIds: readonly string[] = 
 
   function gate<Req>(gateOptions: GateOptions<Req>): Gate {
     if (!isObject(gateOptions)) throw wrongKind(gateOptions, "options", "an object, in { }");
-    const made = createGate(context, gateOptions);
+    const made = createGate(context, gateOptions, dialects);
     gates.push(made);
     for (const entry of gateOptions.pricing ?? []) {
       if (entry.type === "subscription") offered.add(entry.plan.toLowerCase() as Hex);

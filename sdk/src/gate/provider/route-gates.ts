@@ -1,9 +1,9 @@
 /** Creates the gates of `paymentMiddleware`'s routes, with one matcher over them. */
 import { ConfigError } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
-import type { Gate } from "../core/gate";
 import { gateOptionsOf, type PaymentRoutes } from "../core/payment-routes";
-import { createRouteMatcher, type RouteGates } from "../core/route-match";
+import type { Gate } from "../decision/gate";
+import { createRouteMatcher, type RouteGates } from "../decision/route-match";
 import { gateOf, type Provider } from "./provider";
 
 /** What all routes of one `paymentMiddleware` share. */

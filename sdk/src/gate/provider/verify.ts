@@ -13,8 +13,6 @@ import {
 import { DAY_SEC } from "../../protocol/time";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
-import { faultOfSettlement, judgeProof } from "../core/judge-proof";
-import { buildQuote } from "../core/quote";
 import {
   type GateRequest,
   gateRequestOfFetch,
@@ -22,8 +20,10 @@ import {
   quotedMethod,
   resourceOfRequest,
 } from "../core/request";
-import { openRequestScope, requestScopes } from "../core/request-scope";
+import { openRequestScope, requestScopes } from "../decision/request-scope";
+import { buildQuote } from "../dialects/x402/quote-body";
 import { type HeldClaim, holdClaim } from "../purchases/held";
+import { faultOfSettlement, judgeProof } from "../schemes/once";
 
 interface Ambient {
   readonly request: IncomingMessage;

@@ -4,7 +4,7 @@
  */
 import { AbortError, AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
 import { anObject, wrongKind } from "../../protocol/option-checks";
-import { noteRefusal, requestScopes } from "../core/request-scope";
+import { noteRefusal, requestScopes } from "../decision/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import {
   dataOf,

@@ -5,8 +5,7 @@ import { expect } from "chai";
 import { Wallet } from "ethers";
 import type { Provider } from "turnpike/gate";
 import { encodeJsonHeader, type Hex, keccakText, transferTypedData } from "turnpike/protocol";
-import { signInChallenge } from "../../../../sdk/src/gate/core/extensions-v2";
-import { readSignIn } from "../../../../sdk/src/gate/core/sign-in";
+import { readSignIn, signInChallenge } from "../../../../sdk/src/gate/schemes/subscription/sign-in";
 import {
   addressOf,
   CHAIN_ID,

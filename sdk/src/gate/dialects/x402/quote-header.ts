@@ -2,43 +2,25 @@
  * Builds PAYMENT-REQUIRED, the quote that clients of x402 version 2 read, within its limit: a header that is too long is
  * cut by servers and proxies, and nobody could pay.
  */
-import type { Plan } from "../../chain/plans";
+import type { Plan } from "../../../chain/plans";
 import {
   caip2Of,
-  type ErrorCode,
   EXTENSION,
   encodeHeaderText,
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
-  type SignedOffer,
   SUBSCRIPTION_SCHEME,
   shortResourceOf,
   utf8ToBytes,
-} from "../../protocol";
-import { type Extension, extensionsOf, offersExtension } from "./extensions-v2";
-import { MAX_TIMEOUT_SEC, type Offer, type Presentation, schemeOf, wayOf } from "./offers";
-import type { PaymentFlow } from "./payment";
-import type { GateRequest } from "./request";
-import type { Settings } from "./settings";
-
-/** What one entry sells, and its memo. */
-export interface Entry {
-  readonly offer: Offer;
-  readonly memo: string;
-}
+} from "../../../protocol";
+import { MAX_TIMEOUT_SEC, schemeOf, wayOf } from "../../core/offers";
+import type { Entry, QuoteRequest } from "../../core/quote";
+import { type Extension, extensionsOf, offersExtension } from "./extensions";
 
 /** What a header is built from. */
-export interface HeaderRequest {
-  readonly settings: Settings;
-  readonly request: Pick<GateRequest, "method" | "header">;
-  readonly resource: string;
-  readonly presentation: Presentation;
-  /** by which standard payments of its entries settle */
-  readonly flow: PaymentFlow;
-  readonly nowSec: number;
-  readonly refusal: { readonly code: ErrorCode };
-  /** of the entries that sell one request, in their order; absent or empty: none is signed */
-  readonly signedOffers?: readonly SignedOffer[] | undefined;
-}
+export type HeaderRequest = Pick<
+  QuoteRequest,
+  "settings" | "request" | "resource" | "presentation" | "flow" | "nowSec" | "refusal" | "signedOffers"
+>;
 
 /** What a quote sells by the header. */
 export interface HeaderContents {

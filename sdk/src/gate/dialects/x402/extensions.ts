@@ -1,37 +1,10 @@
-/**
- * Builds the `extensions` of the header for clients of x402 version 2, the most important first, and issues the
- * challenge of `sign-in-with-x`: the text that a wallet signs, bound to one method and resource by a MAC.
- */
-import type { Plan } from "../../chain/plans";
-import {
-  ConfigError,
-  caip2Of,
-  EXTENSION,
-  HEADER,
-  hmacSha256,
-  type MemoKey,
-  periodOf,
-  randomSalt,
-  type SignedOffer,
-  type SignedReceipt,
-  toHex,
-  utf8ToBytes,
-} from "../../protocol";
-import { parseStrictJson } from "../../protocol/strict-json";
-import { SPONSORING } from "../methods";
-import type { Settings } from "./settings";
-
-/** How to call a resource, for catalogues that list it. Shown to everybody. */
-export interface Discovery {
-  /** e.g. { symbol: "ABC" }; of GET, HEAD and DELETE */
-  readonly queryParams?: Readonly<Record<string, unknown>>;
-  /** an example of the body; of the other methods */
-  readonly body?: Readonly<Record<string, unknown>>;
-  /** default "json" */
-  readonly bodyType?: "json" | "form-data" | "text";
-  /** an example of what comes back */
-  readonly output?: { readonly type?: string; readonly example?: unknown };
-}
+/** Builds the `extensions` of the header for clients of x402 version 2, the most important first. */
+import type { Plan } from "../../../chain/plans";
+import { caip2Of, EXTENSION, HEADER, periodOf, type SignedOffer, type SignedReceipt } from "../../../protocol";
+import type { Discovery } from "../../core/discovery";
+import type { Settings } from "../../core/settings";
+import { SPONSORING } from "../../methods";
+import { type SignInPlace, signInChallenge } from "../../schemes/subscription/sign-in";
 
 export interface ExtensionFacts {
   readonly settings: Settings;
@@ -152,61 +125,4 @@ function discoveryOf(method: string, { queryParams, body, bodyType = "json", out
       required: ["input"],
     },
   };
-}
-
-/** Clients echo it in their payload, whose nesting is limited. */
-const MAX_DISCOVERY_DEPTH = 4;
-
-/** @throws ConfigError for what clients could not echo: their payments would be refused */
-export function checkDiscovery(discovery: Discovery | undefined): Discovery | undefined {
-  if (discovery !== undefined && !canEcho(discovery)) {
-    throw new ConfigError(
-      `discovery is no JSON that clients could echo: use at most ${MAX_DISCOVERY_DEPTH} levels, and no NUL or name such as __proto__`,
-    );
-  }
-  return discovery;
-}
-
-function canEcho(discovery: Discovery): boolean {
-  try {
-    return parseStrictJson(JSON.stringify(discovery), MAX_DISCOVERY_DEPTH) !== undefined;
-  } catch {
-    // A bigint, or an object within itself.
-    return false;
-  }
-}
-
-/** Seconds for which a challenge may be answered; the clients' own limit too. */
-export const SIGN_IN_LIFE_SEC = 300;
-
-export const SALT_BYTES = 12;
-
-export const MAC_BYTES = 16;
-
-export interface SignInPlace {
-  readonly method: string;
-  readonly resource: string;
-}
-
-/** Returns the `info` of the extension: what the wallet is asked to sign. */
-export function signInChallenge({ memoKeys }: Settings, place: SignInPlace, nowSec: number) {
-  const issuedAt = isoOf(nowSec);
-  const salt = randomSalt().subarray(0, SALT_BYTES);
-  const mac = macOf(memoKeys[0], place, issuedAt, salt);
-  return {
-    domain: new URL(place.resource).host,
-    uri: place.resource,
-    version: "1",
-    statement: "Use your subscription.",
-    nonce: `${toHex(salt).slice(2)}${toHex(mac).slice(2)}`,
-    issuedAt,
-    expirationTime: isoOf(nowSec + SIGN_IN_LIFE_SEC),
-  };
-}
-
-const isoOf = (sec: number): string => new Date(sec * 1_000).toISOString();
-
-export function macOf(key: MemoKey, { method, resource }: SignInPlace, issuedAt: string, salt: Uint8Array): Uint8Array {
-  const message = JSON.stringify(["sign-in", method, resource, issuedAt, toHex(salt)]);
-  return hmacSha256(key.secret, utf8ToBytes(message)).slice(0, MAC_BYTES);
 }

@@ -1,7 +1,7 @@
 /** Asks a route which answers it charges for. A fault of its callback charges nothing, and lets nothing out. */
 import { ConfigError, type TurnpikeError } from "../../protocol";
-import { callbackFault } from "./callback-fault";
-import type { GateOptions } from "./gate-options";
+import { callbackFault } from "../core/callback-fault";
+import type { GateOptions } from "../core/gate-options";
 
 export class ChargeRule {
   readonly #chargeFor: GateOptions["chargeFor"];

@@ -3,10 +3,10 @@
  * handler runs a second time.
  */
 import type { Hex } from "../../protocol";
+import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
+import type { PaymentCase } from "../core/payment-case";
 import { type KeptAnswer, keeperOf, openAnswer } from "../replay/keeper";
 import type { ReplaySecret } from "../replay/seal";
-import { MAX_WITHHELD_BYTES } from "./deferred-settlement";
-import type { PaymentCase } from "./payment-case";
 
 export interface UnsettledPurchase {
   readonly paymentId: Hex;

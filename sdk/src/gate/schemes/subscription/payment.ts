@@ -1,7 +1,7 @@
 /** Builds the payment of one subscriber's request: who pays by which plan, and access to the allowance. */
-import type { AllowanceFacts } from "../../chain/debit-sender";
-import type { Plan } from "../../chain/plans";
-import type { SubscriptionState } from "../../chain/states";
+import type { AllowanceFacts } from "../../../chain/debit-sender";
+import type { Plan } from "../../../chain/plans";
+import type { SubscriptionState } from "../../../chain/states";
 import {
   type Address,
   ConfigError,
@@ -10,12 +10,18 @@ import {
   SubscriptionNotActive,
   type TurnpikeError,
   toAmount,
-} from "../../protocol";
-import type { Deduction } from "../metering/charges";
-import { HeldMeter } from "../metering/held-meter";
-import { GONE, type HeldCharge } from "../metering/holds";
-import type { ReceiptCount } from "../metering/receipt-count";
-import type { UnstatedBasis } from "../metering/reports";
+} from "../../../protocol";
+import type { GateContext } from "../../core/context";
+import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "../../core/payment";
+import type { Refusal } from "../../core/quote";
+import { requireCollectable } from "../../core/readiness";
+import type { GateRequest } from "../../core/request";
+import { ReceiptTray } from "../../core/usage-receipts";
+import type { Deduction } from "../../metering/charges";
+import { HeldMeter } from "../../metering/held-meter";
+import { GONE, type HeldCharge } from "../../metering/holds";
+import type { ReceiptCount } from "../../metering/receipt-count";
+import type { UnstatedBasis } from "../../metering/reports";
 import {
   type ChargedUsage,
   type ChargeHold,
@@ -26,13 +32,7 @@ import {
   type UsageMeter,
   type UsageMeterOptions,
   usageTermsOf,
-} from "../metering/usage-meter";
-import type { GateContext } from "./context";
-import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "./payment";
-import type { Refusal } from "./quote";
-import { requireCollectable } from "./readiness";
-import type { GateRequest } from "./request";
-import { ReceiptTray } from "./usage-receipts";
+} from "../../metering/usage-meter";
 
 export type SubscriptionVerdict =
   | { readonly kind: "grants"; readonly payment: SubscriberPayment }

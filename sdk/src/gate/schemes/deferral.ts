@@ -1,16 +1,9 @@
 /**
- * Takes a standard payload by the flow `authorization`: reserve the amount, run the handler, settle, then answer. A
- * handler that fails costs nothing, and an answer leaves only once its payment has settled.
+ * Takes a payment by the flow `authorization`, whatever its scheme: reserve the amount, run the handler, settle, then
+ * answer. A handler that fails costs nothing, and an answer leaves only once its payment has settled.
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import { traceHeadersOf } from "../../protocol/tracing";
 import { atMost } from "../../protocol/waiting";
-import type { HeldClaim } from "../purchases/held";
-import { MAX_RELEASES } from "../purchases/record";
-import { fitAnswer } from "../replay/fit";
-import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
-import { secretOfSignature } from "../replay/seal";
-import { ChargeRule } from "./charge-rule";
 import {
   ALREADY_USED,
   barredAs,
@@ -19,30 +12,21 @@ import {
   keeperFor,
   messageOf,
   type PaymentVerdict,
-  receiptHeaders,
   withdrawClaim,
-} from "./claim-payment";
-import type { DeferredOutcome, DeferredSettlement } from "./deferred-settlement";
-import type { PaymentCase } from "./payment-case";
-import {
-  grantIdsOf,
-  isUnderWay,
-  purchaseCharged,
-  type Settlement,
-  type StandardPurchase,
-  settleStandard,
-} from "./settle-standard";
+} from "../core/claim-payment";
+import type { DeferredOutcome, DeferredSettlement } from "../core/deferred-settlement";
+import { MAX_RELEASES } from "../purchases/record";
+import { fitAnswer } from "../replay/fit";
+import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
+import { secretOfSignature } from "../replay/seal";
+import { ChargeRule } from "./charge-rule";
+import { grantIdsOf, type Purchase, type Run, type Settlement } from "./scheme";
 import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
 import { chargeable, UptoCharge } from "./upto-charge";
 
-/** One handler's run of a claimed payment. */
-interface Run {
-  readonly at: PaymentCase;
-  readonly purchase: StandardPurchase;
-  readonly claim: HeldClaim;
-}
+type AnyRun = Pick<Run<Purchase>, "at" | "purchase">;
 
-interface DeferRequest extends Run {
+interface DeferRequest<P extends Purchase> extends Run<P> {
   /** its window is over, but the Facilitator has accepted it in time: it may only be settled now */
   readonly isLate: boolean;
 }
@@ -52,9 +36,12 @@ interface DeferRequest extends Run {
  * the payment is under way already.
  * @throws Unavailable
  */
-export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequest): Promise<PaymentVerdict> {
-  const run = { at, purchase, claim };
-  const isUpto = purchase.scheme === "upto";
+export async function deferSettlement<P extends Purchase>({
+  isLate,
+  ...run
+}: DeferRequest<P>): Promise<PaymentVerdict> {
+  const { at, scheme, purchase, claim } = run;
+  const isUpto = scheme.charged !== undefined;
   const recorded = isUpto && claim.releases > 0 ? await recordedCharge(run) : undefined;
   if (claim.releases > 0) {
     const charged = recorded === undefined ? run : chargedAt(run, recorded);
@@ -62,16 +49,16 @@ export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequ
     const stored = isKnown ? await storedAnswer(charged) : undefined;
     if (stored) return settleStored(charged, stored);
     // That run's answer was not stored: the handler runs again.
-    if (isUpto && (await isUnderWay(at.context, purchase.payment.paymentId)))
+    if (isUpto && (await scheme.isUnderWay(at, purchase)))
       return isKnown ? settleFirst(charged, grantSettled) : settleUnderWay(run);
   }
   if (isLate) return settleUnderWay(run);
   if (claim.releases >= MAX_RELEASES) {
     // An outcome that was unknown may have become a settlement since: what was paid for is served.
-    if (await isUnderWay(at.context, purchase.payment.paymentId)) return settleUnderWay(run);
+    if (await scheme.isUnderWay(at, purchase)) return settleUnderWay(run);
     return withdrawClaim(claim, "handler_failed");
   }
-  const reserved = await reserve(run);
+  const reserved = await scheme.reserve(at, purchase);
   if (reserved.kind === "under_way") return settleUnderWay(run);
   if (reserved.kind === "refused") return withdrawClaim(claim, reserved.reason);
   const charge = isUpto ? chargeOf(run, recorded) : undefined;
@@ -80,69 +67,45 @@ export async function deferSettlement({ at, purchase, claim, isLate }: DeferRequ
   return { kind: "grants", payment, claim: undefined, deferred, keeper: undefined, headers: {} };
 }
 
-function chargeOf({ at, purchase }: Run, recorded: bigint | undefined): UptoCharge {
+function chargeOf({ at, purchase }: AnyRun, recorded: bigint | undefined): UptoCharge {
   const { settings, support } = at.context;
   const min = BigInt(support.known()?.minAmount ?? 0);
   return new UptoCharge(purchase.payment.amount, settings.token ?? {}, recorded, min);
 }
 
 /** Returns what an earlier run has charged, base units; undefined where none came to charge. @throws Unavailable */
-async function recordedCharge({ at, purchase }: Run): Promise<bigint | undefined> {
+async function recordedCharge({ at, purchase }: AnyRun): Promise<bigint | undefined> {
   const facts = await at.context.claims.facts(purchase.payment.paymentId);
   const charges = (await grantIdsOf(at, purchase)).map((grantId) => facts.get(grantId)?.charged);
   return charges.find((charged) => charged !== undefined);
 }
 
-const chargedAt = (run: Run, amount: bigint): Run => ({ ...run, purchase: purchaseCharged(run.purchase, amount) });
+const chargedAt = <P extends Purchase>(run: Run<P>, amount: bigint): Run<P> => ({
+  ...run,
+  purchase: run.scheme.charged?.(run.purchase, amount) ?? run.purchase,
+});
 
-/** Settles what the Facilitator has accepted before. */
-async function settleUnderWay(run: Run): Promise<PaymentVerdict> {
-  if (run.purchase.scheme !== "upto") return settleFirst(run);
+/** Settles what was accepted before. */
+async function settleUnderWay<P extends Purchase>(run: Run<P>): Promise<PaymentVerdict> {
+  if (!run.scheme.charged) return settleFirst(run);
   // For an amount that is not known here any more.
   await run.claim.settle("withdraw");
   return ALREADY_USED;
 }
 
 /** Settles before the handler runs. @param grant what the settled payment gets */
-export async function settleFirst(run: Run, grant: typeof grantRefundable = grantRefundable): Promise<PaymentVerdict> {
-  const { at, purchase, claim } = run;
-  const settled = await settleStandard(at, purchase);
+export async function settleFirst<P extends Purchase>(
+  run: Run<P>,
+  grant: typeof grantRefundable = grantRefundable,
+): Promise<PaymentVerdict> {
+  const { at, scheme, purchase, claim } = run;
+  const settled = await scheme.settle(at, purchase);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
-  return grant(at, { payment: paidBy(run, settled), secret: purchase.secret, claim });
-}
-
-type Reservation =
-  | { readonly kind: "reserved"; readonly grantId: Hex }
-  /** it was accepted for settlement before, perhaps for this purchase: the settlement decides */
-  | { readonly kind: "under_way" }
-  | { readonly kind: "refused"; readonly reason: string };
-
-/** @throws Unavailable when the Facilitator does not answer, or reserves nothing */
-async function reserve(run: Run): Promise<Reservation> {
-  const { at, purchase } = run;
-  const { context, request, resource } = at;
-  const { settlement } = purchase;
-  const trace = traceHeadersOf(request);
-  let reason = "";
-  for (const id of await grantIdsOf(at, purchase)) {
-    const verdict = await context.facilitator.x402Verify({ ...settlement, grant: { id, resource } }, { trace });
-    if (verdict.isValid) {
-      if (verdict.reserved) return { kind: "reserved", grantId: id };
-      throw new Unavailable("The Facilitator did not reserve the payment: nothing is served by it.", {
-        retryAfterSec: 60,
-      });
-    }
-    reason = verdict.invalidReason;
-    // Perhaps for this very purchase, presented first without its key.
-    if (reason !== "payment_already_granted") break;
-  }
-  return (await isUnderWay(at.context, purchase.payment.paymentId))
-    ? { kind: "under_way" }
-    : { kind: "refused", reason };
+  return grant(at, { ...purchase, payment: paidBy(run, settled), claim });
 }
 
 /** How an answer of a purchase is stored before its payment has settled. */
-async function unsettledPurchases({ at, purchase }: Run): Promise<readonly UnsettledPurchase[]> {
+async function unsettledPurchases({ at, purchase }: AnyRun): Promise<readonly UnsettledPurchase[]> {
   const { payment, secret, signature } = purchase;
   const bare = secretOfSignature(signature);
   return (await grantIdsOf(at, purchase)).map((grantId, place) => ({
@@ -152,7 +115,7 @@ async function unsettledPurchases({ at, purchase }: Run): Promise<readonly Unset
   }));
 }
 
-async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
+async function storedAnswer(run: AnyRun): Promise<KeptAnswer | undefined> {
   for (const bought of await unsettledPurchases(run)) {
     const found = await findUnsettled(run.at, bought);
     if (found) return found;
@@ -161,38 +124,38 @@ async function storedAnswer(run: Run): Promise<KeptAnswer | undefined> {
 }
 
 /** Settles the payment of an earlier run, whose answer is stored. Runs nothing, so that it counts as no run. */
-async function settleStored(run: Run, answer: KeptAnswer): Promise<PaymentVerdict> {
-  const { at, purchase, claim } = run;
+async function settleStored<P extends Purchase>(run: Run<P>, answer: KeptAnswer): Promise<PaymentVerdict> {
+  const { at, scheme, purchase, claim } = run;
   const found = await fitAnswer(answer, at.request);
   if (found.kind === "unfit") {
     await claim.settle("withdraw");
     return barredAs(found);
   }
-  const settled = await settleStandard(at, purchase);
+  const settled = await scheme.settle(at, purchase);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
-  const receipts = await receiptHeaders(at, paid);
+  const { headers: receipts } = await purchase.dialect.report(at, paid);
   await claim.settle("use", sealedWithin(keeperFor(at, purchase), withReceipts(answer, receipts)));
   const cors = at.route.cors !== false;
   return { kind: "replay", answer: withReceipts(found.answer, receipts), cors, settled: paid };
 }
 
-const paidBy = ({ purchase: { payment } }: Run, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
+const paidBy = ({ purchase: { payment } }: AnyRun, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
   transaction === undefined ? payment : { ...payment, transaction };
 
 /** A handler's answer waits no longer for the Facilitator to end a reservation, which ends by itself. */
 const RELEASE_WAIT_MS = 1_000;
 
-class ReservedPayment implements DeferredSettlement {
-  readonly #run: Run;
+class ReservedPayment<P extends Purchase> implements DeferredSettlement {
+  readonly #run: Run<P>;
   readonly #grantId: Hex;
-  /** of an `upto` payment */
+  /** where its handler names what it costs */
   readonly #charge: UptoCharge | undefined;
   readonly #rule: ChargeRule;
   #settling: Promise<DeferredOutcome> | undefined;
   #ending: Promise<void> | undefined;
 
-  constructor(run: Run, grantId: Hex, charge: UptoCharge | undefined) {
+  constructor(run: Run<P>, grantId: Hex, charge: UptoCharge | undefined) {
     this.#run = run;
     this.#grantId = grantId;
     this.#charge = charge;
@@ -229,7 +192,7 @@ class ReservedPayment implements DeferredSettlement {
     await this.#ending;
   }
 
-  /** @returns what is charged of an `upto` payment, or why it cannot be */
+  /** @returns what its handler charges where that is not its amount, or why it cannot be charged */
   #amount(isWhole: boolean): bigint | TurnpikeError | undefined {
     try {
       return this.#charge?.close(isWhole);
@@ -262,14 +225,16 @@ class ReservedPayment implements DeferredSettlement {
       await this.#record(amount);
       if (answer) await this.#store(answer);
       const run = amount === undefined ? this.#run : chargedAt(this.#run, amount);
-      const { at, purchase } = run;
-      const settled = await settleStandard(at, purchase);
+      const { at, scheme, purchase } = run;
+      const settled = await scheme.settle(at, purchase);
       if (settled.kind === "faulty") {
         // The handler has run for nothing: that counts.
         await claim.settle("release");
-        return { kind: "refused", refusal: refusalFor(settled.reason) };
+        const refusal = refusalFor(settled.reason);
+        const cause = purchase.dialect.errorFor?.(refusal);
+        return cause ? { kind: "failed", cause } : { kind: "refused", refusal };
       }
-      const headers = await receiptHeaders(at, paidBy(run, settled));
+      const { headers } = await purchase.dialect.report(at, paidBy(run, settled));
       await claim.settle("use", answer && sealedWithin(keeperFor(at, purchase), withReceipts(answer, headers)));
       return { kind: "settled", headers };
     } catch (error) {
@@ -293,8 +258,8 @@ class ReservedPayment implements DeferredSettlement {
 
   /** Ends the reservation first: a retry that claims the payment afterwards keeps its own. */
   async #release(how: "release" | "withdraw"): Promise<void> {
-    const { at, purchase, claim } = this.#run;
-    const released = at.context.facilitator.releasePayment(purchase.payment.paymentId, this.#grantId);
+    const { at, scheme, purchase, claim } = this.#run;
+    const released = scheme.cancel(at, purchase, this.#grantId);
     const ignored = (): undefined => undefined;
     await atMost(RELEASE_WAIT_MS, released.then(ignored, ignored), ignored);
     await claim.settle(how);

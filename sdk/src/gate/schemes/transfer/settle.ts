@@ -4,46 +4,41 @@
  * nothing: authorizations are public in calldata, so anyone can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { X402RequestWire } from "../../facilitator/payments";
+import type { X402RequestWire } from "../../../facilitator/payments";
 import {
   type Address,
   ConfigError,
   type Hex,
-  hexToBytes,
-  hmacSha256,
   isGrantSigned,
   isHash32,
   keccakText,
   NO_TRANSACTION,
-  toHex,
   Unavailable,
-  utf8ToBytes,
-} from "../../protocol";
-import { traceHeadersOf } from "../../protocol/tracing";
-import type { Method, Scheme } from "../methods";
-import type { ReplaySecret } from "../replay/seal";
-import type { GateContext } from "./context";
-import type { OneTimePayment } from "./payment";
-import type { PaymentCase } from "./payment-case";
-import { recoverSigner } from "./recover-signer";
+} from "../../../protocol";
+import { traceHeadersOf } from "../../../protocol/tracing";
+import type { GateContext } from "../../core/context";
+import type { OneTimePayment } from "../../core/payment";
+import type { PaymentCase } from "../../core/payment-case";
+import { recoverSigner } from "../../core/recover-signer";
+import type { Method } from "../../methods";
+import { grantIdsOf, type Purchase, type Reservation, type Scheme, type Settlement } from "../scheme";
 
-export interface StandardPurchase {
-  readonly payment: OneTimePayment;
+/** A transfer that a Facilitator makes by what its payer has signed. */
+export interface TransferPurchase extends Purchase {
   readonly nonce: Hex;
-  readonly scheme: Scheme;
   readonly method: Method;
   readonly settlement: X402RequestWire;
-  /** the payload's own, as text */
-  readonly signature: string;
-  /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
-  readonly secret: ReplaySecret | undefined;
-  /** of the claims that concern it, unix seconds */
-  readonly keepUntilSec: number;
-  readonly nowSec: number;
 }
 
-/** Returns the purchase at what its handler has charged. */
-export function purchaseCharged(purchase: StandardPurchase, amount: bigint): StandardPurchase {
+const transfer: Scheme<TransferPurchase> = { reserve, settle, cancel, isUnderWay };
+
+/** Costs its amount. */
+export const exact = transfer;
+
+/** Costs what its handler charges, at most its amount. */
+export const upto: Scheme<TransferPurchase> = { ...transfer, charged };
+
+function charged(purchase: TransferPurchase, amount: bigint): TransferPurchase {
   const { payment, settlement } = purchase;
   const paymentRequirements = { ...settlement.paymentRequirements, amount: amount.toString() };
   return {
@@ -53,26 +48,42 @@ export function purchaseCharged(purchase: StandardPurchase, amount: bigint): Sta
   };
 }
 
-export type Settlement =
-  | { readonly kind: "settled"; readonly transaction?: OneTimePayment["transaction"] }
-  | { readonly kind: "faulty"; readonly reason: string };
-
 const ON_CHAIN_RETRY_MS = 400;
 
 const RETRY_SEC = 2;
 
-/**
- * Returns whether the Facilitator has accepted the payment for settlement, whatever became of it since.
- * @throws Unavailable
- */
-export async function isUnderWay({ facilitator }: GateContext, paymentId: Hex): Promise<boolean> {
-  const found = await facilitator.payment(paymentId);
+async function isUnderWay({ context }: PaymentCase, { payment }: Pick<Purchase, "payment">): Promise<boolean> {
+  const found = await context.facilitator.payment(payment.paymentId);
   if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
   return found.value.status !== "unknown" && found.value.status !== "failed";
 }
 
-/** @throws Unavailable when the outcome is unknown: the same payload sent again never pays twice */
-export async function settleStandard(at: PaymentCase, purchase: StandardPurchase): Promise<Settlement> {
+/** @throws Unavailable when the Facilitator does not answer, or reserves nothing */
+async function reserve(at: PaymentCase, purchase: TransferPurchase): Promise<Reservation> {
+  const { context, request, resource } = at;
+  const { settlement } = purchase;
+  const trace = traceHeadersOf(request);
+  let reason = "";
+  for (const id of await grantIdsOf(at, purchase)) {
+    const verdict = await context.facilitator.x402Verify({ ...settlement, grant: { id, resource } }, { trace });
+    if (verdict.isValid) {
+      if (verdict.reserved) return { kind: "reserved", grantId: id };
+      throw new Unavailable("The Facilitator did not reserve the payment: nothing is served by it.", {
+        retryAfterSec: 60,
+      });
+    }
+    reason = verdict.invalidReason;
+    // Perhaps for this very purchase, presented first without its key.
+    if (reason !== "payment_already_granted") break;
+  }
+  return (await isUnderWay(at, purchase)) ? { kind: "under_way" } : { kind: "refused", reason };
+}
+
+function cancel({ context }: PaymentCase, { payment }: TransferPurchase, grantId: Hex): Promise<unknown> {
+  return context.facilitator.releasePayment(payment.paymentId, grantId);
+}
+
+async function settle(at: PaymentCase, purchase: TransferPurchase): Promise<Settlement> {
   const { context, request, resource } = at;
   const { payment, settlement } = purchase;
   const trace = traceHeadersOf(request);
@@ -97,7 +108,7 @@ export async function settleStandard(at: PaymentCase, purchase: StandardPurchase
     return { kind: "faulty", reason: outcome.errorReason };
   }
   const { transaction: named, grant } = outcome;
-  const isWaived = purchase.scheme === "upto" && payment.amount === 0n;
+  const isWaived = payment.max !== undefined && payment.amount === 0n;
   const transaction = isWaived && named === "" ? NO_TRANSACTION : named;
   if (!isHash32(transaction)) {
     throw new Unavailable("The Facilitator named no transaction for a settled payment.", { retryAfterSec: RETRY_SEC });
@@ -147,7 +158,7 @@ function isGranted(
  */
 async function isSpentElsewhere(
   { context }: PaymentCase,
-  { payment, nonce, method, keepUntilSec, nowSec }: StandardPurchase,
+  { payment, nonce, method, keepUntilSec, nowSec }: TransferPurchase,
   grantId: Hex,
 ): Promise<boolean> {
   if (!context.rpc) return false;
@@ -157,28 +168,6 @@ async function isSpentElsewhere(
   if (await method.isUsed(context.rpc, { ...payment, nonce })) return !(await isKnown());
   await context.claims.note(payment.paymentId, grantId, { unusedAtFirst: true }, { keepUntilSec, nowSec });
   return false;
-}
-
-/** Returns the purchase's grant id, then that of the same purchase presented without its key. */
-export async function grantIdsOf(
-  at: PaymentCase,
-  { payment: { paymentId }, secret }: Pick<StandardPurchase, "payment" | "secret">,
-): Promise<readonly [Hex] | readonly [Hex, Hex]> {
-  const bare = await grantIdOf(at, paymentId, undefined);
-  return secret === undefined ? [bare] : [await grantIdOf(at, paymentId, secret), bare];
-}
-
-/**
- * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has
- * the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
- */
-async function grantIdOf(
-  { context, request, resource, bodyHash }: PaymentCase,
-  paymentId: Hex,
-  secret: ReplaySecret | undefined,
-): Promise<Hex> {
-  const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
-  return toHex(hmacSha256(hexToBytes(await context.claims.grantKey()), utf8ToBytes(purchase)));
 }
 
 /** @throws Unavailable where the Facilitator signs no grants: the payer would pay, and could not be served */
@@ -193,7 +182,7 @@ async function requireGrants({ facilitator, settings }: GateContext): Promise<vo
 /** Waits until the gate's own node shows the transfer, for a bounded time: it may be behind the Facilitator's. */
 async function untilOnChain(
   context: GateContext,
-  { payment, nonce, method }: StandardPurchase,
+  { payment, nonce, method }: TransferPurchase,
   transaction: Hex,
 ): Promise<void> {
   if (!context.rpc) throw new ConfigError('rpcUrl is not set (TURNPIKE_RPC_URL): verify "onchain" reads the chain');

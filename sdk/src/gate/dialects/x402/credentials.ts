@@ -1,16 +1,9 @@
-/** Reads a request's credentials. Refuses ambiguous ones; judges none. */
+/** Reads the payment headers of x402 and of native proofs, and which form each holds. */
 import { isDeepStrictEqual } from "node:util";
-import {
-  decodeJsonHeader,
-  exactPayloadSchema,
-  HEADER,
-  type JsonObject,
-  MAX_CREDENTIAL_BYTES,
-  signatureWithV,
-  TurnpikeError,
-} from "../../protocol";
-import { isObject, parseStrictJson } from "../../protocol/strict-json";
-import type { GateRequest } from "./request";
+import { decodeJsonHeader, exactPayloadSchema, HEADER, type JsonObject, signatureWithV } from "../../../protocol";
+import { isObject } from "../../../protocol/strict-json";
+import { ambiguous, isRawJson, singleHeader } from "../../core/dialect";
+import type { GateRequest } from "../../core/request";
 
 type PaymentHeader = typeof HEADER.payment | typeof HEADER.paymentSignatureV2;
 
@@ -21,53 +14,23 @@ export interface StandardCredential {
   readonly header: PaymentHeader;
 }
 
-export type PaymentCredential =
+export type Reading =
   | StandardCredential
   | { readonly kind: "proof"; readonly payload: JsonObject }
   /** why: completes "<header> holds no payment: "; isNothing: nor anything that could be meant as one */
   | { readonly kind: "malformed"; readonly header: PaymentHeader; readonly why: string; readonly isNothing?: boolean };
 
-export interface Credentials {
-  readonly subscription: string | undefined;
-  /** an answer to a `sign-in-with-x` challenge */
-  readonly signIn?: string | undefined;
-  readonly payment: PaymentCredential | undefined;
-}
-
 const PAYMENT_V1 = HEADER.payment.toLowerCase();
 
 const PAYMENT_V2 = HEADER.paymentSignatureV2.toLowerCase();
 
-const SUBSCRIPTION = HEADER.subscription.toLowerCase();
-
-const SIGN_IN = HEADER.signIn.toLowerCase();
-
-const NONE: Credentials = { subscription: undefined, payment: undefined };
-
-/** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
-export function readCredentials(request: GateRequest): Credentials {
-  const subscription = single(request, SUBSCRIPTION);
-  const payment = paymentIn(request);
-  const signIn = single(request, SIGN_IN);
-  if (subscription === undefined && payment === undefined && signIn === undefined) return NONE;
-  return { subscription, signIn, payment };
-}
-
-function single(request: GateRequest, name: string): string | undefined {
-  const value = request.header(name);
-  if (value === undefined) return undefined;
-  if (value.length > MAX_CREDENTIAL_BYTES) throw ambiguous(`${name} is larger than ${MAX_CREDENTIAL_BYTES} bytes`);
-  // No credential contains a comma: one that is there joins two headers, unless it is JSON that was not encoded.
-  if (value.includes(",") && !isRawJson(value)) throw ambiguous(`${name} was sent more than once`);
-  return value;
-}
-
-const isRawJson = (value: string): boolean => parseStrictJson(value) !== undefined;
-
-/** Both headers may hold one payment: the same fields, or one signed authorization in the forms of both versions. */
-function paymentIn(request: GateRequest): PaymentCredential | undefined {
-  const v1 = single(request, PAYMENT_V1);
-  const v2 = single(request, PAYMENT_V2);
+/**
+ * Reads a payment of either header. Both may hold one payment: the same fields, or one signed authorization in the forms of both
+ * versions. @throws AmbiguousCredentials
+ */
+export function readPaymentHeaders(request: GateRequest): Reading | undefined {
+  const v1 = singleHeader(request, PAYMENT_V1);
+  const v2 = singleHeader(request, PAYMENT_V2);
   if (v1 === undefined) return v2 === undefined ? misplacedIn(request) : readPayment(v2, HEADER.paymentSignatureV2);
   const first = readPayment(v1, HEADER.payment);
   if (v2 === undefined || v2 === v1) return first;
@@ -77,7 +40,7 @@ function paymentIn(request: GateRequest): PaymentCredential | undefined {
 }
 
 /** @returns the one to judge: of two versions the second, which names the quote. undefined for two payments */
-function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCredential | undefined {
+function sameOf(first: Reading, second: Reading): Reading | undefined {
   if (isNothing(second)) return first;
   if (isNothing(first)) return second;
   if (first.kind === "malformed" || second.kind === "malformed") return undefined;
@@ -89,8 +52,7 @@ function sameOf(first: PaymentCredential, second: PaymentCredential): PaymentCre
   return first.kind === "x402-v2" ? first : second;
 }
 
-const isNothing = (credential: PaymentCredential): boolean =>
-  credential.kind === "malformed" && credential.isNothing === true;
+const isNothing = (credential: Reading): boolean => credential.kind === "malformed" && credential.isNothing === true;
 
 /** One text for every way to write one authorization and its signature. */
 function signedText({ payload }: JsonObject): string | undefined {
@@ -100,7 +62,7 @@ function signedText({ payload }: JsonObject): string | undefined {
   return [from, to, value, validAfter, validBefore, nonce, signatureWithV(data.signature).toLowerCase()].join();
 }
 
-function readPayment(value: string, header: PaymentHeader): PaymentCredential {
+function readPayment(value: string, header: PaymentHeader): Reading {
   const payload = decodeJsonHeader(value);
   if (!payload) return isRawJson(value) ? { kind: "malformed", header, why: RAW } : nothing(header, value);
   const isNative = "version" in payload;
@@ -115,7 +77,7 @@ function readPayment(value: string, header: PaymentHeader): PaymentCredential {
 
 const RAW = "it is JSON as it is, and has to be base64 of it.";
 
-function nothing(header: PaymentHeader, value: string): PaymentCredential {
+function nothing(header: PaymentHeader, value: string): Reading {
   const why = value === "" ? "it is empty." : "it is not base64 of one JSON object, a proof or an x402 payload.";
   return { kind: "malformed", header, why, isNothing: true };
 }
@@ -131,16 +93,18 @@ function whyVersion(version: unknown): string {
 export const MISPLACED_HEADERS = ["Authorization", "X-PAYMENT-SIGNATURE"];
 
 /** Names the right header for a payload. Whatever else these headers hold is the application's own. */
-function misplacedIn(request: GateRequest): PaymentCredential | undefined {
+function misplacedIn(request: GateRequest): Reading | undefined {
   for (const name of MISPLACED_HEADERS) {
     const value = request.header(name.toLowerCase());
     const payload = value && decodeJsonHeader(value.slice(value.lastIndexOf(" ") + 1));
     if (!payload || !("x402Version" in payload) || !isObject(payload.payload)) continue;
     const header = payload.x402Version === 1 ? HEADER.payment : HEADER.paymentSignatureV2;
-    return { kind: "malformed", header, why: `the payload is in ${name}, where none is read; send it in ${header}.` };
+    return {
+      kind: "malformed",
+      header,
+      isNothing: true,
+      why: `the payload is in ${name}, where none is read; send it in ${header}.`,
+    };
   }
   return undefined;
 }
-
-const ambiguous = (what: string): TurnpikeError =>
-  new TurnpikeError("AmbiguousCredentials", `The credentials have two readings: ${what}.`);

@@ -4,9 +4,9 @@
  * fits any reading of the path. A path whose readings fit different patterns has no clear price and is refused.
  */
 import { ConfigError, InvalidRequest } from "../../protocol";
-import { type Answer, preflightFor } from "./answer";
+import { type Answer, preflightFor } from "../core/answer";
+import { type PatternPart, pathTest } from "../core/path-pattern";
 import type { Gate } from "./gate";
-import { type PatternPart, pathTest } from "./path-pattern";
 
 export interface RouteMatcher<T> {
   /**

@@ -1,8 +1,8 @@
 /** What one run of a handler charges of an `upto` payment. Nothing settles by a charge that was faulty. */
 import { isTurnpikeError, type Money, type PricedToken, parseMoney, TurnpikeError } from "../../protocol";
+import type { OneTimePayment } from "../core/payment";
 import { CountedMeter, type UsageBudget } from "../metering/counted-meter";
 import { type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
-import type { OneTimePayment } from "./payment";
 
 export class UptoCharge {
   readonly #max: bigint;

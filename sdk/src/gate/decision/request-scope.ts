@@ -1,20 +1,19 @@
 /** Tracks one request while its handler runs: its grant, and what must be settled when it ends. */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, HEADER, isTurnpikeError, MAX_USAGE_RECEIPTS, type TurnpikeError } from "../../protocol";
+import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
+import type { GateContext } from "../core/context";
+import type { DeferredSettlement } from "../core/deferred-settlement";
+import type { Payment } from "../core/payment";
+import { PaymentCase } from "../core/payment-case";
+import type { Refusal } from "../core/quote";
+import type { RefundOnFailure } from "../core/refund-requests";
+import type { GateRequest } from "../core/request";
 import type { HeldClaim } from "../purchases/held";
 import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
-import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "./answer";
-import type { GateContext } from "./context";
-import { quoteFor } from "./decide";
-import type { DeferredSettlement } from "./deferred-settlement";
-import { exhausted } from "./judge-subscription";
-import type { Payment } from "./payment";
-import { PaymentCase } from "./payment-case";
-import type { Refusal } from "./quote";
-import type { RefundOnFailure } from "./refund-requests";
-import type { GateRequest } from "./request";
-import type { Route } from "./route";
-import { SubscriberPayment } from "./subscriber-payment";
+import { exhausted } from "../schemes/subscription/judge";
+import { SubscriberPayment } from "../schemes/subscription/payment";
+import { type GatedRoute, quoteFor } from "./decide";
 
 export interface RequestScope {
   readonly request: GateRequest;
@@ -152,7 +151,7 @@ export type SettledScope =
 /** Settles a deferred payment: the handler's answer leaves, or a fresh 402, or a 503, with nothing of that answer. */
 export async function settleDeferred(
   context: GateContext,
-  route: Route,
+  route: GatedRoute,
   scope: RequestScope,
   answer: KeptAnswer | undefined,
 ): Promise<SettledScope> {
@@ -218,7 +217,11 @@ export function isRefusedCharge(scope: RequestScope, status: number): boolean {
 }
 
 /** Returns the 402 (or 503) of a charge that the handler could not make. */
-export async function answerOfRefusedCharge(context: GateContext, route: Route, scope: RequestScope): Promise<Answer> {
+export async function answerOfRefusedCharge(
+  context: GateContext,
+  route: GatedRoute,
+  scope: RequestScope,
+): Promise<Answer> {
   const error = scope.refused;
   const isCounted = scope.onEnd !== undefined;
   scope.onEnd = undefined;

@@ -1,28 +1,34 @@
 /**
- * Makes the gate's decision on a request. The order: judge, claim, run the handler, settle the claim. This module does
- * the first two; adapters translate the decision, run the handler and settle the claim.
+ * Makes the gate's decision on a request. The order: read, check, claim, confirm, run the handler, settle. Adapters do the
+ * last two.
  */
 import { isTurnpikeError, TurnpikeError } from "../../protocol";
-import type { Decision } from "./answer";
-import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "./body";
-import { type Candidate, claimPayment, invalid, type PaymentVerdict } from "./claim-payment";
-import type { GateContext } from "./context";
-import { type Credentials, type PaymentCredential, readCredentials } from "./credentials";
-import { checkNative } from "./judge-proof";
-import { grantFromCache, judgeSubscription } from "./judge-subscription";
-import { soldSingly } from "./offers";
-import { pageFor } from "./page";
-import { freePayment, type Payment } from "./payment";
-import { PaymentCase } from "./payment-case";
-import { quotedFlow } from "./payment-flow";
-import type { QuoteRequest, Refusal } from "./quote";
-import { checkV1, checkV2 } from "./read-standard";
-import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "./readiness";
-import type { GateRequest } from "./request";
-import { isAuthorized, isFree, type Route } from "./route";
-import { entryCase } from "./select-entry";
-import { judgeSignIn } from "./sign-in";
-import type { SubscriptionVerdict } from "./subscriber-payment";
+import type { Decision } from "../core/answer";
+import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
+import { claimPayment, invalid, type PaymentVerdict } from "../core/claim-payment";
+import type { GateContext } from "../core/context";
+import type { Dialect, PaymentCredential } from "../core/dialect";
+import { soldSingly } from "../core/offers";
+import { pageFor } from "../core/page";
+import { freePayment, type Payment } from "../core/payment";
+import { PaymentCase } from "../core/payment-case";
+import { quotedFlow } from "../core/payment-flow";
+import type { QuoteRequest, Refusal } from "../core/quote";
+import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "../core/readiness";
+import type { GateRequest } from "../core/request";
+import { isAuthorized, isFree, type Route } from "../core/route";
+import type { Dialects } from "../dialects";
+import { grantFromCache, judgeSubscription } from "../schemes/subscription/judge";
+import type { SubscriptionVerdict } from "../schemes/subscription/payment";
+import { judgeSignIn } from "../schemes/subscription/sign-in";
+import { type Credentials, readCredentials } from "./credentials";
+
+/** A route, and the dialects in which it sells. */
+export interface GatedRoute extends Route {
+  readonly dialects: Dialects;
+}
+
+type GatedCase = PaymentCase<GatedRoute>;
 
 /** What is said to a request without a credential. */
 export const UNPAID: Refusal = {
@@ -40,14 +46,14 @@ const PREFLIGHT_DECISION: Decision = { kind: "preflight" };
  * @throws (or rejects with) ConfigError or Internal (500) for a faulty setting, price function or callback; the request
  * is never free
  */
-export function decide(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
+export function decide(context: GateContext, route: GatedRoute, request: GateRequest): Decision | Promise<Decision> {
   if (request.method === "OPTIONS") return PREFLIGHT_DECISION;
   const at = new PaymentCase(context, route, request);
   return route.bindsBody ? decideBound(at) : decideUnbound(at);
 }
 
 /** Reads the body first: callbacks and the handler can still read it afterwards. */
-async function decideBound(at: PaymentCase): Promise<Decision> {
+async function decideBound(at: GatedCase): Promise<Decision> {
   const { route, request } = at;
   try {
     requireUtf8(request.header("content-type") ?? "");
@@ -58,27 +64,27 @@ async function decideBound(at: PaymentCase): Promise<Decision> {
   return decideUnbound(at);
 }
 
-function decideUnbound(at: PaymentCase): Decision | Promise<Decision> {
+function decideUnbound(at: GatedCase): Decision | Promise<Decision> {
   if (at.route.free) return decideFree(at);
   try {
-    const credentials = readCredentials(at.request);
+    const credentials = readCredentials(at.request, at.route.dialects);
     return decideSync(at, credentials) ?? decideAsync(at, credentials);
   } catch (error) {
     return refusalOfRequest(at.route, error);
   }
 }
 
-async function decideFree(at: PaymentCase): Promise<Decision> {
+async function decideFree(at: GatedCase): Promise<Decision> {
   const { context, route, request } = at;
   try {
     if (await isFree(route, request)) return allow(freePayment(context.settings.token ?? {}));
-    return await decidePaid(at, readCredentials(request));
+    return await decidePaid(at, readCredentials(request, route.dialects));
   } catch (error) {
     return refusalOfRequest(route, error);
   }
 }
 
-async function decideAsync(at: PaymentCase, credentials: Credentials): Promise<Decision> {
+async function decideAsync(at: GatedCase, credentials: Credentials): Promise<Decision> {
   try {
     return await decidePaid(at, credentials);
   } catch (error) {
@@ -105,7 +111,7 @@ function requireUtf8(contentType: string): void {
 }
 
 /** @returns undefined where the decision needs a call, a computation or a write */
-function decideSync(at: PaymentCase, { subscription, signIn, payment }: Credentials): Decision | undefined {
+function decideSync(at: GatedCase, { subscription, signIn, payment }: Credentials): Decision | undefined {
   const { context, route } = at;
   if (subscription !== undefined) {
     const granted = route.authorize ? undefined : grantFromCache(context, route, subscription);
@@ -129,7 +135,7 @@ function isQuotableSync(context: GateContext, route: Route): boolean {
   }
 }
 
-async function decidePaid(at: PaymentCase, credentials: Credentials): Promise<Decision> {
+async function decidePaid(at: GatedCase, credentials: Credentials): Promise<Decision> {
   const { context, route, request } = at;
   let refusal = UNPAID;
   let outage: TurnpikeError | undefined;
@@ -150,22 +156,26 @@ async function decidePaid(at: PaymentCase, credentials: Credentials): Promise<De
   if (refreshing) await refreshing;
   if (credentials.payment) {
     await at.hashBody();
+    const { dialect } = credentials.payment;
     const verdict = await judgePayment(credentials.payment, at.in(route.contexts[0] ?? context));
     if (verdict.kind === "grants") return { ...verdict, kind: "allow" };
     if (verdict.kind === "replay") return verdict;
     if (verdict.kind === "barred") return { kind: "refuse", error: verdict.error };
-    if (verdict.kind === "refused") refusal = verdict.refusal;
-    else outage = verdict.cause;
+    if (verdict.kind === "refused") {
+      const error = dialect.errorFor?.(verdict.refusal);
+      if (error) return { kind: "refuse", error };
+      refusal = verdict.refusal;
+    } else outage = verdict.cause;
   }
   outage ??= await bookkeepingOutage(context, route);
   return outage ? { kind: "unavailable", cause: outage } : quoteFor(at, refusal);
 }
 
-/** Checks a payment header, then claims its payment and has it settled, or reserved. */
+/** Checks a credential, then claims its payment and has it confirmed. */
 async function judgePayment(credential: PaymentCredential, given: PaymentCase): Promise<PaymentVerdict> {
   try {
-    const at = given.route.contexts.length > 1 ? await entryCase(credential, given) : given;
-    const checked = await checkPayment(credential, at);
+    const at = given.route.contexts.length > 1 ? await credential.entry(given) : given;
+    const checked = await credential.check(at);
     return "kind" in checked ? checked : await claimPayment(at, checked);
   } catch (error) {
     if (!isTurnpikeError(error)) throw error;
@@ -176,22 +186,8 @@ async function judgePayment(credential: PaymentCredential, given: PaymentCase): 
   }
 }
 
-/** A proof of this project's Facilitator, or a standard payload. @returns what to claim, or why nothing is */
-async function checkPayment(credential: PaymentCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
-  switch (credential.kind) {
-    case "malformed":
-      return invalid("malformed", `${credential.header} holds no payment: ${credential.why}`);
-    case "proof":
-      return checkNative(credential.payload, at);
-    case "x402-v1":
-      return checkV1(credential, at);
-    case "x402-v2":
-      return checkV2(credential, at);
-  }
-}
-
 /** Judges the secret id, and where that does not grant, the wallet's signature. */
-async function judgeSubscriber(at: PaymentCase, { subscription, signIn }: Credentials): Promise<SubscriptionVerdict> {
+async function judgeSubscriber(at: GatedCase, { subscription, signIn }: Credentials): Promise<SubscriptionVerdict> {
   const { context, route, request } = at;
   const byId = subscription === undefined ? undefined : await judgeSubscription(context, route, subscription);
   if (byId?.kind === "grants" || signIn === undefined) return byId as SubscriptionVerdict;
@@ -201,7 +197,7 @@ async function judgeSubscriber(at: PaymentCase, { subscription, signIn }: Creden
 }
 
 /** Returns the 402 of this request with a reason, or the 503 of a route whose plans cannot be debited. */
-export async function quoteFor(at: PaymentCase, refusal: Refusal): Promise<Decision> {
+export async function quoteFor(at: GatedCase, refusal: Refusal): Promise<Decision> {
   const { context, route, request } = at;
   const now = await route.offers.now(request);
   if (now.outage) return { kind: "unavailable", cause: now.outage };
@@ -214,7 +210,7 @@ export async function quoteFor(at: PaymentCase, refusal: Refusal): Promise<Decis
 }
 
 /** Signs what a 402 sells singly, where the provider signs its offers. */
-async function signedOffersOf(at: PaymentCase, offers: QuoteRequest["offers"]): Promise<QuoteRequest["signedOffers"]> {
+async function signedOffersOf(at: GatedCase, offers: QuoteRequest["offers"]): Promise<QuoteRequest["signedOffers"]> {
   const { offerReceipts } = at.context;
   const { presentation } = at.route;
   if (!offerReceipts || !presentation.x402v2) return undefined;
@@ -228,16 +224,22 @@ const noOfferLeft = (): TurnpikeError =>
   new TurnpikeError("PlanDeprecated", "Every plan of this resource is deprecated: it accepts no new subscription.");
 
 function quoteOf(
-  at: PaymentCase,
-  asked: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent" | "signedOffers">,
+  at: GatedCase,
+  given: Pick<QuoteRequest, "offers" | "refusal" | "bodyHash" | "isRecurrent" | "signedOffers">,
 ): Decision {
   const { request, route, resource } = at;
   const { settings, time } = at.context;
-  const { presentation, quotes } = route;
+  const { presentation, quotes, dialects } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  const quote = quotes.quote({ settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...asked });
-  if (!route.hasPage) return { kind: "pay", quote };
-  return { kind: "pay", quote, negotiated: { page: pageFor({ request, resource, presentation, settings, quote }) } };
+  const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...given };
+  const quote = quotes.quote(asked);
+  const headers = dialects.length > 1 ? headersBeside(dialects, asked) : undefined;
+  if (!route.hasPage) return { kind: "pay", quote, headers };
+  const page = pageFor({ request, resource, presentation, settings, quote });
+  return { kind: "pay", quote, headers, negotiated: { page } };
 }
+
+const headersBeside = (dialects: readonly Dialect[], asked: QuoteRequest): Readonly<Record<string, string>> =>
+  Object.assign({}, ...dialects.map((dialect) => dialect.quote?.(asked)));
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });

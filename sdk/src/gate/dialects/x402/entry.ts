@@ -11,28 +11,23 @@ import {
   transferTypedData,
   typedDataDigest,
   x402V1PayloadSchema,
-} from "../../protocol";
-import type { GateContext } from "./context";
-import type { PaymentCredential } from "./credentials";
-import { soldInVersion1 } from "./offers";
-import type { PaymentCase } from "./payment-case";
-import { recoverSigner } from "./recover-signer";
+} from "../../../protocol";
+import type { GateContext } from "../../core/context";
+import { soldInVersion1 } from "../../core/offers";
+import type { PaymentCase } from "../../core/payment-case";
+import { recoverSigner } from "../../core/recover-signer";
 
 /**
- * Returns the case in the context of the entry that a credential names. One that names none of them is judged in the
- * first of its network, or of the route, and refused there.
+ * Returns the case in the context of the entry that a payment names. One that names none of them is judged in the first
+ * of its network, or of the route, and refused there.
+ * @param named its network, asset and payTo, as they were sent
  * @param at in the context of the route's first entry
- * @throws Unavailable where a price that it may pay cannot be read now
  */
-export function entryCase(credential: PaymentCredential, at: PaymentCase): PaymentCase | Promise<PaymentCase> {
-  if (credential.kind === "malformed") return at;
-  const { payload } = credential;
-  if (credential.kind === "x402-v1") return entryCaseOfV1(payload, at);
-  const named = (credential.kind === "proof" ? payload : (payload.accepted ?? {})) as JsonObject;
-  const token = credential.kind === "proof" ? named.token : named.asset;
-  const onNetwork = contextsOn(named.network, at);
+export function entryNamed(named: unknown, at: PaymentCase): PaymentCase {
+  const { network, asset, payTo } = (named ?? {}) as JsonObject;
+  const onNetwork = contextsOn(network, at);
   const paid = onNetwork.find(
-    ({ settings }) => isAddress(token, settings.token?.address) && isAddress(named.payTo, settings.payTo),
+    ({ settings }) => isAddress(asset, settings.token?.address) && isAddress(payTo, settings.payTo),
   );
   return at.in(paid ?? onNetwork[0] ?? at.context);
 }
@@ -49,8 +44,9 @@ function contextsOn(network: unknown, { route, context }: PaymentCase): readonly
 /**
  * A version 1 payload names no token: its signature shows which of several it moves. A contract wallet's cannot be read
  * here, so that it is judged in the first that sells at its amount and payee, and its Facilitator verifies the signature.
+ * @throws Unavailable where a price that it may pay cannot be read now
  */
-async function entryCaseOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
+export async function entryOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
   const onNetwork = contextsOn(payload.network, at);
   const fallback = at.in(onNetwork[0] ?? at.context);
   const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;

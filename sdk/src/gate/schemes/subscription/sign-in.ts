@@ -1,34 +1,37 @@
 /**
- * Judges `sign-in-with-x`: a subscriber may identify itself by its wallet's signature instead of `subscription.id`. The
+ * Issues and judges `sign-in-with-x`: a subscriber may identify itself by its wallet's signature instead of `subscription.id`. The
  * gate issues a challenge for one method and resource and keeps no record of it; a granted challenge is used up.
  */
-import { isContractSignature } from "../../chain/contract-signature";
-import { hasCode } from "../../chain/views";
+import { isContractSignature } from "../../../chain/contract-signature";
+import { hasCode } from "../../../chain/views";
 import {
   type Address,
   caip2Of,
   decodeJsonHeader,
   equalConstantTime,
   type Hex,
+  hmacSha256,
   isTurnpikeError,
   keccakText,
+  type MemoKey,
   personalDigest,
   randomBytes,
+  randomSalt,
   type SignIn,
   signatureWithV,
   signInMessage,
   signInSchema,
   toHex,
-} from "../../protocol";
-import { BoundedMap } from "../../protocol/bounded-map";
-import { CLOCK_SLACK_SEC } from "../../protocol/time";
-import type { GateContext } from "./context";
-import { MAC_BYTES, macOf, SALT_BYTES, SIGN_IN_LIFE_SEC, type SignInPlace } from "./extensions-v2";
-import { judgeIdHash } from "./judge-subscription";
-import type { MeteredRoute } from "./payment";
-import { recoverSigner } from "./recover-signer";
-import type { Settings } from "./settings";
-import type { SubscriptionVerdict } from "./subscriber-payment";
+  utf8ToBytes,
+} from "../../../protocol";
+import { BoundedMap } from "../../../protocol/bounded-map";
+import { CLOCK_SLACK_SEC } from "../../../protocol/time";
+import type { GateContext } from "../../core/context";
+import type { MeteredRoute } from "../../core/payment";
+import { recoverSigner } from "../../core/recover-signer";
+import type { Settings } from "../../core/settings";
+import { judgeIdHash } from "./judge";
+import type { SubscriptionVerdict } from "./payment";
 
 /** How many of a wallet's subscriptions are judged, newest first. */
 const MAX_JUDGED = 10;
@@ -171,4 +174,39 @@ export async function useUp({ claims, time }: GateContext, { nonce, issuedAt }: 
   const keepUntilSec = Math.ceil(Date.parse(issuedAt) / 1_000) + SIGN_IN_LIFE_SEC + 2 * CLOCK_SLACK_SEC;
   const own = toHex(randomBytes(16));
   return (await claims.first(key, own, { keepUntilSec, nowSec: time.nowSec() })) === own;
+}
+
+/** Seconds for which a challenge may be answered; the clients' own limit too. */
+const SIGN_IN_LIFE_SEC = 300;
+
+const SALT_BYTES = 12;
+
+const MAC_BYTES = 16;
+
+export interface SignInPlace {
+  readonly method: string;
+  readonly resource: string;
+}
+
+/** Returns the `info` of the extension: what the wallet is asked to sign. */
+export function signInChallenge({ memoKeys }: Settings, place: SignInPlace, nowSec: number) {
+  const issuedAt = isoOf(nowSec);
+  const salt = randomSalt().subarray(0, SALT_BYTES);
+  const mac = macOf(memoKeys[0], place, issuedAt, salt);
+  return {
+    domain: new URL(place.resource).host,
+    uri: place.resource,
+    version: "1",
+    statement: "Use your subscription.",
+    nonce: `${toHex(salt).slice(2)}${toHex(mac).slice(2)}`,
+    issuedAt,
+    expirationTime: isoOf(nowSec + SIGN_IN_LIFE_SEC),
+  };
+}
+
+const isoOf = (sec: number): string => new Date(sec * 1_000).toISOString();
+
+function macOf(key: MemoKey, { method, resource }: SignInPlace, issuedAt: string, salt: Uint8Array): Uint8Array {
+  const message = JSON.stringify(["sign-in", method, resource, issuedAt, toHex(salt)]);
+  return hmacSha256(key.secret, utf8ToBytes(message)).slice(0, MAC_BYTES);
 }

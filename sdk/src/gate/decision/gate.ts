@@ -1,15 +1,17 @@
 /** Creates one route's gate in a provider's context. Adapters call `decide` and translate. */
 import { ConfigError, isTurnpikeError, TurnpikeError } from "../../protocol";
 import { type TracedSpan, traceHeadersOf } from "../../protocol/tracing";
+import type { Answer, CorsSetting, Decision } from "../core/answer";
+import type { GateContext, GateReports } from "../core/context";
+import type { GateOptions } from "../core/gate-options";
+import type { Payment } from "../core/payment";
+import { askAhead, quotedFlow, requireReservations } from "../core/payment-flow";
+import { proveCollectable, requireBookkeeping } from "../core/readiness";
+import type { GateRequest, Origin } from "../core/request";
+import { createRoute, type Route } from "../core/route";
+import { DIALECTS, type Dialects } from "../dialects";
 import type { KeptAnswer } from "../replay/keeper";
-import type { Answer, CorsSetting, Decision } from "./answer";
-import type { GateContext, GateReports } from "./context";
-import { decide, UNPAID } from "./decide";
-import type { GateOptions } from "./gate-options";
-import type { Payment } from "./payment";
-import { askAhead, quotedFlow, requireReservations } from "./payment-flow";
-import { proveCollectable, requireBookkeeping } from "./readiness";
-import type { GateRequest, Origin } from "./request";
+import { decide, type GatedRoute, UNPAID } from "./decide";
 import {
   answerOfRefusedCharge,
   type RequestScope,
@@ -17,7 +19,6 @@ import {
   type SettledScope,
   settleDeferred,
 } from "./request-scope";
-import { createRoute, type Route } from "./route";
 
 /** One route's gate: what every adapter translates. */
 export interface Gate {
@@ -41,8 +42,8 @@ export interface Gate {
 }
 
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createGate<Req>(context: GateContext, options: GateOptions<Req>): Gate {
-  const route = createRoute(context, options);
+export function createGate<Req>(context: GateContext, options: GateOptions<Req>, dialects: Dialects = DIALECTS): Gate {
+  const route = { ...createRoute(context, options, dialects[0].createQuotes()), dialects };
   const { reports } = context;
   async function proveMetering(): Promise<void> {
     if (route.metered) await proveCollectable(context, route.planIds);
@@ -116,7 +117,7 @@ export async function requirePinnedSigner({ facilitatorCheck }: GateContext): Pr
 const warnedOfPlans = new WeakSet<Route>();
 
 /** Such a route still serves its subscribers, which may be what is meant. */
-function warnOfDeprecated({ terms }: GateContext, route: Route): void {
+function warnOfDeprecated({ terms }: GateContext, route: GatedRoute): void {
   const { planIds, sellsSingles } = route;
   if (planIds.length === 0 || sellsSingles || warnedOfPlans.has(route)) return;
   if (!planIds.every((planId) => terms.plan(planId)?.deprecated)) return;
@@ -143,7 +144,7 @@ export interface DecisionHandlers<T> {
   readonly fail: (error: unknown) => T;
 }
 
-function decideTraced(context: GateContext, route: Route, request: GateRequest): Decision | Promise<Decision> {
+function decideTraced(context: GateContext, route: GatedRoute, request: GateRequest): Decision | Promise<Decision> {
   const { tracing } = context;
   if (!tracing) {
     const decided = decide(context, route, request);
@@ -208,7 +209,7 @@ function notePayment(span: TracedSpan, payment: Payment | undefined): void {
 
 function decideAndAct<T>(
   context: GateContext,
-  route: Route,
+  route: GatedRoute,
   { facts, act, fail }: DecisionHandlers<T>,
 ): T | Promise<Awaited<T>> {
   let decided: Decision | Promise<Decision>;
@@ -224,7 +225,7 @@ function decideAndAct<T>(
 async function decideCounted<T>(
   reports: GateReports,
   context: GateContext,
-  route: Route,
+  route: GatedRoute,
   { facts, act, fail }: DecisionHandlers<T>,
 ): Promise<Awaited<T>> {
   let decision: Decision;

@@ -23,20 +23,21 @@ import {
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/time";
 import { traceHeadersOf } from "../../protocol/tracing";
-import { secretOfProof } from "../replay/seal";
 import {
   type Candidate,
   grantRefundable,
   invalid,
   messageOf,
+  type PaymentAnswers,
   type PaymentVerdict,
   withdrawClaim,
-} from "./claim-payment";
-import type { GateContext } from "./context";
-import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "./payment";
-import type { PaymentCase } from "./payment-case";
-import { recoverSigner } from "./recover-signer";
-import type { Settings } from "./settings";
+} from "../core/claim-payment";
+import type { GateContext } from "../core/context";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "../core/payment";
+import type { PaymentCase } from "../core/payment-case";
+import { recoverSigner } from "../core/recover-signer";
+import type { Settings } from "../core/settings";
+import { secretOfProof } from "../replay/seal";
 
 /** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
 export type ProofFault =
@@ -68,7 +69,7 @@ export interface ProofContext {
 }
 
 /** Checks a native proof. @returns what to claim, or why nothing is. @throws InvalidPaymentProof */
-export function checkNative(payload: JsonObject, at: PaymentCase): Candidate | PaymentVerdict {
+export function checkProof(payload: JsonObject, dialect: PaymentAnswers, at: PaymentCase): Candidate | PaymentVerdict {
   const { context, resource, bodyHash } = at;
   const proof = readPaymentProof(payload);
   const nowSec = context.time.nowSec();
@@ -79,12 +80,12 @@ export function checkNative(payload: JsonObject, at: PaymentCase): Candidate | P
     return invalid(verdict.reason, messageOf(verdict.reason));
   }
   const { paymentId, nonce, ref } = verdict;
-  const purchase = { payment: paymentOf(proof, paymentId, context), secret: secretOfProof(ref) };
+  const purchase = { dialect, payment: paymentOf(proof, paymentId, context), secret: secretOfProof(ref) };
   return {
     ...purchase,
     keepUntilSec: proof.expiresAt + DAY_SEC,
     nowSec,
-    async whenHeld(claim) {
+    async confirm(claim) {
       const fault = await faultOfSettlement(at, proof, nonce);
       return fault === undefined ? grantRefundable(at, { ...purchase, claim }) : withdrawClaim(claim, fault);
     },

@@ -10,16 +10,13 @@ import {
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   memoIssuer,
   type PaymentRequiredWire,
-} from "../../protocol";
-import { BoundedMap } from "../../protocol/bounded-map";
-import { signInChallenge } from "./extensions-v2";
-import { expiryOf } from "./offers";
-import { buildQuote, factsOf, isUsableKey, type Quote, type QuoteRequest, refOf } from "./quote";
-import { quotedMethod } from "./request";
-
-export interface Quotes {
-  quote(input: QuoteRequest): Quote;
-}
+} from "../../../protocol";
+import { BoundedMap } from "../../../protocol/bounded-map";
+import { expiryOf } from "../../core/offers";
+import { factsOf, isUsableKey, type Quote, type QuoteRequest, type Quotes, refOf } from "../../core/quote";
+import { quotedMethod } from "../../core/request";
+import { signInChallenge } from "../../schemes/subscription/sign-in";
+import { buildQuote } from "./quote-body";
 
 /** Per route; a client that requests ever new resources only clears the templates. */
 const MAX_TEMPLATES = 200;

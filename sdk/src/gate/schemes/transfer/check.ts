@@ -1,32 +1,39 @@
 /** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
-import { hasCode } from "../../chain/views";
-import type { X402RequestWire } from "../../facilitator/payments";
-import { type Address, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
-import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/time";
-import type { Method, PresentedFault, Scheme, SignedTransfer } from "../methods";
-import type { ClaimStore } from "../purchases/record";
-import type { ReplaySecret } from "../replay/seal";
-import { type Candidate, invalid, type PaymentVerdict, verdictOfLate } from "./claim-payment";
-import type { GateContext } from "./context";
-import { MAX_TIMEOUT_SEC } from "./offers";
-import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "./payment";
-import type { PaymentCase } from "./payment-case";
-import { mayReserve, noReservations, type SettleOrder } from "./payment-flow";
-import { usableKeyOf } from "./quote";
-import { recoverSigner } from "./recover-signer";
-import { deferSettlement, settleFirst } from "./settle-after";
-import { isUnderWay } from "./settle-standard";
-import type { TokenTerms } from "./terms";
+import { hasCode } from "../../../chain/views";
+import type { X402RequestWire } from "../../../facilitator/payments";
+import { type Address, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../../protocol";
+import { CLOCK_SLACK_SEC, DAY_SEC } from "../../../protocol/time";
+import {
+  type Candidate,
+  invalid,
+  type PaymentAnswers,
+  type PaymentVerdict,
+  verdictOfLate,
+} from "../../core/claim-payment";
+import type { GateContext } from "../../core/context";
+import { MAX_TIMEOUT_SEC } from "../../core/offers";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../../core/payment";
+import type { PaymentCase } from "../../core/payment-case";
+import { mayReserve, noReservations, type SettleOrder } from "../../core/payment-flow";
+import { usableKeyOf } from "../../core/quote";
+import { recoverSigner } from "../../core/recover-signer";
+import type { TokenTerms } from "../../core/terms";
+import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../../methods";
+import type { ClaimStore } from "../../purchases/record";
+import type { ReplaySecret } from "../../replay/seal";
+import { deferSettlement, settleFirst } from "../deferral";
+import { exact, upto } from "./settle";
 
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
 export interface PresentedPayment extends SignedTransfer {
+  readonly dialect: PaymentAnswers;
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
   /** its quote has expired */
   readonly isLate?: boolean;
   /** quoted to settle after the handler: its payer did not agree to be charged for a failure */
   readonly isQuotedAfter?: boolean;
-  readonly scheme: Scheme;
+  readonly scheme: SchemeName;
   readonly method: Method;
   readonly token: TokenTerms;
   readonly settlement: X402RequestWire;
@@ -101,12 +108,10 @@ export async function checkPresented(found: PresentedPayment, at: PaymentCase): 
   if (late && nowSec >= keepUntilSec) return verdictOfFault(late);
   const fault = await faultOfSigned(found, at.context);
   if (fault) return verdictOfFault(fault);
-  // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
-  if (late && !(await isUnderWay(at.context, paymentId))) return verdictOfFault(late);
   const purchase = {
+    dialect: found.dialect,
     payment,
     nonce,
-    scheme,
     method,
     settlement,
     signature: found.signature,
@@ -114,16 +119,15 @@ export async function checkPresented(found: PresentedPayment, at: PaymentCase): 
     keepUntilSec,
     nowSec,
   };
+  // The Facilitator may settle it now only if it accepted it in time: an expired quote must not move money.
+  if (late && !(await exact.isUnderWay(at, purchase))) return verdictOfFault(late);
   return {
-    payment,
-    secret,
-    keepUntilSec,
-    nowSec,
-    async whenHeld(claim) {
+    ...purchase,
+    async confirm(claim) {
       if (outage) throw outage;
       const { claims: store } = at.context;
       if (identifier) await bindIdentifier({ store, id: identifier, payer: from, paymentId, keepUntilSec, nowSec });
-      const run = { at, purchase, claim };
+      const run = { at, scheme: found.scheme === "upto" ? upto : exact, purchase, claim };
       // An `upto` payment settles after its handler alone: before, nobody knows its amount.
       const flow = scheme === "upto" ? "authorization" : await flowOfPayment(at.context, at.route.settle);
       if (flow === "authorization") return deferSettlement({ ...run, isLate: late !== undefined });

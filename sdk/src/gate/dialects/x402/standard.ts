@@ -2,7 +2,7 @@
  * Reads standard x402 payloads, versions 1 and 2: what they pay, by which option, and how its money moves. What was read
  * is checked in `judge-standard`.
  */
-import type { X402RequestWire } from "../../facilitator/payments";
+import type { X402RequestWire } from "../../../facilitator/payments";
 import {
   caip2Of,
   checksum,
@@ -16,14 +16,14 @@ import {
   shortResourceOf,
   Unavailable,
   x402V1PayloadSchema,
-} from "../../protocol";
-import { methodOfPayload, parsed, type SignedTransfer, signedByToken } from "../methods";
-import type { Candidate, PaymentVerdict } from "./claim-payment";
+} from "../../../protocol";
+import type { Candidate, PaymentAnswers, PaymentVerdict } from "../../core/claim-payment";
+import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
+import type { PaymentCase } from "../../core/payment-case";
+import { recoverSigner } from "../../core/recover-signer";
+import { methodOfPayload, parsed, type SignedTransfer, signedByToken } from "../../methods";
+import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
 import type { StandardCredential } from "./credentials";
-import { checkPresented, verdictOfFault } from "./judge-standard";
-import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "./offers";
-import type { PaymentCase } from "./payment-case";
-import { recoverSigner } from "./recover-signer";
 
 /** A signature as tokens read it. */
 function readable(signed: SignedTransfer): SignedTransfer {
@@ -39,7 +39,11 @@ function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
 }
 
 /** Checks a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
-export async function checkV1(credential: StandardCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
+export async function checkV1(
+  credential: StandardCredential,
+  dialect: PaymentAnswers,
+  at: PaymentCase,
+): Promise<Candidate | PaymentVerdict> {
   const { network, payload: signed } = parsed(x402V1PayloadSchema, credential);
   const { settings } = at.context;
   if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
@@ -74,13 +78,17 @@ export async function checkV1(credential: StandardCredential, at: PaymentCase): 
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return checkPresented({ ...facts, scheme: "exact", method: methodOf(offer), token, settlement }, at);
+  return checkPresented({ ...facts, dialect, scheme: "exact", method: methodOf(offer), token, settlement }, at);
 }
 
 /**
  * Checks a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
  */
-export async function checkV2(credential: StandardCredential, at: PaymentCase): Promise<Candidate | PaymentVerdict> {
+export async function checkV2(
+  credential: StandardCredential,
+  dialect: PaymentAnswers,
+  at: PaymentCase,
+): Promise<Candidate | PaymentVerdict> {
   const method = methodOfPayload(credential.payload);
   const option = method.read(credential);
   if (typeof option === "string") return verdictOfFault(option);
@@ -119,5 +127,5 @@ export async function checkV2(credential: StandardCredential, at: PaymentCase): 
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.latestSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
-  return checkPresented({ ...signed, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
+  return checkPresented({ ...signed, dialect, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }

@@ -1,7 +1,7 @@
 /** Judges whether an `X-Service-Sub` grants this request. Reads the chain only where no record is cached. */
-import type { AllowanceFacts } from "../../chain/debit-sender";
-import type { Plan } from "../../chain/plans";
-import type { SubscriptionState } from "../../chain/states";
+import type { AllowanceFacts } from "../../../chain/debit-sender";
+import type { Plan } from "../../../chain/plans";
+import type { SubscriptionState } from "../../../chain/states";
 import {
   ConfigError,
   formatAmount,
@@ -12,16 +12,16 @@ import {
   periodText,
   statusAt,
   Unavailable,
-} from "../../protocol";
-import { BoundedMap } from "../../protocol/bounded-map";
-import type { MeterPort } from "../metering/meter";
-import { heldByOthers } from "../metering/reservation";
-import type { GateContext } from "./context";
-import type { MeteredRoute } from "./payment";
-import type { Refusal } from "./quote";
-import { requireCollectable } from "./readiness";
-import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./subscriber-payment";
-import { requireLoaded } from "./terms";
+} from "../../../protocol";
+import { BoundedMap } from "../../../protocol/bounded-map";
+import type { GateContext } from "../../core/context";
+import type { MeteredRoute } from "../../core/payment";
+import type { Refusal } from "../../core/quote";
+import { requireCollectable } from "../../core/readiness";
+import { requireLoaded } from "../../core/terms";
+import type { MeterPort } from "../../metering/meter";
+import { heldByOthers } from "../../metering/reservation";
+import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./payment";
 
 const CAPACITY_WAIT_MS = 10_000;
 

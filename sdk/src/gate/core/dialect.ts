@@ -1,0 +1,53 @@
+/** How a request and its answers speak of payment: what a dialect and its credentials have. */
+import { MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
+import { parseStrictJson } from "../../protocol/strict-json";
+import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
+import type { PaymentCase } from "./payment-case";
+import type { QuoteRequest, Quotes } from "./quote";
+import type { GateRequest } from "./request";
+
+/** A payment that a request presents. */
+export interface PaymentCredential {
+  readonly dialect: Dialect;
+  /** where it was sent, for errors */
+  readonly header: string;
+  /** it holds nothing that could be meant as a payment: any other credential goes before it */
+  readonly isNothing?: boolean | undefined;
+  /**
+   * Returns the case in the context of the entry that it names, of a route that sells on several networks or in several
+   * tokens. @throws Unavailable
+   */
+  entry(at: PaymentCase): PaymentCase | Promise<PaymentCase>;
+  /**
+   * Checks what it presents. It claims nothing and moves nothing.
+   * @returns what to claim, or why nothing is. @throws InvalidPaymentProof, Unavailable
+   */
+  check(at: PaymentCase): Candidate | PaymentVerdict | Promise<Candidate | PaymentVerdict>;
+}
+
+export interface Dialect extends PaymentAnswers {
+  /** Reads the credential that a request presents. @throws AmbiguousCredentials for two of them */
+  read(request: GateRequest): PaymentCredential | undefined;
+  /** Returns the headers that it adds to a 402. Absent: the dialect writes the body, and its header with it. */
+  quote?(asked: QuoteRequest): Readonly<Record<string, string>>;
+}
+
+/** The dialect in which bodies of 402s are written. */
+export interface BodyDialect extends Dialect {
+  createQuotes(): Quotes;
+}
+
+/** @param name in lower case. @throws AmbiguousCredentials (400) for a repeated, joined or oversized header */
+export function singleHeader(request: GateRequest, name: string): string | undefined {
+  const value = request.header(name);
+  if (value === undefined) return undefined;
+  if (value.length > MAX_CREDENTIAL_BYTES) throw ambiguous(`${name} is larger than ${MAX_CREDENTIAL_BYTES} bytes`);
+  // No credential contains a comma: one that is there joins two headers, unless it is JSON that was not encoded.
+  if (value.includes(",") && !isRawJson(value)) throw ambiguous(`${name} was sent more than once`);
+  return value;
+}
+
+export const isRawJson = (value: string): boolean => parseStrictJson(value) !== undefined;
+
+export const ambiguous = (what: string): TurnpikeError =>
+  new TurnpikeError("AmbiguousCredentials", `The credentials have two readings: ${what}.`);

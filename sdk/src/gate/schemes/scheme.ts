@@ -1,0 +1,75 @@
+/** What a scheme has whose money moves through a Facilitator once a handler has answered, or before. */
+import { type Hex, hexToBytes, hmacSha256, toHex, utf8ToBytes } from "../../protocol";
+import type { PaymentAnswers } from "../core/claim-payment";
+import type { OneTimePayment } from "../core/payment";
+import type { PaymentCase } from "../core/payment-case";
+import type { HeldClaim } from "../purchases/held";
+import type { ReplaySecret } from "../replay/seal";
+
+/** One payment for one request. */
+export interface Purchase {
+  /** in which it is answered */
+  readonly dialect: PaymentAnswers;
+  readonly payment: OneTimePayment;
+  /** the credential's own, as text: no chain shows it before the payment has settled */
+  readonly signature: string;
+  /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
+  readonly secret: ReplaySecret | undefined;
+  /** of the claims that concern it, unix seconds */
+  readonly keepUntilSec: number;
+  readonly nowSec: number;
+}
+
+export type Settlement =
+  | { readonly kind: "settled"; readonly transaction?: OneTimePayment["transaction"] }
+  | { readonly kind: "faulty"; readonly reason: string };
+
+export type Reservation =
+  | { readonly kind: "reserved"; readonly grantId: Hex }
+  /** it was accepted for settlement before, perhaps for this purchase: the settlement decides */
+  | { readonly kind: "under_way" }
+  | { readonly kind: "refused"; readonly reason: string };
+
+/** The network's side of a scheme: each call asks a Facilitator or a chain, and may be repeated. */
+export interface Scheme<P extends Purchase> {
+  /** Reserves the payment until its handler has answered. @throws Unavailable */
+  reserve(at: PaymentCase, purchase: P): Promise<Reservation>;
+  /** Moves the money. @throws Unavailable when the outcome is unknown: sent again it never pays twice */
+  settle(at: PaymentCase, purchase: P): Promise<Settlement>;
+  /** Ends a reservation, which otherwise ends by itself. */
+  cancel(at: PaymentCase, purchase: P, grantId: Hex): Promise<unknown>;
+  /** Returns whether it was accepted for settlement, whatever became of it since. @throws Unavailable */
+  isUnderWay(at: PaymentCase, purchase: P): Promise<boolean>;
+  /** Returns the purchase at what its handler has charged, base units. Absent: it costs its amount. */
+  charged?(purchase: P, amount: bigint): P;
+}
+
+/** One handler's run of a claimed payment. */
+export interface Run<P extends Purchase> {
+  readonly at: PaymentCase;
+  readonly scheme: Scheme<P>;
+  readonly purchase: P;
+  readonly claim: HeldClaim;
+}
+
+/** Returns the purchase's grant id, then that of the same purchase presented without its key. */
+export async function grantIdsOf(
+  at: PaymentCase,
+  { payment: { paymentId }, secret }: Pick<Purchase, "payment" | "secret">,
+): Promise<readonly [Hex] | readonly [Hex, Hex]> {
+  const bare = await grantIdOf(at, paymentId, undefined);
+  return secret === undefined ? [bare] : [await grantIdOf(at, paymentId, secret), bare];
+}
+
+/**
+ * Derives a purchase's grant id: the same in every process of this store, and after a crash. Another store never has
+ * the key, so a gate that shares everything but its claims cannot be granted this gate's payment.
+ */
+async function grantIdOf(
+  { context, request, resource, bodyHash }: PaymentCase,
+  paymentId: Hex,
+  secret: ReplaySecret | undefined,
+): Promise<Hex> {
+  const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
+  return toHex(hmacSha256(hexToBytes(await context.claims.grantKey()), utf8ToBytes(purchase)));
+}
