@@ -2,7 +2,7 @@
 // Not through the entry point: three processes at once load what they need and no more.
 
 import { keccakText } from "turnpike/protocol";
-import { fileClaims } from "../../sdk/src/gate/purchases/file";
+import { fileClaims } from "../../sdk/src/gate/purchases/store";
 
 const [, , folder = "", name = "", count = "0"] = process.argv;
 

@@ -1,7 +1,7 @@
 /** Sells numbered payments from a claim store, as gates that share it do. */
 import { type Hex, keccakText, type TurnpikeError } from "turnpike/protocol";
-import { fileClaims } from "../../sdk/src/gate/purchases/file";
 import type { ClaimStore } from "../../sdk/src/gate/purchases/record";
+import { fileClaims } from "../../sdk/src/gate/purchases/store";
 
 export const PAYMENTS = 24;
 

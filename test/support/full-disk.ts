@@ -6,7 +6,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { keccakText } from "turnpike/protocol";
 import { fileReceipts } from "../../sdk/src/agent/file-ledger/file-receipts";
-import { fileClaims } from "../../sdk/src/gate/purchases/file";
+import { fileClaims } from "../../sdk/src/gate/purchases/store";
 import { openWriter } from "./writers";
 
 const [, , disk = ""] = process.argv;

@@ -5,15 +5,12 @@
 import type { Request } from "express";
 import { type ExpressGate, expressGate } from "./adapters/express";
 import { expressRoutes } from "./adapters/express-routes";
-import type { PaymentRoutes } from "./core/payment-routes";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
-import { type PaymentMiddlewareOptions, routeGates } from "./provider/route-gates";
+import { type PaymentMiddlewareOptions, type PaymentRoutes, routeGates } from "./provider/route-gates";
 
 export { keepBody } from "./adapters/express-parsers";
 export { preflight } from "./adapters/node-gate";
-
-export type { PaymentRoutes, RouteAccept, RoutePayment } from "./core/payment-routes";
-export type { PaymentMiddlewareOptions } from "./provider/route-gates";
+export type { PaymentMiddlewareOptions, PaymentRoutes, RouteAccept, RoutePayment } from "./provider/route-gates";
 export { type ExpressGate, expressGate };
 
 /**

@@ -2,12 +2,10 @@
 import type { Context } from "hono";
 import { type HonoGate, honoGate, type PaidVariables, preflight } from "./adapters/hono";
 import { honoRoutes } from "./adapters/hono-routes";
-import type { PaymentRoutes } from "./core/payment-routes";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
-import { type PaymentMiddlewareOptions, routeGates } from "./provider/route-gates";
+import { type PaymentMiddlewareOptions, type PaymentRoutes, routeGates } from "./provider/route-gates";
 
-export type { PaymentRoutes, RouteAccept, RoutePayment } from "./core/payment-routes";
-export type { PaymentMiddlewareOptions } from "./provider/route-gates";
+export type { PaymentMiddlewareOptions, PaymentRoutes, RouteAccept, RoutePayment } from "./provider/route-gates";
 export { type HonoGate, honoGate, type PaidVariables, preflight };
 
 /**

@@ -18,10 +18,15 @@ export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/prici
 export type { Gate } from "./decision/gate";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";
-export type { MeterEvent, UnsettledReport, UnsettledSubscription } from "./metering/reports";
-export type { MeterStore } from "./metering/store";
-export type { UnitPrice, UnitPriceOption } from "./metering/unit-price";
-export type { DeductUsage, Usage, UsageMeter, UsageMeterOptions } from "./metering/usage-meter";
+export type { MeterEvent, MeterStore, UnsettledReport, UnsettledSubscription } from "./metering/store";
+export type {
+  DeductUsage,
+  UnitPrice,
+  UnitPriceOption,
+  Usage,
+  UsageMeter,
+  UsageMeterOptions,
+} from "./metering/usage-meter";
 export { gated, type NodeGate, type PaidRequest, paymentGate, preflight } from "./node";
 export {
   buildPaymentRequired,
@@ -35,9 +40,8 @@ export {
   verifyPaymentProof,
 } from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
-export { fileClaims } from "./purchases/file";
-export { memoryClaims } from "./purchases/memory";
 export * from "./purchases/record";
+export { fileClaims, memoryClaims } from "./purchases/store";
 export type { ReplayOptions } from "./replay/keeper";
 export {
   type MeterStreamOptions,

@@ -8,9 +8,9 @@ import { fixedTime } from "../gate/core/chain-follower";
 import type { GateContext } from "../gate/core/context";
 import { type Settings, settingsOf, targetSettings } from "../gate/core/settings";
 import { UsageReceiptIssuer } from "../gate/core/usage-receipts";
-import type { MeterEvent } from "../gate/metering/reports";
+import type { MeterEvent } from "../gate/metering/store";
 import { installProvider, type Provider, providerFrom } from "../gate/provider/provider";
-import { memoryClaims } from "../gate/purchases/memory";
+import { memoryClaims } from "../gate/purchases/store";
 import {
   type Address,
   addressOfKey,

@@ -4,11 +4,10 @@
 import type { Plan } from "../chain/plans";
 import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
-import { GONE, smallest } from "../gate/metering/holds";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
-import type { MeterReport } from "../gate/metering/reports";
-import { heldByOthers } from "../gate/metering/reservation";
+import { GONE, heldByOthers, smallest } from "../gate/metering/reservation";
+import type { MeterReport } from "../gate/metering/store";
 import {
   type Address,
   AllowanceExhausted,

@@ -28,7 +28,7 @@ import {
   usageReceiptHeader,
   withdraw,
 } from "../decision/request-scope";
-import type { KeptAnswer } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/fit";
 
 /** The result of a tool call; more members pass through. */
 export interface ToolResult extends CallResult {

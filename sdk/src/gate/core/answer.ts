@@ -10,7 +10,8 @@ import {
 } from "../../protocol";
 import { PAGE_HEADERS } from "../page/document";
 import type { HeldClaim } from "../purchases/held";
-import type { AnswerKeeper, KeptAnswer } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/fit";
+import type { AnswerKeeper } from "../replay/keeper";
 import type { DeferredSettlement } from "./deferred-settlement";
 import type { OneTimePayment, Payment } from "./payment";
 import type { Quote } from "./quote";

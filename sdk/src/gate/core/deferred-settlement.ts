@@ -1,6 +1,6 @@
 /** Describes a payment that settles once its handler has answered: what an adapter does with it. */
 import type { TurnpikeError } from "../../protocol";
-import type { KeptAnswer } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/fit";
 import type { Refusal } from "./quote";
 
 /** The largest answer that is withheld until its payment has settled, bytes; a longer one settles first. */

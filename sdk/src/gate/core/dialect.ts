@@ -1,5 +1,5 @@
 /** How a request and its answers speak of payment: what a dialect and its credentials have. */
-import { MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
+import { HEADER, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
 import { parseStrictJson } from "../../protocol/strict-json";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
 import type { PaymentCase } from "./payment-case";
@@ -51,3 +51,36 @@ export const isRawJson = (value: string): boolean => parseStrictJson(value) !== 
 
 export const ambiguous = (what: string): TurnpikeError =>
   new TurnpikeError("AmbiguousCredentials", `The credentials have two readings: ${what}.`);
+
+export interface Credentials {
+  readonly subscription: string | undefined;
+  /** an answer to a `sign-in-with-x` challenge */
+  readonly signIn?: string | undefined;
+  readonly payment: PaymentCredential | undefined;
+}
+
+const SUBSCRIPTION = HEADER.subscription.toLowerCase();
+
+const SIGN_IN = HEADER.signIn.toLowerCase();
+
+const NONE: Credentials = { subscription: undefined, payment: undefined };
+
+/** @throws AmbiguousCredentials (400) for a repeated, joined or oversized header, or two payments at once */
+export function readCredentials(request: GateRequest, dialects: readonly Dialect[]): Credentials {
+  const subscription = singleHeader(request, SUBSCRIPTION);
+  const payment = paymentIn(request, dialects);
+  const signIn = singleHeader(request, SIGN_IN);
+  if (subscription === undefined && payment === undefined && signIn === undefined) return NONE;
+  return { subscription, signIn, payment };
+}
+
+function paymentIn(request: GateRequest, dialects: readonly Dialect[]): PaymentCredential | undefined {
+  let found: PaymentCredential | undefined;
+  for (const dialect of dialects) {
+    const read = dialect.read(request);
+    if (!read || (read.isNothing && found)) continue;
+    if (found && !found.isNothing) throw ambiguous(`${found.header} and ${read.header} hold two payments: send one`);
+    found = read;
+  }
+  return found;
+}

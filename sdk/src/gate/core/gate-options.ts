@@ -2,7 +2,7 @@
 import { ConfigError } from "../../protocol";
 import { anything, aText, callback, type FieldChecks, flag, type OptionCheck } from "../../protocol/option-checks";
 import type { GateContext } from "./context";
-import type { Discovery } from "./discovery";
+import type { Discovery } from "./offers";
 import type { Payment } from "./payment";
 import { type PricingEntry, requireKnown, type WrittenPrice } from "./pricing";
 

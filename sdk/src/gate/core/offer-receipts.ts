@@ -25,10 +25,10 @@ import {
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
 import { atMost } from "../../protocol/waiting";
+import { recoverSigner } from "../methods/method";
 import { type Offer, schemeOf } from "./offers";
 import type { OfferReceiptOptions, OfferReceiptSigner } from "./options";
 import type { OneTimePayment } from "./payment";
-import { recoverSigner } from "./recover-signer";
 
 /** Signs for one provider. */
 export interface OfferReceiptIssuer {

@@ -4,8 +4,7 @@ import type { FetchLike } from "../../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network, type TypedData } from "../../protocol";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
 import type { MeterPort } from "../metering/meter";
-import type { MeterEvent } from "../metering/reports";
-import type { MeterStore } from "../metering/store";
+import type { MeterEvent, MeterStore } from "../metering/store";
 import type { ClaimStore } from "../purchases/record";
 import type { ReplayOptions } from "../replay/keeper";
 

@@ -4,7 +4,6 @@ import type { CorsSetting } from "./answer";
 import { bodyUnbound } from "./body";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";
-import { checkDiscovery } from "./discovery";
 import {
   type BodyBinding,
   bindingOf,
@@ -14,7 +13,7 @@ import {
   mayRefund,
   pricingEntriesOf,
 } from "./gate-options";
-import type { Presentation } from "./offers";
+import { checkDiscovery, type Presentation } from "./offers";
 import { hasPage } from "./page";
 import type { MeteredRoute, Payment } from "./payment";
 import { type SettleOrder, settleOrderOf } from "./payment-flow";

@@ -7,7 +7,7 @@ import type { Decision } from "../core/answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
 import { claimPayment, invalid, type PaymentVerdict } from "../core/claim-payment";
 import type { GateContext } from "../core/context";
-import type { Dialect, PaymentCredential } from "../core/dialect";
+import { type Credentials, type Dialect, type PaymentCredential, readCredentials } from "../core/dialect";
 import { soldSingly } from "../core/offers";
 import { pageFor } from "../core/page";
 import { freePayment, type Payment } from "../core/payment";
@@ -21,7 +21,6 @@ import type { Dialects } from "../dialects";
 import { grantFromCache, judgeSubscription } from "../schemes/subscription/judge";
 import type { SubscriptionVerdict } from "../schemes/subscription/payment";
 import { judgeSignIn } from "../schemes/subscription/sign-in";
-import { type Credentials, readCredentials } from "./credentials";
 
 /** A route, and the dialects in which it sells. */
 export interface GatedRoute extends Route {

@@ -10,7 +10,7 @@ import { proveCollectable, requireBookkeeping } from "../core/readiness";
 import type { GateRequest, Origin } from "../core/request";
 import { createRoute, type Route } from "../core/route";
 import { DIALECTS, type Dialects } from "../dialects";
-import type { KeptAnswer } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/fit";
 import { decide, type GatedRoute, UNPAID } from "./decide";
 import {
   answerOfRefusedCharge,

@@ -4,10 +4,16 @@ import { AllowanceExhausted, InsufficientFunds, Unavailable } from "../../protoc
 import type { Hex } from "../../protocol/hex";
 import { atMost } from "../../protocol/waiting";
 import { heldOf, type MeteredAccount, unsettledOf } from "./books";
-import type { HeldCharge, HoldCharge, HoldRequest } from "./holds";
 import type { Loop } from "./loop";
 import type { ReceiptCount } from "./receipt-count";
-import { heldByOthers, type Reserved, type ReserveRequest } from "./reservation";
+import {
+  type HeldCharge,
+  type HoldCharge,
+  type HoldRequest,
+  heldByOthers,
+  type Reserved,
+  type ReserveRequest,
+} from "./reservation";
 import type { MeterLimits } from "./schedule";
 import type { Settler } from "./settler";
 import type { MeterStore } from "./store";

@@ -5,7 +5,7 @@
  */
 import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import type { MeterReport } from "./reports";
+import type { MeterReport } from "./store";
 
 /** Why a plan's debits cannot be collected: the setting, the problem and the remedy. */
 export interface CollectionFault {

@@ -1,7 +1,14 @@
 /** Meters an answer whose payment has no allowance: an `upto` payment is charged the sum, any other one nothing. */
 import { AllowanceExhausted } from "../../protocol/errors";
-import { costOf, type UnitPrice } from "./unit-price";
-import { endedMeter, type PartMeter, type Usage, type UsageTerms, unitsOf } from "./usage-meter";
+import {
+  costOf,
+  endedMeter,
+  type PartMeter,
+  type UnitPrice,
+  type Usage,
+  type UsageTerms,
+  unitsOf,
+} from "./usage-meter";
 
 /** What the meters of one answer may charge together, base units. */
 export interface UsageBudget {

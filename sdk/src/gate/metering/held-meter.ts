@@ -4,10 +4,18 @@
  */
 import { AllowanceExhausted, isTurnpikeError } from "../../protocol/errors";
 import { type Hex, randomBytes, toHex } from "../../protocol/hex";
-import type { UnstatedBasis } from "./reports";
 import { isOutOfCap } from "./reservation";
-import { costOf, type UnitPrice } from "./unit-price";
-import { endedMeter, type PartMeter, type Usage, type UsageAccount, type UsageTerms, unitsOf } from "./usage-meter";
+import type { UnstatedBasis } from "./store";
+import {
+  costOf,
+  endedMeter,
+  type PartMeter,
+  type UnitPrice,
+  type Usage,
+  type UsageAccount,
+  type UsageTerms,
+  unitsOf,
+} from "./usage-meter";
 
 /** How often a running meter records what was delivered, and releases what it no longer uses. */
 export const RECORD_MS = 5_000;

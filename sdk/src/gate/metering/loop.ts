@@ -1,7 +1,7 @@
 /**
  * Runs a settler's rounds: never two at once, soon after a change, rarely when idle, with a backoff while they fail.
  */
-import type { MeterReport } from "./reports";
+import type { MeterReport } from "./store";
 
 export interface LoopOptions {
   readonly round: () => Promise<boolean>;

@@ -8,13 +8,11 @@ import type { Hex } from "../../protocol/hex";
 import type { Clock } from "../../protocol/time";
 import { isFundsReason, remainingOf, unsettledOf } from "./books";
 import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
-import type { HeldCharge } from "./holds";
 import { Loop } from "./loop";
-import { type MeterReport, type UnsettledReport, type UnstatedBasis, unsettledReport } from "./reports";
-import { isHeldByOthers } from "./reservation";
+import { type HeldCharge, isHeldByOthers } from "./reservation";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { Settler } from "./settler";
-import type { MeterStore } from "./store";
+import { type MeterReport, type MeterStore, type UnsettledReport, type UnstatedBasis, unsettledReport } from "./store";
 import type { ChargeHold, HoldAhead } from "./usage-meter";
 
 /** Whether the debits of plans can be collected. */

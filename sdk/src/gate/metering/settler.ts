@@ -6,10 +6,8 @@ import type { DebitItem, DebitResult, DebitSender, MeteredState, MeterStates } f
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { Batch, MeteredAccount } from "./books";
-import type { MeterReport } from "./reports";
-import { Retries } from "./retries";
-import { isDue, judgeDebit, type MeterLimits, type Now } from "./schedule";
-import type { MeterStore } from "./store";
+import { isDue, judgeDebit, type MeterLimits, type Now, Retries } from "./schedule";
+import type { MeterReport, MeterStore } from "./store";
 
 export interface SettlerOptions {
   readonly store: MeterStore;

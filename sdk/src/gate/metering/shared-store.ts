@@ -8,9 +8,17 @@ import type { Hex } from "../../protocol/hex";
 import type { AskedChange, Cells } from "../cells/cells";
 import { memoryCells } from "../cells/memory";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
-import { chargeHold, GONE, type HeldCharge, type HoldCharge, holdAhead, releaseExpired } from "./holds";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
-import { decideReservation, type Reserved } from "./reservation";
+import {
+  chargeHold,
+  decideReservation,
+  GONE,
+  type HeldCharge,
+  type HoldCharge,
+  holdAhead,
+  type Reserved,
+  releaseExpired,
+} from "./reservation";
 import { SharedSender } from "./shared-sender";
 import {
   accountKey,

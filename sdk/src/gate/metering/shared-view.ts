@@ -6,7 +6,6 @@ import { Unavailable } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import type { AskedChange, Cells } from "../cells/cells";
 import { type Batch, Books, emptyAccount, hasBalance, type MeteredAccount, type Totals } from "./books";
-import { fromJson, toJson } from "./json";
 import type { ReceiptCount } from "./receipt-count";
 
 /** The sender's cell; each subscription has one of its own. Amounts as "123n". */
@@ -254,3 +253,11 @@ export class SharedView {
     for (const key of [...this.#texts.keys()]) if (key.startsWith(RECEIPT_PREFIX)) this.#texts.delete(key);
   }
 }
+
+/** Amounts in JSON become "123n": no other text of a meter has this form. */
+const BIGINT = /^-?\d+n$/;
+
+export const toJson = (_key: string, value: unknown): unknown => (typeof value === "bigint" ? `${value}n` : value);
+
+export const fromJson = (_key: string, value: unknown): unknown =>
+  typeof value === "string" && BIGINT.test(value) ? BigInt(value.slice(0, -1)) : value;

@@ -1,4 +1,6 @@
 /** What every way of authorizing a transfer has: a payer signs it, a payload presents it, and the chain shows its use. */
+import { createRequire } from "node:module";
+import { join } from "node:path";
 import type * as z from "zod";
 import type { Rpc } from "../../chain/rpc";
 import type { ExpectedSettlement } from "../../chain/settlement";
@@ -9,6 +11,10 @@ import {
   InvalidPaymentProof,
   type JsonObject,
   type Permit2Method,
+  type RecoverSigner,
+  type RecoveryCurve,
+  recoverSigner as recoverPortably,
+  signerRecovery,
   type TransferAuthorization,
 } from "../../protocol";
 
@@ -103,3 +109,17 @@ export function parsed<T>(schema: z.ZodType<T>, { payload, header }: PayloadSour
     reason: "malformed",
   });
 }
+
+function loadNative(): RecoveryCurve | undefined {
+  try {
+    // The bindings themselves: the package's own fallback would be slower than ours.
+    return createRequire(join(process.cwd(), "package.json"))("secp256k1/bindings") as RecoveryCurve;
+  } catch {
+    // Not installed, or not built for this machine: optional.
+    return undefined;
+  }
+}
+
+const native = loadNative();
+
+export const recoverSigner: RecoverSigner = native ? signerRecovery(native) : recoverPortably;

@@ -25,7 +25,7 @@ import { createGate, type Gate, requirePinnedSigner } from "../decision/gate";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
 import { DIALECTS, type Dialects } from "../dialects";
 import type { Deduction } from "../metering/charges";
-import type { UnsettledReport } from "../metering/reports";
+import type { UnsettledReport } from "../metering/store";
 import type { DeductUsage } from "../metering/usage-meter";
 import { reportsOf } from "../reporting/funnel-metrics";
 import { meterOf } from "./create-meter";

@@ -1,22 +1,28 @@
 /** Keeps what is recorded of payments in cells, by the common rules and the clock of the cells. */
-import { type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
+import { ConfigError, type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
+import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
 import { HOUR_SEC } from "../../protocol/time";
 import { type AskedChange, answerKey, type Cells } from "../cells/cells";
+import { LogCells } from "../cells/log";
+import { memoryCells } from "../cells/memory";
 import {
   applyClaim,
   type ClaimAct,
   type ClaimRecord,
   type ClaimStore,
   type FactsOfPayment,
+  factsOfText,
   isHeldAfter,
   type KeptUntil,
   noteFact,
   outcomeFor,
   pinNameOf,
+  recordOfText,
   type StoredAnswer,
   servedOf,
+  textOfFacts,
+  textOfRecord,
 } from "./record";
-import { factsOfText, recordOfText, textOfFacts, textOfRecord } from "./text";
 
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = HOUR_SEC;
@@ -210,4 +216,47 @@ export function claimsOn(cells: Cells, { grantKeyAgeMs = GRANT_KEY_AGE_MS }: Cla
     ready: () => cells.ready(),
     close: () => cells.close(),
   };
+}
+
+/** Claims that end with the process: for tests. A gate warns of it in production. */
+export function memoryClaims({ warn = true }: { readonly warn?: boolean } = {}): ClaimStore {
+  if (warn) process.emitWarning("Turnpike keeps claims in memory: used payments work again after a restart.");
+  // In memory nothing lasts, so nothing is pinned.
+  const { pinned: _, ...claims } = claimsOn(memoryCells());
+  return claims;
+}
+
+export interface FileClaimsOptions {
+  /** created when absent, readable by its owner only */
+  readonly folder: string;
+  /** how much a file may grow beyond its living records, at least; default 16 MiB */
+  readonly rotateBytes?: number;
+  /**
+   * how much space all kept answers may take, bytes; default 700 MiB. The oldest are deleted first, also where the disk
+   * is full: claims need it more
+   */
+  readonly answersBytes?: number;
+}
+
+const MIB = 1_024 * 1_024;
+
+/** The name of the log. */
+export const CLAIM_LOG = "gate";
+
+const isEarlier = (file: string): boolean => /^(?:claims-[0-9]+\.log|grant\.key)$/.test(file);
+
+const checkOptions = optionsOf<FileClaimsOptions>({ folder: aText, rotateBytes: aNumber, answersBytes: aNumber }, [
+  "folder",
+]);
+
+/** @throws ConfigError when the folder cannot be used */
+export function fileClaims(options: FileClaimsOptions): ClaimStore {
+  checkOptions(options, "");
+  const { folder, rotateBytes = 16 * MIB, answersBytes = 700 * MIB } = options;
+  if (!Number.isSafeInteger(answersBytes) || answersBytes < 0) {
+    throw new ConfigError(`claims: answersBytes is ${answersBytes}; use a whole number of bytes`);
+  }
+  const cells = new LogCells({ folder, name: CLAIM_LOG, what: "claims", isEarlier, rotateBytes, answersBytes });
+  cells.open();
+  return claimsOn(cells);
 }

@@ -1,6 +1,7 @@
 /** Settles a fetch-style response by what its body does, and copies that body as it passes. */
 import { types } from "node:util";
-import { type KeptAnswer, mayBeKept, safeHeaders } from "./keeper";
+import type { KeptAnswer } from "./fit";
+import { mayBeKept, safeHeaders } from "./keeper";
 import { Recorder, STREAM_MS } from "./recorder";
 
 export interface FetchRecording {

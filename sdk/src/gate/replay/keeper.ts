@@ -2,12 +2,12 @@
  * Keeps the answer to one purchase for a client that lost it: the limits, the part of an answer that is kept (status,
  * headers that are safe to repeat, body), and its sealed form in the claim store.
  */
-import { ConfigError, type MemoKey } from "../../protocol";
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { ConfigError, type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
 import { isForSharedCaches } from "../../protocol/shared-caches";
 import { DAY_SEC } from "../../protocol/time";
 import type { ClaimStore, StoredAnswer } from "../purchases/record";
-import { type Asked, type Asking, askedBy } from "./asked";
-import { type Purchased, seal, unseal } from "./seal";
+import { type Asking, askedBy, type KeptAnswer } from "./fit";
 
 /** What a provider keeps of the answers to paid requests. */
 export interface ReplayOptions {
@@ -35,16 +35,6 @@ export function replayLimitsOf(replay: ReplayOptions | false | undefined): Repla
     }
   }
   return limits;
-}
-
-/** One kept answer. */
-export interface KeptAnswer {
-  readonly status: number;
-  /** names in lower case */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Uint8Array;
-  /** by the request that bought it; undefined before it is sealed, and in what earlier versions have sealed */
-  readonly asked?: Asked | undefined;
 }
 
 const MAX_HEADER_BYTES = 16 * 1_024;
@@ -195,4 +185,73 @@ export function openAnswer(
 ): KeptAnswer | undefined {
   const plain = sealed === undefined ? undefined : unseal(sealed, purchased, gateKeys);
   return plain && decodeKept(plain);
+}
+
+/**
+ * Names the secret that a client must repeat to read its answer again. A payment alone proves nothing, since calldata
+ * shows every authorization; the secret is a part of the first request that no chain shows. Of a standard payload:
+ * "identifier", its payment-identifier; "key", else the request's Idempotency-Key; "payload", else its signature.
+ */
+export type ReplaySecret = readonly [kind: "proof" | "identifier" | "key" | "payload", value: string];
+
+/**
+ * Names a native proof by its memo's reference, 16 bytes that are random or the gate's HMAC of the Idempotency-Key; the
+ * chain shows only a hash. Every proof of the payment has it, also one for a later quote with the same key. The gate
+ * has checked the signed proof before.
+ */
+export const secretOfProof = (ref: string): ReplaySecret => ["proof", ref];
+
+/**
+ * Names a standard payload by its own signature, where the request has no secret. It opens an answer only until the
+ * payment is used: calldata shows it afterwards.
+ */
+export const secretOfSignature = (signature: string): ReplaySecret => ["payload", signature.toLowerCase()];
+
+export interface Purchased {
+  readonly secret: ReplaySecret;
+  readonly paymentId: Hex;
+  readonly method: string;
+  readonly resource: string;
+  /** hex SHA-256, where the route binds bodies */
+  readonly bodyHash: string | undefined;
+}
+
+const CIPHER = "aes-256-gcm";
+
+const KEY_BYTES = 32;
+
+const IV_BYTES = 12;
+
+const TAG_BYTES = 16;
+
+const SEALED = /^1\.([A-Za-z0-9_-]{1,16})\.([A-Za-z0-9+/]+={0,2})$/;
+
+export function seal(plain: Uint8Array, purchased: Purchased, gateKey: MemoKey): string {
+  const iv = randomBytes(IV_BYTES);
+  const cipher = createCipheriv(CIPHER, keyFor(purchased, gateKey), iv);
+  const sealed = Buffer.concat([iv, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
+  return `1.${gateKey.id}.${sealed.toString("base64")}`;
+}
+
+/** @returns undefined for another secret, another purchase, or an altered text */
+export function unseal(text: string, purchased: Purchased, gateKeys: readonly MemoKey[]): Uint8Array | undefined {
+  const [, keyId, base64] = SEALED.exec(text) ?? [];
+  const gateKey = gateKeys.find(({ id }) => id === keyId);
+  const sealed = Buffer.from(base64 ?? "", "base64");
+  if (!gateKey || sealed.length < IV_BYTES + TAG_BYTES) return undefined;
+  const decipher = createDecipheriv(CIPHER, keyFor(purchased, gateKey), sealed.subarray(0, IV_BYTES));
+  decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
+  try {
+    return Buffer.concat([decipher.update(sealed.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()]);
+  } catch {
+    // The tag does not match: the client does not hold the secret, or asks for something else.
+    return undefined;
+  }
+}
+
+/** The gate's own secret is the salt: a client's key that can be guessed is not enough to read a stolen store. */
+function keyFor({ secret, paymentId, method, resource, bodyHash }: Purchased, gateKey: MemoKey): Uint8Array {
+  const context = JSON.stringify(["turnpike replay", paymentId, method, resource, bodyHash ?? null]);
+  const info = sha256(utf8ToBytes(context));
+  return new Uint8Array(hkdfSync("sha256", utf8ToBytes(JSON.stringify(secret)), gateKey.secret, info, KEY_BYTES));
 }

@@ -1,6 +1,7 @@
 /** Copies a body as it passes, up to a limit: what a handler writes to a Node response. */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
-import { type KeptAnswer, mayBeKept, safeHeaders } from "./keeper";
+import type { KeptAnswer } from "./fit";
+import { mayBeKept, safeHeaders } from "./keeper";
 
 /** One body's copy. */
 export class Recorder {

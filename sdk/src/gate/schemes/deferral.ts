@@ -16,13 +16,11 @@ import {
 } from "../core/claim-payment";
 import type { DeferredOutcome, DeferredSettlement } from "../core/deferred-settlement";
 import { MAX_RELEASES } from "../purchases/record";
-import { fitAnswer } from "../replay/fit";
-import { type KeptAnswer, sealedWithin, withReceipts } from "../replay/keeper";
-import { secretOfSignature } from "../replay/seal";
-import { ChargeRule } from "./charge-rule";
+import { fitAnswer, type KeptAnswer } from "../replay/fit";
+import { sealedWithin, secretOfSignature, withReceipts } from "../replay/keeper";
 import { grantIdsOf, type Purchase, type Run, type Settlement } from "./scheme";
 import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
-import { chargeable, UptoCharge } from "./upto-charge";
+import { ChargeRule, chargeable, UptoCharge } from "./upto-charge";
 
 type AnyRun = Pick<Run<Purchase>, "at" | "purchase">;
 

@@ -35,9 +35,9 @@ import {
 import type { GateContext } from "../core/context";
 import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "../core/payment";
 import type { PaymentCase } from "../core/payment-case";
-import { recoverSigner } from "../core/recover-signer";
 import type { Settings } from "../core/settings";
-import { secretOfProof } from "../replay/seal";
+import { recoverSigner } from "../methods/method";
+import { secretOfProof } from "../replay/keeper";
 
 /** Why a proof does not pay for its request; sent as `reason` of InvalidPaymentProof. */
 export type ProofFault =

@@ -4,7 +4,7 @@ import type { PaymentAnswers } from "../core/claim-payment";
 import type { OneTimePayment } from "../core/payment";
 import type { PaymentCase } from "../core/payment-case";
 import type { HeldClaim } from "../purchases/held";
-import type { ReplaySecret } from "../replay/seal";
+import type { ReplaySecret } from "../replay/keeper";
 
 /** One payment for one request. */
 export interface Purchase {

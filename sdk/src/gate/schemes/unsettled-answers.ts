@@ -5,8 +5,8 @@
 import type { Hex } from "../../protocol";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
 import type { PaymentCase } from "../core/payment-case";
-import { type KeptAnswer, keeperOf, openAnswer } from "../replay/keeper";
-import type { ReplaySecret } from "../replay/seal";
+import type { KeptAnswer } from "../replay/fit";
+import { keeperOf, openAnswer, type ReplaySecret } from "../replay/keeper";
 
 export interface UnsettledPurchase {
   readonly paymentId: Hex;

@@ -1,10 +1,9 @@
 /** Meters the tokens of one answer: one meter for each kind of token that has a price of its own. */
 import { Unavailable } from "../../protocol";
 import type { Payment } from "../core/payment";
-import type { UnstatedBasis } from "../metering/reports";
 import { isOutOfCap } from "../metering/reservation";
-import { costOf, toCount, type UnitPriceOption } from "../metering/unit-price";
-import type { PartMeter, UsageMeterOptions } from "../metering/usage-meter";
+import type { UnstatedBasis } from "../metering/store";
+import { costOf, type PartMeter, toCount, type UnitPriceOption, type UsageMeterOptions } from "../metering/usage-meter";
 import type { TokenUsage } from "./token-usage";
 
 /** The provider's own prices, each as `unitPrice` of a meter: `{ amount: "$3", per: 1_000_000 }`. */

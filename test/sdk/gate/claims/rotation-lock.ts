@@ -4,7 +4,7 @@ import path from "node:path";
 import { expect } from "chai";
 import { keccakText, type TurnpikeError } from "turnpike/protocol";
 import { endLine } from "../../../../sdk/src/gate/cells/log/line";
-import { fileClaims } from "../../../../sdk/src/gate/purchases/file";
+import { fileClaims } from "../../../../sdk/src/gate/purchases/store";
 import { useLockOwners, WRONG_CLOCKS } from "../../../support/lock-owners";
 
 const NOW_SEC = 1_800_000_000;

@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { ConfigError, type Hex, Unavailable } from "turnpike/protocol";
 import { Collection, type CollectionFault } from "../../../../sdk/src/gate/metering/collection";
-import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
+import type { MeterEvent } from "../../../../sdk/src/gate/metering/store";
 
 const [PLAN, OTHER]: readonly [Hex, Hex] = [`0x${"11".repeat(32)}`, `0x${"22".repeat(32)}`];
 const FAULT: CollectionFault = { reason: "NotOperator", message: "operatorKey is no operator" };

@@ -2,8 +2,13 @@ import { expect } from "chai";
 import fc from "fast-check";
 import { type Hex, Unavailable } from "turnpike/protocol";
 import { HeldMeter } from "../../../../sdk/src/gate/metering/held-meter";
-import { costOf, unitPriceOf } from "../../../../sdk/src/gate/metering/unit-price";
-import { type UsageAccount, type UsageMeterOptions, usageTermsOf } from "../../../../sdk/src/gate/metering/usage-meter";
+import {
+  costOf,
+  type UsageAccount,
+  type UsageMeterOptions,
+  unitPriceOf,
+  usageTermsOf,
+} from "../../../../sdk/src/gate/metering/usage-meter";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 import { codeOf, type MeterWorld, meterBeforeEach } from "../support/meter-world";

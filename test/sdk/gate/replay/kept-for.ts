@@ -7,8 +7,7 @@ import { expect } from "chai";
 import { type ClaimStore, fileClaims, memoryClaims, type Provider } from "turnpike/gate";
 import type { AcceptEntryWire } from "turnpike/protocol";
 import { fitAnswer } from "../../../../sdk/src/gate/replay/fit";
-import { findServed } from "../../../../sdk/src/gate/replay/keeper";
-import { seal } from "../../../../sdk/src/gate/replay/seal";
+import { findServed, seal } from "../../../../sdk/src/gate/replay/keeper";
 import {
   type Answer,
   ONE_TIME,

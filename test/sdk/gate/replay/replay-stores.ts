@@ -11,7 +11,7 @@ import { expect } from "chai";
 import { type ClaimStore, ConfigError, fileClaims, gated, memoryClaims, type Provider } from "turnpike/gate";
 import { optionsFromEnvironment } from "../../../../sdk/src/gate/core/options";
 import { recordResponse } from "../../../../sdk/src/gate/replay/fetch-recorder";
-import { seal, unseal } from "../../../../sdk/src/gate/replay/seal";
+import { seal, unseal } from "../../../../sdk/src/gate/replay/keeper";
 import {
   closeServer,
   headerOf,

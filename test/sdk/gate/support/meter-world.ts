@@ -1,8 +1,8 @@
 /** A meter over a chain of its own, a fresh one for each test. */
 
 import { createMeter, type Meter, type MeterOptions } from "../../../../sdk/src/gate/metering/meter";
-import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import type { MeterEvent } from "../../../../sdk/src/gate/metering/store";
 import { MeteredChain } from "../../../support/metered-chain";
 
 const PATIENT = { settleAgeMs: 3_600_000, settleAmount: 10n ** 30n, maxUnsettled: 10n ** 30n, pollMs: 1 };

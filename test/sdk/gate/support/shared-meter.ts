@@ -3,8 +3,8 @@ import { expect } from "chai";
 import type { Hex } from "turnpike/protocol";
 import type { Cells } from "../../../../sdk/src/gate/cells/cells";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
-import type { MeterEvent } from "../../../../sdk/src/gate/metering/reports";
 import { type SharedMeterOptions, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import type { MeterEvent } from "../../../../sdk/src/gate/metering/store";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/subscriptions";
 

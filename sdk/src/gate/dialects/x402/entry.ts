@@ -15,7 +15,7 @@ import {
 import type { GateContext } from "../../core/context";
 import { soldInVersion1 } from "../../core/offers";
 import type { PaymentCase } from "../../core/payment-case";
-import { recoverSigner } from "../../core/recover-signer";
+import { recoverSigner } from "../../methods/method";
 
 /**
  * Returns the case in the context of the entry that a payment names. One that names none of them is judged in the first

@@ -1,7 +1,7 @@
 /** Builds the `extensions` of the header for clients of x402 version 2, the most important first. */
 import type { Plan } from "../../../chain/plans";
 import { caip2Of, EXTENSION, HEADER, periodOf, type SignedOffer, type SignedReceipt } from "../../../protocol";
-import type { Discovery } from "../../core/discovery";
+import type { Discovery } from "../../core/offers";
 import type { Settings } from "../../core/settings";
 import { SPONSORING } from "../../methods";
 import { type SignInPlace, signInChallenge } from "../../schemes/subscription/sign-in";

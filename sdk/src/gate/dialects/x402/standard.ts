@@ -20,8 +20,8 @@ import {
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "../../core/claim-payment";
 import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
 import type { PaymentCase } from "../../core/payment-case";
-import { recoverSigner } from "../../core/recover-signer";
 import { methodOfPayload, parsed, type SignedTransfer, signedByToken } from "../../methods";
+import { recoverSigner } from "../../methods/method";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
 import type { StandardCredential } from "./credentials";
 

@@ -19,9 +19,9 @@ import type { GateRequest } from "../../core/request";
 import { ReceiptTray } from "../../core/usage-receipts";
 import type { Deduction } from "../../metering/charges";
 import { HeldMeter } from "../../metering/held-meter";
-import { GONE, type HeldCharge } from "../../metering/holds";
 import type { ReceiptCount } from "../../metering/receipt-count";
-import type { UnstatedBasis } from "../../metering/reports";
+import { GONE, type HeldCharge } from "../../metering/reservation";
+import type { UnstatedBasis } from "../../metering/store";
 import {
   type ChargedUsage,
   type ChargeHold,

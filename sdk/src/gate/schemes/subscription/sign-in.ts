@@ -28,8 +28,8 @@ import { BoundedMap } from "../../../protocol/bounded-map";
 import { CLOCK_SLACK_SEC } from "../../../protocol/time";
 import type { GateContext } from "../../core/context";
 import type { MeteredRoute } from "../../core/payment";
-import { recoverSigner } from "../../core/recover-signer";
 import type { Settings } from "../../core/settings";
+import { recoverSigner } from "../../methods/method";
 import { judgeIdHash } from "./judge";
 import type { SubscriptionVerdict } from "./payment";
 

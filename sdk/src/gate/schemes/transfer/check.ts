@@ -16,11 +16,11 @@ import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type P
 import type { PaymentCase } from "../../core/payment-case";
 import { mayReserve, noReservations, type SettleOrder } from "../../core/payment-flow";
 import { usableKeyOf } from "../../core/quote";
-import { recoverSigner } from "../../core/recover-signer";
 import type { TokenTerms } from "../../core/terms";
 import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../../methods";
+import { recoverSigner } from "../../methods/method";
 import type { ClaimStore } from "../../purchases/record";
-import type { ReplaySecret } from "../../replay/seal";
+import type { ReplaySecret } from "../../replay/keeper";
 import { deferSettlement, settleFirst } from "../deferral";
 import { exact, upto } from "./settle";
 

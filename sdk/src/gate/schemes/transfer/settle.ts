@@ -19,8 +19,8 @@ import { traceHeadersOf } from "../../../protocol/tracing";
 import type { GateContext } from "../../core/context";
 import type { OneTimePayment } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
-import { recoverSigner } from "../../core/recover-signer";
 import type { Method } from "../../methods";
+import { recoverSigner } from "../../methods/method";
 import { grantIdsOf, type Purchase, type Reservation, type Scheme, type Settlement } from "../scheme";
 
 /** A transfer that a Facilitator makes by what its payer has signed. */
