@@ -11,6 +11,7 @@ import {
   type Permit2Method,
   type TransferAuthorization,
 } from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
 
 /** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
 export type Scheme = "exact" | "upto";
@@ -93,6 +94,10 @@ export interface Method {
   /** Finds a payment's transfer on the chain. @throws Unavailable */
   findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "shallow" | "late" | "absent">;
 }
+
+/** Returns the scheme of the option that a payload repeats, before the payload is checked. */
+export const schemeAsked = ({ payload: { accepted } }: PayloadSource): unknown =>
+  isObject(accepted) ? accepted.scheme : undefined;
 
 /** @throws InvalidPaymentProof that names the first wrong field */
 export function parsed<T>(schema: z.ZodType<T>, { payload, header }: PayloadSource): T {
