@@ -61,7 +61,15 @@ const PAYMENT_REQUIRED = 402;
 
 const NOT_PROCESSABLE = 422;
 
+/** `reason` of a request that did not arrive, and of one whose head is larger than is read. */
+export const REQUEST_TIMEOUT = "request_timeout";
+export const HEAD_TOO_LARGE = "head_too_large";
+
+const BY_REASON: Readonly<Record<string, number>> = { [REQUEST_TIMEOUT]: 408, [HEAD_TOO_LARGE]: 431 };
+
 export function statusOf(error: TurnpikeError): number {
+  const known = BY_REASON[error.reason ?? ""];
+  if (known !== undefined) return known;
   return error.status === PAYMENT_REQUIRED ? NOT_PROCESSABLE : error.status;
 }
 

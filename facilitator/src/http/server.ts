@@ -1,12 +1,15 @@
 /** Serves the app over HTTP, and stops without cutting responses in progress. */
-import { createServer, type ServerResponse } from "node:http";
+import { randomUUID } from "node:crypto";
+import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { getRequestListener } from "@hono/node-server";
-import { ConfigError } from "turnpike/protocol";
+import { getRequestListener, RequestError } from "@hono/node-server";
+import { ConfigError, InvalidRequest } from "turnpike/protocol";
 import { Connections } from "./connections";
 import type { DirectRoutes } from "./direct-routes";
+import { errorResponseOf } from "./errors";
 import { acceptMore } from "./multi-accept";
+import { OPEN_HEADERS } from "./response-observer";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
@@ -68,11 +71,20 @@ function cannotListen(
   });
 }
 
+/** Answers a request whose target or host is malformed, which the app does not get. */
+function errorHandler(error: unknown): Response {
+  const isMalformed = error instanceof RequestError;
+  const failure = isMalformed ? new InvalidRequest("request: must have a path and one well-formed Host header") : error;
+  const requestId = randomUUID();
+  const { status, headers, text } = errorResponseOf(failure, requestId);
+  return new Response(text, { status, headers: { ...headers, ...OPEN_HEADERS, "x-request-id": requestId } });
+}
+
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, directRoutes, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
   const { maxConnections = MAX_CONNECTIONS, readTimeoutMs = READ_TIMEOUT_MS } = options;
   // An embedding program keeps its own Request and Response.
-  const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
+  const listener = getRequestListener(fetch, { overrideGlobalObjects: false, errorHandler });
   const timeouts = {
     requestTimeout: requestTimeoutMs,
     headersTimeout: requestTimeoutMs,
@@ -81,7 +93,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   let isStopping = false;
   const running = new Set<ServerResponse>();
   const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
-  const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+  // A host that is missing is refused like one that is none.
+  const http = { ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false };
+  const serve: RequestListener = (incoming, outgoing) => {
     if (!connections.begin(incoming, outgoing)) return;
     outgoing.shouldKeepAlive &&= !isStopping;
     if (!isStopping) {
@@ -89,7 +103,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       outgoing.once("close", () => running.delete(outgoing));
     }
     if (!directRoutes?.(incoming, outgoing)) void listener(incoming, outgoing);
-  });
+  };
+  const server = createServer(http, serve);
+  // HTTP allows to ignore an expectation that is not known.
+  server.on("checkExpectation", serve);
   server.timeout = readTimeoutMs;
   connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {
