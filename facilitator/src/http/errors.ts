@@ -46,6 +46,8 @@ export function errorResponseOf(
       "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
       ...(retryAfterSec === undefined ? {} : { "retry-after": String(retryAfterSec) }),
       ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
+      ...(failure.code === "InvalidApiKey" ? { "www-authenticate": "Bearer" } : {}),
+      ...(failure.code === "MethodNotAllowed" ? { allow: String(failure.details?.allow) } : {}),
     },
     text: JSON.stringify({ ...problem, ...extra?.(problem) }),
     failure,

@@ -299,6 +299,7 @@ export const SERVICE_ENDPOINTS = endpoints("service", {
         payments: z.number().int(),
       }),
     },
+    errors: ["UnknownObject"],
     objects: { hash: "transaction" },
   },
   getHealth: {
