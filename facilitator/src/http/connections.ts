@@ -9,7 +9,6 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Socket } from "node:net";
 import { InvalidRequest, type TurnpikeError, Unavailable } from "turnpike/protocol";
 import { errorResponseOf, HEAD_TOO_LARGE, REQUEST_TIMEOUT } from "./errors";
-import { OPEN_HEADERS } from "./response-observer";
 
 export interface ConnectionLimits {
   readonly maxConnections: number;
@@ -176,9 +175,7 @@ const BY_CODE: Readonly<Record<string, TurnpikeError>> = {
 
 /** Writes an answer with the statuses that Node would give, and a body. */
 function answerWith(error: TurnpikeError): string {
-  const requestId = randomUUID();
-  const { status, headers, text } = errorResponseOf(error, requestId);
-  const all = { connection: "close", "x-request-id": requestId, ...OPEN_HEADERS, ...headers };
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  const { status, headers, text } = errorResponseOf(error, randomUUID());
+  const lines = Object.entries({ connection: "close", ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }

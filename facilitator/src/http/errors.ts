@@ -2,14 +2,15 @@
  * Maps errors to responses: problem details with a stable code. Codes and texts come from the protocol's table. This
  * file lists only the statuses that differ from a gate's.
  */
+import { randomUUID } from "node:crypto";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { PROBLEM_CONTENT_TYPE, type Problem, problemOf } from "turnpike/facilitator";
 import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import { CONTENT_CODING } from "./body";
 import type { RequestScope } from "./request";
+import { OPEN_HEADERS } from "./response-observer";
 
-/** A response without the parts that every response has. */
 export interface ErrorResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -43,6 +44,9 @@ export function errorResponseOf(
   return {
     status: statusOf(failure),
     headers: {
+      ...OPEN_HEADERS,
+      "x-request-id": requestId,
+      "cache-control": "no-store",
       "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
       ...(retryAfterSec === undefined ? {} : { "retry-after": String(retryAfterSec) }),
       ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
@@ -52,6 +56,12 @@ export function errorResponseOf(
     text: JSON.stringify({ ...problem, ...extra?.(problem) }),
     failure,
   };
+}
+
+/** Answers a request that the app does not get. */
+export function problemResponse(error: unknown): Response {
+  const { text, ...init } = errorResponseOf(error, randomUUID());
+  return new Response(text, init);
 }
 
 function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {

@@ -27,7 +27,6 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   description: "Quotes",
   validAfter: "0",
   validBefore: String(TIME_SEC + 600),
-  nonce: HASH,
   payTo: ADDRESS,
   actor: ADDRESS,
   address: ADDRESS,
@@ -35,8 +34,6 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   deadline: String(TIME_SEC + 600),
   cursor: "0",
   next: "128",
-  limit: "50",
-  days: "30",
   key: "tk_5e5e5e5e5e5e5e5e",
   secret: "whsec_c2VjcmV0",
   version: "1",
@@ -61,6 +58,7 @@ const USUAL = new Set<unknown>(["ACTIVE", "settled", "delivered", "running", "we
 const IS_TIME = /(?:At|Until|Ends|Sec|Through|since|hour|from|to|until|Start)$/;
 
 export function sampleOf(schema: Json, name = ""): unknown {
+  if ("not" in schema) return undefined;
   if ("const" in schema) return schema.const;
   if ("default" in schema) return schema.default;
   if (Array.isArray(schema.enum)) return schema.enum.find((value) => USUAL.has(value)) ?? schema.enum[0];

@@ -1,5 +1,4 @@
 /** Serves the app over HTTP, and stops without cutting responses in progress. */
-import { randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,9 +6,8 @@ import { getRequestListener, RequestError } from "@hono/node-server";
 import { ConfigError, InvalidRequest } from "turnpike/protocol";
 import { Connections } from "./connections";
 import type { DirectRoutes } from "./direct-routes";
-import { errorResponseOf } from "./errors";
+import { problemResponse } from "./errors";
 import { acceptMore } from "./multi-accept";
-import { OPEN_HEADERS } from "./response-observer";
 
 export interface ServerOptions {
   readonly fetch: (request: Request, env?: unknown) => Response | Promise<Response>;
@@ -74,10 +72,7 @@ function cannotListen(
 /** Answers a request whose target or host is malformed, which the app does not get. */
 function errorHandler(error: unknown): Response {
   const isMalformed = error instanceof RequestError;
-  const failure = isMalformed ? new InvalidRequest("request: must have a path and one well-formed Host header") : error;
-  const requestId = randomUUID();
-  const { status, headers, text } = errorResponseOf(failure, requestId);
-  return new Response(text, { status, headers: { ...headers, ...OPEN_HEADERS, "x-request-id": requestId } });
+  return problemResponse(isMalformed ? new InvalidRequest("request: must have a path and a well-formed Host") : error);
 }
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {

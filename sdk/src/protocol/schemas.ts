@@ -107,7 +107,10 @@ export type PaymentProof = z.output<typeof paymentProofSchema>;
 export type PaymentProofWire = z.input<typeof paymentProofSchema>;
 
 /** A field of another transfer method's payload: both beside each other would leave open which one is meant. */
-export const otherMethodSchema = z.enum([], "must be absent: a payload has one transfer method").optional();
+export const otherMethodSchema = z
+  .enum([], "must be absent: a payload has one transfer method")
+  .meta({ type: "string", not: {} })
+  .optional();
 
 /** `exact` payload of stock x402 clients; version 1 names scheme and network beside it. */
 export const exactPayloadSchema = z.object({
