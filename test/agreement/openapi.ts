@@ -1,5 +1,6 @@
 import { expect } from "chai";
-import { ENDPOINTS, WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
+import { ENDPOINTS, networkQuerySchema, problemSchema, WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
+import { z } from "zod";
 import { createApp, endpointsOf } from "../../facilitator/src/http/app";
 import { dereferenced } from "../support/openapi";
 import { unusedServices } from "../support/unused-services";
@@ -20,7 +21,7 @@ interface Media {
 
 interface Operation {
   readonly requestBody?: { readonly content: Record<string, Media> };
-  readonly parameters?: readonly { readonly name: string; readonly in: string; readonly example?: unknown }[];
+  readonly parameters?: readonly ({ readonly name: string; readonly in: string } & Media)[];
   readonly responses: Record<string, { readonly description: string; readonly content?: Record<string, Media> }>;
   readonly summary?: string;
   readonly operationId?: string;
@@ -70,6 +71,8 @@ describe("openapi.json", () => {
         .filter((parameter) => parameter.in === "path")
         .map((parameter) => parameter.name);
       expect(described, name).to.deep.equal(inPath);
+      const names = operation.parameters?.map((parameter) => parameter.name);
+      expect(names, `${name}: of several chains, any request may name one`).to.include("network");
       expect(operation.requestBody !== undefined, name).to.equal(/^(?:post|patch) /.test(name));
       expect(operation.responses, name).to.have.property("default");
       expect(operation.summary, name).to.be.a("string");
@@ -117,6 +120,33 @@ describe("openapi.json", () => {
       if (operation.requestBody) expect(statuses, name).to.include.members(["400", "413", "415", "429"]);
       if (operation.security?.[0]) expect(statuses, name).to.include.members(["401", "429"]);
     }
+  });
+
+  it("shows examples that fit their schemas, and that the endpoints take", () => {
+    const mismatches: string[] = [];
+    const examine = (where: string, schema: z.ZodType | undefined, example: unknown): void => {
+      const problem = schema ? schema.safeParse(example).error?.issues[0] : { message: "has no schema", path: [] };
+      if (problem) mismatches.push(`${where}.${problem.path.join(".")}: ${problem.message}`);
+    };
+    for (const { method, path, params, query, body, answers } of ENDPOINTS) {
+      const operation = document.paths[path]?.[method];
+      const described = (where: string, { schema, example }: Media, own: z.ZodType | undefined): void => {
+        examine(`${method} ${path} ${where}`, z.fromJSONSchema(schema as z.core.JSONSchema.JSONSchema), example);
+        examine(`${method} ${path} ${where}`, own, example);
+      };
+      for (const parameter of operation?.parameters ?? []) {
+        const own: z.ZodRawShape = { ...networkQuerySchema.shape, ...query?.shape, ...params?.shape };
+        described(parameter.name, parameter, own[parameter.name] as z.ZodType | undefined);
+      }
+      const json = (content: Record<string, Media> | undefined) => content?.["application/json"];
+      const asked = json(operation?.requestBody?.content);
+      if (asked) described("body", asked, body);
+      for (const [status, { content }] of Object.entries(operation?.responses ?? {})) {
+        const answer = json(content);
+        if (answer) described(status, answer, answers[Number(status)] ?? problemSchema);
+      }
+    }
+    expect(mismatches).to.deep.equal([]);
   });
 
   it("describes no operation that is not mounted", () => {

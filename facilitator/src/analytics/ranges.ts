@@ -74,12 +74,13 @@ export function createRanges({ config, clock }: RangesOptions) {
       const nowSec = clock.nowSec();
       const to = toSec === undefined ? ceilTo(nowSec + 1, DAY_SEC) : ceilTo(toSec, grain);
       const from = floorTo(fromSec ?? to - days * DAY_SEC, grain);
+      const badStart = (message: string) => refusalOf(fromSec === undefined ? "days" : "from", message);
       if (from >= to || (fromSec !== undefined && toSec !== undefined && fromSec >= toSec)) {
-        throw badFrom("must be before `to`");
+        throw badStart("must be before `to`");
       }
-      if (to - from > MAX_DAYS * DAY_SEC) throw badFrom(`must be at most ${MAX_DAYS} days before \`to\``);
+      if (to - from > MAX_DAYS * DAY_SEC) throw badStart(`must be at most ${MAX_DAYS} days before \`to\``);
       if (grain === HOUR_SEC && from < hoursKeptSince(nowSec)) {
-        throw badFrom(`hours are kept for ${HOURS_KEPT_DAYS} days: ask for \`grain=day\``);
+        throw badStart(`hours are kept for ${HOURS_KEPT_DAYS} days: ask for \`grain=day\``);
       }
       return { fromSec: from, toSec: to };
     },
@@ -89,8 +90,8 @@ export function createRanges({ config, clock }: RangesOptions) {
 /** Returns the start of the first day whose hours are kept, unix seconds. */
 export const hoursKeptSince = (nowSec: number): number => floorTo(nowSec, DAY_SEC) - HOURS_KEPT_DAYS * DAY_SEC;
 
-const badFrom = (message: string) =>
-  new InvalidRequest(`from: ${message}`, { details: { field: "from", in: "query" } });
+const refusalOf = (field: "days" | "from", message: string) =>
+  new InvalidRequest(`${field}: ${message}`, { details: { field, in: "query" } });
 
 const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % grain);
 

@@ -5,6 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Context, Next } from "hono";
+import { METHOD_NAME_ALL } from "hono/router";
 import { WEBHOOK_EVENT_TYPES, webhookEventSchemaOf } from "turnpike/facilitator";
 import { CORS_ALLOW_HEADERS, TurnpikeError } from "turnpike/protocol";
 import { z } from "zod";
@@ -75,7 +76,7 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
   const { metrics, rateLimit } = services;
   const app = new OpenAPIHono<RequestScope>();
   app.use(observed(services));
-  app.use(open);
+  app.use(open(app));
   app.use(async (context, next) => {
     if (!/^(?:GET|HEAD)$/.test(context.req.method)) rateLimit.take(addressOf(context));
     await next();
@@ -95,7 +96,13 @@ export function createApp(services: ApiServices, endpoints = endpointsOf(service
   app.get("/events/live", liveEvents(services));
   serveDashboard(app, { isSandbox: services.sandbox !== undefined, plainPage: () => frontPage(services, endpoints) });
 
-  app.notFound((context) => sendError(context, new TurnpikeError("NotFound")));
+  app.notFound((context) => {
+    const allow = methodsOf(app, context.req.path);
+    return sendError(
+      context,
+      allow ? new TurnpikeError("MethodNotAllowed", undefined, { details: { allow } }) : new TurnpikeError("NotFound"),
+    );
+  });
   app.onError((error, context) => sendError(context, error));
   return app;
 }
@@ -126,18 +133,32 @@ function observed(services: ApiServices) {
 }
 
 /** The API is open to every origin: it uses no cookie, and no credential that a browser sends by itself. */
-async function open(context: Context, next: Next): Promise<Response | undefined> {
-  if (context.req.method === "OPTIONS") {
-    return context.body(null, 204, {
-      "access-control-allow-origin": "*",
-      "access-control-allow-methods": "GET, POST, PATCH, DELETE, OPTIONS",
-      "access-control-allow-headers": `${CORS_ALLOW_HEADERS}, Authorization`,
-      "access-control-max-age": "600",
-    });
-  }
-  for (const [name, value] of Object.entries(OPEN_HEADERS)) context.header(name, value);
-  await next();
-  return undefined;
+function open(app: OpenAPIHono<RequestScope>) {
+  return async (context: Context, next: Next): Promise<Response | undefined> => {
+    if (context.req.method === "OPTIONS") {
+      const allow = methodsOf(app, context.req.path);
+      return context.body(null, 204, {
+        ...(allow && { allow }),
+        "access-control-allow-origin": "*",
+        "access-control-allow-methods": METHODS.join(", "),
+        "access-control-allow-headers": `${CORS_ALLOW_HEADERS}, Authorization`,
+        "access-control-max-age": "600",
+      });
+    }
+    for (const [name, value] of Object.entries(OPEN_HEADERS)) context.header(name, value);
+    await next();
+    return undefined;
+  };
+}
+
+const METHODS = ["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"];
+
+/** Returns the methods of a route, for the header Allow; undefined where there is no route. */
+function methodsOf({ router }: OpenAPIHono<RequestScope>, path: string): string | undefined {
+  const isRouted = (method: string): boolean =>
+    router.match(method, path)[0].some(([[, route]]) => route.method !== METHOD_NAME_ALL);
+  const routed = METHODS.filter((method) => isRouted(method === "HEAD" ? "GET" : method));
+  return routed.length === 0 ? undefined : [...routed, "OPTIONS"].join(", ");
 }
 
 /**

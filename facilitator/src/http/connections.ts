@@ -5,11 +5,10 @@
  * the client has ended its side too. A client that reads nothing of its answer loses its connection.
  */
 import { randomUUID } from "node:crypto";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { Unavailable } from "turnpike/protocol";
-import { errorResponseOf } from "./errors";
-import { OPEN_HEADERS } from "./response-observer";
+import { InvalidRequest, type TurnpikeError, Unavailable } from "turnpike/protocol";
+import { errorResponseOf, HEAD_TOO_LARGE, REQUEST_TIMEOUT } from "./errors";
 
 export interface ConnectionLimits {
   readonly maxConnections: number;
@@ -87,7 +86,7 @@ export class Connections {
 
   #admit(socket: Socket): boolean {
     if (this.#open.size >= this.#limits.maxConnections && !this.#closeOldest()) {
-      this.#close(socket, busyAnswer());
+      this.#close(socket, answerWith(BUSY));
       return false;
     }
     this.#open.add(socket);
@@ -113,7 +112,7 @@ export class Connections {
     const [socket, { isNew, sinceMs, bytes }] = oldest;
     if (this.#limits.monotonicMs() - sinceMs < UNSERVED_MS) return false;
     // A client that was served and has sent nothing since expects no answer.
-    this.#close(socket, isNew || socket.bytesRead > bytes ? busyAnswer() : "");
+    this.#close(socket, isNew || socket.bytesRead > bytes ? answerWith(BUSY) : "");
     return true;
   }
 
@@ -131,7 +130,7 @@ export class Connections {
     if (this.#lingering.has(socket)) return;
     const { _httpMessage: reply } = socket as Socket & { _httpMessage?: ServerResponse };
     if (!socket.writable || reply?.headersSent) socket.destroy(error);
-    else this.#close(socket, answerTo(error));
+    else this.#close(socket, answerWith(BY_CODE[error.code ?? ""] ?? MALFORMED));
   }
 
   /**
@@ -162,22 +161,21 @@ export class Connections {
 const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 
-/** Made once: an overload needs thousands, and each would record where it was made. */
+/** Made once, as those below: an overload needs thousands, and each would record where it was made. */
 const BUSY = new Unavailable("too many connections are open", { reason: "busy", retryAfterSec: RETRY_AFTER_SEC });
 
-function busyAnswer(): string {
-  const { headers, text } = errorResponseOf(BUSY, randomUUID());
-  const lines = Object.entries({ ...OPEN_HEADERS, ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n${lines.join("")}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
-}
+const TOO_SLOW = new Unavailable("the request did not arrive in time: send it again", { reason: REQUEST_TIMEOUT });
+const TOO_LARGE = new InvalidRequest("headers: are too large; send fewer or shorter ones", { reason: HEAD_TOO_LARGE });
+const MALFORMED = new InvalidRequest("request: must be well-formed HTTP/1.1");
 
-/** As Node answers, but so that the client can read it. */
-function answerTo({ code }: NodeJS.ErrnoException): string {
-  const status =
-    code === "ERR_HTTP_REQUEST_TIMEOUT"
-      ? "408 Request Timeout"
-      : code === "HPE_HEADER_OVERFLOW"
-        ? "431 Request Header Fields Too Large"
-        : "400 Bad Request";
-  return `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`;
+const BY_CODE: Readonly<Record<string, TurnpikeError>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: TOO_SLOW,
+  HPE_HEADER_OVERFLOW: TOO_LARGE,
+};
+
+/** Writes an answer with the statuses that Node would give, and a body. */
+function answerWith(error: TurnpikeError): string {
+  const { status, headers, text } = errorResponseOf(error, randomUUID());
+  const lines = Object.entries({ connection: "close", ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join("")}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }

@@ -225,10 +225,11 @@ function headerOf({ headers }: IncomingMessage, name: string): string | undefine
   return Array.isArray(value) ? value.join(",") : value;
 }
 
-/** Accepts JSON of a declared, allowed length, without headers that change how it is read. */
+/** Accepts JSON of a declared, allowed length for a host, without headers that change how it is read. */
 function isPlain({ headers }: IncomingMessage): boolean {
   const length = headers["content-length"];
   return (
+    headers.host !== undefined &&
     JSON_TYPE.test(headers["content-type"] ?? "") &&
     length !== undefined &&
     Number(length) <= MAX_BODY_BYTES &&

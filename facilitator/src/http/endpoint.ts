@@ -260,15 +260,22 @@ function parse(schema: z.ZodType | undefined, value: unknown, where: string): un
   throw new InvalidRequest(`${field}: ${message}`, { details: { field, in: where } });
 }
 
-/** Picks the branch of a union that matched furthest: the one the sender most likely meant. */
+/** Picks the member of a union whose form the sender most likely meant: the one that the body contradicts least. */
 function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly PropertyKey[]; message: string } {
   const issue = issues[0];
   if (!issue) return { path: [], message: "is malformed" };
   if (issue.code !== "invalid_union" || issue.errors.length === 0)
     return { path: issue.path, message: sentenceOf(issue) };
-  const [furthest] = issue.errors.map((branch) => firstIssue(branch)).sort((a, b) => b.path.length - a.path.length);
-  return furthest ?? { path: issue.path, message: issue.message };
+  const [meant = []] = issue.errors
+    .map((found) => ({ found, contradictions: found.filter(contradictsForm).length }))
+    .sort((a, b) => a.contradictions - b.contradictions || a.found.length - b.found.length)
+    .map(({ found }) => found);
+  return firstIssue(meant);
 }
+
+/** Returns whether a field shows another form: by a constant of another one, or by its name. */
+const contradictsForm = ({ code }: z.core.$ZodIssue): boolean =>
+  code === "invalid_value" || code === "unrecognized_keys";
 
 /** Describes a violated bound in plain words; a schema's own message is kept. */
 function sentenceOf(issue: z.core.$ZodIssue): string {

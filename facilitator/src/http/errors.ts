@@ -2,14 +2,15 @@
  * Maps errors to responses: problem details with a stable code. Codes and texts come from the protocol's table. This
  * file lists only the statuses that differ from a gate's.
  */
+import { randomUUID } from "node:crypto";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { PROBLEM_CONTENT_TYPE, type Problem, problemOf } from "turnpike/facilitator";
 import { isTurnpikeError, TurnpikeError } from "turnpike/protocol";
 import { CONTENT_CODING } from "./body";
 import type { RequestScope } from "./request";
+import { OPEN_HEADERS } from "./response-observer";
 
-/** A response without the parts that every response has. */
 export interface ErrorResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -43,13 +44,24 @@ export function errorResponseOf(
   return {
     status: statusOf(failure),
     headers: {
+      ...OPEN_HEADERS,
+      "x-request-id": requestId,
+      "cache-control": "no-store",
       "content-type": extra ? "application/json" : PROBLEM_CONTENT_TYPE,
       ...(retryAfterSec === undefined ? {} : { "retry-after": String(retryAfterSec) }),
       ...(failure.reason === CONTENT_CODING ? { "accept-encoding": "identity" } : {}),
+      ...(failure.code === "InvalidApiKey" ? { "www-authenticate": "Bearer" } : {}),
+      ...(failure.code === "MethodNotAllowed" ? { allow: String(failure.details?.allow) } : {}),
     },
     text: JSON.stringify({ ...problem, ...extra?.(problem) }),
     failure,
   };
+}
+
+/** Answers a request that the app does not get. */
+export function problemResponse(error: unknown): Response {
+  const { text, ...init } = errorResponseOf(error, randomUUID());
+  return new Response(text, init);
 }
 
 function isBodyUnread({ req }: Context, { code }: TurnpikeError): boolean {
@@ -61,7 +73,15 @@ const PAYMENT_REQUIRED = 402;
 
 const NOT_PROCESSABLE = 422;
 
+/** `reason` of a request that did not arrive, and of one whose head is larger than is read. */
+export const REQUEST_TIMEOUT = "request_timeout";
+export const HEAD_TOO_LARGE = "head_too_large";
+
+const BY_REASON: Readonly<Record<string, number>> = { [REQUEST_TIMEOUT]: 408, [HEAD_TOO_LARGE]: 431 };
+
 export function statusOf(error: TurnpikeError): number {
+  const known = BY_REASON[error.reason ?? ""];
+  if (known !== undefined) return known;
   return error.status === PAYMENT_REQUIRED ? NOT_PROCESSABLE : error.status;
 }
 

@@ -153,19 +153,20 @@ interface FiguresSpec extends EndpointSpec {
 
 type Loaded<E extends FiguresSpec> = z.input<E["answers"][200]>;
 
+/** A CSV has no limit: it always contains the whole list. */
+type Queried<E extends FiguresSpec> = Omit<Call<E>["query"], "limit"> & { readonly limit?: number | undefined };
+
 interface Both<E extends FiguresSpec, R> {
   /** of the CSV's file */
   readonly name: string;
-  load(query: Call<E>["query"], caller: Caller): Promise<Loaded<E>>;
-  /** of the CSV, which always contains the whole list; absent when one response contains everything */
-  loadAll?(query: Call<E>["query"], caller: Caller): Promise<Loaded<E>>;
+  load(query: Queried<E>, caller: Caller): Promise<Loaded<E>>;
   rows(answer: Loaded<E>): readonly R[];
   readonly columns: Sheet<R>["columns"];
 }
 
 /** What both forms are asked with. */
 interface Asked<E extends FiguresSpec> {
-  readonly query: Call<E>["query"];
+  readonly query: Queried<E>;
   readonly caller: Caller;
 }
 
@@ -178,12 +179,12 @@ type BothHandlers<E extends FiguresSpec> = {
 /** Handles an endpoint and its CSV: all rows, times as text, amounts in base units and as decimals. */
 export function bothForms<E extends FiguresSpec, R>(
   { id }: E,
-  { name, load, loadAll = load, rows, columns }: Both<E, R>,
+  { name, load, rows, columns }: Both<E, R>,
 ): BothHandlers<E> {
   return {
     [id]: async ({ query, caller }: Asked<E>) => ok(await load(query, caller)),
     [`${id}Csv`]: async ({ query, caller }: Asked<E>) => {
-      const figures = await loadAll(query, caller);
+      const figures = await load(query, caller);
       const unit = unitIn(figures);
       const sheet = { columns, ...(unit && { unitOf: () => unit }) };
       return fileOf(name, csvHeader(sheet) + csvRows(sheet, rows(figures)));

@@ -27,12 +27,13 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   description: "Quotes",
   validAfter: "0",
   validBefore: String(TIME_SEC + 600),
-  nonce: HASH,
+  payTo: ADDRESS,
+  actor: ADDRESS,
+  address: ADDRESS,
+  amount: "1000000",
   deadline: String(TIME_SEC + 600),
   cursor: "0",
   next: "128",
-  limit: "50",
-  days: "30",
   key: "tk_5e5e5e5e5e5e5e5e",
   secret: "whsec_c2VjcmV0",
   version: "1",
@@ -46,15 +47,18 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   overlapSec: DAY_SEC,
   message: "api.example.com",
 };
+/** Tried where a text has to fit a pattern. */
+const BY_PATTERN = [
+  ...["1000000", SIGNATURE, HASH, ADDRESS],
+  ...["5e".repeat(8), "5e".repeat(16), `we_${"5e".repeat(12)}`, `ls_${"5e".repeat(12)}`],
+  ...["/quotes", "50", "payment.settled"],
+];
 /** The usual case of an enumeration, where it is not the first one. */
 const USUAL = new Set<unknown>(["ACTIVE", "settled", "delivered", "running", "well"]);
-const IS_AMOUNT =
-  /^(?:amount|value|price|charge|credit|balance|approval|cap|spent|remaining|recurring|lost|answered|asked|net|.*(?:Wei|Amount|Required|Overage|Charge))$/;
-const IS_ADDRESS =
-  /^(?:from|to|payer|payTo|firstPayTo|firstProvider|signer|provider|owner|subscriber|facilitator|address|turnpike|batchSettler|actor|transferredTo)$/;
 const IS_TIME = /(?:At|Until|Ends|Sec|Through|since|hour|from|to|until|Start)$/;
 
 export function sampleOf(schema: Json, name = ""): unknown {
+  if ("not" in schema) return undefined;
   if ("const" in schema) return schema.const;
   if ("default" in schema) return schema.default;
   if (Array.isArray(schema.enum)) return schema.enum.find((value) => USUAL.has(value)) ?? schema.enum[0];
@@ -105,11 +109,9 @@ function sampleText(schema: Json, name: string): string {
   const known = BY_NAME[name];
   const wanted = [
     ...(typeof known === "string" ? [known] : []),
-    ...(IS_AMOUNT.test(name) ? ["1000000"] : []),
-    ...(pattern === undefined && IS_ADDRESS.test(name) ? [ADDRESS] : []),
-    ...(/^signature$/.test(name) ? [SIGNATURE] : []),
-    ...(pattern ? [HASH, SIGNATURE, String(TIME_SEC), "5e".repeat(8), "5e".repeat(16), `we_${"5e".repeat(12)}`] : []),
-    ...(pattern ? ["/quotes", "50", "payment.settled"] : []),
+    ...(/Wei$/.test(name) ? ["1000000"] : []),
+    ...(pattern && IS_TIME.test(name) ? [String(TIME_SEC)] : []),
+    ...(pattern ? BY_PATTERN : []),
     name,
     "text",
   ];

@@ -1,6 +1,12 @@
 /** Makes openapi.json from the endpoints' terms: with named schemas, errors by status and examples. */
 import type { OpenAPIHono } from "@hono/zod-openapi";
-import { API_TAGS, type EndpointSpec, PROBLEM_CONTENT_TYPE, problemSchema } from "turnpike/facilitator";
+import {
+  API_TAGS,
+  type EndpointSpec,
+  networkQuerySchema,
+  PROBLEM_CONTENT_TYPE,
+  problemSchema,
+} from "turnpike/facilitator";
 import { ERRORS, type ErrorCode, TurnpikeError } from "turnpike/protocol";
 import type { z } from "zod";
 import { problemFor, statusOf } from "./errors";
@@ -60,7 +66,7 @@ export function describeEndpoint(app: OpenAPIHono<RequestScope>, spec: EndpointS
     security: scope === undefined ? [] : [{ [API_KEY_SCHEME]: scope === "any" ? [] : [scope] }],
     request: {
       ...(params && { params }),
-      ...(query && { query }),
+      query: networkQuerySchema.extend(query?.shape ?? {}),
       ...(body && { body: { required: needsBody, content: { "application/json": { schema: body } } } }),
     },
     responses: {
@@ -143,9 +149,9 @@ function completeWebhook(operation: Operation | undefined, type: string, compone
 }
 
 /** Errors by status: those of the endpoint, and those that its inputs and its scope imply. */
-function errorsOf({ method, scope, params, query, body, errors = [] }: EndpointSpec): Map<string, ErrorCode[]> {
+function errorsOf({ method, scope, params, body, errors = [] }: EndpointSpec): Map<string, ErrorCode[]> {
   const codes: ErrorCode[] = [
-    ...(body || params || query ? (["InvalidRequest"] as const) : []),
+    "InvalidRequest",
     ...(scope ? (["InvalidApiKey"] as const) : []),
     ...(scope && scope !== "any" ? (["ScopeMissing"] as const) : []),
     ...(scope && params ? (["UnknownObject"] as const) : []),

@@ -1,8 +1,9 @@
 /** Serves health, readiness and metrics in a process without the API. */
 import { type Context, Hono } from "hono";
 import type { Readiness } from "turnpike/facilitator";
-import { InvalidRequest, type Network } from "turnpike/protocol";
+import { type Network, TurnpikeError } from "turnpike/protocol";
 import type { Metrics } from "../telemetry/metrics";
+import { problemResponse } from "./errors";
 import { networkAsked } from "./request";
 
 export interface ProbeServices {
@@ -34,15 +35,12 @@ export function createProbes({ readiness, metrics }: ProbeServices): Hono {
     try {
       network = networkAsked({ network: context.req.query("network") });
     } catch (error) {
-      if (!(error instanceof InvalidRequest)) throw error;
-      return context.json({ code: error.code, message: error.message }, 400);
+      return problemResponse(error);
     }
     const body = readiness(network);
     return context.json(body, body.ready ? 200 : 503);
   });
   if (metrics) app.get("/metrics", answerMetrics(metrics));
-  app.notFound((context) =>
-    context.json({ code: "NotFound", message: "this process does not have the role api" }, 404),
-  );
+  app.notFound(() => problemResponse(new TurnpikeError("NotFound", "this process does not have the role api")));
   return app;
 }

@@ -1,11 +1,12 @@
 /** Serves the app over HTTP, and stops without cutting responses in progress. */
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { getRequestListener } from "@hono/node-server";
-import { ConfigError } from "turnpike/protocol";
+import { getRequestListener, RequestError } from "@hono/node-server";
+import { ConfigError, InvalidRequest } from "turnpike/protocol";
 import { Connections } from "./connections";
 import type { DirectRoutes } from "./direct-routes";
+import { problemResponse } from "./errors";
 import { acceptMore } from "./multi-accept";
 
 export interface ServerOptions {
@@ -68,11 +69,17 @@ function cannotListen(
   });
 }
 
+/** Answers a request whose target or host is malformed, which the app does not get. */
+function errorHandler(error: unknown): Response {
+  const isMalformed = error instanceof RequestError;
+  return problemResponse(isMalformed ? new InvalidRequest("request: must have a path and a well-formed Host") : error);
+}
+
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { fetch, directRoutes, host, port, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
   const { maxConnections = MAX_CONNECTIONS, readTimeoutMs = READ_TIMEOUT_MS } = options;
   // An embedding program keeps its own Request and Response.
-  const listener = getRequestListener(fetch, { overrideGlobalObjects: false });
+  const listener = getRequestListener(fetch, { overrideGlobalObjects: false, errorHandler });
   const timeouts = {
     requestTimeout: requestTimeoutMs,
     headersTimeout: requestTimeoutMs,
@@ -81,7 +88,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   let isStopping = false;
   const running = new Set<ServerResponse>();
   const connections = new Connections({ maxConnections, monotonicMs: () => performance.now() });
-  const server = createServer({ ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS }, (incoming, outgoing) => {
+  // A host that is missing is refused like one that is none.
+  const http = { ...timeouts, keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false };
+  const serve: RequestListener = (incoming, outgoing) => {
     if (!connections.begin(incoming, outgoing)) return;
     outgoing.shouldKeepAlive &&= !isStopping;
     if (!isStopping) {
@@ -89,7 +98,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       outgoing.once("close", () => running.delete(outgoing));
     }
     if (!directRoutes?.(incoming, outgoing)) void listener(incoming, outgoing);
-  });
+  };
+  const server = createServer(http, serve);
+  // HTTP allows to ignore an expectation that is not known.
+  server.on("checkExpectation", serve);
   server.timeout = readTimeoutMs;
   connections.attachTo(server);
   await new Promise<void>((resolve, reject) => {

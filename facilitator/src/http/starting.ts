@@ -1,8 +1,8 @@
 /** Serves requests before the process is ready: alive, not ready with the reason, and retry for everything else. */
 import { Hono } from "hono";
-import { PROBLEM_CONTENT_TYPE, type Readiness } from "turnpike/facilitator";
+import type { Readiness } from "turnpike/facilitator";
 import { Unavailable } from "turnpike/protocol";
-import { problemFor } from "./errors";
+import { problemResponse } from "./errors";
 import { answerMetrics, type MetricsText } from "./probes";
 
 export interface Starting {
@@ -22,13 +22,9 @@ export function createStarting(metrics: MetricsText | undefined): Starting {
     return context.json(body, 503, { "retry-after": String(RETRY_AFTER_SEC) });
   });
   if (metrics) app.get("/metrics", answerMetrics(metrics));
-  app.all("*", (context) => {
-    const error = new Unavailable("The Facilitator is starting.", { retryAfterSec: RETRY_AFTER_SEC });
-    return context.body(JSON.stringify(problemFor(error, crypto.randomUUID())), 503, {
-      "content-type": PROBLEM_CONTENT_TYPE,
-      "retry-after": String(RETRY_AFTER_SEC),
-    });
-  });
+  app.all("*", () =>
+    problemResponse(new Unavailable("The Facilitator is starting.", { retryAfterSec: RETRY_AFTER_SEC })),
+  );
   return {
     app,
     onStage(next) {

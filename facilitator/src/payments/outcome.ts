@@ -11,9 +11,11 @@ export type PaymentOutcome =
   | { readonly kind: "failed"; readonly error: TurnpikeError }
   | { readonly kind: "refused"; readonly error: TurnpikeError; readonly liveUntilSec?: number };
 
-/** Returns whether the row was bound to these signed bytes. */
-export const hasSignature = (row: PaymentRow, { signature }: PaymentRequest): boolean =>
-  row.signature === signature.toLowerCase();
+/** Returns whether the row was bound to these signed bytes: another window has another signature. */
+export const hasSignature = (row: PaymentRow, { signature, authorization }: PaymentRequest): boolean =>
+  row.signature === signature.toLowerCase() &&
+  BigInt(row.valid_after) === authorization.validAfter &&
+  BigInt(row.valid_before) === authorization.validBefore;
 
 /** Returns an error when the row was bound to something other than this request asks for. */
 export function conflictWith(row: PaymentRow, request: PaymentRequest): TurnpikeError | undefined {

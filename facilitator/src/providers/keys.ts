@@ -71,7 +71,7 @@ const MAX_KEYS = 50;
 
 const MINUTE_MS = 60_000;
 
-const FORM = /^Bearer tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/;
+const FORM = /^bearer +tpk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})$/i;
 
 export function createKeys(deps: KeysDeps): Keys {
   return new Keys(deps);

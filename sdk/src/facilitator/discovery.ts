@@ -68,7 +68,7 @@ export const discoveredResourceSchema = z.object({
   resource: z.string(),
   type: z.literal("http"),
   /** which generation of clients the entries are for */
-  x402Version: z.union([z.literal(1), z.literal(2)]),
+  x402Version: z.literal([1, 2]),
   accepts: z.array(acceptSchema),
   /** when the Facilitator last got this 402 from the URL, ISO 8601 */
   lastUpdated: z.string(),

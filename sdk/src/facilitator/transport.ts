@@ -283,7 +283,7 @@ export function pending(answer: Answer): Pending {
 }
 
 /** Codes that say nothing about the request's outcome: an earlier copy of it may still be under way. */
-const NO_VERDICT: ReadonlySet<string> = new Set(["RateLimited", "NotFound"]);
+const NO_VERDICT: ReadonlySet<string> = new Set(["RateLimited", "NotFound", "MethodNotAllowed"]);
 
 /** @throws Unavailable for a 5xx, a 429, a missing route and for what is no problem body */
 export function refusal(answer: Answer): Refused {

@@ -61,7 +61,7 @@ export const ERRORS = {
     "sdk",
     402,
     "The payment has bought its request, and the provider holds no answer that it can replay.",
-    "Do not pay again for the same purchase: ask the provider for its answer. A new purchase needs a new payment.",
+    "Do not pay again: ask the provider for its answer. A new purchase needs a new payment.",
   ),
   PaymentRequired: entry("sdk", 402, "The request carries no payment.", "Pay or subscribe to one of `accepts`."),
   InvalidRequest: entry(
@@ -91,15 +91,10 @@ export const ERRORS = {
   ScopeMissing: entry(
     "sdk",
     403,
-    "The API key does not have the scope that this request needs.",
+    "The API key lacks the scope that this request needs.",
     "Create a key with the scope that `message` names.",
   ),
-  UnknownObject: entry(
-    "sdk",
-    404,
-    "The provider has no such object.",
-    "List the provider's own objects and check the id.",
-  ),
+  UnknownObject: entry("sdk", 404, "No such object is known here.", "Check the id, the network and the API key."),
   EventsDeleted: entry(
     "sdk",
     410,
@@ -116,7 +111,7 @@ export const ERRORS = {
     "sdk",
     409,
     "The same payment or idempotency key was already used with other contents.",
-    "Repeat the original request, or ask for a fresh quote.",
+    "Repeat the original request, or ask for a fresh quote under a new key; a refused one stays taken.",
   ),
   ProofInFlight: entry(
     "sdk",
@@ -127,6 +122,7 @@ export const ERRORS = {
   ),
   UnknownSubscription: entry("sdk", 404, "No such subscription is known.", "Check the idHash and the network."),
   NotFound: entry("sdk", 404, "There is no such route.", "See /openapi.json for the routes."),
+  MethodNotAllowed: entry("sdk", 405, "The route takes other methods.", "Use one that `Allow` names."),
   PayloadTooLarge: entry("sdk", 413, "The request body is larger than allowed.", "Send a smaller body."),
   UnsupportedMediaType: entry(
     "sdk",
@@ -152,7 +148,7 @@ export const ERRORS = {
     "sdk",
     422,
     "This Facilitator does not settle this token, payee or amount.",
-    "The message names what is not allowed and what is. GET /supported lists tokens, payees and smallest amounts.",
+    "`message` names what is allowed; GET /supported lists tokens, payees and smallest amounts.",
   ),
   RefundExceedsPayment: entry(
     "sdk",
@@ -183,7 +179,7 @@ export const ERRORS = {
     "sdk",
     502,
     "The provider served a paid request without the signed receipt that the agent's policy requires.",
-    "Do not pay again: `response` of the error has the answer. Ask the provider for its receipt.",
+    "Do not pay again: `response` has the answer. Ask the provider for its receipt.",
   ),
   AbortError: entry(
     "sdk",

@@ -7,7 +7,7 @@ import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";
 import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
 import { type Hex, toHex } from "./hex";
-import { addressSchema, amountSchema, signature65Schema, signatureSchema } from "./schemas";
+import { addressSchema, amountSchema, otherMethodSchema, signature65Schema, signatureSchema } from "./schemas";
 import { wordOfUint } from "./words";
 
 /** Permit2, at the same address on every chain. */
@@ -104,6 +104,7 @@ const transferShape = {
 /** `exact` payload over Permit2 of stock x402 clients. */
 export const permit2PayloadSchema = z.object({
   signature: signatureSchema,
+  authorization: otherMethodSchema,
   permit2Authorization: z.object({
     ...transferShape,
     witness: z.object({ to: addressSchema, validAfter: amountSchema }),
@@ -113,6 +114,7 @@ export const permit2PayloadSchema = z.object({
 /** `upto` payload of stock x402 clients. */
 export const uptoPayloadSchema = z.object({
   signature: signatureSchema,
+  authorization: otherMethodSchema,
   permit2Authorization: z.object({
     ...transferShape,
     witness: z.object({ to: addressSchema, facilitator: addressSchema, validAfter: amountSchema }),

@@ -13,6 +13,7 @@ import { MAX_RESOURCE_BYTES } from "./resource";
 export const addressSchema = z
   .string()
   .refine(isAddress, "must be an address: 0x and 40 hex digits")
+  .meta({ pattern: "^0x[0-9a-fA-F]{40}$" })
   .transform((value): Address => checksum(value));
 
 export const hash32Schema = z
@@ -44,6 +45,7 @@ export const permitSignatureSchema = signatureSchema
 export const amountSchema = z
   .string()
   .refine((value) => parseAmount(value) !== undefined, "must be a decimal integer string of base units below 2^256")
+  .meta({ pattern: "^(?:0|[1-9][0-9]{0,77})$" })
   .transform((value) => BigInt(value));
 
 /** unix seconds as a decimal string, as EIP-3009 payloads carry them */
@@ -104,18 +106,18 @@ export type PaymentProof = z.output<typeof paymentProofSchema>;
 
 export type PaymentProofWire = z.input<typeof paymentProofSchema>;
 
+/** A field of another transfer method's payload: both beside each other would leave open which one is meant. */
+export const otherMethodSchema = z
+  .enum([], "must be absent: a payload has one transfer method")
+  .meta({ type: "string", not: {} })
+  .optional();
+
 /** `exact` payload of stock x402 clients; version 1 names scheme and network beside it. */
-export const exactPayloadSchema = z
-  .object({
-    signature: signatureSchema,
-    authorization: authorizationSchema,
-    /** of other transfer methods; never beside an EIP-3009 authorization */
-    permit2Authorization: z.unknown().optional(),
-  })
-  .refine(({ permit2Authorization }) => permit2Authorization === undefined, {
-    path: ["permit2Authorization"],
-    message: "must be absent: only an EIP-3009 authorization is accepted",
-  });
+export const exactPayloadSchema = z.object({
+  signature: signatureSchema,
+  authorization: authorizationSchema,
+  permit2Authorization: otherMethodSchema,
+});
 
 /** Returns whether an option asks for an EIP-3009 transfer, the only kind that is settled; absent means EIP-3009. */
 export function isEip3009(extra: { readonly [key: string]: unknown } | null | undefined): boolean {

@@ -123,7 +123,7 @@ interface Signed {
 }
 
 function signedIn(payload: X402RequestWire["paymentPayload"]["payload"]): Signed {
-  if ("authorization" in payload) {
+  if (payload.authorization) {
     const { from, to, value, nonce, validBefore } = payload.authorization;
     const money = { value: BigInt(value), nonce: nonce as Hex, validBefore: BigInt(validBefore) };
     return { scheme: "eip3009", payer: checksum(from), payTo: checksum(to), ...money };

@@ -204,7 +204,8 @@ describe("Facilitator: analytics", function () {
       const problem = await expectProblem(await get(`/analytics/overview?${query}`), 400, "InvalidRequest");
       expect(JSON.stringify(problem), query).to.include(field);
     }
-    await expectProblem(await get("/analytics/volume?grain=hour&days=365"), 400, "InvalidRequest");
+    const hours = await expectProblem(await get("/analytics/volume?grain=hour&days=365"), 400, "InvalidRequest");
+    expect(hours.details).to.deep.equal({ field: "days", in: "query" });
   });
 
   it("notifies listeners of events", async () => {

@@ -79,11 +79,11 @@ describe("Facilitator: what transactions cost", function () {
   });
 
   it("are no one's whose transactions are not this service's, and a hash has to be one", async () => {
-    await expectProblem(await http.call(`/transactions/0x${"11".repeat(32)}/cost`), 404, "NotFound");
+    await expectProblem(await http.call(`/transactions/0x${"11".repeat(32)}/cost`), 404, "UnknownObject");
     await expectProblem(await http.call("/transactions/0x12/cost"), 400, "InvalidRequest");
     const newest = await http.world.chain.provider.getBlock(1);
     const foreign = newest?.transactions[0] ?? "";
-    await expectProblem(await http.call(`/transactions/${foreign}/cost`), 404, "NotFound");
+    await expectProblem(await http.call(`/transactions/${foreign}/cost`), 404, "UnknownObject");
   });
 
   it("are in wei alone where no price of the coin is set", async () => {

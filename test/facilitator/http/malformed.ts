@@ -173,7 +173,7 @@ describe("Facilitator: malformed input", function () {
       expect(problem.message).to.match(/^token: /);
     }
     await expectProblem(await fetch(`${http.service.url}/nowhere`), 404, "NotFound");
-    await expectProblem(await fetch(`${http.service.url}/authorize`), 404, "NotFound");
+    await expectProblem(await fetch(`${http.service.url}/authorize`), 405, "MethodNotAllowed");
   });
 
   it("S11 gives up a request whose head never ends, without harm to others", async () => {

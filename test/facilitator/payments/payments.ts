@@ -209,9 +209,16 @@ describe("payments", function () {
       version: world.contracts.tokenVersion,
     };
     const forged = signDigest(typedDataDigest(transferTypedData(domain, signed.authorization)), stranger.key);
-    const outcome = await core.payments.authorize({ ...signed, signature: forged });
-    if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
-    expect(outcome.error.code).to.equal("InvalidSignature");
+    const { validAfter, validBefore } = signed.authorization;
+    const unsigned = [{ validAfter: validAfter + 1n }, { validBefore: validBefore - 1n }].map((change) => ({
+      ...signed,
+      authorization: { ...signed.authorization, ...change },
+    }));
+    for (const request of [{ ...signed, signature: forged }, ...unsigned]) {
+      const outcome = await core.payments.authorize(request);
+      if (outcome.kind !== "refused") expect.fail(`it is ${outcome.kind}`);
+      expect(outcome.error.code).to.equal("InvalidSignature");
+    }
   });
 
   it("B21 calls only its own untouched proofs valid", async () => {

@@ -184,7 +184,10 @@ describe("Facilitator: payments over Permit2", function () {
         { from: authorizationOf(other).from },
       ]) {
         const payload = { ...request.paymentPayload.payload, permit2Authorization: { ...signed, ...change } };
-        const changed = { ...request, paymentPayload: { ...request.paymentPayload, payload } } as X402RequestWire;
+        const changed = {
+          ...request,
+          paymentPayload: { ...request.paymentPayload, payload },
+        } as unknown as X402RequestWire;
         expect(await settle(changed)).to.include({ success: false, errorReason: "invalid_permit2_signature" });
       }
       const asEip3009 = { ...request.paymentRequirements, extra: { name: "Test USD", version: "1" } };

@@ -127,12 +127,13 @@ describe("Facilitator: API keys", function () {
     const key = await http.service.apiKey({ scopes: ["read", "keys"] });
     const forged = key.slice(0, -1) + (key.endsWith("A") ? "B" : "A");
     for (const wrong of [forged, "", "tpk_", key.slice(4), `${key}x`, `${key} ${key}`, "Bearer", "x".repeat(5_000)]) {
-      await expectProblem(await call("/events", { key: wrong }), 401, "InvalidApiKey");
+      const refused = await call("/events", { key: wrong });
+      expect(refused.headers.get("www-authenticate")).to.equal("Bearer");
+      await expectProblem(refused, 401, "InvalidApiKey");
     }
-    for (const authorization of [key, `Basic ${key}`, `bearer ${key}`, `Bearer  ${key}`]) {
-      const response = await fetch(`${http.service.url}/events`, { headers: { authorization } });
-      await expectProblem(response, 401, "InvalidApiKey");
-    }
+    const sent = (authorization: string) => fetch(`${http.service.url}/events`, { headers: { authorization } });
+    for (const other of [key, `Basic ${key}`]) await expectProblem(await sent(other), 401, "InvalidApiKey");
+    for (const scheme of ["bearer", "BEARER "]) expect((await sent(`${scheme} ${key}`)).status, scheme).to.equal(200);
     const id = key.split("_")[1];
     expect((await call(`/keys/${id}`, { key, method: "DELETE" })).status).to.equal(200);
     await expectProblem(await call("/events", { key }), 401, "InvalidApiKey");

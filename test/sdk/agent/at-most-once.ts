@@ -282,6 +282,7 @@ describe("the agent pays at most once", () => {
     market.facilitator.steps.length = 0;
     const [held] = await subject.agent.settleHeld();
     expect(held).to.include({ state: "settled", amount: 500_000n });
+    expect(await rejection(subject.agent.giveUp(`0x${"77".repeat(32)}`))).to.include({ code: "UnknownObject" });
     await subject.agent.giveUp(held?.paymentId ?? "0x");
     expect((await subject.agent.pay(market.provider.url)).receipt?.resumed).to.equal(false);
     expect(market.chain.transfers).to.have.length(2);

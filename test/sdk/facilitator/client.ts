@@ -51,6 +51,7 @@ describe("Facilitator client", () => {
     await expectUnavailable(await answering(418, "[]"));
     await expectUnavailable(await answeringError("Internal", 500));
     await expectUnavailable(await answeringError("NotFound", 404));
+    await expectUnavailable(await answeringError("MethodNotAllowed", 405));
   });
 
   it("D2 reports when to retry, and why", async () => {

@@ -42,7 +42,6 @@ export function operatorFigureEndpoints(services: ApiServices): Endpoint[] {
     ...bothForms(OPERATOR_ENDPOINTS.getOperatorProviders, {
       name: "providers",
       load: (query) => analytics.providers({ ...rangeOf(query), limit: query.limit }),
-      loadAll: (query) => analytics.providers({ ...rangeOf(query), limit: undefined }),
       rows: ({ providers }) => providers,
       columns: {
         provider: ({ provider }: Provider) => provider,

@@ -13,7 +13,7 @@ export function serviceEndpoints(services: ApiServices): Endpoint[] {
   return routes(services, SERVICE_ENDPOINTS, {
     async getTransactionCost({ params }) {
       const cost = await costs.of(params.hash);
-      if (!cost) throw new TurnpikeError("NotFound", "no mined transaction of this Facilitator has this hash");
+      if (!cost) throw new TurnpikeError("UnknownObject", "no mined transaction of this Facilitator has this hash");
       return ok(cost);
     },
     getHealth: async () => ok({ status: "ok" as const }),

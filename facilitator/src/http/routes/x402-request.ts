@@ -59,7 +59,7 @@ export function exactRequestOf(request: X402Request, act: "verify" | "settle"): 
 function signedOf({ paymentPayload, paymentRequirements }: X402Request, act: "verify" | "settle"): Signed | X402Reason {
   const { payload } = paymentPayload;
   const methods = [paymentRequirements.extra, ...("accepted" in paymentPayload ? [paymentPayload.accepted.extra] : [])];
-  if ("authorization" in payload) {
+  if (payload.authorization) {
     if (!methods.every(isEip3009)) return "unsupported_payload_type";
     return { authorization: payload.authorization, signature: payload.signature };
   }

@@ -182,7 +182,7 @@ type Outcome = ChangeOutcome | PermitOutcome;
 export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
 
 /** Refusals that come before the Facilitator looks at what was posted. An earlier post may be under way all the same. */
-const BEFORE_WORK: ReadonlySet<string> = new Set(["RateLimited", "NotFound"]);
+const BEFORE_WORK: ReadonlySet<string> = new Set(["RateLimited", "NotFound", "MethodNotAllowed"]);
 
 /** The refusal behind an answer without an outcome, where this very post has submitted nothing for sure. */
 export function refusalBeforeWork({ cause }: TurnpikeError): TurnpikeError | undefined {

@@ -68,7 +68,7 @@ function askOutcome(context: AgentContext, ledger: AgentLedger, entry: PaymentEn
 export async function giveUp(context: AgentContext, paymentId: Hex): Promise<void> {
   const ledger = await context.ledger();
   const entry = ledger.payment(paymentId);
-  if (!entry) throw new TurnpikeError("NotFound", "This agent's ledger holds no such payment.");
+  if (!entry) throw new TurnpikeError("UnknownObject", "This agent's ledger holds no such payment.");
   if (entry.state !== "signed" && entry.state !== "settled") return;
   if (!ledger.lock(paymentId))
     throw new TurnpikeError("PaymentPending", "Another call is using this payment; repeat this when it has ended.");

@@ -109,5 +109,5 @@ const cursorSchema = z
 /** Pages of a list: `limit` rows at a time; each has the cursor of the next one. */
 export const page = { cursor: cursorSchema, limit: limitSchema };
 
-/** Of several chains, the one that a report is about. */
+/** Of several chains, the one that a request is for. Every endpoint takes it. */
 export const networkQuerySchema = z.object({ network: z.string().max(64).optional() });

@@ -40,7 +40,7 @@ const range = {
   to: timeSchema.optional(),
   days: z
     .string()
-    .regex(/^[1-9][0-9]{0,3}$/, "must be a number of days")
+    .regex(/^(?:[1-9][0-9]{0,2}|10[0-8][0-9]|109[0-8])$/, "must be a whole number from 1 to 1098")
     .default("30")
     .transform(Number),
 };
@@ -117,6 +117,11 @@ const SUBSCRIPTIONS = {
 const ALLOWANCES = {
   path: "/analytics/allowances",
   text: "Lists the allowances of the provider's subscribers with the spent amounts, newest subscription first.",
+} as const;
+
+const PROVIDERS = {
+  path: "/operator/providers",
+  text: `Returns what each provider received, highest volume first. ${RANGE}`,
 } as const;
 
 const paged = <P extends string, F extends z.ZodRawShape, A extends z.ZodType>(
@@ -243,12 +248,12 @@ export const OPERATOR_ENDPOINTS = endpoints(
       query: ofGrain,
       answer: volumeSchema,
     }),
-    ...both("getOperatorProviders", {
-      path: "/operator/providers",
-      text: `Returns what each provider received, highest volume first. ${RANGE}`,
+    getOperatorProviders: json({
+      ...PROVIDERS,
       query: z.object({ ...range, limit: limitSchema }),
       answer: providerFiguresSchema,
     }),
+    getOperatorProvidersCsv: csv({ ...PROVIDERS, query: ofRange }),
     ...both("getOperatorFunnel", {
       path: "/operator/funnel",
       text: `Returns the funnel over the gates of all providers. ${RANGE}`,
@@ -294,6 +299,7 @@ export const SERVICE_ENDPOINTS = endpoints("service", {
         payments: z.number().int(),
       }),
     },
+    errors: ["UnknownObject"],
     objects: { hash: "transaction" },
   },
   getHealth: {

@@ -5,7 +5,7 @@ import * as payments from "./payments";
 import * as providers from "./providers";
 import * as subscriptions from "./subscriptions";
 
-export { API_TAGS, type EndpointSpec } from "./endpoint";
+export { API_TAGS, type EndpointSpec, networkQuerySchema } from "./endpoint";
 export * from "./figures";
 export type { EndpointAt, EndpointKey } from "./keyed";
 export * from "./payments";

@@ -10,7 +10,7 @@ import {
   transferTypedData,
   typedDataDigest,
 } from "../../protocol";
-import { type Method, parsed, type SignedTransfer, type SigningDomain } from "./method";
+import { type Method, parsed, type SignedTransfer, type SigningDomain, schemeAsked } from "./method";
 
 /** Returns what was signed, of a payload of either version. */
 export function signedByToken(
@@ -31,6 +31,7 @@ export const eip3009: Method = {
   extra: {},
   bound: () => undefined,
   read(source) {
+    if (schemeAsked(source) === "upto") return "transfer_method";
     const { accepted, resource, payload } = parsed(payloadV2Schema, source);
     if (!isEip3009(accepted.extra)) return "transfer_method";
     const { to: payTo, value: max } = payload.authorization;

@@ -17,6 +17,7 @@ import {
   signerRecovery,
   type TransferAuthorization,
 } from "../../protocol";
+import { isObject } from "../../protocol/strict-json";
 
 /** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
 export type SchemeName = "exact" | "upto";
@@ -99,6 +100,10 @@ export interface Method {
   /** Finds a payment's transfer on the chain. @throws Unavailable */
   findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "shallow" | "late" | "absent">;
 }
+
+/** Returns the scheme of the option that a payload repeats, before the payload is checked. */
+export const schemeAsked = ({ payload: { accepted } }: PayloadSource): unknown =>
+  isObject(accepted) ? accepted.scheme : undefined;
 
 /** @throws InvalidPaymentProof that names the first wrong field */
 export function parsed<T>(schema: z.ZodType<T>, { payload, header }: PayloadSource): T {

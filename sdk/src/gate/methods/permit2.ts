@@ -18,7 +18,7 @@ import {
   typedDataDigest,
 } from "../../protocol";
 import { isObject } from "../../protocol/strict-json";
-import { type Method, parsed, type SchemeName, type SignedTransfer } from "./method";
+import { type Method, parsed, type SchemeName, type SignedTransfer, schemeAsked } from "./method";
 
 /** Returns whether what was signed is a transfer of this method. */
 export const isOverPermit2 = (signed: unknown): boolean =>
@@ -54,11 +54,8 @@ export const permit2: Method = {
       ? 'payments of type "upto" (its setting UPTO_SIGNER)'
       : "payments over Permit2 (its setting PERMIT2)",
   read(source) {
-    const { accepted: asked } = source.payload;
-    const isUpto = isObject(asked) && asked.scheme === "upto";
-    const { accepted, resource, payload } = isUpto
-      ? parsed(payloadUptoSchema, source)
-      : parsed(payloadPermit2Schema, source);
+    const { accepted, resource, payload } =
+      schemeAsked(source) === "upto" ? parsed(payloadUptoSchema, source) : parsed(payloadPermit2Schema, source);
     if (!isPermit2(accepted.extra)) return "transfer_method";
     const authorization = permit2AuthorizationOf(payload);
     const { spender, token, to: payTo, amount: max, facilitator } = authorization;

@@ -348,6 +348,8 @@ describe("prices of type upto", () => {
       expect([what, answer.status]).to.deep.equal([what, 402]);
       expect(answer.json.error, what).to.equal("InvalidPaymentProof");
     }
+    const overToken = await send(at("/upto"), { headers: await v2Headers(at("/upto")) });
+    expect(overToken.json.reason, "an EIP-3009 transfer for upto").to.equal("transfer_method");
     const v1 = await v1Headers({ ...(await send(at("/upto"))).json.accepts[0], scheme: "exact" });
     expect((await send(at("/upto"), { headers: v1 })).json.reason).to.equal("terms");
     expect([runs, asked()]).to.deep.equal([0, []]);
