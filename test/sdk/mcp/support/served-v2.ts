@@ -2,7 +2,12 @@
 import { createServer } from "node:http";
 import { Client, StreamableHTTPClientTransport, type VersionNegotiationMode } from "@modelcontextprotocol/client";
 import { toNodeHandler } from "@modelcontextprotocol/node";
-import { type CreateMcpHandlerOptions, createMcpHandler, McpServer } from "@modelcontextprotocol/server";
+import {
+  type CreateMcpHandlerOptions,
+  createMcpHandler,
+  McpServer,
+  type McpServerOptions,
+} from "@modelcontextprotocol/server";
 import { closeServer, listen } from "../../../support/gate";
 
 export const REVISION = "2026-07-28";
@@ -22,10 +27,11 @@ export interface ServedReplicas {
 export async function serveReplicas(
   replicas: readonly Register[],
   options: CreateMcpHandlerOptions = {},
+  serverOptions: McpServerOptions = {},
 ): Promise<ServedReplicas> {
   const handlers = replicas.map((register) =>
     createMcpHandler(() => {
-      const server = new McpServer({ name: "tools", version: "1.0.0" });
+      const server = new McpServer({ name: "tools", version: "1.0.0" }, serverOptions);
       register(server);
       return server;
     }, options),
