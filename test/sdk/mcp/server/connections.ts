@@ -7,6 +7,7 @@ import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import { expect } from "chai";
 import { paidTool } from "turnpike/mcp/server";
 import { createTestProvider } from "turnpike/testing";
+import { RESERVING, startSmallFacilitator, testProvider } from "../../../support/gate";
 import { call, paying, payloadFor, type ServeOptions, serveTools, textOf } from "../support/served";
 
 /** Keeps a session's events, as servers do whose clients may resume a stream. */
@@ -106,6 +107,40 @@ describe("mcp > server > connections", () => {
       }
     });
   }
+
+  it("MC10 sends progress while a payment settles, and keeps the result for a client that gives up meanwhile", async () => {
+    const facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+    let settle = (): void => undefined;
+    facilitator.holds = (path) => path === "/settle";
+    facilitator.held = new Promise((resolve) => {
+      settle = () => resolve(undefined);
+    });
+    const small = testProvider(facilitator, { replay: {} });
+    const sold = { ...slow, provider: small, pricing: [{ type: "one-time", amount: 50_000n }] } as const;
+    const served = await serveTools((server) => {
+      paidTool(server, "slow", sold, () => {
+        runs++;
+        return { content: [{ type: "text", text: "done" }] };
+      });
+    });
+    try {
+      const client = await served.connect();
+      const meta = await paying(client, { tool: "slow" });
+      const leaving = new AbortController();
+      const left = call(client, { tool: "slow", meta, signal: leaving.signal, onprogress: () => leaving.abort() });
+      expect(await left.catch((error: Error) => error)).to.be.instanceOf(Error);
+      settle();
+      const result = await repeated(await served.connect(), meta);
+      expect(textOf(result)).to.equal("done");
+      expect(result._meta).to.deep.include({ "turnpike/replayed": true });
+      expect([runs, facilitator.calls.filter(({ path }) => path === "/settle").length]).to.deep.equal([1, 1]);
+    } finally {
+      await served.close();
+      await small.close();
+      await facilitator.stop();
+    }
+  });
 
   it("HA20 gives the payment back at once where the tool fails after its client has left", async () => {
     const served = await serveTools(register, { onBroken: () => onBroken() });

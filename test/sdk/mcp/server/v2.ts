@@ -15,7 +15,13 @@ import { memoryClaims, type Provider } from "turnpike/gate";
 import { type PaidToolContext, paidTool } from "turnpike/mcp/server/v2";
 import { encodeJsonHeader } from "turnpike/protocol";
 import * as z from "zod";
-import { RESERVING, type SmallFacilitator, startSmallFacilitator, testProvider } from "../../../support/gate";
+import {
+  RESERVING,
+  type SettleBody,
+  type SmallFacilitator,
+  startSmallFacilitator,
+  testProvider,
+} from "../../../support/gate";
 import { askOf, payloadFor, textOf } from "../support/served";
 import { REVISION, type ServedReplicas, serveReplicas } from "../support/served-v2";
 
@@ -63,6 +69,7 @@ describe("mcp > server > on @modelcontextprotocol/server", () => {
       }),
     };
     const confirmed = { ...shared };
+    const prepaid = { ...shared, settle: "before" } as const;
     const linked = { ...shared };
     return (server: Parameters<typeof paidTool>[0]) => {
       paidTool(server, "quote", quote, async ({ symbol, days }, context) => {
@@ -72,13 +79,15 @@ describe("mcp > server > on @modelcontextprotocol/server", () => {
       });
       paidTool(server, "list", list, () => ({ content: [], structuredContent: [7, 8] }));
       paidTool(server, "report", report, () => ({ content: [], structuredContent: { price: "none" } }));
-      paidTool(server, "confirmed", confirmed, (_args, { mcpReq }) => {
+      const ask = (_args: object, { mcpReq }: PaidToolContext) => {
         const answer = acceptedContent<{ ok: boolean }>(mcpReq.inputResponses, "ok");
         runs.push(`confirmed ${answer?.ok}`);
         if (answer?.ok) return { content: [{ type: "text", text: "done" }] };
         const requestedSchema = z.object({ ok: z.boolean() });
         return inputRequired({ inputRequests: { ok: inputRequired.elicit({ message: "Sure?", requestedSchema }) } });
-      });
+      };
+      paidTool(server, "confirmed", confirmed, ask);
+      paidTool(server, "prepaid", prepaid, ask);
       paidTool(server, "linked", linked, () => {
         throw new UrlElicitationRequiredError([
           { mode: "url", message: "Sign in", url: "https://a.example", elicitationId: "1" },
@@ -301,6 +310,23 @@ describe("mcp > server > on @modelcontextprotocol/server", () => {
       expect(runs).to.deep.equal(["confirmed undefined", "confirmed true"]);
     });
   }
+
+  it("asks for input by a payment that has settled before, and takes no second one", async () => {
+    const mode = { pin: REVISION };
+    const capabilities = { elicitation: { form: {} } };
+    const client = new Client({ name: "buyer", version: "1.0.0" }, { versionNegotiation: { mode }, capabilities });
+    client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { ok: true } }));
+    await (await serve()).connect(mode, client);
+    const _meta = await paying(client, { name: "prepaid" });
+    const result = await client.callTool({ name: "prepaid", _meta });
+    expect(textOf(result as never)).to.equal("done");
+    expect(result._meta?.["x402/payment-response"]).to.include({ success: true });
+    const grants = facilitator.calls
+      .filter(({ path }) => path === "/settle")
+      .map(({ body }) => (body as SettleBody).grant);
+    expect(new Set(grants.map((grant) => grant?.id)).size).to.equal(1);
+    expect(runs).to.deep.equal(["confirmed undefined", "confirmed true"]);
+  });
 
   /** Over a pipe in this process, where servers ask as before. */
   async function connectInProcess(client: Client): Promise<void> {
