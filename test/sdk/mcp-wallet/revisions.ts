@@ -123,6 +123,18 @@ describe("mcp wallet > revisions", () => {
       expect(paid()).to.deep.equal([]);
     });
 
+    it(`MW7 a no is a no, also where the price changes meanwhile: ${name}`, async () => {
+      const questions: string[] = [];
+      risingPrice = 700_000n;
+      const asking = await host((question) => {
+        questions.push(question);
+        risingPrice += 50_000n;
+        return { action: "decline" };
+      });
+      const refused = await asking.call("pay", { url: `${shop.url}/rising` });
+      expect([refused.facts.reason, questions.length, paid()], refused.whole).to.deep.equal(["not_approved", 1, []]);
+    });
+
     it(`MW7 a host that cannot ask pays nothing above the threshold, and what is below it: ${name}`, async () => {
       const silent = await host();
       const refused = await silent.call("pay", { url: `${shop.url}/dear` });

@@ -3,8 +3,8 @@
  * then the host holds what was approved, sealed; an answer counts once.
  */
 import { randomUUID } from "node:crypto";
-import { PolicyRefused, sha256, toHex, utf8ToBytes } from "../../protocol";
-import type { Answer, Person } from "./person";
+import { sha256, toHex, utf8ToBytes } from "../../protocol";
+import { type Answer, type Person, requireFewQuestions } from "./person";
 
 /** Ends a run whose result has to ask the person. */
 export class QuestionAsked extends Error {
@@ -45,9 +45,6 @@ export const hashOf = (text: string): string => toHex(sha256(utf8ToBytes(text)))
 /** How many questions may be open: of one that is older, the answer does not count. */
 const MAX_OPEN = 64;
 
-/** As of one call while it runs: a subscription asks for its plan now and for a scheduled one. */
-const MAX_QUESTIONS = 3;
-
 /** The questions of one process that wait for their answers. */
 export class AskedQuestions {
   readonly #open = new Set<string>();
@@ -61,13 +58,10 @@ export class AskedQuestions {
       ask: async (question) => {
         const asked = hashOf(question);
         if (approved.has(asked)) return "approved";
-        if (known?.asked === asked && answer === "declined") return "declined";
+        // Also to what has changed since: nobody is asked again after a no.
+        if (known && answer === "declined") return "declined";
         if (!canAsk) return "unsupported";
-        if (approved.size >= MAX_QUESTIONS) {
-          throw new PolicyRefused("What is to be spent changes with each question. Nothing was signed.", {
-            reason: "not_approved",
-          });
-        }
+        requireFewQuestions(approved.size);
         throw new QuestionAsked(question, { id: this.#opened(), call, approved: [...approved], asked });
       },
     };

@@ -12,7 +12,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { expect } from "chai";
 import { memoryClaims, type Provider } from "turnpike/gate";
-import { type PaidToolContext, paidTool } from "turnpike/mcp/server/v2";
+import { type PaidToolContext, type PaidToolHandler, paidTool } from "turnpike/mcp/server/v2";
 import { encodeJsonHeader } from "turnpike/protocol";
 import * as z from "zod";
 import {
@@ -79,7 +79,7 @@ describe("mcp > server > on @modelcontextprotocol/server", () => {
       });
       paidTool(server, "list", list, () => ({ content: [], structuredContent: [7, 8] }));
       paidTool(server, "report", report, () => ({ content: [], structuredContent: { price: "none" } }));
-      const ask = (_args: object, { mcpReq }: PaidToolContext) => {
+      const ask: PaidToolHandler = (_args, { mcpReq }) => {
         const answer = acceptedContent<{ ok: boolean }>(mcpReq.inputResponses, "ok");
         runs.push(`confirmed ${answer?.ok}`);
         if (answer?.ok) return { content: [{ type: "text", text: "done" }] };
