@@ -50,7 +50,10 @@ export interface SdkTransport {
 
 /** A tool that the SDK has registered. */
 export interface RegisteredSdkTool {
+  /** Lists the tool again, and serves its calls. */
   enable(): void;
+  /** Hides the tool, and refuses its calls. */
   disable(): void;
+  /** Takes the tool off the server. */
   remove(): void;
 }
