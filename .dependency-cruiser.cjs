@@ -148,7 +148,7 @@ module.exports = {
     rule(
       "mcp-sdk-in-mcp",
       "The MCP SDK is an optional peer: only the entry points of MCP import it.",
-      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/mcp/(server|client)/" },
+      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/mcp/(server|client|wallet)/" },
       { path: "node_modules/@modelcontextprotocol/" },
     ),
     rule(

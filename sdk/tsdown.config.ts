@@ -21,7 +21,7 @@ export default defineConfig([
       "src/{index,browser}.ts",
       "src/{protocol,chain,facilitator,agent,gate,testing}/index.ts",
       "src/agent/file-ledger/index.ts",
-      "src/mcp/{client,server,wallet}/index.ts",
+      "src/mcp/{client,server,wallet,client/v2,server/v2}/index.ts",
       "src/gate/{express,hono,fastify,next,node,fetch,redis,postgres}.ts",
     ],
     format: ["esm", "cjs"],

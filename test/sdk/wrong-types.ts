@@ -16,7 +16,9 @@ import * as node from "turnpike/gate/node";
 import * as postgres from "turnpike/gate/postgres";
 import * as redis from "turnpike/gate/redis";
 import * as mcpClient from "turnpike/mcp/client";
+import * as mcpClient2 from "turnpike/mcp/client/v2";
 import * as mcpServer from "turnpike/mcp/server";
+import * as mcpServer2 from "turnpike/mcp/server/v2";
 import { runWallet } from "turnpike/mcp/wallet";
 import * as protocol from "turnpike/protocol";
 import { ERRORS, isTurnpikeError } from "turnpike/protocol";
@@ -40,7 +42,9 @@ const ENTRY_POINTS = {
   "turnpike/chain": chain,
   "turnpike/facilitator": facilitator,
   "turnpike/mcp/client": mcpClient,
+  "turnpike/mcp/client/v2": mcpClient2,
   "turnpike/mcp/server": mcpServer,
+  "turnpike/mcp/server/v2": mcpServer2,
   "turnpike/protocol": protocol,
   "turnpike/testing": testing,
 };

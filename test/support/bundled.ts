@@ -2,8 +2,11 @@
 import path from "node:path";
 import { buildSync } from "esbuild";
 
-/** @returns the file, in `folder`; it loads its dependencies from this workspace */
-export function bundled(entry: string, folder: string): string {
+/**
+ * @param external packages that it loads when it runs
+ * @returns the file, in `folder`; it loads its other dependencies from this workspace
+ */
+export function bundled(entry: string, folder: string, external: readonly string[] = []): string {
   const outfile = path.join(folder, `${path.basename(entry, ".ts")}.cjs`);
   buildSync({
     entryPoints: [entry],
@@ -13,7 +16,7 @@ export function bundled(entry: string, folder: string): string {
     format: "cjs",
     target: "node20",
     logLevel: "error",
-    external: ["pg-native"],
+    external: ["pg-native", ...external],
   });
   return outfile;
 }

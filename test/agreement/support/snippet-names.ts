@@ -41,7 +41,6 @@ const COMMON: Names = {
   operator: 'import("ethers").Wallet',
   operatorKey: typeOf("protocol", "Hex"),
   options: typeOf("gate", "ProviderOptions"),
-  otherPlanId: typeOf("protocol", "Hex"),
   payer: typeOf("protocol", "Address"),
   paymentGate: constantOf("gate/express", "paymentGate"),
   paymentId: typeOf("protocol", "Hex"),

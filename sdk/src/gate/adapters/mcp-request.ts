@@ -5,7 +5,10 @@ import {
   HEADER,
   InvalidRequest,
   MAX_CREDENTIAL_BYTES,
+  memberOf,
+  sha256,
   TurnpikeError,
+  toHex,
   utf8ToBytes,
 } from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
@@ -96,11 +99,22 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
   }
   // Read as two headers are, of which both may hold one payment.
   if (second) headers.set(HEADER.payment.toLowerCase(), credential("the payment in _meta", second.text));
+  const key = keyOf(headers.get(HEADER.paymentSignatureV2.toLowerCase()));
+  if (key !== undefined) headers.set(HEADER.idempotencyKey.toLowerCase(), key);
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;
   const field = `_meta["${MCP_META.subscription}"]`;
   if (typeof id !== "string") throw new InvalidRequest(`${field}: must be text`);
   return headers.set(HEADER.subscription.toLowerCase(), credential(field, id));
+}
+
+/**
+ * Returns the key of a payment of version 2: its memo, which no chain shows. By it the result is kept for a repeated call,
+ * and not for whoever copies the payment from calldata.
+ */
+function keyOf(payment: string | undefined): string | undefined {
+  const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo");
+  return typeof memo === "string" ? toHex(sha256(utf8ToBytes(memo))) : undefined;
 }
 
 const PAYMENT_HEADERS = [HEADER.payment, HEADER.paymentSignatureV2].map((name) => name.toLowerCase());

@@ -1,6 +1,7 @@
 /**
  * Adapts a gate to tool calls of the Model Context Protocol: a decision becomes a result, and a result settles its
- * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled.
+ * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled. One
+ * that asks the client for input is no answer yet.
  */
 import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
 import {
@@ -34,6 +35,10 @@ import type { KeptAnswer } from "../replay/fit";
 export interface ToolResult extends CallResult {
   readonly [member: string]: unknown;
 }
+
+/** Returns whether a tool's result asks its client for input: the call that brings it is answered. */
+export const isInputRequired = (result: unknown): result is ToolResult =>
+  (result as ToolResult | undefined)?.resultType === "input_required";
 
 /** One call, and how to serve it. */
 export interface PaidCall {
@@ -73,6 +78,10 @@ async function served(gate: Gate, call: PaidCall, decision: Decision): Promise<T
   const scope = openRequestScope(request, decision);
   const outcome = await ran(call, scope, decision);
   let result = outcome.result;
+  if (isInputRequired(result)) {
+    await withdraw(decision);
+    return withUsageReceipts(result, scope);
+  }
   try {
     if (decision.payment.kind !== "free") result = await settled(gate, call, { scope, decision, outcome });
   } catch (error) {

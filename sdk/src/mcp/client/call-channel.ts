@@ -102,20 +102,29 @@ const TRY_LATER: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 const refusalIn = (result: CallResult | undefined): JsonObject | undefined =>
   objectOf(result?._meta?.[MCP_META.refusal]);
 
-/** The codes by which the MCP SDK reports what no server has answered. */
+/** By the error's name, the code by which each release of the MCP SDK reports a time-out. */
+const TIMEOUT_CODES: ReadonlyMap<string, unknown> = new Map<string, unknown>([
+  ["McpError", -32_001],
+  ["SdkError", "REQUEST_TIMEOUT"],
+]);
+
+/** Of an `McpError`: no server has answered. */
 const CONNECTION_CLOSED = -32_000;
-const REQUEST_TIMEOUT = -32_001;
 
-const codeOf = (error: unknown): unknown =>
-  error instanceof Error && error.name === "McpError" ? (error as { readonly code?: unknown }).code : undefined;
+/** Of an `SdkError`: the server has answered, and the client could not go on. */
+const ANSWERED: readonly unknown[] = ["INPUT_REQUIRED_ROUNDS_EXCEEDED", "UNSUPPORTED_RESULT_TYPE"];
 
-const isTimeout = (error: unknown): boolean => codeOf(error) === REQUEST_TIMEOUT;
+const codeOf = (error: Error): unknown => (error as { readonly code?: unknown }).code;
+
+const isTimeout = (error: unknown): boolean =>
+  error instanceof Error && TIMEOUT_CODES.has(error.name) && codeOf(error) === TIMEOUT_CODES.get(error.name);
 
 /** Returns whether the server has answered, with an error of the protocol. */
-const isServerError = (error: unknown): boolean => {
-  const code = codeOf(error);
-  return code !== undefined && code !== CONNECTION_CLOSED;
-};
+function isServerError(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (error.name === "McpError") return codeOf(error) !== CONNECTION_CLOSED;
+  return error.name === "ProtocolError" || (error.name === "SdkError" && ANSWERED.includes(codeOf(error)));
+}
 
 function timedOut({ id }: PaymentEntry, cause: unknown): PaymentPending {
   return new PaymentPending(

@@ -1,40 +1,11 @@
-/** Wraps an MCP client so that its tool calls are paid for by an agent. */
+/** Wraps a client of `@modelcontextprotocol/sdk` so that its tool calls are paid for by an agent. */
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { RequestOptions } from "@modelcontextprotocol/sdk/shared/protocol.js";
-import { internalsOf } from "../../agent/core/internals";
-import type { Amount } from "../../agent/core/policy-options";
 import type { Agent } from "../../agent/create-agent";
-import { ConfigError, isHash32, toAmount } from "../../protocol";
-import { refuseMisspelled, requireKnownFields } from "../../protocol/known-fields";
-import { type CallResult, canonicalJson, type Meta } from "../wire";
-import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
-import { untilClosed } from "./call-channel";
-import { requireServer, serverIdentity } from "./server-identity";
-import { withUnpaidStreams } from "./streamed-calls";
-import { keepWithinOrigin } from "./within-origin";
-
-/** What a client may buy, and where; amounts in base units. The agent's policy holds besides. */
-export interface McpPaymentOptions {
-  /**
-   * the server: its http(s) URL, as the transport has it, or for stdio a name of your choice. The ledger and
-   * subscriptions know it by this, so one server has one name
-   */
-  readonly server: string | URL;
-  /** the most that one call may pay at this server; default: the policy's `perPayment` alone */
-  readonly maxAmount?: Amount;
-  /** when given, only these tools are paid for */
-  readonly tools?: readonly string[];
-  /** plans that may be subscribed to where a tool offers them; default: none, and recorded subscriptions are used */
-  readonly subscribe?: ToolSubscriptions;
-}
+import { type CallPurchase, type McpPaymentOptions, payingClient, type SdkClient } from "./paying-client";
 
 /** As the client's own options of a call, and what may be paid. */
-export interface PaidCallOptions extends RequestOptions {
-  /** Names the purchase, 1 to 256 characters. The same key never pays twice for the same call. */
-  readonly idempotencyKey?: string;
-  /** the most that this call may pay, base units */
-  readonly maxAmount?: Amount;
-}
+export interface PaidCallOptions extends RequestOptions, CallPurchase {}
 
 type CallTool = Client["callTool"];
 
@@ -55,11 +26,6 @@ export type PayingMcpClient<C extends Client> = Omit<C, "callTool"> & {
   ): ReturnType<CallTool>;
 };
 
-interface ToolCallMessage {
-  readonly method: "tools/call";
-  readonly params: Parameters<CallTool>[0];
-}
-
 /**
  * Wraps a client so that `callTool` uses the agent's subscriptions and pays within its policy. Everything else is the
  * client's own: `connect`, `listTools`, notifications.
@@ -71,94 +37,5 @@ export function wrapMcpClientWithPayment<C extends Client>(
   agent: Agent,
   options: McpPaymentOptions,
 ): PayingMcpClient<C> {
-  const { context, run } = internalsOf(agent);
-  const purchases = purchasesOf(options);
-  const limit = amountOf(options.maxAmount);
-
-  function requireConnection(): void {
-    requireServer(purchases.server, client.transport);
-    keepWithinOrigin(client.transport);
-  }
-
-  function request(message: ToolCallMessage, schema: Parameters<CallTool>[1] & object, given: PaidCallOptions = {}) {
-    const { idempotencyKey, maxAmount, ...sdkOptions } = given;
-    refuseMisspelled(given, CALL_FIELDS);
-    const { signal } = sdkOptions;
-    const { name: tool, arguments: args, _meta: meta } = message.params;
-    const send = (ours: Meta): Promise<CallResult> =>
-      untilClosed(context.effects, signal, async (ending) => {
-        // Each time: a client that has lost its connection may be connected elsewhere.
-        requireConnection();
-        const params = { ...message.params, _meta: { ...meta, ...ours } };
-        return client.request({ ...message, params }, schema, { ...sdkOptions, signal: ending });
-      });
-    const most = lower(limit, amountOf(maxAmount));
-    return run(signal, async () => {
-      // Here too: what is thrown while a payment is presented counts as a lost connection.
-      requireConnection();
-      return buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send });
-    });
-  }
-
-  // The client's own `callTool` checks results against the tool's output schema: it gets what was paid for, never an ask.
-  const calls = Object.create(client, { request: { value: request } }) as C;
-  const callTool: PayingMcpClient<C>["callTool"] = async (params, schema, given) =>
-    calls.callTool(copyOf(params), schema, given);
-  return new Proxy(client, {
-    get(target, property) {
-      if (property === "callTool") return callTool;
-      const value: unknown = Reflect.get(target, property, target);
-      if (property === "experimental") return withUnpaidStreams(value);
-      return typeof value === "function" && property !== "constructor" ? value.bind(target) : value;
-    },
-  }) as unknown as PayingMcpClient<C>;
-}
-
-/** Copies a call, so that what is bought is what is sent, whatever the caller does with its objects meanwhile. */
-function copyOf({ arguments: args, _meta: meta, ...params }: ToolCallMessage["params"]): ToolCallMessage["params"] {
-  return {
-    ...params,
-    ...(args !== undefined && { arguments: JSON.parse(canonicalJson(args)) as typeof args }),
-    ...(meta !== undefined && { _meta: { ...meta } }),
-  };
-}
-
-/** This package's own options of a call; the MCP SDK has the others. */
-const CALL_FIELDS: readonly (keyof PaidCallOptions)[] = ["idempotencyKey", "maxAmount"];
-
-const OPTIONS: Readonly<Record<keyof McpPaymentOptions, true>> = {
-  server: true,
-  maxAmount: true,
-  tools: true,
-  subscribe: true,
-};
-
-const SUBSCRIBE: Readonly<Record<keyof ToolSubscriptions, true>> = {
-  plans: true,
-  maxOverage: true,
-  until: true,
-  periods: true,
-  voucher: true,
-  facilitator: true,
-};
-
-function purchasesOf(options: McpPaymentOptions): ToolPurchases {
-  requireKnownFields(options, Object.keys(OPTIONS));
-  const { server, tools, subscribe } = options;
-  if (tools !== undefined && !(Array.isArray(tools) && tools.every((tool) => typeof tool === "string"))) {
-    throw new ConfigError("tools must list the names of tools; leave it out to pay for all");
-  }
-  if (subscribe !== undefined) requireKnownFields(subscribe, Object.keys(SUBSCRIBE), "subscribe.");
-  if (subscribe && !(Array.isArray(subscribe.plans) && subscribe.plans.every(isHash32))) {
-    throw new ConfigError("subscribe.plans must list plan ids, each 0x and 64 hex digits");
-  }
-  return { server: serverIdentity(server), tools: tools && new Set(tools), subscriptions: subscribe };
-}
-
-const amountOf = (amount: Amount | undefined): bigint | undefined =>
-  amount === undefined ? undefined : toAmount(amount, "maxAmount");
-
-function lower(a: bigint | undefined, b: bigint | undefined): bigint | undefined {
-  if (a === undefined || b === undefined) return a ?? b;
-  return a < b ? a : b;
+  return payingClient(client as unknown as SdkClient, 1, { agent, options }) as PayingMcpClient<C>;
 }

@@ -1,7 +1,6 @@
 /** Checks a tool's result as the SDK does after the handler: what it would refuse to send must not be charged. */
-import type { AnySchema, ZodRawShapeCompat } from "@modelcontextprotocol/sdk/server/zod-compat.js";
 import * as z from "zod";
-import type { ToolResult } from "../../gate/adapters/mcp";
+import { isInputRequired, type ToolResult } from "../../gate/adapters/mcp";
 
 const media = z.looseObject({ data: z.string(), mimeType: z.string() });
 
@@ -19,10 +18,32 @@ const resultSchema = z.looseObject({
   _meta: z.record(z.string(), z.unknown()).optional(),
 });
 
+/** By release of the SDK. */
+const RESULT_SCHEMAS = {
+  1: resultSchema,
+  2: resultSchema.extend({ structuredContent: z.unknown().optional() }),
+} as const;
+
 /** What schemas of zod 3 and 4 have in common. */
 interface Parser {
   safeParseAsync(value: unknown): Promise<{ readonly success: boolean; readonly error?: Error }>;
 }
+
+/** What schemas of every library have in common that keeps to Standard Schema. */
+interface StandardParser {
+  readonly "~standard": {
+    validate(value: unknown): Validated | Promise<Validated>;
+  };
+}
+
+interface Validated {
+  readonly issues?: readonly { readonly message: string }[] | undefined;
+}
+
+type AnyParser = Parser | StandardParser;
+
+/** A schema, or the schemas of an object's members. */
+export type ResultSchema = AnyParser | Readonly<Record<string, AnyParser>>;
 
 /**
  * Creates the check of one tool's results.
@@ -30,10 +51,12 @@ interface Parser {
  */
 export function resultChecker(
   tool: string,
-  outputSchema: ZodRawShapeCompat | AnySchema | undefined,
+  outputSchema: ResultSchema | undefined,
+  release: keyof typeof RESULT_SCHEMAS,
 ): (result: unknown) => Promise<ToolResult> {
   return async (given) => {
-    const result = resultSchema.safeParse(given);
+    if (release === 2 && isInputRequired(given)) return given;
+    const result = RESULT_SCHEMAS[release].safeParse(given);
     if (!result.success) throw new TypeError(`The tool ${tool} returned no result of a tool: ${result.error.message}`);
     const { isError, structuredContent } = result.data;
     const fault = outputSchema && !isError ? await faultOf(outputSchema, structuredContent) : undefined;
@@ -42,20 +65,24 @@ export function resultChecker(
   };
 }
 
-async function faultOf(schema: ZodRawShapeCompat | AnySchema, value: unknown): Promise<string | undefined> {
+async function faultOf(schema: ResultSchema, value: unknown): Promise<string | undefined> {
   if (value === undefined) return "there is none";
   if (isParser(schema)) return faultIn(schema, value);
   for (const [name, member] of Object.entries(schema)) {
-    const fault = await faultIn(member as unknown as Parser, (value as Record<string, unknown>)[name]);
+    const fault = await faultIn(member, (value as Record<string, unknown>)[name]);
     if (fault !== undefined) return `${name}: ${fault}`;
   }
   return undefined;
 }
 
-async function faultIn(parser: Parser, value: unknown): Promise<string | undefined> {
-  const { success, error } = await parser.safeParseAsync(value);
-  return success ? undefined : (error?.message ?? "it is invalid");
+async function faultIn(parser: AnyParser, value: unknown): Promise<string | undefined> {
+  if ("safeParseAsync" in parser) {
+    const { success, error } = await parser.safeParseAsync(value);
+    return success ? undefined : (error?.message ?? "it is invalid");
+  }
+  const { issues } = await parser["~standard"].validate(value);
+  return issues?.map(({ message }) => message).join("; ");
 }
 
-const isParser = (schema: object): schema is Parser =>
-  typeof (schema as { readonly safeParseAsync?: unknown }).safeParseAsync === "function";
+const isParser = (schema: ResultSchema): schema is AnyParser =>
+  typeof (schema as Partial<Parser>).safeParseAsync === "function" || "~standard" in schema;

@@ -2,7 +2,6 @@
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "../../gate/core/payment";
 export type { PricingEntry } from "../../gate/core/pricing";
 export {
-  type PaidTool,
   type PaidToolExtra,
   type PaidToolHandler,
   type PaidToolOptions,
@@ -11,3 +10,4 @@ export {
   type ToolCallRequest,
   type ToolSchema,
 } from "./paid-tool";
+export type { PaidTool } from "./sell-tool";

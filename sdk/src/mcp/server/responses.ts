@@ -1,7 +1,7 @@
 /** Watches each HTTP request that a transport handles: how many messages it brings, and whether its client still reads. */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { restOf } from "../../gate/replay/fetch-recorder";
+import type { SdkTransport } from "./sdk-call";
 
 /** A response of Node, as far as it is watched. */
 interface NodeResponse {
@@ -13,7 +13,7 @@ interface NodeResponse {
 type Handle = (request: unknown, ...rest: unknown[]) => Promise<unknown>;
 
 interface Watched {
-  readonly transport: Transport;
+  readonly transport: SdkTransport;
   readonly isGone: () => boolean;
   /** A transport delivers the messages of one request together. */
   messages: number;
@@ -22,8 +22,8 @@ interface Watched {
 const watched = new AsyncLocalStorage<Watched>();
 
 /** Watches the responses of a transport with `handleRequest`: of Node, or of the Fetch standard. */
-export function followResponses(transport: Transport): void {
-  const http = transport as Transport & { handleRequest?: Handle };
+export function followResponses(transport: SdkTransport): void {
+  const http = transport as SdkTransport & { handleRequest?: Handle };
   const handle = http.handleRequest?.bind(http);
   if (!handle) return;
   http.handleRequest = async (request, ...rest) => {
@@ -46,7 +46,7 @@ function goneFrom(response: NodeResponse | undefined): () => boolean {
 const isFetched = (request: unknown): request is Request =>
   typeof (request as Partial<Request> | undefined)?.headers?.get === "function";
 
-async function handleFetched(transport: Transport, request: Partial<Request>, handle: () => Promise<unknown>) {
+async function handleFetched(transport: SdkTransport, request: Partial<Request>, handle: () => Promise<unknown>) {
   let isCancelled = false;
   const isGone = () => isCancelled || request.signal?.aborted === true;
   const response = (await watched.run({ transport, isGone, messages: 0 }, handle)) as Response;
@@ -68,7 +68,7 @@ export interface SentRequest {
 }
 
 /** Counts a message of the request that is handled now. */
-export function requestOf(transport: Transport): SentRequest {
+export function requestOf(transport: SdkTransport): SentRequest {
   const current = watched.getStore();
   if (current?.transport !== transport) return { isGone: () => false, isBatch: () => false };
   current.messages++;

@@ -4,14 +4,13 @@
  * random default, the time) or what has no JSON form (a Date, a Map). What a client can repeat is what it sent.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { ConfigError } from "../../protocol";
 import { callText, paymentAmong } from "../wire";
 import { followResponses, requestOf, type SentRequest } from "./responses";
+import type { SdkTransport, ToolServer } from "./sdk-call";
 
 interface SentCall {
-  readonly server: McpServer;
+  readonly server: ToolServer;
   readonly tool: string;
   readonly requestId: unknown;
   /** Returns the text that names the call. @throws InvalidRequest */
@@ -24,13 +23,13 @@ interface SentCall {
 }
 
 /** The id of the server under which each of its paid tools is sold. */
-const followed = new WeakMap<McpServer, Map<string, string>>();
+const followed = new WeakMap<ToolServer, Map<string, string>>();
 
 /** Of the message that a transport has delivered. */
 const sentCalls = new AsyncLocalStorage<SentCall | undefined>();
 
 /** Follows the calls of a tool, over transports that are connected now or later. */
-export function followCalls(server: McpServer, tool: string, serverId: string): void {
+export function followCalls(server: ToolServer, tool: string, serverId: string): void {
   const known = followed.get(server);
   if (known) {
     known.set(tool, serverId);
@@ -52,14 +51,14 @@ export function followCalls(server: McpServer, tool: string, serverId: string): 
   };
 }
 
-function followMessages(server: McpServer, transport: Transport): void {
+function followMessages(server: ToolServer, transport: SdkTransport): void {
   followResponses(transport);
   const deliver = transport.onmessage?.bind(transport);
   transport.onmessage = (message, extra) =>
     sentCalls.run(sentCallIn(server, transport, message), () => deliver?.(message, extra));
 }
 
-function sentCallIn(server: McpServer, transport: Transport, message: object): SentCall | undefined {
+function sentCallIn(server: ToolServer, transport: SdkTransport, message: object): SentCall | undefined {
   const { id: requestId, method, params } = message as Partial<Record<"id" | "method" | "params", unknown>>;
   const request = requestOf(transport);
   if (method !== "tools/call") return undefined;
@@ -91,7 +90,7 @@ function read(text: () => string): () => string {
 }
 
 /** @throws ConfigError where the call came past its server's transport */
-export function sentCallOf(server: McpServer, tool: string, requestId: unknown): SentCall {
+export function sentCallOf(server: ToolServer, tool: string, requestId: unknown): SentCall {
   const sent = sentCalls.getStore();
   // A handler may call a tool of another server in this process.
   if (sent?.server === server && sent.tool === tool && sent.requestId === requestId) return sent;

@@ -1,12 +1,13 @@
 /**
  * A wallet for any assistant: an MCP server on standard input and output. Its limits come from a file that the model
- * cannot change. It needs the package `@modelcontextprotocol/sdk`.
+ * cannot change. It needs `@modelcontextprotocol/server` or `@modelcontextprotocol/sdk`.
  */
 import { anObject, aText, optionsOf } from "../../protocol/option-checks";
 import { deferred } from "../../protocol/waiting";
 import { CONFIG_VARIABLE, configFault, readWalletConfig } from "./config";
 import { logToStderr } from "./log";
-import { type Availability, serveWallet } from "./server";
+import { serveWallet } from "./server";
+import type { Availability } from "./tool-runs";
 import { Wallet } from "./wallet";
 
 /** How to start the wallet. */
@@ -27,7 +28,7 @@ export interface RunningWallet {
 
 /**
  * Starts the wallet on standard input and output.
- * @throws ConfigError when `@modelcontextprotocol/sdk` is not installed
+ * @throws ConfigError when neither package is installed
  */
 export async function runWallet(options: WalletOptions): Promise<RunningWallet> {
   optionsOf<WalletOptions>({ configFile: aText, env: anObject })(options, "");

@@ -34,6 +34,17 @@ export async function requireApproval(person: Person, { question, why }: Inquiry
   );
 }
 
+/** How many different spends one call may ask about: a subscription asks for its plan now and for a scheduled one. */
+const MAX_QUESTIONS = 3;
+
+/** @throws PolicyRefused where one more question would be asked for ever. @param approved how many were, in this call */
+export function requireFewQuestions(approved: number): void {
+  if (approved < MAX_QUESTIONS) return;
+  throw new PolicyRefused("What is to be spent changes with each question. Nothing was signed.", {
+    reason: "not_approved",
+  });
+}
+
 const MAX_RESOURCE = 200;
 
 const DAY_SEC = 86_400;

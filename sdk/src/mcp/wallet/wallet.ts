@@ -10,18 +10,15 @@ import { type Agent, createAgentWith } from "../../agent/create-agent";
 import { fileReceipts } from "../../agent/file-ledger";
 import { type Ledger, memoryLedger } from "../../agent/ledger/ledger-store";
 import type { ReceiptStore } from "../../agent/ledger/receipt-store";
-import { AbortError, HEADER, PolicyRefused } from "../../protocol";
+import { AbortError, HEADER } from "../../protocol";
 import type { Reach, WalletConfig } from "./config";
 import { guardedFetch } from "./guarded-fetch";
 import { LedgerSessions } from "./ledger-sessions";
 import type { Log } from "./log";
-import { covers, inquiryOf, type Person, requireApproval } from "./person";
+import { covers, inquiryOf, type Person, requireApproval, requireFewQuestions } from "./person";
 
 /** Hosts end a tool call after 60 s: a payment whose outcome is unknown by then is reported as pending. */
 const LIMITS = { facilitatorTimeoutMs: 40_000, settleMs: 40_000, inFlightMs: 30_000 };
-
-/** How many different spends one call may ask about: a subscription asks for its plan now and for a scheduled one. */
-const MAX_QUESTIONS = 3;
 
 /** Headers that are credentials: what was sent in them never appears in a result. */
 export const CREDENTIAL_HEADERS = [
@@ -93,11 +90,7 @@ export class Wallet {
         return outcome.value;
       }
       if (outcome.status === "fulfilled") await discard(outcome.value);
-      if (approved.length >= MAX_QUESTIONS) {
-        throw new PolicyRefused("What is to be spent changes with each question. Nothing was signed.", {
-          reason: "not_approved",
-        });
-      }
+      requireFewQuestions(approved.length);
       await requireApproval(call.person, inquiryOf(question), call.signal);
       approved.push(question);
     }

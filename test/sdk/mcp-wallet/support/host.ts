@@ -22,6 +22,8 @@ export interface HostOptions {
   /** default: the folder's file */
   readonly config?: string | undefined;
   readonly env?: Record<string, string>;
+  /** a package that is not installed where the wallet runs */
+  readonly lacks?: string;
 }
 
 export interface Called {
@@ -43,14 +45,19 @@ export interface Host {
   stop(): Promise<void>;
 }
 
-let program: string | undefined;
+const programs = new Map<string, string>();
 
-/** Returns the wallet's program, built once for all suites of this run. */
-function walletProgram(): string {
-  if (program) return program;
+/**
+ * Returns the wallet's program, built once for all suites of this run.
+ * @param lacks a package that is not installed where it runs
+ */
+export function walletProgram(lacks = ""): string {
+  const known = programs.get(lacks);
+  if (known !== undefined) return known;
   const folder = mkdtempSync(join(tmpdir(), "turnpike-wallet-program-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-  program = bundled(join(__dirname, "wallet-process.ts"), folder);
+  const program = bundled(join(__dirname, "wallet-process.ts"), folder, lacks === "" ? [] : [lacks, `${lacks}/*`]);
+  programs.set(lacks, program);
   return program;
 }
 
@@ -88,12 +95,12 @@ export class Desk {
     await writeFile(this.file, JSON.stringify(config), { mode: 0o600 });
   }
 
-  async host({ person, config = this.file, env = {} }: HostOptions = {}): Promise<Host> {
+  async host({ person, config = this.file, env = {}, lacks }: HostOptions = {}): Promise<Host> {
     const client = new Client({ name: "test host", version: "1" }, { capabilities: person ? { elicitation: {} } : {} });
     if (person) {
       client.setRequestHandler(ElicitRequestSchema, async ({ params }) => ({ ...(await person(params.message)) }));
     }
-    const args = [walletProgram(), ...(config === "" ? [] : [config])];
+    const args = [walletProgram(lacks), ...(config === "" ? [] : [config])];
     const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: "pipe" });
     const log = text(transport.stderr as Readable);
     await client.connect(transport);
@@ -126,9 +133,10 @@ export class Desk {
   }
 }
 
-function calledOf(result: Awaited<ReturnType<Client["callTool"]>>): Called {
-  const [first, ...parts] = result.content as { type: string; text?: string; data?: string }[];
-  const isError = result.isError === true;
+export function calledOf(result: object): Called {
+  const { content, isError: failed } = result as { readonly content: unknown; readonly isError?: boolean };
+  const [first, ...parts] = content as { type: string; text?: string; data?: string }[];
+  const isError = failed === true;
   return { facts: parse(first?.text ?? ""), isError, parts, whole: JSON.stringify(result) };
 }
 

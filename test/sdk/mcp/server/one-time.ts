@@ -138,6 +138,7 @@ describe("mcp > server > one-time", () => {
   }
 
   const repeatable = {
+    "a payload as stock clients send it": forms["a payload as an object"],
     "a payload with a payment-identifier": async () => {
       const info = { id: "one-purchase-of-mine" };
       const payload = await payloadFor(await call(client, ABC));
@@ -156,10 +157,12 @@ describe("mcp > server > one-time", () => {
     });
   }
 
-  it("MC1 runs the tool once for a payload that anybody could copy from the chain", async () => {
-    const meta = await paying(client, ABC);
-    expect(textOf(await call(client, { ...ABC, meta }))).to.equal("ABC 1 one-time");
-    const again = await call(client, { ...ABC, meta });
+  it("MC1 runs the tool once for a payment that somebody copies from the chain, and keeps its result from them", async () => {
+    const paid = await payloadFor(await call(client, ABC));
+    expect(textOf(await call(client, { ...ABC, meta: { "x402/payment": paid } }))).to.equal("ABC 1 one-time");
+    // The chain shows what was signed, and not the quote's memo.
+    const copied = { ...(await payloadFor(await call(client, ABC))), payload: paid.payload };
+    const again = await call(client, { ...ABC, meta: { "x402/payment": copied } });
     expect(askOf(again).quote).to.include({ error: "PaymentAlreadyUsed" });
     expect(runs).to.deep.equal(["quote ABC 1"]);
   });

@@ -8,7 +8,7 @@ paidTool(
   server,
   "price",
   {
-    serverId: "https://prices.example/mcp", // names this server alone, and stays: payments are bound to it
+    serverId: "https://prices.example/mcp", // names this server alone
     description: "The price of a symbol, in dollars",
     inputSchema: { symbol: z.string() },
     price: "$0.01",
