@@ -235,6 +235,20 @@ for (const name of ["Express 5", "Hono", "fetch"] as const) {
       expect([served, settlements()]).to.deep.equal([3, 1]);
     });
 
+    it("HA20 serves with its key what was reserved without it, by a run that died", async () => {
+      const headers = await toyPaid(await send(url));
+      let reserved: readonly (readonly [string, string])[] = [];
+      next = () => {
+        reserved = [...facilitator.reserved];
+        return { status: 404 };
+      };
+      await send(url, { headers });
+      for (const [paymentId, grantId] of reserved) facilitator.reserved.set(paymentId, grantId);
+      next = () => ({ body: "the content" });
+      const answer = await send(url, { headers: { ...headers, ...KEY } });
+      expect([answer.status, served, reserved.length]).to.deep.equal([200, 2, 1]);
+    });
+
     it("HA23 answers 503 while the outcome is unknown, and the kept answer once it is known, after the quote too", async () => {
       const headers = await toyPaid(await send(url));
       for (const answer of [refusal("settlement_pending"), { success: true, transaction: "0x", network: "x" }]) {

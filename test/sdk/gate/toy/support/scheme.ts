@@ -21,12 +21,15 @@ const granting = (at: PaymentCase, { settlement }: ToyPurchase, id: Hex): X402Re
 
 export const toyScheme: Scheme<ToyPurchase> = {
   async reserve(at, purchase) {
-    const [grantId] = await grantIdsOf(at, purchase);
-    const verdict = await at.context.facilitator.x402Verify(granting(at, purchase, grantId));
-    if (verdict.isValid && verdict.reserved) return { kind: "reserved", grantId };
-    if (verdict.isValid) throw new Unavailable("The Facilitator reserves no payments.");
-    if (await toyScheme.isUnderWay(at, purchase)) return { kind: "under_way" };
-    return { kind: "refused", reason: verdict.invalidReason };
+    let reason = TAKEN;
+    for (const grantId of await grantIdsOf(at, purchase)) {
+      const verdict = await at.context.facilitator.x402Verify(granting(at, purchase, grantId));
+      if (verdict.isValid && verdict.reserved) return { kind: "reserved", grantId };
+      if (verdict.isValid) throw new Unavailable("The Facilitator reserves no payments.");
+      reason = verdict.invalidReason;
+      if (reason !== TAKEN) break;
+    }
+    return (await toyScheme.isUnderWay(at, purchase)) ? { kind: "under_way" } : { kind: "refused", reason };
   },
 
   async settle(at, purchase) {
@@ -42,8 +45,8 @@ export const toyScheme: Scheme<ToyPurchase> = {
 
   async isUnderWay(at, { payment }) {
     const found = await at.context.facilitator.payment(payment.paymentId);
-    if (found.kind === "found") return found.value.status !== "unknown";
-    throw new Unavailable("The Facilitator does not know its payments.", { cause: found.error });
+    if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error });
+    return found.value.status !== "unknown" && found.value.status !== "failed";
   },
 };
 
