@@ -47,6 +47,7 @@ const SLOW = {
     "test/facilitator/payments/overload.ts",
     "test/facilitator/payments/permit2.ts",
     "test/facilitator/payments/reservations.ts",
+    "test/facilitator/payments/toy-dialect.ts",
     "test/facilitator/payments/two-gates.ts",
     "test/facilitator/payments/undeployed-wallets.ts",
     "test/facilitator/relayer/relayer.ts",

@@ -333,8 +333,11 @@ export const testClock = (): TestClock => ({
   },
 });
 
-export function testProvider(facilitator: SmallFacilitator, more: ProviderOptions = {}): Provider {
-  return createProvider({
+export const testProvider = (facilitator: SmallFacilitator, more: ProviderOptions = {}): Provider =>
+  createProvider(testOptions(facilitator, more));
+
+export function testOptions(facilitator: SmallFacilitator, more: ProviderOptions = {}): ProviderOptions {
+  return {
     network: `local-${CHAIN_ID}`,
     token: { address: TOKEN, name: "Test USD", version: "1" },
     payTo: PAY_TO,
@@ -345,7 +348,7 @@ export function testProvider(facilitator: SmallFacilitator, more: ProviderOption
     // What a claim allows is seen without the answers that are replayed; test/sdk/gate/replay/replay.ts turns them on.
     replay: false,
     ...more,
-  });
+  };
 }
 
 export interface RouteSpec {

@@ -20,7 +20,7 @@ import {
   TOKEN,
 } from "../../../support/gate";
 import { permit2Headers } from "./permit2";
-import { exactPayload, requiredIn } from "./standard";
+import { type Accepted, exactPayload, requiredIn } from "./standard";
 
 const URL_OF_ROUTE = "http://localhost/paid";
 
@@ -127,26 +127,64 @@ export interface CrashWorld {
   open(): ClaimStore;
 }
 
-type Scheme = "a native proof" | "exact, settled after" | "upto";
+/** A way to pay for the purchase. */
+export interface PurchaseKind {
+  readonly gate: object;
+  /** what pays the 402 */
+  pay(quoted: Answer): Record<string, string> | Promise<Record<string, string>>;
+  /** default: with the built-in dialects */
+  readonly createProvider?: typeof createProvider;
+  /** it has settled before it is presented */
+  readonly isSettled?: boolean;
+  /** it costs what its handler charges */
+  readonly isCharged?: boolean;
+  /** whoever presents it once it was accepted is never asked to pay again: no 402 */
+  readonly asksOnce?: boolean;
+}
 
 const PRICED = { address: TOKEN, name: "Test USD", version: "1", decimals: 6, currency: "USD" as const };
 
-const OPTIONS: Readonly<Record<Scheme, object>> = {
-  "a native proof": { pricing: [{ type: "one-time", amount: 500_000n }] },
-  "exact, settled after": { pricing: [{ type: "one-time", amount: 500_000n }], settle: "after" },
-  upto: { pricing: [{ type: "upto", max: 500_000n }] },
+const ONE_TIME = [{ type: "one-time", amount: 500_000n }] as const;
+
+const KINDS: Readonly<Record<string, PurchaseKind>> = {
+  "a native proof": {
+    gate: { pricing: ONE_TIME },
+    pay: ({ json }) => headerOf(proofOf(json.accepts[0])),
+    isSettled: true,
+  },
+  "exact, settled after": {
+    gate: { pricing: ONE_TIME, settle: "after" },
+    async pay(quoted) {
+      const accepted = acceptedIn(quoted);
+      const payload = await exactPayload({ to: accepted.payTo, value: BigInt(accepted.amount) });
+      const body = { x402Version: 2, payload, accepted };
+      return { "PAYMENT-SIGNATURE": Buffer.from(JSON.stringify(body)).toString("base64") };
+    },
+  },
+  upto: {
+    gate: { pricing: [{ type: "upto", max: 500_000n }] },
+    pay: (quoted) => permit2Headers(acceptedIn(quoted)),
+    isCharged: true,
+  },
 };
+
+function acceptedIn(quoted: Answer): Accepted {
+  const [accepted] = requiredIn(quoted).accepts;
+  if (!accepted) throw new TypeError(`no entry: ${quoted.text}`);
+  return accepted;
+}
 
 class Purchase {
   readonly ledger = new Ledger();
   readonly delivered: string[] = [];
   readonly charges: string[] = [];
+  readonly askedAgain: string[] = [];
   isUsed = false;
   #passedMs = 0;
   readonly #stores: ClaimStore[] = [];
 
   constructor(
-    readonly scheme: Scheme,
+    readonly kind: PurchaseKind,
     readonly world: CrashWorld,
   ) {}
 
@@ -172,7 +210,7 @@ class Purchase {
       shelve: (...args) => process.step(() => inner.shelve(...args)),
       shelved: (...args) => process.step(() => inner.shelved(...args)),
     };
-    const provider = createProvider({
+    const provider = (this.kind.createProvider ?? createProvider)({
       network: `local-${CHAIN_ID}`,
       token: PRICED,
       payTo: PAY_TO,
@@ -188,7 +226,7 @@ class Purchase {
         return Response.json(request.url.endsWith("/supported") ? await ask() : await process.step(ask));
       }) as typeof fetch,
     });
-    const handler = fetchGate(provider.gate(OPTIONS[this.scheme] as GateOptions<never>))(async ({ payment }) => {
+    const handler = fetchGate(provider.gate(this.kind.gate as GateOptions<never>))(async ({ payment }) => {
       const amount = await process.step(async () => this.#run(payment));
       return new Response(`the content at ${amount}`);
     });
@@ -211,22 +249,18 @@ class Purchase {
 
   async headers(): Promise<Record<string, string>> {
     const quoted = await this.#gate(new Process(undefined))({});
-    if (this.scheme === "a native proof") return headerOf(proofOf(quoted.json.accepts[0]));
-    const [accepted] = requiredIn(quoted).accepts;
-    if (!accepted) throw new TypeError(`no entry: ${quoted.text}`);
-    if (this.scheme === "upto") return permit2Headers(accepted);
-    const payload = await exactPayload({ to: accepted.payTo, value: BigInt(accepted.amount) });
-    const body = { x402Version: 2, payload, accepted };
-    return { "PAYMENT-SIGNATURE": Buffer.from(JSON.stringify(body)).toString("base64") };
+    return this.kind.pay(quoted);
   }
 
   /** @returns undefined where the process died */
   async attempt(headers: Record<string, string>, fault?: Fault): Promise<Answer | undefined> {
     const process = new Process(fault);
+    const wasAccepted = this.ledger.accepted !== undefined;
     // What its handler throws is its framework's to answer.
     const answering = this.#gate(process)(headers).catch(() => FAILED);
     const answer = await Promise.race([answering, process.death.then(() => undefined)]);
     if (answer?.status === 200) this.delivered.push(answer.text);
+    if (answer?.status === 402 && wasAccepted) this.askedAgain.push(answer.text);
     return answer;
   }
 
@@ -243,8 +277,8 @@ const FAILED: Answer = { status: 500, headers: {}, text: "", json: undefined };
 
 const KEY = { "Idempotency-Key": "a-key-of-this-purchase" };
 
-async function buy(scheme: Scheme, world: CrashWorld, order: readonly Attempt[]): Promise<void> {
-  const purchase = new Purchase(scheme, world);
+async function buy(kind: PurchaseKind, world: CrashWorld, order: readonly Attempt[]): Promise<void> {
+  const purchase = new Purchase(kind, world);
   try {
     const headers = await purchase.headers();
     // A purchase is made with its key each time, or never.
@@ -265,25 +299,26 @@ async function buy(scheme: Scheme, world: CrashWorld, order: readonly Attempt[])
     const seen = `${last?.status} ${last?.text}; delivered ${delivered}; runs at ${purchase.charges}`;
     expect(new Set(delivered).size, `one answer: ${seen}`).to.be.at.most(1);
     expect(ledger.conflicts, `one amount: ${seen}`).to.deep.equal([]);
-    const isPaid = scheme === "a native proof" || ledger.accepted !== undefined;
+    const isPaid = kind.isSettled === true || ledger.accepted !== undefined;
     // Calldata shows a payload once it has settled: without its key nobody can show that a kept answer is theirs.
-    const isOpenable = scheme === "a native proof" || order[0]?.hasKey === true || !purchase.isUsed;
+    const isOpenable = kind.isSettled === true || order[0]?.hasKey === true || !purchase.isUsed;
     if (isPaid && isOpenable) expect(delivered, `what was paid is served: ${seen}`).to.not.have.length(0);
     if (delivered.length > 0) expect(isPaid, `what is served is paid: ${seen}`).to.equal(true);
-    if (scheme === "upto" && ledger.accepted) expect(purchase.charges).to.include(ledger.accepted.amount);
+    if (kind.asksOnce) expect(purchase.askedAgain, `asked once: ${seen}`).to.deep.equal([]);
+    if (kind.isCharged && ledger.accepted) expect(purchase.charges).to.include(ledger.accepted.amount);
   } finally {
     await purchase.close();
   }
 }
 
-/** @param runs orders of each scheme; CRASH_RUNS and CRASH_SEED set others */
-export function testCrashOrders(where: string, world: () => CrashWorld, runs: number): void {
+/** @param runs orders of each kind; CRASH_RUNS and CRASH_SEED set others */
+export function testCrashOrders(where: string, world: () => CrashWorld, runs: number, kinds = KINDS): void {
   const { CRASH_RUNS, CRASH_SEED } = process.env;
   const numRuns = CRASH_RUNS ? Number(CRASH_RUNS) : runs;
   const seed = CRASH_SEED ? { seed: Number(CRASH_SEED) } : {};
-  for (const scheme of Object.keys(OPTIONS) as Scheme[]) {
-    it(`C14 HA23 ${scheme} is served once and never lost, in any order of deaths and outages, ${where}`, async () => {
-      const property = fc.asyncProperty(orders, (order) => buy(scheme, world(), order));
+  for (const [name, kind] of Object.entries(kinds)) {
+    it(`C14 HA23 ${name} is served once and never lost, in any order of deaths and outages, ${where}`, async () => {
+      const property = fc.asyncProperty(orders, (order) => buy(kind, world(), order));
       await fc.assert(property, { numRuns, ...seed, endOnFailure: false });
     }).timeout(1_800_000);
   }
