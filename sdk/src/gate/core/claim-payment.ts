@@ -25,7 +25,7 @@ export interface PaymentAnswers {
   report(at: PaymentCase, payment: OneTimePayment): PaymentReport | Promise<PaymentReport>;
   /**
    * Returns what to answer instead of a 402, for clients that would pay a second time where money has moved or may have.
-   * Absent, or undefined: a 402 that gives the reason.
+   * Absent, or undefined: a 402 that gives the reason. A reason that a dialect does not know may follow a transfer.
    */
   errorFor?(refusal: Refusal): TurnpikeError | undefined;
 }

@@ -15,7 +15,7 @@ export interface Purchase {
   readonly signature: string;
   /** of the first request: a client that copied the payment from calldata does not know it, and gets no grant */
   readonly secret: ReplaySecret | undefined;
-  /** of the claims that concern it, unix seconds */
+  /** of the claims that concern it, unix seconds: a day after its authorization ends */
   readonly keepUntilSec: number;
   readonly nowSec: number;
 }
@@ -32,13 +32,19 @@ export type Reservation =
 
 /** The network's side of a scheme: each call asks a Facilitator or a chain, and may be repeated. */
 export interface Scheme<P extends Purchase> {
-  /** Reserves the payment until its handler has answered. @throws Unavailable */
+  /**
+   * Reserves the payment until its handler has answered, for the first of `grantIdsOf` that is not refused with
+   * `payment_already_granted`. @throws Unavailable, also where nothing was reserved
+   */
   reserve(at: PaymentCase, purchase: P): Promise<Reservation>;
-  /** Moves the money. @throws Unavailable when the outcome is unknown: sent again it never pays twice */
+  /**
+   * Moves the money, for the first of `grantIdsOf` that is granted it by a pinned signer.
+   * @throws Unavailable when the outcome is unknown, as `settlement_pending` says: sent again it never pays twice
+   */
   settle(at: PaymentCase, purchase: P): Promise<Settlement>;
   /** Ends a reservation, which otherwise ends by itself. */
   cancel(at: PaymentCase, purchase: P, grantId: Hex): Promise<unknown>;
-  /** Returns whether it was accepted for settlement, whatever became of it since. @throws Unavailable */
+  /** Returns whether it was accepted for settlement and has not failed; a reversal is no failure. @throws Unavailable */
   isUnderWay(at: PaymentCase, purchase: P): Promise<boolean>;
   /** Returns the purchase at what its handler has charged, base units. Absent: it costs its amount. */
   charged?(purchase: P, amount: bigint): P;
