@@ -80,6 +80,11 @@ const STAGES = {
   },
   variants: { args: [SUITE, "variants"], paths: EVERYTHING },
   combinations: { args: [...HARDHAT, ...variedTestFiles()], env: { VARIANTS: "all" }, paths: EVERYTHING },
+  interop: {
+    args: [join(__dirname, "interop.cjs"), "test/interop/sandbox.ts"],
+    env: { VARIANTS: "all" },
+    paths: EVERYTHING,
+  },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
   drills: { args: [SUITE, "drills"], paths: EVERYTHING },

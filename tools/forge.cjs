@@ -10,11 +10,11 @@ const ROOT = join(__dirname, "..");
 const PREMISES = join(ROOT, "out", "premises");
 const PROFILE = process.env.FOUNDRY_PROFILE ?? "default";
 /** How often each premise must come true, over all sequences. */
-const LEAST = PROFILE === "deep" ? 1_000 : 25;
-/** Sequences after whose acts all laws are checked; those of foundry.toml in the other profiles. */
-const JUDGED = PROFILE === "default" ? { FOUNDRY_INVARIANT_RUNS: "96" } : {};
+const LEAST = PROFILE === "deep" ? 1_000 : 8;
+/** Sequences after whose acts all laws are checked, and runs of a fuzz test; those of foundry.toml in the other profiles. */
+const JUDGED = PROFILE === "default" ? { FOUNDRY_INVARIANT_RUNS: "32", FOUNDRY_FUZZ_RUNS: "64" } : {};
 /** Sequences in which the model and the witness alone look at each act. */
-const WITNESSED = { deep: "12000", lite: "16" }[PROFILE] ?? "300";
+const WITNESSED = { deep: "12000", lite: "16" }[PROFILE] ?? "100";
 
 /** Returns the binary of this platform, or undefined when npm has none. */
 function findForge() {

@@ -67,6 +67,7 @@ const SLOW = {
   // What repeats a kind of the other suites, on more chains or with more parts. Not in `.ci/run`: docs/engineering/deep-runs.md.
   variants: [
     "test/clone/",
+    "test/contracts/hundred.ts",
     "test/e2e/agents.ts",
     "test/e2e/clock.ts",
     "test/e2e/dashboard-chains.ts",
@@ -78,6 +79,7 @@ const SLOW = {
     "test/facilitator/app/clocks-apart.ts",
     "test/facilitator/app/foreign-key.ts",
     "test/facilitator/app/kms.ts",
+    "test/facilitator/app/relayer-keys.ts",
     "test/facilitator/app/replica.ts",
     "test/facilitator/app/restored-backup.ts",
     "test/facilitator/app/roles.ts",
@@ -86,6 +88,8 @@ const SLOW = {
     "test/facilitator/cli/two-chains.ts",
     "test/facilitator/events/staged-events.ts",
     "test/facilitator/telemetry/two-processes.ts",
+    "test/scripts/standard-json.ts",
+    "test/sdk/gate/metering/kill-streams.ts",
   ],
   // In a real browser.
   dashboard: [
@@ -107,7 +111,6 @@ const SLOW = {
     "test/facilitator/app/compose.ts",
     "test/facilitator/app/failover.ts",
     "test/facilitator/app/readiness.ts",
-    "test/facilitator/app/relayer-keys.ts",
     "test/facilitator/chaos/authorizations.ts",
     "test/facilitator/chaos/inflight.ts",
     "test/facilitator/chaos/kill-random.ts",
@@ -129,7 +132,6 @@ const SLOW = {
     "test/sdk/gate/cells/chaos.ts",
     "test/sdk/gate/claims/rotation-lock.ts",
     "test/sdk/gate/metering/kill-shared.ts",
-    "test/sdk/gate/metering/kill-streams.ts",
     "test/sdk/gate/metering/kill.ts",
   ],
 };

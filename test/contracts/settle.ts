@@ -148,6 +148,11 @@ describe("BatchSettler", () => {
         outcomes.add(ok ? "settled" : "refused");
       }
       expect([...outcomes].sort()).to.deep.equal(["refused", "settled"]);
+    });
+
+    it("A13 A14 names the gas that a batch needs, however much it is", async () => {
+      const w = await loadFixture(c.world);
+      const batch = await Promise.all(Array.from({ length: 10 }, () => authorize(w)));
       const required = (GAS_PER_ITEM * 64n) / 63n + 10_000n;
       await expect(w.settler.settle(batch, GAS_PER_ITEM, { gasLimit: 200_000n }))
         .to.be.revertedWithCustomError(w.settler, "InsufficientGas")

@@ -171,7 +171,7 @@ describe("end to end > the sandbox", function () {
     ["npm is sent SIGTERM", ({ pid }) => process.kill(pid ?? 0, "SIGTERM")],
     ["npm is sent SIGINT", ({ pid }) => process.kill(pid ?? 0, "SIGINT")],
   ] as readonly (readonly [string, (npm: ChildProcess) => void])[];
-  for (const [how, end] of variants(ends)) {
+  for (const [how, end] of variants(ends, 0)) {
     it(`HB2 stops everything that npm start started when ${how}`, async () => {
       const npm = spawn("npm", ["start", "--silent", "--", "--port", "0"], { cwd: ROOT, env, stdio: "ignore" });
       await until("the state", async () => existsSync(stateFile), 240_000);

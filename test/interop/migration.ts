@@ -1,6 +1,6 @@
 /** The programs of the guide "From stock x402 to Turnpike": they compile, and each agent pays each provider. */
 import { execFile, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
 import { promisify } from "node:util";
 import { expect } from "chai";
@@ -75,6 +75,7 @@ describe("interop > the guide's migration", function () {
   /** The program as it is, with the workspace's own package. */
   function bundle(name: string): string {
     const outfile = path.join(home, `${name}.mjs`);
+    if (existsSync(outfile)) return outfile;
     buildSync({
       entryPoints: [path.join(FOLDER, `${name}.mts`)],
       outfile,

@@ -37,12 +37,22 @@ describe("the command line of the package in an empty project", function () {
   });
   after(() => project?.remove());
 
+  const program = () => join(project.folder, "node_modules/turnpike/dist/cli.js");
+
   function npx(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+    return ended("npx", ["--no-install", "turnpike", ...args], env);
+  }
+
+  /** As npx starts it, which takes as long as the command itself. */
+  function turnpike(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+    return ended(process.execPath, [program(), ...args], env);
+  }
+
+  function ended(file: string, args: readonly string[], env: Record<string, string>): Promise<Ended> {
     const home = join(project.folder, "home");
     const all = { ...process.env, TURNPIKE_HOME: home, ...env };
     return new Promise((resolve) => {
-      const options = { cwd: project.folder, env: all };
-      execFile("npx", ["--no-install", "turnpike", ...args], options, (error, out, err) => {
+      execFile(file, args, { cwd: project.folder, env: all }, (error, out, err) => {
         resolve({ code: error ? Number(error.code) : 0, out, err });
       });
     });
@@ -55,22 +65,22 @@ describe("the command line of the package in an empty project", function () {
   }
 
   it("prints its help and version, quotes and validates a gate", async () => {
-    expect((await stat(join(project.folder, "node_modules/turnpike/dist/cli.js"))).mode & 0o100).to.equal(0o100);
+    expect((await stat(program())).mode & 0o100).to.equal(0o100);
     const help = await npx(["--help"]);
     expect(help.code, help.err).to.equal(0);
     expect(help.out).to.contain("Usage: npx turnpike COMMAND");
     const { version } = JSON.parse(await readFile(join(project.folder, "node_modules/turnpike/package.json"), "utf8"));
-    expect((await npx(["--version"])).out).to.equal(`${version}\n`);
+    expect((await turnpike(["--version"])).out).to.equal(`${version}\n`);
 
     const { provider } = createTestProvider();
     const gate = paymentGate({ provider, pricing: [{ type: "one-time", amount: 500_000 }] });
     const server = createServer((req, res) => gate(req, res, () => res.end()));
     gates.push(server);
     const url = `${await listen(server)}/quote`;
-    const quote = await npx(["quote", url, "--json"]);
+    const quote = await turnpike(["quote", url, "--json"]);
     expect(quote.code, quote.out + quote.err).to.equal(0);
     expect(JSON.parse(quote.out).options[0]).to.include({ kind: "one-time", amount: "500000" });
-    const valid = await npx(["validate", url, "--require", "v1,v2"]);
+    const valid = await turnpike(["validate", url, "--require", "v1,v2"]);
     expect([valid.code, valid.out.split("\n")[0]]).to.deep.equal([0, `GET ${url}: HTTP 402, v1 valid, v2 valid`]);
   });
 
@@ -89,11 +99,11 @@ describe("the command line of the package in an empty project", function () {
       await server.connect(new StdioServerTransport());`,
     );
     const args = ["validate", "--stdio", "--require", "v2", "--", process.execPath, "tools.mjs"];
-    const valid = await npx(args);
+    const valid = await turnpike(args);
     expect([valid.code, valid.out.split("\n")[1]], valid.err).to.deep.equal([0, "tool price: paid (v2)"]);
     const sdk = join(project.folder, "node_modules/@modelcontextprotocol");
     await rename(sdk, `${sdk}-away`);
-    const without = await npx(args).finally(() => rename(`${sdk}-away`, sdk));
+    const without = await turnpike(args).finally(() => rename(`${sdk}-away`, sdk));
     expect(without.code, without.out).to.equal(2);
     expect(without.err).to.contain("needs the package @modelcontextprotocol/sdk");
   });
@@ -122,9 +132,8 @@ describe("the command line of the package in an empty project", function () {
       return { status: 0, drop: true };
     });
     let killed = false;
-    const program = join(project.folder, "node_modules/turnpike/dist/cli.js");
     const args = ["pay", `${silent.url}/data`, "--max", "0.50"];
-    const child = spawn(process.execPath, [program, ...args], {
+    const child = spawn(process.execPath, [program(), ...args], {
       cwd: project.folder,
       env: { ...process.env, ...env, TURNPIKE_HOME: home },
       stdio: "ignore",
@@ -136,7 +145,7 @@ describe("the command line of the package in an empty project", function () {
     // The lock that the killed command left is as old as after a coffee break.
     const old = new Date(Date.now() - 60_000);
     await utimes(join(home, "ledger.lock"), old, old);
-    const again = await npx(args, { ...env, TURNPIKE_HOME: home });
+    const again = await turnpike(args, { ...env, TURNPIKE_HOME: home });
     expect(again.code, again.out + again.err).to.equal(0);
     expect(again.err).to.contain("paid by an earlier command");
     expect([chain.transfers.length, facilitator.signatures.size]).to.deep.equal([1, 1]);
@@ -160,17 +169,17 @@ describe("the command line of the package in an empty project", function () {
     };
     try {
       const page = `${seller.url}/page`;
-      const made = await npx(["subscribe", page, "--max", "15.00", "--max-overage", "5.00", "--json"], env);
+      const made = await turnpike(["subscribe", page, "--max", "15.00", "--max-overage", "5.00", "--json"], env);
       expect(made.code, made.out + made.err).to.equal(0);
-      expect((await npx(["pay", page, "--subscription"], env)).code).to.equal(0);
+      expect((await turnpike(["pay", page, "--subscription"], env)).code).to.equal(0);
       await seller.provider.flush();
-      const clean = await npx(["audit", "bill.json", "--write"], env);
+      const clean = await turnpike(["audit", "bill.json", "--write"], env);
       expect(clean.code, clean.out + clean.err).to.equal(0);
       expect(clean.out).to.contain("receipts: 1");
       await seller.overcharge(5n, JSON.parse(made.out).idHash);
-      expect((await npx(["audit", "bill.json", "--write"], env)).code).to.equal(1);
+      expect((await turnpike(["audit", "bill.json", "--write"], env)).code).to.equal(1);
       const flags = ["--rpc", seller.rpc.url, "--contract", relay.addresses.turnpike];
-      const verified = await npx(["audit", "bill.json", ...flags]);
+      const verified = await turnpike(["audit", "bill.json", ...flags]);
       expect(verified.code).to.equal(1);
       expect(verified.out).to.contain("excess: 5 base units");
     } finally {
@@ -190,9 +199,9 @@ describe("the command line of the package in an empty project", function () {
       return { status: answer.status, json: url === "/supported" ? { ...json, tokens } : json };
     });
     const flags = ["--facilitator", named.url];
-    const provider = await npx(["init", "provider", "shop", "--pay-to", addressOf("treasury"), ...flags]);
+    const provider = await turnpike(["init", "provider", "shop", "--pay-to", addressOf("treasury"), ...flags]);
     expect(provider.code, provider.err).to.equal(0);
-    const agent = await npx(["init", "agent", "buyer", ...flags]);
+    const agent = await turnpike(["init", "agent", "buyer", ...flags]);
     expect(agent.code, agent.err).to.equal(0);
 
     for (const folder of ["shop", "buyer"]) {
@@ -216,7 +225,7 @@ describe("the command line of the package in an empty project", function () {
     ])) as [Buffer];
     const url = String(first).trim();
     expect(url).to.match(/^http:\/\/localhost:\d+\/quote$/);
-    const valid = await npx(["validate", url, "--require", "v1,v2"]);
+    const valid = await turnpike(["validate", url, "--require", "v1,v2"]);
     expect(valid.code, valid.out).to.equal(0);
     const paid = await run(["--env-file=.env", "agent.mjs", url], join(project.folder, "buyer"));
     expect(paid).to.match(/^200 \{"price":7,"payer":"0x[0-9a-fA-F]{40}"\}\n$/);

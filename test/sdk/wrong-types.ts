@@ -50,7 +50,7 @@ const ENTRY_POINTS = {
 };
 
 /** Of one function, with what the seed draws. */
-const CALLS = isEveryVariant ? 60 : 15;
+const CALLS = isEveryVariant ? 60 : 6;
 
 /** No texts: a function that takes a path would write there. */
 const scalar = fc.oneof(

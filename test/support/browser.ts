@@ -35,7 +35,11 @@ export async function launchBrowser(): Promise<Browser> {
 
 /** A page with nothing of another page in it; errors that it throws are collected in `errors`. */
 export async function openPage(browser: Browser): Promise<{ readonly page: Page; readonly errors: Error[] }> {
-  const context = await browser.newContext({ locale: "en-US", viewport: { width: 1280, height: 800 } });
+  const context = await browser.newContext({
+    locale: "en-US",
+    reducedMotion: "reduce",
+    viewport: { width: 1280, height: 800 },
+  });
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const errors: Error[] = [];

@@ -51,6 +51,7 @@ export function useShop(): Shop {
   let settings: Shop["settings"];
   let visits = 0;
   const servers: Server[] = [];
+  const opened: Page[] = [];
   before(async () => {
     world = await startSandbox();
     const { contracts, facilitator, chain, providerAccount } = world;
@@ -67,6 +68,10 @@ export function useShop(): Shop {
     };
     provider = createProvider(settings);
     browser = await launchBrowser();
+  });
+  // Pages that stay open go on asking.
+  afterEach(async () => {
+    for (const page of opened.splice(0)) await page.context().close();
   });
   after(async () => {
     await browser?.close();
@@ -100,6 +105,7 @@ export function useShop(): Shop {
     async open(url, { tokens = 10n * PRICE, colorScheme, width, ...options } = {}) {
       const { wallet: keys, address } = await world.agent(`person ${visits++}`, { tokens });
       const { page, errors } = await openPage(browser);
+      opened.push(page);
       await page.emulateMedia({ colorScheme: colorScheme ?? "light" });
       if (width) await page.setViewportSize({ width, height: 844 });
       const { chainId } = world.contracts;

@@ -11,7 +11,7 @@ import { prepareVictims, type Victim, type Victims } from "./support/kill-victim
 
 /** KILL_SEED has a run again; KILLS says how often each service is killed. */
 const SEED = Number(process.env.KILL_SEED ?? Date.now() % 1_000_000);
-const KILLS = Number(process.env.KILLS ?? 3);
+const KILLS = Number(process.env.KILLS ?? 2);
 const PAYMENTS_PER_LIFE = 8;
 /** A process lives so long after it listens, at most. */
 const LIFE_MS = 900;

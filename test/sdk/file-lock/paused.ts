@@ -2,6 +2,7 @@
 import path from "node:path";
 import { expect } from "chai";
 import { useStoppedProcesses } from "../../support/stopped-process";
+import { variants } from "../../support/variants";
 import { openWriter, type WriterKind } from "../../support/writers";
 
 describe("a file whose owner is paused", function () {
@@ -36,7 +37,7 @@ describe("a file whose owner is paused", function () {
     expect(missing, `${where}; call ${at}`).to.deep.equal([]);
   }
 
-  for (const kind of ["ledger", "journal"] as const) {
+  for (const kind of variants(["ledger", "journal"] as const)) {
     it(`loses nothing that was kept, at whichever call of its two are paused: ${kind}`, async () => {
       const calls = await owners.calls(kind, path.join(owners.folder(), "file"), "trial");
       expect(calls.length).to.be.within(10, 150);

@@ -8,10 +8,10 @@ import path from "node:path";
 import { expect } from "chai";
 import { Wallet } from "ethers";
 import { writeState } from "../../scripts/sandbox/state";
+import { type FollowOptions, follow } from "../package/support/follow";
+import { emptyProject, type Project } from "../package/support/packed";
 import { freePort } from "../support/chain";
 import { startSandbox, UNIT, type World } from "../support/sandbox";
-import { type FollowOptions, follow } from "./support/follow";
-import { emptyProject, type Project } from "./support/packed";
 
 const ROOT = path.resolve(__dirname, "../..");
 
