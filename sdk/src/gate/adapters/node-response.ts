@@ -45,9 +45,8 @@ export function watchPaid({ gate, response, scope, decision }: PaidResponse): vo
     return;
   }
   setAbsent(response, decision.headers);
-  const { headersOfFailure } = decision;
   new WatchedResponse(
-    { response, scope, headersOfFailure, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
+    { response, scope, report: decision, onRefusedCharge: () => gate.answerOfRefusedCharge(scope) },
     writePrivately,
   ).watch();
 }
@@ -55,8 +54,8 @@ export function watchPaid({ gate, response, scope, decision }: PaidResponse): vo
 export interface WatchOptions {
   readonly response: ServerResponse;
   readonly scope: RequestScope;
-  /** set where the status is 400 or more */
-  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+  /** of the payment, set already */
+  readonly report?: PaidResponse["decision"];
   /** the answer instead of a failed one, when a charge was refused */
   readonly onRefusedCharge?: () => Promise<Answer>;
 }
@@ -70,7 +69,7 @@ class WatchedResponse implements AnswerPolicy {
   readonly #response: ServerResponse;
   readonly #scope: RequestScope;
   readonly #onRefusedCharge: WatchOptions["onRefusedCharge"];
-  readonly #headersOfFailure: WatchOptions["headersOfFailure"];
+  readonly #report: WatchOptions["report"];
   readonly #writer: AnswerWriter;
   #settling: Promise<unknown> | undefined;
   #hasBegun = false;
@@ -83,11 +82,11 @@ class WatchedResponse implements AnswerPolicy {
   #isReleasing = false;
   #streamTimer: NodeJS.Timeout | undefined;
 
-  constructor({ response, scope, onRefusedCharge, headersOfFailure }: WatchOptions, writeHead: Write) {
+  constructor({ response, scope, onRefusedCharge, report }: WatchOptions, writeHead: Write) {
     this.#response = response;
     this.#scope = scope;
     this.#onRefusedCharge = onRefusedCharge;
-    this.#headersOfFailure = headersOfFailure;
+    this.#report = report;
     this.#writer = new AnswerWriter({ response, writeHead, policy: this });
     this.#recording = scope.keeper && recordNode(response, scope.keeper.maxBytes);
   }
@@ -118,8 +117,10 @@ class WatchedResponse implements AnswerPolicy {
 
   /** Before the headers are recorded or written. */
   #markFailure(status: number): void {
-    const isError = status >= 400 || hasFailed(this.#scope, status);
-    if (this.#headersOfFailure && isError) setAbsent(this.#response, this.#headersOfFailure);
+    const { headers, headersOfFailure } = this.#report ?? {};
+    if (!headersOfFailure || (status < 400 && !hasFailed(this.#scope, status))) return;
+    for (const name of Object.keys(headers ?? {})) this.#response.removeHeader(name);
+    setAbsent(this.#response, headersOfFailure);
   }
 
   holdsPart(args: readonly unknown[]): boolean {
