@@ -146,20 +146,20 @@ describe("mcp wallet > revisions", () => {
 
   it("MW7 an answer counts once, and its sealed state cannot be altered", async () => {
     let answer: ElicitAnswer = YES;
-    let told: Record<string, unknown> | undefined;
+    let sent: Record<string, unknown> | undefined;
     let tamper = (state: unknown): unknown => state;
     const asking = await newestHost(
       desk,
       () => answer,
       (params) => {
-        if (params.requestState !== undefined) told ??= { ...params };
-        else if (told) Object.assign(params, { ...told, requestState: tamper(told.requestState) });
+        if (params.requestState !== undefined) sent ??= { ...params };
+        else if (sent) Object.assign(params, { ...sent, requestState: tamper(sent.requestState) });
       },
     );
     open.push(asking);
     expect((await asking.call("pay", { url: `${shop.url}/dear` })).isError).to.equal(false);
-    expect([paid(), typeof told?.requestState]).to.deep.equal([[900_000n], "string"]);
-    // What the person said to the first call comes with the next one: they are asked anew.
+    expect([paid(), typeof sent?.requestState]).to.deep.equal([[900_000n], "string"]);
+    // What the person said to the first call comes with the next one: they are asked again.
     answer = { action: "decline" };
     const spent = await asking.call("pay", { url: `${shop.url}/dear` });
     expect([spent.isError, spent.facts.reason], spent.whole).to.deep.equal([true, "not_approved"]);

@@ -110,7 +110,7 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
 
 /**
  * Returns the key of a payment of version 2: its memo, which no chain shows. By it the result is kept for a repeated call,
- * and not for whoever copies the payment from calldata.
+ * and for nobody who copies the payment from calldata.
  */
 function keyOf(payment: string | undefined): string | undefined {
   const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo");

@@ -138,7 +138,7 @@ export interface PurchaseKind {
   readonly isSettled?: boolean;
   /** it costs what its handler charges */
   readonly isCharged?: boolean;
-  /** whoever presents it once it was accepted is never asked to pay again: no 402 */
+  /** nobody who presents it once it was accepted is asked to pay again: no 402 */
   readonly asksOnce?: boolean;
 }
 
