@@ -15,6 +15,12 @@ export const HEADER = {
   signIn: "SIGN-IN-WITH-X",
   /** of a metered answer: signed receipts of its charges */
   usageReceipt: "USAGE-RECEIPT",
+  // MPP, the HTTP authentication scheme "Payment"
+  authenticate: "WWW-Authenticate",
+  authorization: "Authorization",
+  /** in place of it, where the application reads that itself */
+  paymentAuthorization: "Payment-Authorization",
+  paymentReceipt: "Payment-Receipt",
 } as const;
 
 /** A longer payment header is refused with 400. */
@@ -23,8 +29,21 @@ export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
 /** The most that the version 2 quote in a header may take; entries that do not fit are left out. */
 export const MAX_PAYMENT_REQUIRED_HEADER_BYTES = 3 * 1_024;
 
+/** The most that all headers of a 402 may take: nginx refuses 4 KiB by default. */
+export const MAX_QUOTE_HEADERS_BYTES = 4_000;
+
+/** Of these, what every answer of a gate, its framework and its server has. */
+export const COMMON_HEADERS_BYTES = 960;
+
 /** What a gated response varies by, for caches. */
-export const VARY = [HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn].join(", ");
+export const VARY = [
+  HEADER.payment,
+  HEADER.paymentSignatureV2,
+  HEADER.subscription,
+  HEADER.signIn,
+  HEADER.authorization,
+  HEADER.paymentAuthorization,
+].join(", ");
 
 /** Stock clients send Access-Control-Expose-Headers as a request header, so it has to be allowed. */
 export const CORS_ALLOW_HEADERS = [
@@ -34,6 +53,9 @@ export const CORS_ALLOW_HEADERS = [
   HEADER.subscription,
   HEADER.idempotencyKey,
   HEADER.signIn,
+  HEADER.authorization,
+  HEADER.paymentAuthorization,
+  "Accept-Payment",
   "Access-Control-Expose-Headers",
   "traceparent",
   "tracestate",
@@ -47,5 +69,7 @@ export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentRefund,
   HEADER.usageReceipt,
   HEADER.replayed,
+  HEADER.authenticate,
+  HEADER.paymentReceipt,
   "Retry-After",
 ].join(", ");

@@ -48,6 +48,26 @@ interface PayingMcpClient {
 
 export const agents = () => load<{ withX402Client(client: object, config: object): PayingMcpClient }>("agents/x402");
 
+/** A client of MPP: pays by `fetch` what a 402 asks for. */
+export interface MppClient {
+  readonly fetch: Fetch;
+}
+
+interface MppReceipt {
+  readonly method: string;
+  readonly reference: string;
+  readonly status: string;
+}
+
+export const mppx = {
+  client: () =>
+    load<{
+      Mppx: { create(options: object): MppClient };
+      evm: { charge(options: object): object };
+    }>("mppx/client"),
+  receipts: () => load<{ Receipt: { fromResponse(response: Response): MppReceipt } }>("mppx").Receipt,
+};
+
 export const viem = () => load<Viem>("viem");
 export const accounts = () =>
   load<{ privateKeyToAccount(key: Hex): StockAccount; toAccount(account: object): StockAccount }>("viem/accounts");

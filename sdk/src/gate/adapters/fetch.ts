@@ -15,6 +15,7 @@ import {
   errorAnswer,
   privateCacheControl,
   varyWith,
+  withoutReceipt,
 } from "../core/answer";
 import type { Payment } from "../core/payment";
 import { type GateRequest, gateRequestOfFetch } from "../core/request";
@@ -294,13 +295,14 @@ async function settleThrown(gate: Gate, scope: RequestScope, status: number): Pr
 }
 
 function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: Gate["cors"]): Response {
+  const sent = withoutReceipt(response.status, extra);
   try {
-    setPaidHeaders(response.headers, extra, cors);
+    setPaidHeaders(response.headers, sent, cors);
     return response;
   } catch {
     // Headers that came over the network are immutable: copy the response.
     const headers = new Headers(response.headers);
-    setPaidHeaders(headers, extra, cors);
+    setPaidHeaders(headers, sent, cors);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
   }
 }

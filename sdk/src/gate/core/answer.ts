@@ -5,6 +5,7 @@ import {
   ERRORS,
   HEADER,
   isTurnpikeError,
+  type JsonObject,
   type TurnpikeError,
   VARY,
 } from "../../protocol";
@@ -85,7 +86,8 @@ function answerWithCors(decision: Exclude<Decision, Allowed>): Answer {
       return PREFLIGHT;
     case "replay": {
       const { answer, cors } = decision;
-      return { status: answer.status, headers: replayedHeaders(answer, cors), body: answer.body };
+      const headers = withoutReceipt(answer.status, replayedHeaders(answer, cors));
+      return { status: answer.status, headers, body: answer.body };
     }
     case "pay":
       return payAnswer(decision);
@@ -119,13 +121,32 @@ const NEGOTIATED_HEADERS: Readonly<Record<string, string>> = { ...PAY_HEADERS, V
 const PAY_PAGE_HEADERS: Readonly<Record<string, string>> = { ...NEGOTIATED_HEADERS, ...PAGE_HEADERS };
 
 /** A page carries the header too: a program that prefers HTML can pay by it. */
-function payAnswer({ quote, negotiated, headers: beside }: Extract<Decision, { kind: "pay" }>): Answer {
+function payAnswer({ quote, negotiated, beside }: Extract<Decision, { kind: "pay" }>): Answer {
   const { text, headerV2 } = quote;
   const common = negotiated ? (negotiated.page === undefined ? NEGOTIATED_HEADERS : PAY_PAGE_HEADERS) : PAY_HEADERS;
   const own = headerV2 === undefined ? common : { ...common, [HEADER.paymentRequiredV2]: headerV2 };
-  const headers = beside === undefined ? own : { ...own, ...beside };
-  return { status: 402, headers, body: negotiated?.page ?? text };
+  if (beside === undefined) return { status: 402, headers: own, body: negotiated?.page ?? text };
+  const headers = { ...own, ...beside.headers };
+  if (negotiated?.page !== undefined || !beside.problem) {
+    return { status: 402, headers, body: negotiated?.page ?? text };
+  }
+  const body = `${JSON.stringify(beside.problem).slice(0, -1)},${text.slice(1)}`;
+  return { status: 402, headers: { ...headers, "Content-Type": PROBLEM_TYPE }, body };
 }
+
+const PROBLEM_TYPE = "application/problem+json";
+
+/** Returns what is left of the headers that report a payment: receipts of MPP are of answers that have succeeded. */
+export function withoutReceipt<T extends Readonly<Record<string, string>>>(status: number, headers: T): T {
+  if (isReceipted(status) || !Object.keys(headers).some(isReceipt)) return headers;
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isReceipt(name))) as T;
+}
+
+export const isReceipted = (status: number): boolean => status >= 200 && status < 300;
+
+const RECEIPT = HEADER.paymentReceipt.toLowerCase();
+
+const isReceipt = (name: string): boolean => name.toLowerCase() === RECEIPT;
 
 /**
  * Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. The chain's hosts are
@@ -195,12 +216,14 @@ export type Decision =
     }
   /** the answer that this payment has bought before; no handler runs. settled: by this request */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
-  /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON. headers: of dialects that write no body */
+  /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON. beside: of dialects that write no body */
   | {
       readonly kind: "pay";
       readonly quote: Quote;
       readonly negotiated?: { readonly page: string | undefined };
-      readonly headers?: Readonly<Record<string, string>> | undefined;
+      readonly beside?:
+        | { readonly headers: Readonly<Record<string, string>>; readonly problem: JsonObject | undefined }
+        | undefined;
     }
   /** 400, 403 or 409: no price would help */
   | { readonly kind: "refuse"; readonly error: TurnpikeError }

@@ -1,5 +1,5 @@
 /** How a request and its answers speak of payment: what a dialect and its credentials have. */
-import { HEADER, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
+import { HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
 import { parseStrictJson } from "../../protocol/strict-json";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
 import type { PaymentCase } from "./payment-case";
@@ -30,6 +30,8 @@ export interface Dialect extends PaymentAnswers {
   read(request: GateRequest): PaymentCredential | undefined;
   /** Returns the headers that it adds to a 402. Absent: the dialect writes the body, and its header with it. */
   quote?(asked: QuoteRequest): Readonly<Record<string, string>>;
+  /** Returns the members of RFC 9457 that it adds to a 402's body, for a client that speaks it. */
+  problem?(asked: QuoteRequest): JsonObject | undefined;
 }
 
 /** The dialect in which bodies of 402s are written. */

@@ -137,6 +137,11 @@ export interface ProviderOptions {
   readonly verify?: VerifyMode;
   /** TURNPIKE_NETWORK_NAMES: "x402-v1" writes `base` for stock clients that refuse names they do not know */
   readonly networkNames?: "turnpike" | "x402-v1";
+  /**
+   * TURNPIKE_MPP: sells one-time prices by MPP too, the scheme `Payment` of HTTP, whose clients pay in this header:
+   * "Payment-Authorization" where the application reads Authorization itself; default: x402 alone
+   */
+  readonly mpp?: "Authorization" | "Payment-Authorization";
   /** TURNPIKE_PLANS (comma separated): plans that configure() loads for buildPaymentRequired */
   readonly plans?: readonly string[];
   /** TURNPIKE_OPERATOR_KEY: of an operator of the plans, who debits on chain and pays the gas */
@@ -246,6 +251,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
     replay: replaySec === "0" ? false : Object.keys(replay).length > 0 ? replay : undefined,
     verify: oneOf("TURNPIKE_VERIFY", ["facilitator", "onchain", "signature"]),
     networkNames: oneOf("TURNPIKE_NETWORK_NAMES", ["turnpike", "x402-v1"]),
+    mpp: oneOf("TURNPIKE_MPP", ["Authorization", "Payment-Authorization"]),
     plans: list("TURNPIKE_PLANS"),
     operatorKey: text("TURNPIKE_OPERATOR_KEY") as Hex | undefined,
     apiKey: text("TURNPIKE_API_KEY"),

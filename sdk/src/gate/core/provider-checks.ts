@@ -99,6 +99,7 @@ const check = optionsOf<ProviderOptions>({
   replay: checkReplay,
   verify: oneOf("facilitator", "onchain", "signature"),
   networkNames: oneOf("turnpike", "x402-v1"),
+  mpp: oneOf("Authorization", "Payment-Authorization"),
   plans: listOf(aText),
   operatorKey: aText,
   apiKey: aText,

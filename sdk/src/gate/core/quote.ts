@@ -57,6 +57,8 @@ export interface QuoteRequest {
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
   readonly offers: readonly Offer[];
+  /** the most that the body's own header may take beside those of other dialects; absent: its own limit alone */
+  readonly headerBytes?: number;
   /** whether the quote may be built from a template: offers and refusal are the same objects each time */
   readonly isRecurrent?: boolean;
 }

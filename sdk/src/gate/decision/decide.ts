@@ -2,7 +2,7 @@
  * Makes the gate's decision on a request. The order: read, check, claim, confirm, run the handler, settle. Adapters do the
  * last two.
  */
-import { isTurnpikeError, TurnpikeError } from "../../protocol";
+import { COMMON_HEADERS_BYTES, isTurnpikeError, MAX_QUOTE_HEADERS_BYTES, TurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
 import { claimPayment, invalid, type PaymentVerdict } from "../core/claim-payment";
@@ -231,14 +231,22 @@ function quoteOf(
   const { presentation, quotes, dialects } = route;
   const flow = quotedFlow(route.contexts, route.settle);
   const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...given };
-  const quote = quotes.quote(asked);
-  const headers = dialects.length > 1 ? headersBeside(dialects, asked) : undefined;
-  if (!route.hasPage) return { kind: "pay", quote, headers };
+  const beside = dialects.length > 1 ? besideBody(dialects, asked) : undefined;
+  const quote = quotes.quote(beside ? { ...asked, headerBytes: beside.headerBytes } : asked);
+  if (!route.hasPage) return { kind: "pay", quote, beside };
   const page = pageFor({ request, resource, presentation, settings, quote });
-  return { kind: "pay", quote, headers, negotiated: { page } };
+  return { kind: "pay", quote, beside, negotiated: { page } };
 }
 
-const headersBeside = (dialects: readonly Dialect[], asked: QuoteRequest): Readonly<Record<string, string>> =>
-  Object.assign({}, ...dialects.map((dialect) => dialect.quote?.(asked)));
+/** What dialects add that write no body, and what they leave of the headers to the one that does. */
+function besideBody(dialects: readonly Dialect[], asked: QuoteRequest) {
+  const headers: Readonly<Record<string, string>> = Object.assign(
+    {},
+    ...dialects.map((dialect) => dialect.quote?.(asked)),
+  );
+  const bytes = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0);
+  const problem = dialects.map((dialect) => dialect.problem?.(asked)).find((each) => each !== undefined);
+  return { headers, problem, headerBytes: MAX_QUOTE_HEADERS_BYTES - COMMON_HEADERS_BYTES - bytes };
+}
 
 const allow = (payment: Payment): Decision => ({ kind: "allow", payment, claim: undefined, headers: NO_HEADERS });

@@ -23,7 +23,7 @@ import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
 import { createGate, type Gate, requirePinnedSigner } from "../decision/gate";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
-import { DIALECTS, type Dialects } from "../dialects";
+import { DIALECTS, type Dialects, dialectsOf } from "../dialects";
 import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/store";
 import type { DeductUsage } from "../metering/usage-meter";
@@ -68,7 +68,7 @@ const NOTHING_OWED: UnsettledReport = { unsettled: 0n, charged: 0n, settled: 0n,
 
 /** @throws ConfigError naming the setting */
 export function createProvider(options: ProviderOptions): Provider {
-  return providerFrom(createGateContext(options, { meterOf, reportsOf }), options.plans);
+  return providerFrom(createGateContext(options, { meterOf, reportsOf }), options.plans, dialectsOf(options));
 }
 
 /** Creates the operations over an existing context. */

@@ -19,7 +19,7 @@ import { type Extension, extensionsOf, offersExtension } from "./extensions";
 /** What a header is built from. */
 export type HeaderRequest = Pick<
   QuoteRequest,
-  "settings" | "request" | "resource" | "presentation" | "flow" | "nowSec" | "refusal" | "signedOffers"
+  "settings" | "request" | "resource" | "presentation" | "flow" | "nowSec" | "refusal" | "signedOffers" | "headerBytes"
 >;
 
 /** What a quote sells by the header. */
@@ -36,16 +36,15 @@ export interface QuoteHeader {
   readonly cuts: readonly string[];
 }
 
-/** Of JSON, whose base64 is a third longer. */
-const MAX_TEXT_BYTES = (MAX_PAYMENT_REQUIRED_HEADER_BYTES / 4) * 3;
-
 /**
  * Leaves out what does not fit, in this order: the end of the description, extensions from the last on, the dearest
  * entries. Where only plans are offered extensions outlast entries, since subscribers sign in through them: the entries
  * only let stock clients parse the header.
  */
 export function headerV2Of(input: HeaderRequest, contents: HeaderContents): QuoteHeader {
-  const { resource, presentation, refusal } = input;
+  const { resource, presentation, refusal, headerBytes = MAX_PAYMENT_REQUIRED_HEADER_BYTES } = input;
+  // Of JSON, whose base64 is a third longer.
+  const maxTextBytes = Math.floor(Math.min(headerBytes, MAX_PAYMENT_REQUIRED_HEADER_BYTES) / 4) * 3;
   const { description, mimeType } = presentation;
   const accepts = acceptsOf(input, contents);
   const extensionsFor = extensionLists(input, contents);
@@ -59,7 +58,7 @@ export function headerV2Of(input: HeaderRequest, contents: HeaderContents): Quot
       ...(extensions.length > 0 ? { extensions: Object.fromEntries(extensions) } : {}),
     });
   for (const { count, extensions } of sizes(accepts.length, extensionsFor, contents.sellsSingly)) {
-    const left = MAX_TEXT_BYTES - bytesOf(textOf(count, extensions, ""));
+    const left = maxTextBytes - bytesOf(textOf(count, extensions, ""));
     if (left < 0) continue;
     const shown = startOf(description, left);
     const dropped = extensionsFor(accepts.length).slice(extensions.length);

@@ -1,0 +1,102 @@
+/** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
+import { HEADER, TurnpikeError } from "../../../protocol";
+import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
+import type { PaymentReport } from "../../core/claim-payment";
+import type { OneTimePayment } from "../../core/payment";
+import type { PaymentCase } from "../../core/payment-case";
+import type { Refusal } from "../../core/quote";
+import { timeText } from "./challenge";
+
+/** @param challengeId of the credential that was paid by */
+export function receiptOf(
+  { context: { settings, time } }: PaymentCase,
+  { transaction }: OneTimePayment,
+  challengeId: string,
+): PaymentReport {
+  if (transaction === undefined) return { headers: {} };
+  const receipt = {
+    chainId: settings.network.chainId,
+    challengeId,
+    method: CHARGE_METHOD,
+    reference: transaction,
+    status: "success",
+    timestamp: timeText(time.nowSec()),
+  };
+  return { headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) } };
+}
+
+const PROBLEMS = "https://paymentauth.org/problems/";
+
+const TITLES = {
+  "payment-required": "Payment Required",
+  "malformed-credential": "Malformed Credential",
+  "invalid-challenge": "Invalid Challenge",
+  "payment-expired": "Payment Expired",
+  "verification-failed": "Verification Failed",
+} as const;
+
+type Problem = keyof typeof TITLES;
+
+/** Every reason that no money has moved for, and none can: clients may pay again. */
+const UNPAID: Readonly<Record<string, Problem>> = {
+  malformed: "malformed-credential",
+  memo: "invalid-challenge",
+  network: "invalid-challenge",
+  resource: "invalid-challenge",
+  flow: "invalid-challenge",
+  settler: "invalid-challenge",
+  transfer_method: "invalid-challenge",
+  spender: "invalid-challenge",
+  payment_identifier: "invalid-challenge",
+  terms: "verification-failed",
+  signature: "verification-failed",
+  handler_failed: "verification-failed",
+  memo_expired: "payment-expired",
+  window: "payment-expired",
+  // Of Facilitators, for payments that they have not accepted.
+  insufficient_funds: "verification-failed",
+  invalid_exact_evm_insufficient_balance: "verification-failed",
+  invalid_exact_evm_signature: "verification-failed",
+  invalid_exact_evm_payload_authorization_valid_after: "payment-expired",
+  invalid_exact_evm_payload_authorization_valid_before: "payment-expired",
+};
+
+/** Refusals of a subscription, beside which anyone may pay for one request. */
+const OF_SUBSCRIPTIONS: ReadonlySet<string> = new Set([
+  "PaymentRequired",
+  "SubscriptionNotActive",
+  "AllowanceExhausted",
+  "InsufficientFunds",
+]);
+
+/** @returns undefined where money has moved, or may have: nobody is to be asked to pay again */
+function problemOf({ code, reason }: Refusal): Problem | undefined {
+  if (OF_SUBSCRIPTIONS.has(code)) return "payment-required";
+  return code === "InvalidPaymentProof" && reason !== undefined && Object.hasOwn(UNPAID, reason)
+    ? UNPAID[reason]
+    : undefined;
+}
+
+export const mayPayAgain = (refusal: Refusal): boolean => problemOf(refusal) !== undefined;
+
+/** Returns the members of RFC 9457 that a 402 has. */
+export function problemMembers(refusal: Refusal): Readonly<Record<string, unknown>> {
+  const problem = problemOf(refusal) ?? "verification-failed";
+  return { type: `${PROBLEMS}${problem}`, title: TITLES[problem], status: 402, detail: refusal.message };
+}
+
+/** Reasons of a payment that has bought something, here or elsewhere. */
+const SPENT: ReadonlySet<string | undefined> = new Set([
+  "payment_already_granted",
+  "authorization_used",
+  "invalid_exact_evm_nonce_already_used",
+]);
+
+/** @returns what to answer instead of a 402; undefined where its payer may pay again */
+export function errorFor(refusal: Refusal): TurnpikeError | undefined {
+  if (mayPayAgain(refusal)) return undefined;
+  const { code, reason, message } = refusal;
+  const named = reason === undefined ? {} : { reason };
+  if (code === "PaymentAlreadyUsed" || SPENT.has(reason)) return new TurnpikeError("PayloadConflict", message, named);
+  return new TurnpikeError("PaymentPending", message, { ...named, retryAfterSec: 2 });
+}

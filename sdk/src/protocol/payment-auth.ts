@@ -1,0 +1,78 @@
+/**
+ * The wire of MPP, the HTTP authentication scheme "Payment": a challenge, the credential that answers it and its receipt,
+ * for charges of EIP-3009 tokens (method `evm`, intent `charge`, credential type `authorization`).
+ */
+import * as z from "zod";
+import { type Hex, keccakText, toBase64Url, utf8ToBytes } from "./hex";
+import { addressSchema, amountSchema, authorizationSchema, signatureSchema } from "./schemas";
+import { decodeJsonHeader } from "./strict-json";
+
+export const CHARGE_METHOD = "evm";
+
+export const CHARGE_INTENT = "charge";
+
+/** The one type that is bought by: a server that lists none has to take transactions. */
+export const CREDENTIAL_TYPE = "authorization";
+
+/** The parameters of a challenge, as they are on the wire. */
+export const challengeSchema = z.object({
+  id: z.string().min(1).max(256),
+  realm: z.string().max(512),
+  method: z.string().max(64),
+  intent: z.string().max(64),
+  /** base64url of JSON in its canonical form */
+  request: z.string().min(1).max(8_192),
+  /** RFC 3339 */
+  expires: z.string().max(40).optional(),
+  digest: z.string().max(256).optional(),
+  /** which header the credential is sent in; absent: Authorization */
+  header: z.string().max(64).optional(),
+  /** the server's own, base64url of JSON */
+  opaque: z.string().max(2_048).optional(),
+  description: z.string().max(2_048).optional(),
+});
+
+export type Challenge = z.output<typeof challengeSchema>;
+
+/** What a challenge's `request` asks for. */
+export const chargeRequestSchema = z.object({
+  amount: amountSchema,
+  currency: addressSchema,
+  recipient: addressSchema,
+  methodDetails: z.object({
+    chainId: z.number().int().positive(),
+    decimals: z.number().int().nonnegative().optional(),
+    credentialTypes: z.array(z.string().max(64)).max(16).optional(),
+    splits: z.array(z.unknown()).optional(),
+  }),
+});
+
+export type ChargeRequest = z.output<typeof chargeRequestSchema>;
+
+export const credentialSchema = z.object({
+  challenge: challengeSchema,
+  payload: authorizationSchema.extend({ type: z.literal(CREDENTIAL_TYPE), signature: signatureSchema }),
+  source: z.string().max(128).optional(),
+});
+
+export type ChargeCredential = z.output<typeof credentialSchema>;
+
+/** The nonce of a charge's authorization, by which its payer's signature covers the challenge. */
+export const challengeNonce = ({ id, realm }: Pick<Challenge, "id" | "realm">): Hex => keccakText(`${id}${realm}`);
+
+/** Who pays, as a credential's `source` has it. */
+export const sourceOf = (chainId: number, payer: string): string => `did:pkh:eip155:${chainId}:${payer}`;
+
+/** @param value whose keys are sorted, as the canonical form of JSON has them */
+export const encodeCanonical = (value: object): string => toBase64Url(utf8ToBytes(JSON.stringify(value)));
+
+/** @returns undefined for a request that is no charge of an EIP-3009 token */
+export function chargeIn({ request }: Pick<Challenge, "request">): ChargeRequest | undefined {
+  return chargeRequestSchema.safeParse(decodeJsonHeader(request)).data;
+}
+
+/** Writes a challenge as one of `WWW-Authenticate`. @param challenge whose values hold no quotation mark or backslash */
+export function challengeText(challenge: Challenge): string {
+  const named = Object.entries(challenge).filter(([, value]) => value !== undefined);
+  return `Payment ${named.map(([name, value]) => `${name}="${value}"`).join(", ")}`;
+}
