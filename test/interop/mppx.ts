@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import type { Provider, ProviderOptions } from "turnpike/gate";
-import { clientsOf } from "./support/clients";
-import { ADAPTERS, type Routes, type Served } from "./support/gates";
+import { agentOf, clientsOf } from "./support/clients";
+import { ADAPTERS, counter, onFetch, type Routes, type Served } from "./support/gates";
 import { accounts, type MppClient, mppx, type StockAccount } from "./support/stock";
 import { CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
@@ -137,5 +137,77 @@ describe("interop > MPP: mppx at this project's gates", function () {
     };
     const response = await clientOf(payer, stripping).fetch(url);
     expect([response.status, await world.transfers(payer.address)]).to.deep.equal([200, [PRICE]]);
+  });
+});
+
+/** This project's agent at the stock server of MPP, which settles through this project's Facilitator. */
+describe("interop > MPP: the agent at a stock server of mppx", function () {
+  // Many real blocks, on machines that may be slow.
+  this.timeout(240_000);
+  let world: InteropWorld;
+  const servers: Served[] = [];
+
+  before(async () => {
+    world = await startInteropWorld();
+  });
+  after(async () => {
+    for (const server of servers) await server.stop();
+    await world.stop();
+  });
+
+  /** @param more of the server's options. Whatever it answers, PAYMENT-REQUIRED is taken off: it speaks MPP alone. */
+  async function open(more: object = {}): Promise<Served> {
+    const { Mppx, evm } = mppx.server();
+    const { address: currency, name, version, decimals } = world.usdc;
+    const charge = evm.charge({
+      ...{ currency, chainId: CHAIN_ID, decimals, authorization: { name, version }, recipient: world.payTo },
+      x402: { facilitator: world.facilitatorUrl },
+      ...more,
+    });
+    const stock = Mppx.create({ methods: [charge], secretKey: "a secret of this test, long enough", realm: "stock" });
+    const count = counter();
+    const server = await onFetch(async (request) => {
+      const amount = new URL(request.url).pathname === "/dear" ? "0.11" : "0.01";
+      const result = await stock.charge({ amount })(request);
+      if (result.status === 402) {
+        const headers = new Headers(result.challenge.headers);
+        headers.delete("PAYMENT-REQUIRED");
+        return new Response(result.challenge.body, { status: 402, headers });
+      }
+      count.add();
+      return result.withReceipt(Response.json({ answer: 42 }));
+    }, count);
+    servers.push(server);
+    return server;
+  }
+
+  it("pays within its policy, once each, with the receipt's transaction", async () => {
+    const server = await open();
+    const payer = await world.payer();
+    const agent = agentOf(world, payer);
+    try {
+      const paid = await agent.pay(`${server.url}/cheap`);
+      expect([paid.status, await paid.text()]).to.deep.equal([200, '{"answer":42}']);
+      expect(paid.receipt).to.include({ amount: 10_000n, dialect: "mpp" });
+      const found = await world.chain.provider.getTransactionReceipt(String(paid.receipt?.transaction));
+      expect(found?.status).to.equal(1);
+      const error = await agent.pay(`${server.url}/dear`).catch((thrown: unknown) => thrown);
+      expect(error).to.include({ code: "PolicyRefused", reason: "limit" });
+      expect([await world.transfers(payer.address), server.runs()]).to.deep.equal([[10_000n], 1]);
+    } finally {
+      await agent.close();
+    }
+  });
+
+  it("signs nothing for a server of another chain", async () => {
+    const server = await open({ chainId: 8_453 });
+    const agent = agentOf(world, await world.payer());
+    try {
+      const error = await agent.pay(`${server.url}/cheap`).catch((thrown: unknown) => thrown);
+      expect(error).to.include({ code: "PolicyRefused", reason: "network" });
+      expect(server.runs()).to.equal(0);
+    } finally {
+      await agent.close();
+    }
   });
 });

@@ -53,6 +53,18 @@ export interface MppClient {
   readonly fetch: Fetch;
 }
 
+/** Charges requests: with a 402, or by what wraps the answer. */
+interface MppServer {
+  charge(terms: {
+    readonly amount: string;
+  }): (
+    request: Request,
+  ) => Promise<
+    | { readonly status: 402; readonly challenge: Response }
+    | { readonly status: 200; withReceipt(response: Response): Response }
+  >;
+}
+
 interface MppReceipt {
   readonly method: string;
   readonly reference: string;
@@ -65,6 +77,11 @@ export const mppx = {
       Mppx: { create(options: object): MppClient };
       evm: { charge(options: object): object };
     }>("mppx/client"),
+  server: () =>
+    load<{
+      Mppx: { create(options: object): MppServer };
+      evm: { charge(options: object): object };
+    }>("mppx/server"),
   receipts: () => load<{ Receipt: { fromResponse(response: Response): MppReceipt } }>("mppx").Receipt,
 };
 

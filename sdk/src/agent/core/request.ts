@@ -70,7 +70,9 @@ export async function templateOf(input: RequestInput, init: RequestInit = {}): P
 }
 
 export function bearsCredential(template: RequestTemplate): boolean {
-  return CREDENTIAL_HEADERS.some((name) => template.headers.has(name));
+  const { headers } = template;
+  if (CREDENTIAL_HEADERS.some((name) => headers.has(name))) return true;
+  return /^payment\s/i.test(headers.get(HEADER.authorization) ?? headers.get(HEADER.paymentAuthorization) ?? "");
 }
 
 export function bodyHashOf(template: RequestTemplate): string | undefined {

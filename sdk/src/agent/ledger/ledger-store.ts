@@ -22,7 +22,7 @@ export const PAYMENT_STATES = ["reserved", "signed", "settled", "served", "relea
 export const paymentEntrySchema = z.object({
   type: z.literal("payment"),
   id: hash32Schema,
-  dialect: z.enum(["turnpike", "x402-v1", "x402-v2"]),
+  dialect: z.enum(["turnpike", "x402-v1", "x402-v2", "mpp"]),
   state: z.enum(PAYMENT_STATES),
   /** when the budget was reserved, unix seconds of the policy's clock */
   atSec: z.number().int(),

@@ -24,6 +24,7 @@ import {
 } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Reading } from "./channel";
+import { reportIn } from "./mpp";
 import { codeIn } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedReceiptIn } from "./signed-statements";
@@ -75,15 +76,18 @@ function answerOf(
   };
 }
 
-/** What a server reports of the settlement, in the header of either version. */
+/** What a server reports of the settlement, in the header of either version, or of MPP. */
 const receiptIn = (headers: Headers): JsonObject | undefined =>
-  objectIn(headers, headers.has(HEADER.paymentResponse) ? HEADER.paymentResponse : HEADER.paymentResponseV2);
+  objectIn(headers, headers.has(HEADER.paymentResponse) ? HEADER.paymentResponse : HEADER.paymentResponseV2) ??
+  reportIn(headers);
 
 /** Returns the object in a header of a response; undefined where there is none, or it is malformed. */
 export function objectIn(headers: Headers, name: string): JsonObject | undefined {
   const value = headers.get(name);
   return value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
 }
+
+const REPORTS = [HEADER.paymentResponse, HEADER.paymentResponseV2, HEADER.paymentReceipt];
 
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
@@ -107,7 +111,9 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   }
   if (status === 409) {
     // A handler may answer 409 for its own reasons; the gate names the code.
-    const { error } = codesOf(await readBounded(effects, response.clone()));
+    const { error, reason } = codesOf(await readBounded(effects, response.clone()));
+    // What a gate says to clients of MPP in place of a 402.
+    if (entry.dialect === "mpp" && error === "PayloadConflict") return { kind: "rejected", error, reason };
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
   // Whatever the status is, what has settled is spent on it: it is refunded, and buys nothing more. Of another payment the
@@ -117,7 +123,7 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   // Sold as it is, and counted: the same payment buys nothing else there.
   if (status >= 400 && status < 500 && receiptIn(response.headers)?.success === true) return { kind: "served" };
   // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
-  const isReported = response.headers.has(HEADER.paymentResponse) || response.headers.has(HEADER.paymentResponseV2);
+  const isReported = REPORTS.some((name) => response.headers.has(name));
   if (status === 304 && (entry.dialect === "turnpike" || !isReported)) return { kind: "unserved" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.

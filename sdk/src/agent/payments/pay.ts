@@ -6,6 +6,7 @@ import type { Amount } from "../core/policy-options";
 import {
   type Arrival,
   bearsCredential,
+  bodyHashOf,
   isRedirect,
   originAndPath,
   type RequestInput,
@@ -17,6 +18,7 @@ import {
 import type { PayJob } from "./channel";
 import { combined } from "./combined-quote";
 import { objectIn, overHttp } from "./http-channel";
+import { readChallenges } from "./mpp";
 import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "./purchase";
 import { elsewhereIn, type ParsedQuote, readQuote, requestedUrl } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
@@ -108,9 +110,9 @@ function notUnderstood({ headers }: Response): string {
   return `${message}: neither a JSON body with \`accepts\` nor a readable PAYMENT-REQUIRED header is there.`;
 }
 
-/** Reads what a 402 offers, in its body and, for version 2 of x402, in its header. Consumes the body. */
+/** Reads what a 402 offers, in its body and in the headers of x402 version 2 and MPP. Consumes the body. */
 export async function quoteOf(
-  { effects, networks }: AgentContext,
+  { effects, networks, tokens }: AgentContext,
   { response, template }: Arrival,
 ): Promise<ParsedQuote | undefined> {
   const text = await readBounded(effects, response);
@@ -118,7 +120,17 @@ export async function quoteOf(
   const body = text === undefined ? undefined : parseStrictJson(text, MAX_ANSWER_DEPTH);
   const header = objectIn(response.headers, HEADER.paymentRequiredV2);
   const own = readQuote(body, requested, networks);
-  const quote = combined(own, readQuoteV2(header, requested, networks));
+  const x402 = combined(own, readQuoteV2(header, requested, networks));
+  const quote = combined(
+    x402,
+    readChallenges(response.headers.get(HEADER.authenticate), {
+      resource: template.url,
+      bodyHash: bodyHashOf(template),
+      isAuthorized: template.headers.has(HEADER.authorization),
+      networks,
+      tokens,
+    }),
+  );
   const elsewhere = elsewhereIn(body, header, requested);
   return quote && { ...quote, elsewhere, signedOffers: await signedOffersIn(header) };
 }

@@ -20,6 +20,7 @@ import {
   sameAddress,
   shortResourceOf,
 } from "../../protocol";
+import type { Challenge } from "../../protocol/payment-auth";
 import { memberOf } from "../../protocol/strict-json";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/signed-statements";
@@ -50,8 +51,11 @@ export interface NativeOption extends OptionBase {
 }
 
 export interface StandardOption extends OptionBase {
-  readonly dialect: "x402-v1" | "x402-v2";
+  readonly dialect: "x402-v1" | "x402-v2" | "mpp";
   readonly maxTimeoutSec: number;
+  /** of MPP: the challenge as it came, which the credential has to repeat, and its end */
+  readonly challenge?: Challenge;
+  readonly expiresAtSec?: number;
   /** of version 2: the entry as it came, which the payload has to echo */
   readonly accepted?: Readonly<Record<string, unknown>>;
   /** what bears the payload, where that is not the header of its version */
@@ -224,12 +228,15 @@ function optionOf(entry: AcceptEntry, requested: Requested, networks: readonly N
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 
+const RANKS = { turnpike: 0, "x402-v2": 1, "x402-v1": 2, mpp: 3 } as const;
+
 /**
  * Orders options totally: the same purchase chooses the same option again, also after the agent has lost its ledger.
  */
 export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
-  if (a.dialect !== b.dialect) return a.dialect === "turnpike" ? -1 : 1;
+  const byDialect = RANKS[a.dialect] - RANKS[b.dialect];
+  if (byDialect !== 0) return byDialect;
   if (a.chainId !== b.chainId) return a.chainId - b.chainId;
   const byMethod = PAYMENT_METHODS.indexOf(a.method) - PAYMENT_METHODS.indexOf(b.method);
   if (byMethod !== 0) return byMethod;

@@ -21,6 +21,7 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
+import { challengeNonce } from "../../protocol/payment-auth";
 import { DAY_SEC, windowTimeSec } from "../../protocol/time";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
@@ -30,6 +31,7 @@ import type { JudgedOffer } from "../ledger/signed-statements";
 import type { PayJob } from "./channel";
 import { withinBudget } from "./charge";
 import type { ChosenOption } from "./choose";
+import { credentialHeader } from "./mpp";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
 import { payloadHeader } from "./standard";
@@ -76,7 +78,7 @@ export async function signPayment(
   const { balance, nowSec } = facts;
   if (balance !== undefined && balance < option.amount) throw insufficientFunds(payer, option, balance);
   const validBeforeSec = windowEnd(context, option, { nowSec, quotedAtSec });
-  const nonce = option.dialect === "turnpike" ? paymentNonce(option.ref, option.resource) : standardNonce(job, option);
+  const nonce = nonceOf(job, option);
   const paymentKey = { chainId: option.chainId, token: option.token, payer, nonce };
   const id = option.method === "eip3009" ? paymentIdOf(paymentKey) : permit2PaymentIdOf(paymentKey);
   const earlier = ledger.payment(id);
@@ -126,7 +128,7 @@ function windowEnd(
   { nowSec, quotedAtSec }: { readonly nowSec: number; readonly quotedAtSec: number },
 ): number {
   const { maxWindowSec } = context.policy;
-  const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : nowSec + option.maxTimeoutSec;
+  const wanted = option.dialect === "turnpike" ? option.memoExpiresAtSec : endOf(option, nowSec);
   const end = Math.min(wanted, nowSec + maxWindowSec);
   if (end - nowSec < MIN_WINDOW_SEC) {
     // It could have been paid when it arrived: time is the cause, and not what the provider quoted.
@@ -176,6 +178,14 @@ async function factsBefore(
   const reportedSec = plausibleTimeSec(account.chainTimeSec, chainId, networks);
   const nowSec = chainClock?.nowSec() ?? windowTimeSec(reportedSec, network);
   return { nowSec, balance: account.balance, domain };
+}
+
+const endOf = ({ expiresAtSec, maxTimeoutSec }: StandardOption, nowSec: number): number =>
+  expiresAtSec ?? nowSec + maxTimeoutSec;
+
+function nonceOf(job: PayJob<unknown>, option: PaymentOption): Hex {
+  if (option.dialect === "turnpike") return paymentNonce(option.ref, option.resource);
+  return option.challenge ? challengeNonce(option.challenge) : standardNonce(job, option);
 }
 
 /** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
@@ -270,7 +280,10 @@ async function sign(
     nonce,
   };
   if (option.dialect !== "turnpike") {
-    return { ...reserved, state: "signed", header: payloadHeader(option, { signature, authorization }) };
+    const signed = { signature, authorization };
+    const { challenge } = option;
+    const header = challenge ? credentialHeader(option, challenge, signed) : payloadHeader(option, signed);
+    return { ...reserved, state: "signed", header };
   }
   const { network, memo, resource, token } = option;
   return {

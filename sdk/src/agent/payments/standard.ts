@@ -51,9 +51,10 @@ export function payloadHeader(
   return { name: option.carrier ?? HEADER.paymentSignatureV2, value: encodeJsonHeader(body) };
 }
 
-/** Reads the nonce from the header that pays, in both versions; undefined when the header is damaged. */
+/** Reads the nonce from the header that pays, in every dialect; undefined when the header is damaged. */
 export function nonceInHeader(value: string): Hex | undefined {
-  const nonce = memberOf(memberOf(memberOf(decodeJsonHeader(value), "payload"), "authorization"), "nonce");
+  const payload = memberOf(decodeJsonHeader(value.replace(/^Payment /, "")), "payload");
+  const nonce = memberOf(memberOf(payload, "authorization") ?? payload, "nonce");
   return typeof nonce === "string" && /^0x[0-9a-fA-F]{64}$/.test(nonce) ? (nonce as Hex) : undefined;
 }
 
