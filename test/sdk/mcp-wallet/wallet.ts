@@ -1,5 +1,7 @@
 import { expect } from "chai";
+import { startMppServer } from "../agent/support/mpp-server";
 import { closeAll } from "../agent/support/servers";
+import { CHAIN_ID, Chain, TOKEN, TOKEN_DOMAIN } from "../agent/support/world";
 import { Desk, type ElicitAnswer, type Host } from "./support/host";
 import { openShop, type Shop } from "./support/shop";
 
@@ -103,13 +105,36 @@ describe("mcp wallet", () => {
       const refused = await host.call("pay", { url: `${shop.url}/report`, ...more });
       expect(refused.isError, JSON.stringify(more)).to.equal(true);
     }
-    for (const name of ["X-Service-Sub", "x-payment", "PAYMENT-SIGNATURE", "Host", "Idempotency-Key"]) {
+    for (const name of [
+      ...["X-Service-Sub", "x-payment", "PAYMENT-SIGNATURE", "Payment-Authorization", "Host", "Idempotency-Key"],
+    ]) {
       const refused = await host.call("fetch", { url: `${shop.url}/report`, headers: { [name]: "x" } });
       expect([refused.isError, refused.facts.error], name).to.deep.equal([true, "InvalidRequest"]);
     }
     const lowered = await host.call("pay", { url: `${shop.url}/report`, maxAmount: "$0.49" });
     expect(lowered.facts.reason).to.equal("max_amount");
     expect(paid()).to.deep.equal([]);
+  });
+
+  it("MW8 shows no credential of MPP that its server echoes, whole or without its scheme", async () => {
+    const chain = new Chain();
+    chain.nowSec = Math.floor(Date.now() / 1_000);
+    const server = await startMppServer(chain, { echoes: true });
+    const ownDesk = await Desk.open();
+    await ownDesk.configure(shop.facilitator.url, {
+      privateOrigins: [server.url],
+      tokens: [{ chainId: CHAIN_ID, address: TOKEN, ...TOKEN_DOMAIN }],
+    });
+    const other = await ownDesk.host();
+    const bought = await other.call("pay", { url: server.url });
+    expect(bought.isError, bought.whole).to.equal(false);
+    expect(server.credentials).to.have.length(1);
+    const [credential] = server.credentials;
+    expect(bought.whole)
+      .to.include("[secret]")
+      .and.not.include(credential?.payload.signature ?? "none");
+    for (const echo of server.sent) expect(bought.whole, echo).to.not.include(echo);
+    await ownDesk.close();
   });
 
   it("MW4 MW9 paid content is marked as untrusted between marks that it cannot know, and changes no limit", async () => {

@@ -31,6 +31,7 @@ export interface Requested {
 const CREDENTIALS = new Set([
   ...["authorization", "proxy-authorization", "cookie", "x-api-key"],
   ...[HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn].map((name) => name.toLowerCase()),
+  HEADER.paymentAuthorization.toLowerCase(),
 ]);
 
 /** @throws UsageError that names the argument */

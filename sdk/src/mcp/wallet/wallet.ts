@@ -22,7 +22,7 @@ const LIMITS = { facilitatorTimeoutMs: 40_000, settleMs: 40_000, inFlightMs: 30_
 
 /** Headers that are credentials: what was sent in them never appears in a result. */
 export const CREDENTIAL_HEADERS = [
-  ...[HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn],
+  ...[HEADER.payment, HEADER.paymentSignatureV2, HEADER.subscription, HEADER.signIn, HEADER.paymentAuthorization],
 ] as const;
 
 /** One tool call. */
@@ -129,6 +129,11 @@ export class Wallet {
       for (const name of CREDENTIAL_HEADERS) {
         const value = headers.get(name);
         if (value !== null) record.secrets.add(value);
+      }
+      // Of MPP, in a header that may also be the caller's own.
+      for (const name of [HEADER.authorization, HEADER.paymentAuthorization]) {
+        const [, credential] = /^Payment (.+)$/.exec(headers.get(name) ?? "") ?? [];
+        if (credential !== undefined) record.secrets.add(credential);
       }
       return this.#fetch(input, init);
     };

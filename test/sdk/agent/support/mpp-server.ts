@@ -27,6 +27,8 @@ export interface MppOptions {
   readonly steps?: MppStep[];
   /** what comes before the challenges in the header */
   readonly before?: string;
+  /** whether its answers repeat the credential */
+  readonly echoes?: boolean;
   /** an x402 offer of version 2 beside them */
   readonly beside?: { readonly payTo?: string };
 }
@@ -34,6 +36,8 @@ export interface MppOptions {
 export interface MppServer extends StandIn {
   /** every credential that was presented, decoded */
   readonly credentials: Credential[];
+  /** as they were sent, without the scheme */
+  readonly sent: string[];
   /** how often each header bore a payment */
   readonly paid: Record<"authorization" | "payment-authorization" | "payment-signature", number>;
 }
@@ -49,8 +53,9 @@ const encoded = (value: unknown): string => Buffer.from(JSON.stringify(value)).t
 export const digestOf = (body: string): string => createHash("sha256").update(body).digest("base64");
 
 export async function startMppServer(chain: Chain, options: MppOptions = {}): Promise<MppServer> {
-  const { challenges = [{}], steps = [], before = "", beside } = options;
+  const { challenges = [{}], steps = [], before = "", beside, echoes = false } = options;
   const credentials: Credential[] = [];
+  const sent: string[] = [];
   const paid = { authorization: 0, "payment-authorization": 0, "payment-signature": 0 };
   let base = "";
   let count = 0;
@@ -99,6 +104,7 @@ export async function startMppServer(chain: Chain, options: MppOptions = {}): Pr
     if (text === undefined) return quote(request);
     const credential = JSON.parse(Buffer.from(text, "base64url").toString("utf8")) as Credential;
     credentials.push(credential);
+    sent.push(text);
     const step = steps.shift();
     if (step === "502" || step === "503") return { status: Number(step), json: {} };
     if (step === "402") return quote(request);
@@ -115,12 +121,13 @@ export async function startMppServer(chain: Chain, options: MppOptions = {}): Pr
     const transaction = settleStandard(chain, payload, { amount: payload.authorization.value, redeems: true });
     if (!transaction) return { status: 402, json: {} };
     const receipt = { method: "evm", reference: transaction, status: "success", timestamp: new Date(0).toISOString() };
-    return { status: 200, json: { weather: "fine" }, headers: { "Payment-Receipt": encoded(receipt) } };
+    const json = { weather: "fine", ...(echoes && { whole: `Payment ${sent.at(-1)}`, part: sent.at(-1) }) };
+    return { status: 200, json, headers: { "Payment-Receipt": encoded(receipt) } };
   }
 
   const standardIn = (header: string) =>
     (JSON.parse(Buffer.from(header, "base64").toString("utf8")) as StandardPayload).payload;
 
   base = server.url;
-  return Object.assign(server, { credentials, paid });
+  return Object.assign(server, { credentials, sent, paid });
 }
