@@ -55,6 +55,8 @@ export interface Signed {
   readonly payer?: string;
   readonly authorization?: Partial<Record<"to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
   readonly chainId?: number;
+  /** default: the small test provider's */
+  readonly token?: { readonly address: Hex; readonly name: string; readonly version: string };
   readonly source?: string;
 }
 
@@ -64,10 +66,12 @@ export interface Credential {
   readonly source: string;
 }
 
+const OWN_TOKEN = { address: TOKEN, name: "Test USD", version: "1" };
+
 export const nonceOf = ({ id, realm }: Challenge): Hex => keccakText(`${id}${realm}`);
 
 export async function credentialOf(challenge: Challenge, signed: Signed = {}): Promise<Credential> {
-  const { payer = "payer", chainId = CHAIN_ID } = signed;
+  const { payer = "payer", chainId = CHAIN_ID, token = OWN_TOKEN } = signed;
   const wallet = new Wallet(keyOf(payer));
   const charge = chargeIn(challenge);
   const authorization = {
@@ -80,7 +84,7 @@ export async function credentialOf(challenge: Challenge, signed: Signed = {}): P
     ...signed.authorization,
   };
   const typed = transferTypedData(
-    { chainId, token: TOKEN, name: "Test USD", version: "1" },
+    { chainId, token: token.address, name: token.name, version: token.version },
     {
       from: authorization.from as Hex,
       to: authorization.to as Hex,
