@@ -11,18 +11,15 @@ import {
   type ClaimRecord,
   type ClaimStore,
   type FactsOfPayment,
-  factsOfText,
   isHeldAfter,
   type KeptUntil,
   noteFact,
   outcomeFor,
   pinNameOf,
-  recordOfText,
   type StoredAnswer,
   servedOf,
-  textOfFacts,
-  textOfRecord,
 } from "./record";
+import { factsOfText, recordOfText, textOfFacts, textOfRecord } from "./text";
 
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = HOUR_SEC;
