@@ -10,8 +10,10 @@ interface Departure {
 /** Long enough for several blocks. */
 const WINDOW_MS = 5_000;
 
-/** Less than that shows no pace. */
+/** Less than that shows no pace; nor do so few, of those that came at once, before the window is over. */
 const MIN_MS = 1_000;
+
+const MIN_LEFT = 10;
 
 export class Pace {
   readonly #monotonicMs: () => number;
@@ -45,6 +47,7 @@ export class Pace {
     const nowMs = this.#monotonicMs();
     const measuredMs = Math.min(WINDOW_MS, nowMs - this.#busySinceMs);
     const left = this.#departures.reduce((sum, { atMs, count }) => (atMs >= nowMs - WINDOW_MS ? sum + count : sum), 0);
-    return measuredMs < MIN_MS || left === 0 ? 0 : (waiting * measuredMs) / left;
+    const isKnown = measuredMs >= (left < MIN_LEFT ? WINDOW_MS : MIN_MS);
+    return isKnown && left > 0 ? (waiting * measuredMs) / left : 0;
   }
 }

@@ -37,6 +37,15 @@ describe("Facilitator: the pace of a queue", () => {
     expect(pace.expectedWaitMs(300)).to.equal(0);
   });
 
+  it("takes a few that left first for no pace: of fifty that come at once the rest may leave together", () => {
+    pace.arrived();
+    nowMs += 1_100;
+    pace.left(1, 49);
+    expect(pace.expectedWaitMs(49)).to.equal(0);
+    nowMs += 3_900;
+    expect(pace.expectedWaitMs(49)).to.equal(245_000);
+  });
+
   it("expects nothing while nothing leaves: then the age of the oldest counts", () => {
     pace.arrived();
     workOff(2_000);
