@@ -60,6 +60,7 @@ module.exports = {
       ],
       ...["express", "fastify", "fetch", "hono", "next", "node", "postgres", "redis", "index"],
     ]),
+    ...siblings(`${GATE}dialects/`, ["x402", "mpp"]),
     ...layers(AGENT, [
       ...["ledger", "file-ledger", "signing", "core", "receipts", "payments", "subscriptions", "pricing"],
       ...["fetch", "create-agent", "index"],

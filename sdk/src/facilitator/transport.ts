@@ -282,8 +282,8 @@ export function pending(answer: Answer): Pending {
   return { kind: "pending", id, retryAfterSec: answer.retryAfterSec ?? DEFAULT_RETRY_SEC };
 }
 
-/** Codes that say nothing about the request's outcome: an earlier copy of it may still be under way. */
-const NO_VERDICT: ReadonlySet<string> = new Set(["RateLimited", "NotFound", "MethodNotAllowed"]);
+/** Codes of refusals before any work: they say nothing of an earlier copy of the request, which may be under way. */
+export const NO_VERDICT: ReadonlySet<string> = new Set(["RateLimited", "NotFound", "MethodNotAllowed"]);
 
 /** @throws Unavailable for a 5xx, a 429, a missing route and for what is no problem body */
 export function refusal(answer: Answer): Refused {

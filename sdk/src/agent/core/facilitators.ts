@@ -2,6 +2,7 @@
 import type { ChangeOutcome, PermitOutcome, Refused } from "../../facilitator/client";
 import { createPayerClient, type PayerClient } from "../../facilitator/payer-client";
 import type { Account } from "../../facilitator/subscriptions";
+import { NO_VERDICT } from "../../facilitator/transport";
 import {
   type Address,
   ConfigError,
@@ -181,12 +182,9 @@ type Outcome = ChangeOutcome | PermitOutcome;
 
 export type Known<O extends Outcome> = Exclude<O, { kind: "pending" }>;
 
-/** Refusals that come before the Facilitator looks at what was posted. An earlier post may be under way all the same. */
-const BEFORE_WORK: ReadonlySet<string> = new Set(["RateLimited", "NotFound", "MethodNotAllowed"]);
-
 /** The refusal behind an answer without an outcome, where this very post has submitted nothing for sure. */
 export function refusalBeforeWork({ cause }: TurnpikeError): TurnpikeError | undefined {
-  return isTurnpikeError(cause) && BEFORE_WORK.has(cause.code) ? cause : undefined;
+  return isTurnpikeError(cause) && NO_VERDICT.has(cause.code) ? cause : undefined;
 }
 
 /** How long to wait after such a refusal: as long as it says. */

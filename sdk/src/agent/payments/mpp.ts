@@ -141,13 +141,10 @@ function isKnown({ chainId, token }: Pick<StandardOption, "chainId" | "token">, 
 
 /** RFC 9530 puts colons around the bytes, and `mppx` none. */
 function isDigestOf(digest: string, bodyHash: string | undefined): boolean {
-  const [, bytes] = /^sha-256=(?::([A-Za-z0-9+/]{43}=):|[A-Za-z0-9+/]{43}=)$/.exec(digest) ?? [];
-  if (bytes === undefined && !/^sha-256=[A-Za-z0-9+/]{43}=$/.test(digest)) return false;
-  const named = bytes ?? digest.slice("sha-256=".length);
-  return bodyHash !== undefined && toBase64Url(hexToBytes(bodyHash as Hex)) === toUrlAlphabet(named);
+  const [, , named] = /^sha-256=(:?)([A-Za-z0-9+/]{43})=\1$/.exec(digest) ?? [];
+  if (named === undefined || bodyHash === undefined) return false;
+  return toBase64Url(hexToBytes(bodyHash as Hex)) === named.replaceAll("+", "-").replaceAll("/", "_");
 }
-
-const toUrlAlphabet = (base64: string): string => base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 
 /** Builds the header that answers a challenge, which goes back as it came. */
 export function credentialHeader(

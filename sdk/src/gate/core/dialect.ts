@@ -1,7 +1,16 @@
 /** How a request and its answers speak of payment: what a dialect and its credentials have. */
-import { HEADER, type JsonObject, MAX_CREDENTIAL_BYTES, TurnpikeError } from "../../protocol";
+import {
+  type Address,
+  findNetwork,
+  HEADER,
+  type JsonObject,
+  MAX_CREDENTIAL_BYTES,
+  sameAddress,
+  TurnpikeError,
+} from "../../protocol";
 import { parseStrictJson } from "../../protocol/strict-json";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
+import type { GateContext } from "./context";
 import type { PaymentCase } from "./payment-case";
 import type { QuoteRequest, Quotes } from "./quote";
 import type { GateRequest } from "./request";
@@ -85,4 +94,29 @@ function paymentIn(request: GateRequest, dialects: readonly Dialect[]): PaymentC
     found = read;
   }
   return found;
+}
+
+/**
+ * Returns the case in the context of the entry that a payment names. One that names none of them is judged in the first
+ * of its network, or of the route, and refused there: only the Facilitator and chain of its own can make it count.
+ * @param named its network, asset and payTo, as they were sent
+ * @param at in the context of the route's first entry
+ */
+export function entryNamed(named: unknown, at: PaymentCase): PaymentCase {
+  const { network, asset, payTo } = (named ?? {}) as JsonObject;
+  const onNetwork = contextsOn(network, at);
+  const paid = onNetwork.find(
+    ({ settings }) => isAddress(asset, settings.token?.address) && isAddress(payTo, settings.payTo),
+  );
+  return at.in(paid ?? onNetwork[0] ?? at.context);
+}
+
+const isAddress = (value: unknown, expected: Address | undefined): boolean =>
+  typeof value === "string" && expected !== undefined && sameAddress(value, expected);
+
+/** Returns the contexts of a route on a network, as it was sent. */
+export function contextsOn(network: unknown, { route, context }: PaymentCase): readonly GateContext[] {
+  const chainId =
+    typeof network === "string" ? findNetwork(network, context.settings.extraNetworks)?.chainId : undefined;
+  return route.contexts.filter(({ settings }) => settings.network.chainId === chainId);
 }

@@ -212,6 +212,14 @@ const RETRY_AFTER_SEC = 2;
 /** Returns what came back from the chain's endpoint, where an exchange with it failed. */
 const cameBack = ({ cause }: TurnpikeError): string => (cause === undefined ? "" : `: ${describeFault(cause)}`);
 
+/** Returns a token's terms. @throws Unavailable while they are not known; they are read for the next attempt */
+export function requireToken(terms: Terms, address: Address): TokenTerms {
+  const token = terms.token(address);
+  // Payloads alone must end the outage too. The terms log what fails.
+  if (!token) void terms.load([], true).catch(() => undefined);
+  return requireLoaded(token, "The token's terms");
+}
+
 export function requireLoaded<T>(value: T | undefined, what: string): T {
   if (value !== undefined) return value;
   throw new Unavailable(`${what} could not be read from the chain yet.`, { retryAfterSec: 2 });

@@ -10,6 +10,7 @@ import {
   type Hex,
   InvalidPaymentProof,
   type JsonObject,
+  keySignature,
   type Permit2Method,
   type RecoverSigner,
   type RecoveryCurve,
@@ -128,3 +129,10 @@ function loadNative(): RecoveryCurve | undefined {
 const native = loadNative();
 
 export const recoverSigner: RecoverSigner = native ? signerRecovery(native) : recoverPortably;
+
+/** Returns a transfer with its signature as tokens read it. */
+export function readable(signed: SignedTransfer): SignedTransfer {
+  const { authorization, digest, signature } = signed;
+  const isOwn = (given: Hex): boolean => recoverSigner(digest, given) === authorization.from;
+  return { ...signed, signature: keySignature(signature, isOwn) };
+}

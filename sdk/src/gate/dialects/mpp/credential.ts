@@ -1,14 +1,6 @@
 /** Reads the credential that answers a challenge, and checks what it pays: a transfer by EIP-3009, of the scheme `exact`. */
 import type { X402RequestWire } from "../../../facilitator/payments";
-import {
-  caip2Of,
-  decodeJsonHeader,
-  InvalidPaymentProof,
-  type JsonObject,
-  keySignature,
-  TurnpikeError,
-  Unavailable,
-} from "../../../protocol";
+import { caip2Of, decodeJsonHeader, InvalidPaymentProof, type JsonObject, TurnpikeError } from "../../../protocol";
 import {
   type ChargeCredential,
   type ChargeRequest,
@@ -23,8 +15,8 @@ import { singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC } from "../../core/offers";
 import type { PaymentCase } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
-import { eip3009, signedByToken } from "../../methods";
-import { recoverSigner } from "../../methods/method";
+import { requireToken } from "../../core/terms";
+import { eip3009, readable, signedByToken } from "../../methods";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
 import { type CredentialHeader, headerParameter, isGenuine, placeOf } from "./challenge";
 
@@ -105,14 +97,8 @@ export async function checkCredential(
       "This credential ended more than a day ago: request the resource again.",
     );
   }
-  const token = terms.token(currency);
-  if (!token) {
-    void terms.load([], true).catch(() => undefined);
-    throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
-  }
-  const { digest } = signedByToken({ authorization, signature: given }, { chainId, token });
-  const signature = keySignature(given, (withV) => recoverSigner(digest, withV) === authorization.from);
-  const signed = signedByToken({ authorization, signature }, { chainId, token });
+  const token = requireToken(terms, currency);
+  const signed = readable(signedByToken({ authorization, signature: given }, { chainId, token }));
   const accepted = {
     scheme: "exact" as const,
     network: caip2Of(chainId),
@@ -127,7 +113,7 @@ export async function checkCredential(
     paymentPayload: {
       x402Version: 2,
       payload: {
-        signature,
+        signature: signed.signature,
         authorization: {
           ...{ from, to, nonce },
           value: value.toString(),

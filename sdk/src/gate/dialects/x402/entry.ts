@@ -1,45 +1,15 @@
-/**
- * Selects the context that a payment is judged in where a route sells in several tokens or on several networks: the one
- * whose network, token and payee it names. Only that one's Facilitator and chain can make it count.
- */
+/** Selects the context that a payment of version 1 is judged in, where a route sells in several. */
 import {
-  type Address,
-  findNetwork,
   type JsonObject,
-  sameAddress,
   signatureWithV,
   transferTypedData,
   typedDataDigest,
   x402V1PayloadSchema,
 } from "../../../protocol";
-import type { GateContext } from "../../core/context";
+import { contextsOn } from "../../core/dialect";
 import { soldInVersion1 } from "../../core/offers";
 import type { PaymentCase } from "../../core/payment-case";
 import { recoverSigner } from "../../methods/method";
-
-/**
- * Returns the case in the context of the entry that a payment names. One that names none of them is judged in the first
- * of its network, or of the route, and refused there.
- * @param named its network, asset and payTo, as they were sent
- * @param at in the context of the route's first entry
- */
-export function entryNamed(named: unknown, at: PaymentCase): PaymentCase {
-  const { network, asset, payTo } = (named ?? {}) as JsonObject;
-  const onNetwork = contextsOn(network, at);
-  const paid = onNetwork.find(
-    ({ settings }) => isAddress(asset, settings.token?.address) && isAddress(payTo, settings.payTo),
-  );
-  return at.in(paid ?? onNetwork[0] ?? at.context);
-}
-
-const isAddress = (value: unknown, expected: Address | undefined): boolean =>
-  typeof value === "string" && expected !== undefined && sameAddress(value, expected);
-
-function contextsOn(network: unknown, { route, context }: PaymentCase): readonly GateContext[] {
-  const chainId =
-    typeof network === "string" ? findNetwork(network, context.settings.extraNetworks)?.chainId : undefined;
-  return route.contexts.filter(({ settings }) => settings.network.chainId === chainId);
-}
 
 /**
  * A version 1 payload names no token: its signature shows which of several it moves. A contract wallet's cannot be read

@@ -1,10 +1,10 @@
 /** x402 in both versions, and native proofs, which share its headers and the body of its 402. */
 import { HEADER } from "../../../protocol";
 import { invalid } from "../../core/claim-payment";
-import type { BodyDialect, PaymentCredential } from "../../core/dialect";
+import { type BodyDialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import { checkProof } from "../../schemes/once";
 import { type Reading, readPaymentHeaders } from "./credentials";
-import { entryNamed, entryOfV1 } from "./entry";
+import { entryOfV1 } from "./entry";
 import { createQuotes } from "./quotes";
 import { reportOf } from "./receipts";
 import { checkV1, checkV2 } from "./standard";

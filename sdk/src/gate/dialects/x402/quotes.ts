@@ -6,14 +6,13 @@
 import {
   EXTENSION,
   encodeHeaderText,
-  HEADER,
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   memoIssuer,
   type PaymentRequiredWire,
 } from "../../../protocol";
 import { BoundedMap } from "../../../protocol/bounded-map";
 import { expiryOf } from "../../core/offers";
-import { factsOf, isUsableKey, type Quote, type QuoteRequest, type Quotes, refOf } from "../../core/quote";
+import { factsOf, isUsableKey, keyIn, type Quote, type QuoteRequest, type Quotes, refOf } from "../../core/quote";
 import { quotedMethod } from "../../core/request";
 import { signInChallenge } from "../../schemes/subscription/sign-in";
 import { buildQuote } from "./quote-body";
@@ -54,13 +53,11 @@ export function createQuotes(): Quotes {
   };
 }
 
-function isRegular({ bodyHash, request, isRecurrent }: QuoteRequest): boolean {
-  if (!isRecurrent || bodyHash !== undefined) return false;
-  const key = request.header(IDEMPOTENCY_KEY);
+function isRegular(input: QuoteRequest): boolean {
+  if (!input.isRecurrent || input.bodyHash !== undefined) return false;
+  const key = keyIn(input);
   return key === undefined || isUsableKey(key);
 }
-
-const IDEMPOTENCY_KEY = HEADER.idempotencyKey.toLowerCase();
 
 /** A text around values that change. */
 interface Cut {

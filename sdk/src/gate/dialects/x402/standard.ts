@@ -10,27 +10,18 @@ import {
   type Hex,
   isMemoGenuine,
   type JsonObject,
-  keySignature,
   parseMemo,
   paymentIdentifierOf,
   shortResourceOf,
-  Unavailable,
   x402V1PayloadSchema,
 } from "../../../protocol";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "../../core/claim-payment";
 import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
 import type { PaymentCase } from "../../core/payment-case";
-import { methodOfPayload, parsed, type SignedTransfer, signedByToken } from "../../methods";
-import { recoverSigner } from "../../methods/method";
+import { requireToken } from "../../core/terms";
+import { methodOfPayload, parsed, readable, signedByToken } from "../../methods";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
 import type { StandardCredential } from "./credentials";
-
-/** A signature as tokens read it. */
-function readable(signed: SignedTransfer): SignedTransfer {
-  const { authorization, digest, signature } = signed;
-  const isOwn = (given: Hex): boolean => recoverSigner(digest, given) === authorization.from;
-  return { ...signed, signature: keySignature(signature, isOwn) };
-}
 
 /** The payload as it is sent on: the Facilitator may hand its signature to the token unread. */
 function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
@@ -113,12 +104,7 @@ export async function checkV2(
     ...(transfer && { transfer }),
   };
   if (!memo || !isMemoGenuine(memo, facts, settings.memoKeys)) return verdictOfFault("memo");
-  const token = terms.token(checksum(accepted.asset));
-  if (!token) {
-    // Read for the next attempt: payloads alone must end the outage too. The terms log what fails.
-    void terms.load([], true).catch(() => undefined);
-    throw new Unavailable("The token's terms could not be read from the chain yet.", { retryAfterSec: 2 });
-  }
+  const token = requireToken(terms, checksum(accepted.asset));
   const signed = readable(option.signed({ chainId: settings.network.chainId, token }));
   const payload = payloadSigned(credential.payload, signed.signature);
   const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;

@@ -30,13 +30,11 @@ export interface TransferPurchase extends Purchase {
   readonly settlement: X402RequestWire;
 }
 
-const transfer: Scheme<TransferPurchase> = { reserve, settle, cancel, isUnderWay };
-
 /** Costs its amount. */
-export const exact = transfer;
+export const exact: Scheme<TransferPurchase> = { reserve, settle, cancel, isUnderWay };
 
 /** Costs what its handler charges, at most its amount. */
-export const upto: Scheme<TransferPurchase> = { ...transfer, charged };
+export const upto: Scheme<TransferPurchase> = { ...exact, charged };
 
 function charged(purchase: TransferPurchase, amount: bigint): TransferPurchase {
   const { payment, settlement } = purchase;
