@@ -125,11 +125,9 @@ function payAnswer({ quote, negotiated, beside }: Extract<Decision, { kind: "pay
   const { text, headerV2 } = quote;
   const common = negotiated ? (negotiated.page === undefined ? NEGOTIATED_HEADERS : PAY_PAGE_HEADERS) : PAY_HEADERS;
   const own = headerV2 === undefined ? common : { ...common, [HEADER.paymentRequiredV2]: headerV2 };
-  if (beside === undefined) return { status: 402, headers: own, body: negotiated?.page ?? text };
-  const headers = { ...own, ...beside.headers };
-  if (negotiated?.page !== undefined || !beside.problem) {
-    return { status: 402, headers, body: negotiated?.page ?? text };
-  }
+  const headers = beside ? { ...own, ...beside.headers } : own;
+  const page = negotiated?.page;
+  if (page !== undefined || !beside?.problem) return { status: 402, headers, body: page ?? text };
   const body = `${JSON.stringify(beside.problem).slice(0, -1)},${text.slice(1)}`;
   return { status: 402, headers: { ...headers, "Content-Type": PROBLEM_TYPE }, body };
 }

@@ -216,6 +216,11 @@ function said({ message, details: { status, isJson } }: TurnpikeError): string {
   return isJson === true ? `HTTP ${status}: ${message.replace(/^.*: |\.$/g, "")}` : `HTTP ${status} without JSON`;
 }
 
+/**
+ * Compares the pinned signers with those that the Facilitator names at `GET /supported`. Payments that settle through a
+ * Facilitator whose signer is not pinned take the payer's money and are refused here. What the Facilitator says is only
+ * a warning to the provider: it never makes a proof count.
+ */
 export function createFacilitatorCheck({ settings, proofSigners, nowSec }: FacilitatorCheckOptions): FacilitatorCheck {
   const { facilitator } = settings;
   const pinned = facilitator?.signers.list.map(({ address }) => address).join(", ") ?? "";

@@ -151,6 +151,7 @@ export interface LoadedTerms {
   readonly withDomain: boolean;
 }
 
+/** Loads the terms of a route in one context, and again after an outage or a wrong setting. */
 export class TermsLoader {
   readonly context: GateContext;
   readonly #wanted: LoadedTerms;

@@ -166,8 +166,6 @@ const decodeLeniently = (path: string): string =>
     }
   });
 
-/** Tests paths against patterns of `paymentMiddleware` in time that grows with the path's length alone. */
-
 /** `segment`: one character or more without a slash; `some`: one or more; `any`: none or more. */
 export type PatternPart =
   | { readonly kind: "literal"; readonly text: string }
@@ -182,7 +180,7 @@ interface Step {
 
 /**
  * Returns a test of whole paths, which ignores case. A regular expression with two wildcards in one segment would try
- * every split of a long path: this follows all of them at once.
+ * every split of a long path: this follows all of them at once, in time that grows with the path's length alone.
  */
 export function pathTest(parts: readonly PatternPart[]): (path: string) => boolean {
   const firstWildcard = parts.findIndex(({ kind }) => kind !== "literal");

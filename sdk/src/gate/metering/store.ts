@@ -1,4 +1,4 @@
-/** Defines what a meter asks of its books, wherever they are kept. */
+/** Defines what a meter asks of its books, wherever they are kept, and what it reports. */
 import type { ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
 import {

@@ -49,9 +49,10 @@ function unfitCoding(codings: readonly string[]): Fitted {
   return { kind: "unfit", message };
 }
 
-/** What a request asks of its answer's form. It is kept with the answer, inside the seal, so that proxies may change it. */
-
-/** Each as it came, without white space; of fields that are absent nothing. */
+/**
+ * What a request asks of its answer's form: each field as it came, without white space; of fields that are absent nothing.
+ * It is kept with the answer, inside the seal, so that proxies may change it.
+ */
 export interface Asked {
   readonly range?: string;
   readonly ifRange?: string;

@@ -226,6 +226,10 @@ const TAG_BYTES = 16;
 
 const SEALED = /^1\.([A-Za-z0-9_-]{1,16})\.([A-Za-z0-9+/]+={0,2})$/;
 
+/**
+ * Encrypts an answer under a key derived from its secret and from what was bought. The store alone reveals nothing, and
+ * another method, resource or body decrypts nothing. AES-256-GCM, HKDF with SHA-256.
+ */
 export function seal(plain: Uint8Array, purchased: Purchased, gateKey: MemoKey): string {
   const iv = randomBytes(IV_BYTES);
   const cipher = createCipheriv(CIPHER, keyFor(purchased, gateKey), iv);

@@ -126,6 +126,7 @@ export function chargeable(payment: OneTimePayment, charge: UptoCharge): OneTime
   };
 }
 
+/** Asks a route which answers it charges for. A fault of its callback charges nothing, and lets nothing out. */
 export class ChargeRule {
   readonly #chargeFor: GateOptions["chargeFor"];
   #charges: boolean | undefined;
