@@ -67,6 +67,10 @@ describe("Facilitator: live events", () => {
       untilDraining: <T>(work: Promise<T>) => work,
     } as unknown as ApiServices;
     const app = new Hono<RequestScope>();
+    app.use(async (context, next) => {
+      context.set("requestId", "r");
+      await next();
+    });
     app.get("/events/live", liveEvents(services));
     const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
     await until(async () => server.listening, "the server listens");
