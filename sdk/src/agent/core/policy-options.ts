@@ -228,7 +228,9 @@ export function policyTermsOf(settings: AgentPolicy, networks: readonly Network[
   const askAbove = optional(settings.askAbove, "policy.askAbove");
   const maxWindowSec = requireWindow(settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC);
   const onPayeeChange = requirePayeeChange(settings.onPayeeChange);
-  for (const { name, token } of networks) if (token) requireAddress(token.address, `networks: token of ${name}`);
+  for (const { name, token, otherTokens = [] } of networks)
+    for (const each of token ? [token, ...otherTokens] : otherTokens)
+      requireAddress(each.address, `networks: token of ${name}`);
   const chainIds = settings.networks && chainIdsOf(settings.networks, networks, "policy.networks");
   const { prefer } = settings;
   const preferred = {

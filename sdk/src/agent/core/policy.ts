@@ -4,6 +4,7 @@
  */
 import {
   type Address,
+  knownToken,
   type Network,
   networkOfChain,
   type PaymentMethod,
@@ -121,7 +122,7 @@ class SpendPolicy implements Policy {
     if (!allowedTokens.some((allowed) => sameAddress(allowed, token))) {
       return refuse("token", `${token} is not an allowed token on ${network.name}: ${this.#tokenRemedy(network)}`);
     }
-    if (network.token && sameAddress(network.token.address, token) && network.token.decimals !== 6) {
+    if ((knownToken(network, token)?.decimals ?? 6) !== 6) {
       return refuse("decimals", "The budget is counted in units of 6-decimal tokens.");
     }
     if (payees && !payees.some((payee) => sameAddress(payee, payTo))) {

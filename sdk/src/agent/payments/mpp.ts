@@ -9,6 +9,7 @@ import {
   type Hex,
   hexToBytes,
   type JsonObject,
+  knownToken,
   type Network,
   networkOfChain,
   sameAddress,
@@ -134,8 +135,7 @@ function optionOf(challenge: Challenge, reader: ChallengeReader): StandardOption
 
 /** A challenge names no domain of its token: one that the agent does not know cannot be signed for. */
 function isKnown({ chainId, token }: Pick<StandardOption, "chainId" | "token">, { networks, tokens }: ChallengeReader) {
-  const preset = networkOfChain(chainId, networks).token;
-  if (preset && sameAddress(preset.address, token)) return true;
+  if (knownToken(networkOfChain(chainId, networks), token)) return true;
   return tokens.some((known) => known.chainId === chainId && sameAddress(known.address, token));
 }
 

@@ -5,6 +5,7 @@
 import {
   type Address,
   domainSeparator,
+  knownToken,
   networkOfChain,
   PolicyRefused,
   sameAddress,
@@ -31,8 +32,8 @@ export async function tokenDomain(
   }: { readonly chainId: number; readonly token: Address; readonly reported: ReportedDomain | undefined },
 ): Promise<TokenDomain> {
   const configured = context.tokens.find((known) => known.chainId === chainId && sameAddress(known.address, token));
-  const preset = networkOfChain(chainId, context.networks).token;
-  const known = configured ?? (preset && sameAddress(preset.address, token) ? preset : undefined) ?? reported;
+  const preset = knownToken(networkOfChain(chainId, context.networks), token);
+  const known = configured ?? (preset?.isUnverified ? (reported ?? preset) : (preset ?? reported));
   if (!known) throw new PolicyRefused("The token's signing domain is not known.", { reason: "token_domain" });
   const { name, version } = known;
   const separator = await context.chainOf(chainId)?.domainSeparator(token);

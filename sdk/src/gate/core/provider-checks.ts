@@ -1,5 +1,5 @@
 /** Which options a provider has, and of what kind each is. Their values are judged where they become settings. */
-import { ConfigError, type Network } from "../../protocol";
+import { ConfigError, type Network, type TokenPreset } from "../../protocol";
 import {
   aNumber,
   anObject,
@@ -52,13 +52,10 @@ export const checkFacilitator = optionsOf<FacilitatorSetting>(
   ["url"],
 );
 
+const checkPreset = optionsOf<TokenPreset>({ ...token, isUnverified: flag, isBridged: flag }, ["address"]);
+
 const checkNetwork = optionsOf<Network>(
-  {
-    name: aText,
-    chainId: wholeNumber,
-    x402v1: aText,
-    token: optionsOf<NonNullable<Network["token"]>>(token, ["address"]),
-  },
+  { name: aText, chainId: wholeNumber, x402v1: aText, token: checkPreset, otherTokens: listOf(checkPreset) },
   ["name", "chainId"],
 );
 

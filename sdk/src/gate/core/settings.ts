@@ -7,6 +7,7 @@ import {
   configuredAddress,
   DEFAULT_MEMO_LIFE_SEC,
   findNetwork,
+  knownToken,
   type MemoKey,
   type Network,
   networkOfChain,
@@ -17,6 +18,7 @@ import {
   requireNetwork,
   requireNoKey,
   sha256,
+  type TokenPreset,
   type TrustedSigners,
   toBase64Url,
   toHex,
@@ -92,7 +94,9 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
       "network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337. configure() reads it of a Facilitator by https, where claims last",
     );
   const extraNetworks = options.networks ?? [];
-  for (const { name, token } of extraNetworks) if (token) address(token.address, `networks: token of ${name}`);
+  for (const { name, token, otherTokens = [] } of extraNetworks)
+    for (const each of token ? [token, ...otherTokens] : otherTokens)
+      address(each.address, `networks: token of ${name}`);
   const named = requireNetwork(options.network, extraNetworks);
   const network = networkOfChain(named.chainId, extraNetworks);
   const { chainId } = network;
@@ -183,18 +187,15 @@ function requireComplete({ network, token, payTo, facilitator, rpcUrls, verify }
 }
 
 function tokenOf(token: PaymentTarget["token"], network: Network, field: string): TokenSetting | undefined {
-  const isOfTable = networkOfChain(network.chainId).token === network.token;
-  // Every token of this package's table has EIP-2612 permits.
-  const preset = network.token && {
-    ...network.token,
-    hasGivenDecimals: !isOfTable,
-    ...(isOfTable && { permits: true }),
-  };
-  if (token === undefined) return preset;
+  if (token === undefined) return network.token && presetSetting(network.token, network);
   checkToken(token, field);
+  const presetAt = (given: Address): TokenSetting | undefined => {
+    const preset = knownToken(network, given);
+    return preset && presetSetting(preset, network);
+  };
   if (typeof token === "string") {
     const given = address(token, field);
-    return preset?.address === given ? preset : { address: given, hasGivenDecimals: false };
+    return presetAt(given) ?? { address: given, hasGivenDecimals: false };
   }
   const { decimals, currency, transferMethod = "eip3009" } = token;
   if (decimals !== undefined && whole(decimals, `${field}.decimals`, 0) > MAX_DECIMALS) {
@@ -209,8 +210,22 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
   // As TURNPIKE_TOKEN alone has it.
-  if (preset?.address === given.address && Object.keys(token).length === 1) return preset;
-  return { ...given, hasGivenDecimals: decimals !== undefined };
+  const preset = Object.keys(token).length === 1 ? presetAt(given.address) : undefined;
+  return preset ?? { ...given, hasGivenDecimals: decimals !== undefined };
+}
+
+function presetSetting(preset: TokenPreset, { chainId }: Network): TokenSetting {
+  const isOfTable = knownToken(networkOfChain(chainId), preset.address) === preset;
+  const { name, version, isUnverified, isBridged, ...known } = preset;
+  return {
+    ...known,
+    // Else they are read from the chain.
+    ...(isUnverified !== true && { name, version }),
+    hasGivenDecimals: !isOfTable,
+    ...(isBridged && { transferMethod: "permit2" }),
+    // Every token of this package's table that no bridge made has EIP-2612 permits.
+    ...(isOfTable && !isBridged && { permits: true }),
+  };
 }
 
 /** A whole token of more decimals is no uint256. */

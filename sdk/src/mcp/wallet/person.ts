@@ -3,7 +3,7 @@
  * and a host that cannot ask, are a no.
  */
 import type { SpendIntent } from "../../agent/core/policy-options";
-import { formatAmount, networkOfChain, PolicyRefused, requireNetwork, sameAddress } from "../../protocol";
+import { formatAmount, knownToken, networkOfChain, PolicyRefused, requireNetwork } from "../../protocol";
 
 /** `unsupported`: the host cannot ask. */
 export type Answer = "approved" | "declined" | "unsupported";
@@ -77,8 +77,7 @@ function questionOf(intent: SpendIntent): string {
 }
 
 function amountText(amount: bigint, { network, token }: SpendIntent): string {
-  const preset = networkOfChain(requireNetwork(network).chainId).token;
-  const name = preset && sameAddress(preset.address, token) ? preset.symbol : `of token ${token}`;
+  const name = knownToken(networkOfChain(requireNetwork(network).chainId), token)?.symbol ?? `of token ${token}`;
   return `${formatAmount(amount)} ${name} (${amount} base units) on ${network}`;
 }
 
