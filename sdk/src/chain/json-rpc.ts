@@ -5,9 +5,7 @@
  */
 import { type Hex, isTurnpikeError, Unavailable, utf8ToBytes } from "../protocol";
 import { callback, fieldsOf } from "../protocol/arguments";
-import { boundedText } from "../protocol/bounded-text";
-import { isConnectionClosed, networkFault, overOwnConnection } from "../protocol/network-fault";
-import { Deadline } from "../protocol/waiting";
+import { boundedText, Deadline, isConnectionClosed, networkFault, overOwnConnection } from "../protocol/exchange";
 
 /** One call of a method. */
 export interface RpcCall {

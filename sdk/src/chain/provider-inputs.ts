@@ -10,8 +10,7 @@ import {
   type Period,
   toAmount,
 } from "../protocol";
-import { fieldsOf, kindOf } from "../protocol/arguments";
-import { requireKnownFields } from "../protocol/known-fields";
+import { fieldsOf, kindOf, requireKnownFields } from "../protocol/arguments";
 
 /** A plan to create; amounts in base units, times in seconds. Its periods count seconds, or calendar months (UTC). */
 export type NewPlan = NewPlanTerms & ({ readonly intervalSec: number } | { readonly months: number });

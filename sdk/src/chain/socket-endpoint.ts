@@ -1,5 +1,5 @@
 import { Unavailable } from "../protocol";
-import { atMost, type Deferred, deferred } from "../protocol/waiting";
+import { atMost, type Deferred, deferred } from "../protocol/exchange";
 import { type RpcAnswer, RpcAnswerError, type RpcCall, RpcEndpoint, resultOf } from "./json-rpc";
 
 export interface Endpoint {

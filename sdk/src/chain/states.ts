@@ -5,7 +5,7 @@
  */
 import { type Address, type Hex, Unavailable } from "../protocol";
 import { aNumber, aText, callback, fieldsOf } from "../protocol/arguments";
-import { type Deferred, deferred } from "../protocol/waiting";
+import { type Deferred, deferred } from "../protocol/exchange";
 import { PLAN_ENDED } from "./confirmed-head";
 import type { HeadWatcher } from "./heads";
 import { type RecordOnChain, readRecords } from "./records";

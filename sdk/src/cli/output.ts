@@ -3,7 +3,7 @@
  * With `--json` standard output holds JSON alone.
  */
 import { isTurnpikeError } from "../protocol";
-import { networkFault } from "../protocol/network-fault";
+import { networkFault } from "../protocol/exchange";
 import { CommandFailed, isUnreached, UsageError } from "./command-errors";
 import { exitCodeOf } from "./exit-codes";
 import type { CliIo } from "./io";

@@ -1,6 +1,14 @@
 /** Checks the arguments of a client's methods by name and kind before anything is sent. */
-import { aBigint, aList, aNumber, aText, callback, fieldsOf, type OptionCheck } from "../protocol/arguments";
-import { requireKnownFields } from "../protocol/known-fields";
+import {
+  aBigint,
+  aList,
+  aNumber,
+  aText,
+  callback,
+  fieldsOf,
+  type OptionCheck,
+  requireKnownFields,
+} from "../protocol/arguments";
 
 /** The arguments of a method in their order, without the options of its call. */
 type ArgumentChecks = Readonly<Record<string, OptionCheck>>;

@@ -12,7 +12,7 @@ import {
   typedDataDigest,
 } from "../protocol";
 import { aList, aNumber, fieldsOf, wrongKind } from "../protocol/arguments";
-import { DAY_SEC } from "../protocol/time";
+import { DAY_SEC } from "../protocol/periods";
 
 /**
  * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.

@@ -17,7 +17,7 @@ import {
   uptoPayloadSchema,
   x402V1PayloadSchema,
 } from "../protocol";
-import { DAY_SEC } from "../protocol/time";
+import { DAY_SEC } from "../protocol/periods";
 import { refundFactsSchema } from "./refunds";
 
 export const authorizeRequestSchema = z.object({ signedPayment: signedPaymentSchema });

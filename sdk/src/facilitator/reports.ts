@@ -4,7 +4,7 @@
  */
 import * as z from "zod";
 import { addressSchema, amountSchema } from "../protocol";
-import { HOUR_SEC } from "../protocol/time";
+import { HOUR_SEC } from "../protocol/periods";
 
 /** entries in one report */
 export const MAX_REPORT_ENTRIES = 200;

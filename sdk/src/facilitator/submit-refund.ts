@@ -12,7 +12,7 @@ import {
   Unavailable,
 } from "../protocol";
 import { aBigint, aNumber, aText, callback, fieldsOf } from "../protocol/arguments";
-import { windowTimeSec } from "../protocol/time";
+import { windowTimeSec } from "../protocol/periods";
 import type { CallOptions, FacilitatorClient, RefundOutcome } from "./client";
 
 /** What to refund, to whom, and who signs; amounts in base units. */

@@ -5,11 +5,9 @@
  */
 import type * as z from "zod";
 import { ConfigError, type Hex, TurnpikeError, Unavailable } from "../protocol";
-import { boundedText } from "../protocol/bounded-text";
-import { isConnectionClosed, overOwnConnection } from "../protocol/network-fault";
-import { aNumber, aText, callback, optionsOf, wrongKind } from "../protocol/option-checks";
+import { aNumber, aText, callback, optionsOf, wrongKind } from "../protocol/arguments";
+import { boundedText, Deadline, isConnectionClosed, overOwnConnection } from "../protocol/exchange";
 import type { TraceHeaders } from "../protocol/tracing";
-import { Deadline } from "../protocol/waiting";
 import type { AnswerSchemaOf, EndpointAt, EndpointKey, ParamsOf } from "./endpoints/keyed";
 import { pendingSchema } from "./payments";
 import { errorOfProblem, problemSchema } from "./problem";

@@ -3,8 +3,7 @@
  * parsing and serialising the body again changes them.
  */
 import { equalConstantTime, InvalidWebhook, utf8ToBytes } from "../protocol";
-import { kindOf } from "../protocol/option-checks";
-import { isObject } from "../protocol/strict-json";
+import { isObject, kindOf } from "../protocol/arguments";
 import {
   isWebhookEventType,
   TEST_EVENT_TYPE,

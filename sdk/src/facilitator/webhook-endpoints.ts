@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../protocol";
-import { DAY_SEC } from "../protocol/time";
+import { DAY_SEC } from "../protocol/periods";
 import { WEBHOOK_EVENT_TYPES } from "./webhook-events";
 
 const unixSec = z.number().int().nonnegative();

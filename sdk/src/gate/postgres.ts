@@ -2,7 +2,7 @@
  * Stores in PostgreSQL, for gates on several machines: `createProvider({ claims: postgresClaims(pool), meterStore:
  * postgresMeter(pool) })`.
  */
-import { aText, type OptionCheck, optionsOf, wrongKind } from "../protocol/option-checks";
+import { aText, type OptionCheck, optionsOf, wrongKind } from "../protocol/arguments";
 import { cellsOn } from "./cells/cells";
 import { type PostgresClient, postgresCells } from "./cells/postgres";
 import { METER_STORE, sharedMeterStore } from "./metering/shared-store";

@@ -2,7 +2,7 @@
  * Stores in Redis, for gates on several machines: `createProvider({ claims: redisClaims(redis), meterStore:
  * redisMeter(redis) })`.
  */
-import { aText, optionsOf } from "../protocol/option-checks";
+import { aText, optionsOf } from "../protocol/arguments";
 import { cellsOn } from "./cells/cells";
 import { redisCells } from "./cells/redis";
 import type { RedisClient } from "./cells/redis-client";

@@ -5,8 +5,7 @@
 import { aText, wrongKind } from "./arguments";
 import { BoundedMap } from "./bounded-map";
 import { ConfigError } from "./errors";
-import { type Hex, textToBytes } from "./hex";
-import { keccak256Of } from "./keccak";
+import { type Hex, keccak256Of, textToBytes } from "./hex";
 
 /** 20 bytes as 0x and 40 hex digits; EIP-55 checksummed wherever this package makes one. */
 export type Address = Hex;

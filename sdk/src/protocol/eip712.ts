@@ -5,9 +5,18 @@ import { secp256k1 } from "@noble/curves/secp256k1";
 import { type Address, checksum } from "./address";
 import { aList, aText, callback, fieldsOf, wholeNumber, wrongKind } from "./arguments";
 import { BoundedMap } from "./bounded-map";
-import { type Hex, hexToBytes, keccak256, textToBytes, toHex } from "./hex";
-import { keccak256Of } from "./keccak";
-import { WORD, writeAddress, writeHash, writeUint } from "./words";
+import {
+  type Hex,
+  hexToBytes,
+  keccak256,
+  keccak256Of,
+  textToBytes,
+  toHex,
+  WORD,
+  writeAddress,
+  writeHash,
+  writeUint,
+} from "./hex";
 
 /** One field of an EIP-712 struct. */
 export interface TypedDataField {

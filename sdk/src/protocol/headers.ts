@@ -1,4 +1,4 @@
-/** Names every header of this wire, with its limits and CORS lists. */
+/** Names every header of this wire, with its limits and CORS lists, and those that shared caches follow. */
 export const HEADER = {
   payment: "X-PAYMENT",
   paymentResponse: "X-PAYMENT-RESPONSE",
@@ -22,6 +22,9 @@ export const HEADER = {
   paymentAuthorization: "Payment-Authorization",
   paymentReceipt: "Payment-Receipt",
 } as const;
+
+/** The longest URL that can be paid for. */
+export const MAX_RESOURCE_BYTES = 2_048;
 
 /** A longer payment header is refused with 400. */
 export const MAX_CREDENTIAL_BYTES = 8 * 1_024;
@@ -73,3 +76,21 @@ export const CORS_EXPOSE_HEADERS = [
   HEADER.paymentReceipt,
   "Retry-After",
 ].join(", ");
+
+/**
+ * Returns whether a header speaks to shared caches alone, which follow it instead of `Cache-Control` (RFC 9213, and what
+ * caches had before it).
+ */
+export function isForSharedCaches(name: string): boolean {
+  // Most names end otherwise: a handler's headers are looked at for each answer.
+  const last = name.charCodeAt(name.length - 1) | LOWER_CASE;
+  return (last === L || last === S) && FOR_SHARED_CACHES.test(name);
+}
+
+const LOWER_CASE = 0x20;
+
+const L = 0x6c;
+
+const S = 0x73;
+
+const FOR_SHARED_CACHES = /^(?:.+-cache-control|surrogate-control|edge-control|x-accel-expires)$/i;

@@ -1,12 +1,24 @@
 /**
- * Computes the ids of payments, plans and subscriptions: hashes of what they name, so that anyone can check them. A
+ * Names payments, plans and subscriptions. Ids are hashes of what they name, so that anyone can check them. A
  * `subscription.id` is a credential: subscriber (20 bytes) || secret (32 bytes); only its hash is public.
  */
 import { type Address, checksum } from "./address";
 import { aText, fieldsOf } from "./arguments";
-import type { PeriodLength } from "./calendar";
-import { concatBytes, type Hex, hexToBytes, keccak256, keccakText } from "./hex";
-import { abiEncodeStrings, WORD, wordOfAddress, wordOfUint, writeAddress, writeHash, writeUint } from "./words";
+import {
+  abiEncodeStrings,
+  concatBytes,
+  type Hex,
+  hexToBytes,
+  keccak256,
+  keccakText,
+  WORD,
+  wordOfAddress,
+  wordOfUint,
+  writeAddress,
+  writeHash,
+  writeUint,
+} from "./hex";
+import type { PeriodLength } from "./periods";
 
 /** The EIP-3009 nonce of a native payment: the payer's signature thereby covers `ref` and `resource`. */
 export function paymentNonce(ref: string, resource: string): Hex {

@@ -4,7 +4,7 @@
 import { type Address, sameAddress } from "./address";
 import { aList, aNumber, aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";
-import type { PricedToken } from "./prices";
+import type { PricedToken } from "./amounts";
 
 /** A stablecoin that a network is known for. */
 export interface TokenPreset extends PricedToken {

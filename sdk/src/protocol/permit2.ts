@@ -6,9 +6,8 @@ import * as z from "zod";
 import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";
 import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
-import { type Hex, toHex } from "./hex";
+import { type Hex, toHex, wordOfUint } from "./hex";
 import { addressSchema, amountSchema, otherMethodSchema, signature65Schema, signatureSchema } from "./schemas";
-import { wordOfUint } from "./words";
 
 /** Permit2, at the same address on every chain. */
 export const PERMIT2: Address = "0x000000000022D473030F116dDEE9F6B43aC78BA3";

@@ -3,9 +3,8 @@
  * each nonce of an account once.
  */
 import { aNumber, aText, fieldsOf } from "./arguments";
-import { concatBytes, type Hex, hexToBytes, keccak256, textToBytes } from "./hex";
+import { concatBytes, type Hex, hexToBytes, keccak256, textToBytes, WORD, wordOfAddress, wordOfUint } from "./hex";
 import type { TurnpikeDeployment } from "./typed-data";
-import { WORD, wordOfAddress, wordOfUint } from "./words";
 
 /** A one-time payment, one debit of an allowance, or one charge of a subscription's period. */
 export type RefundTarget =

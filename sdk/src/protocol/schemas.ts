@@ -7,8 +7,8 @@ import { type Address, checksum, isAddress } from "./address";
 import { parseAmount } from "./amounts";
 import { fieldsOf } from "./arguments";
 import { isLowS, SIGNATURE_65, signatureWithV } from "./eip712";
+import { MAX_RESOURCE_BYTES } from "./headers";
 import type { Hex } from "./hex";
-import { MAX_RESOURCE_BYTES } from "./resource";
 
 export const addressSchema = z
   .string()

@@ -2,7 +2,7 @@
  * Decodes credentials: base64 of JSON from untrusted clients. Accepts only unambiguous input: canonical base64
  * (standard or URL alphabet), strict UTF-8, one JSON object without duplicate keys, `__proto__` or deep nesting.
  */
-import { aText, wrongKind } from "./arguments";
+import { aText, isObject, type JsonObject, wrongKind } from "./arguments";
 import { MAX_CREDENTIAL_BYTES } from "./headers";
 import { NodeBuffer } from "./hex";
 
@@ -17,14 +17,6 @@ const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const PRINTABLE = /^[ -~]*$/;
 
 const FORBIDDEN_KEYS = new Set(["__proto__", "constructor", "prototype"]);
-
-/** A parsed JSON object of unknown contents. */
-export type JsonObject = Record<string, unknown>;
-
-/** Returns whether a value is a JSON object. */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** Returns a member of an object; undefined where it is no object or has no such member of its own. */
 export function memberOf(value: unknown, key: string): unknown {

@@ -3,9 +3,9 @@
  */
 import { type Address, ZERO_ADDRESS } from "./address";
 import { fieldsOf, wholeOf, wrongKind } from "./arguments";
-import { type PeriodLength, periodOf } from "./calendar";
 import type { TypedData, TypedDataDomain, TypedDataField, TypedDataValue } from "./eip712";
 import type { Hex } from "./hex";
+import { type PeriodLength, periodOf } from "./periods";
 
 const field = (declaration: string): TypedDataField => {
   const [type, name] = declaration.split(" ") as [TypedDataField["type"], string];

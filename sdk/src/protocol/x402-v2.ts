@@ -3,10 +3,9 @@
  * key that a payload carries, and the signed message of `sign-in-with-x` (CAIP-122 with an EIP-4361 message).
  */
 import * as z from "zod";
-import { aList, aText, fieldsOf } from "./arguments";
+import { aList, aText, fieldsOf, type JsonObject } from "./arguments";
 import { concatBytes, type Hex, keccak256, utf8ToBytes } from "./hex";
 import { addressSchema, signatureSchema } from "./schemas";
-import type { JsonObject } from "./strict-json";
 
 /** The extensions of x402 version 2 that are understood, by name. */
 export const EXTENSION = {

@@ -27,8 +27,7 @@ import {
   signProof,
   Unavailable,
 } from "../protocol";
-import { aNumber, callback, fieldsOf } from "../protocol/arguments";
-import { aText, optionsOf } from "../protocol/option-checks";
+import { aNumber, aText, callback, fieldsOf, optionsOf } from "../protocol/arguments";
 import { TestPayments } from "./payments";
 import { TestBooks, type TestChange, type TestPlan, type TestSubscription } from "./subscriptions";
 import { payUpto } from "./upto";

@@ -23,7 +23,7 @@ import {
   Unavailable,
 } from "../protocol";
 import { aBigint, aText } from "../protocol/arguments";
-import { DAY_SEC } from "../protocol/time";
+import { DAY_SEC } from "../protocol/periods";
 
 /** A plan of the test provider; amounts in base units. */
 export interface TestPlan {

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { keccak256 as ofLibrary } from "ethers";
 import fc from "fast-check";
 import { type Hex, keccak256, keccakText, toHex } from "turnpike/protocol";
-import { fastKeccak256, portableKeccak256 } from "../../../sdk/src/protocol/keccak";
+import { fastKeccak256, portableKeccak256 } from "../../../sdk/src/protocol/hex";
 
 /** What servers hash with, what browsers hash with, and what the package chose here. */
 const HASHES = {

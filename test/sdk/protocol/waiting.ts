@@ -1,6 +1,6 @@
 import { expect } from "chai";
 import { BoundedMap } from "../../../sdk/src/protocol/bounded-map";
-import { atMost, Deadline, deferred } from "../../../sdk/src/protocol/waiting";
+import { atMost, Deadline, deferred } from "../../../sdk/src/protocol/exchange";
 
 const nextAbort = (signal: AbortSignal): Promise<unknown> =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(signal.reason), { once: true }));

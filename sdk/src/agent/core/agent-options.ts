@@ -1,5 +1,5 @@
 import type { Clock, Network, TurnpikeDeployment } from "../../protocol";
-import { anObject, anything, aText, callback, listOf, optionsOf, recordOf, textOr } from "../../protocol/option-checks";
+import { anObject, anything, aText, callback, listOf, optionsOf, recordOf, textOr } from "../../protocol/arguments";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
 import type { Ledger } from "../ledger/ledger-store";
 import type { ReceiptStore } from "../ledger/receipt-store";

@@ -8,7 +8,7 @@ import {
   systemClock,
   type TurnpikeDeployment,
 } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
 import { type AgentLedger, openLedger } from "../ledger/ledger";
 import { memoryLedger } from "../ledger/ledger-store";

@@ -18,8 +18,8 @@ import {
   systemClock,
   TurnpikeError,
 } from "../../protocol";
-import { anything, aText, optionsOf, textOr } from "../../protocol/option-checks";
-import { Deadline } from "../../protocol/waiting";
+import { anything, aText, optionsOf, textOr } from "../../protocol/arguments";
+import { Deadline } from "../../protocol/exchange";
 import { backoffMs, type Effects, RetryBudget } from "./effects";
 import { isPrivateChannel } from "./request";
 

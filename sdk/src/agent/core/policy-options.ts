@@ -10,7 +10,7 @@ import {
   type PaymentMethod,
   toAmount,
 } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import { policyFields } from "./policy-fields";
 import { originOf } from "./request";
 

@@ -11,7 +11,7 @@ import {
   PolicyRefused,
   sameAddress,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { BudgetLimits } from "../ledger/ledger";
 import { type AgentPolicy, type AskReason, type PolicyTerms, policyTermsOf, type SpendIntent } from "./policy-options";
 import { originOf } from "./request";

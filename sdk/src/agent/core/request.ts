@@ -3,7 +3,7 @@
  * payment rule.
  */
 import { HEADER, InvalidRequest, resourceOfUrl, toHex, Unavailable } from "../../protocol";
-import { networkFault } from "../../protocol/network-fault";
+import { networkFault } from "../../protocol/exchange";
 import type { Effects } from "./effects";
 import {
   bytesOf,

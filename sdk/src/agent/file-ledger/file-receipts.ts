@@ -6,7 +6,7 @@ import { appendFile, open, readFile, rename } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isDiskFull } from "../../file-lock";
 import { ConfigError } from "../../protocol";
-import { anObject, aText } from "../../protocol/option-checks";
+import { anObject, aText } from "../../protocol/arguments";
 import { type KeptReceipt, nameOfReceipts, type ReceiptFault, type ReceiptStore } from "../ledger/receipt-store";
 import { makeFolder } from "./folder";
 

@@ -7,7 +7,7 @@ import { type FileHandle, open, readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { type FileLock, isDiskFull, lockFile, removeUnfinished, replaceFile } from "../../file-lock";
 import { ConfigError, TurnpikeError } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import { type Ledger, type LedgerRecord, ledgerRecordSchema } from "../ledger/ledger-store";
 import { makeFolder } from "./folder";
 

@@ -3,7 +3,7 @@
  * progress. Agents with the same ledger store share one view. Knows no network and no wallet.
  */
 import { type Address, type Hex, PolicyRefused, paymentProofSchema, sameAddress } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { Ledger, LedgerRecord, PaymentEntry, RootEntry, SpendEntry, SubscriptionEntry } from "./ledger-store";
 
 export interface BudgetLimits {

@@ -1,4 +1,4 @@
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 
 /** The budget of the last 24 hours, base units. */

@@ -3,7 +3,7 @@
  * provider reports is kept beside it, and compared. Signs and sends nothing.
  */
 import { findNetwork, PolicyRefused, sameAddress } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
 import type { PaymentEntry } from "../ledger/ledger-store";

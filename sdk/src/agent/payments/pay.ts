@@ -1,6 +1,6 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
 import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
-import { refuseMisspelled } from "../../protocol/known-fields";
+import { refuseMisspelled } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy-options";
 import {

@@ -5,7 +5,7 @@
 import { type RefundNaming, refundAccountDigest } from "../../facilitator/refund-accounts";
 import type { RefundList } from "../../facilitator/refunds";
 import { type Address, type Hex, isTurnpikeError, recoverSigner, refundNonce, signatureWithV } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";

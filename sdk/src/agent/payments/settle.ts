@@ -11,7 +11,7 @@ import {
   TurnpikeError,
   Unavailable,
 } from "../../protocol";
-import { networkFault } from "../../protocol/network-fault";
+import { networkFault } from "../../protocol/exchange";
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, RetryBudget } from "../core/effects";
 import { type Facilitator, OTHER_CHAIN, plausibleTimeSec, refusalBeforeWork, waitMsOf } from "../core/facilitators";

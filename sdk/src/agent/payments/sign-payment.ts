@@ -22,7 +22,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { challengeNonce } from "../../protocol/payment-auth";
-import { DAY_SEC, windowTimeSec } from "../../protocol/time";
+import { DAY_SEC, windowTimeSec } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";

@@ -10,7 +10,7 @@ import {
   parseUnitPrice,
   signature65Schema,
 } from "../../protocol";
-import { aText } from "../../protocol/option-checks";
+import { aText } from "../../protocol/arguments";
 import type { AuditedCycle, AuditedSubscription } from "./bill";
 
 const FORMAT = "turnpike-audit-1";

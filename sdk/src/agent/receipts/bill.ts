@@ -3,7 +3,7 @@
  * are facts of the chain that the caller has read.
  */
 import { type Address, type Hex, isOverpriced, type UsageReceipt } from "../../protocol";
-import { anObject, wrongKind } from "../../protocol/option-checks";
+import { anObject, wrongKind } from "../../protocol/arguments";
 
 /** A cycle as receipts and the chain name it: the record, its version, and the end of its paid period. */
 export interface CycleName {

@@ -11,7 +11,7 @@ import {
   TurnpikeError,
   toAmount,
 } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy-options";
 import type { SubscriptionEntry } from "../ledger/ledger-store";

@@ -1,7 +1,7 @@
 /** Defines the changes of a subscription: what each one signs, may cost, and results in. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Hex, InvalidRequest, NO_PLAN, PolicyRefused, secretHashOf, toAmount } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy-options";
 import type { AgentLedger } from "../ledger/ledger";

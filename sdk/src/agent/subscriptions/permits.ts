@@ -14,7 +14,7 @@ import {
   type TurnpikeDeployment,
   TurnpikeError,
 } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";

@@ -1,7 +1,7 @@
 /** Recovers a wallet's subscriptions from its signatures and the chain alone, and lists those of the ledger. */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { type Address, type Hex, isTurnpikeError, sameAddress } from "../../protocol";
-import { anObject } from "../../protocol/option-checks";
+import { anObject } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import { originOf } from "../core/request";

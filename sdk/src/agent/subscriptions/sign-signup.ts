@@ -12,7 +12,7 @@ import {
   secretHashOf,
   subscribeTypedData,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import type { SpendFacts } from "../core/policy";
 import type { SpendEntry, SubscriptionEntry } from "../ledger/ledger-store";

@@ -14,7 +14,7 @@ import {
   Unavailable,
   voidTypedData,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";

@@ -4,7 +4,7 @@
  */
 import type { Subscription as SubscriptionState } from "../../facilitator/subscriptions";
 import { isTurnpikeError, SubscriptionNotActive, sameAddress, TurnpikeError } from "../../protocol";
-import { requireKnownFields } from "../../protocol/known-fields";
+import { requireKnownFields } from "../../protocol/arguments";
 import type { AgentContext } from "../core/context";
 import { derivedSecret, randomSecret } from "../signing/wallet";
 import { requireUntil, setMaxOverage, setUntil } from "./changes";

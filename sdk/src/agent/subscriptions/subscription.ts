@@ -25,7 +25,7 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import { aText } from "../../protocol/arguments";
-import { windowTimeSec } from "../../protocol/time";
+import { windowTimeSec } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import { type Facilitator, plausibleTimeSec } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { type JsonObject, parseStrictBody } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 import type { CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { safeLine } from "../text";

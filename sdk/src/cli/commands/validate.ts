@@ -1,6 +1,5 @@
 import { Unavailable } from "../../protocol";
-import { boundedText } from "../../protocol/bounded-text";
-import { Deadline } from "../../protocol/waiting";
+import { boundedText, Deadline } from "../../protocol/exchange";
 import type { Command, CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";

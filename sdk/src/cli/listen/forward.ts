@@ -3,7 +3,7 @@
 import type * as z from "zod";
 import type { FacilitatorEvent, webhookEnvelopeSchema } from "../../facilitator";
 import { webhookSignature } from "../../facilitator/webhook-signature";
-import { Deadline } from "../../protocol/waiting";
+import { Deadline } from "../../protocol/exchange";
 import type { CliIo } from "../io";
 
 /** Where events go, and what signs them. */

@@ -1,6 +1,6 @@
 /** Checks a whole 402 of a server: the body of version 1, the header of version 2, and that the two agree. */
 import { decodeJsonHeader, HEADER, parseStrictBody } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 import { checkResource, type Price } from "./entries";
 import { type Part, type Problem, Problems } from "./problem";
 import { type CheckResource, checkTermsV1, checkTermsV2 } from "./terms";

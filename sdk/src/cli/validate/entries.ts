@@ -10,7 +10,8 @@ import {
   resourceOfUrl,
   shortResourceOf,
 } from "../../protocol";
-import { isObject, memberOf } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
+import { memberOf } from "../../protocol/strict-json";
 import type { Problems } from "./problem";
 
 /** What one entry asks for, as far as it is well-formed: to compare the versions. */

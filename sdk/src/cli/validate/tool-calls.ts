@@ -2,7 +2,8 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { ConfigError, isTurnpikeError, type JsonObject, Unavailable } from "../../protocol";
-import { isObject, memberOf } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
+import { memberOf } from "../../protocol/strict-json";
 import { CommandFailed, isUnreached, UsageError } from "../command-errors";
 import { safeLine } from "../text";
 import { VERSION } from "../version";

@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { MCP_META, toolResource } from "../../mcp/wire";
 import { type JsonObject, parseStrictBody } from "../../protocol";
-import { isObject, memberOf } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
+import { memberOf } from "../../protocol/strict-json";
 import { type Problem, Problems } from "./problem";
 import { checkTermsV1, checkTermsV2 } from "./terms";
 

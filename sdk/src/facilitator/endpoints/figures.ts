@@ -1,7 +1,7 @@
 /** Endpoints of figures: of a provider, and of the whole service for its operator; and of the service itself. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import {
   chargeListSchema,
   costsSchema,

@@ -5,7 +5,7 @@
  */
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
-import { anObject } from "../../protocol/option-checks";
+import { anObject } from "../../protocol/arguments";
 
 type Handle = (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => unknown;
 

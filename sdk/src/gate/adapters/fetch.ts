@@ -4,8 +4,8 @@
  */
 import type { ServerResponse } from "node:http";
 import { isErrored, type Readable } from "node:stream";
-import { callback } from "../../protocol/option-checks";
-import { isForSharedCaches } from "../../protocol/shared-caches";
+import { callback } from "../../protocol/arguments";
+import { isForSharedCaches } from "../../protocol/headers";
 import {
   type Allowed,
   type Answer,

@@ -1,6 +1,6 @@
 /** Adapts a gate to `(req, res, next)` middleware. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { callback } from "../../protocol/option-checks";
+import { callback } from "../../protocol/arguments";
 import {
   type Allowed,
   type Answer,

@@ -1,7 +1,7 @@
 /** Writes the headers of a Node response: those of a paid one, and those that the application has not set itself. */
 import { type ServerResponse, validateHeaderName, validateHeaderValue } from "node:http";
 import { HEADER } from "../../protocol";
-import { isForSharedCaches } from "../../protocol/shared-caches";
+import { isForSharedCaches } from "../../protocol/headers";
 import { CORS_HEADERS, isReceipted, privateCacheControl, varyWith } from "../core/answer";
 import { pairsOf } from "../replay/recorder";
 import { isHttp2, nodeError } from "./shown-answer";

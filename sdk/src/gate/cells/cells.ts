@@ -3,8 +3,8 @@
  * keys. What the texts mean is the callers' business.
  */
 import { isTurnpikeError, TurnpikeError, Unavailable } from "../../protocol";
-import { HOUR_SEC } from "../../protocol/time";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
+import { HOUR_SEC } from "../../protocol/periods";
 
 export interface CellChange {
   /** `a@b` is stored where `b` is, so that both can change together */

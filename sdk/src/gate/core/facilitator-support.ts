@@ -16,7 +16,7 @@ import {
   isTurnpikeError,
   Unavailable,
 } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
 import type { StatedSupport } from "../methods";
 import type { Settings } from "./settings";
 

@@ -4,8 +4,8 @@ import { createFacilitatorClient, type FacilitatorClient } from "../../facilitat
 import { supportedOn } from "../../facilitator/supported";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Address, ConfigError, caip2Of, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
+import { Deadline } from "../../protocol/exchange";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
-import { Deadline } from "../../protocol/waiting";
 import type { ProviderOptions } from "./options";
 import type { Settings } from "./settings";
 

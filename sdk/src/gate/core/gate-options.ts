@@ -1,6 +1,6 @@
 /** The options of a gated route, and the checks of those that need more than their type. */
 import { ConfigError } from "../../protocol";
-import { anything, aText, callback, type FieldChecks, flag, type OptionCheck } from "../../protocol/option-checks";
+import { anything, aText, callback, type FieldChecks, flag, type OptionCheck } from "../../protocol/arguments";
 import type { GateContext } from "./context";
 import type { Discovery } from "./offers";
 import type { Payment } from "./payment";

@@ -24,7 +24,7 @@ import {
   Unavailable,
 } from "../../protocol";
 import { BoundedMap } from "../../protocol/bounded-map";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
 import { recoverSigner } from "../methods/method";
 import { type Offer, schemeOf } from "./offers";
 import type { OfferReceiptOptions, OfferReceiptSigner } from "./options";

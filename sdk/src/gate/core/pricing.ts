@@ -9,7 +9,7 @@ import {
   parsePrice,
   toAmount,
 } from "../../protocol";
-import { kindOf, wrongKind } from "../../protocol/option-checks";
+import { kindOf, wrongKind } from "../../protocol/arguments";
 import { type Method, methodOfPrice, type SchemeName } from "../methods";
 import { callbackFault } from "./callback-fault";
 import type { GateContext } from "./context";

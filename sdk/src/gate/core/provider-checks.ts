@@ -13,7 +13,7 @@ import {
   optionsOf,
   textOr,
   wholeNumber,
-} from "../../protocol/option-checks";
+} from "../../protocol/arguments";
 import type { ClaimStore } from "../purchases/record";
 import type { ReplayOptions } from "../replay/keeper";
 import type {

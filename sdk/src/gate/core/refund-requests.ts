@@ -4,7 +4,7 @@
  */
 import type { RefundOutcome } from "../../facilitator/client";
 import { caip2Of, type ErrorCode, encodeJsonHeader, HEADER, type Hex, isTurnpikeError } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
 import type { OneTimePayment } from "./payment";
 import type { Settings } from "./settings";
 

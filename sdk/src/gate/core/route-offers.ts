@@ -1,6 +1,6 @@
 /** What a route offers now: its one-time prices and plans, without those whose terms cannot be read. */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import type { Offer, OfferContext } from "./offers";

@@ -1,8 +1,8 @@
 /** Charges calls: reserves under what may be unsettled, and waits where earlier debits are in the way. */
 import type { AllowanceFacts } from "../../chain/debit-sender";
 import { AllowanceExhausted, InsufficientFunds, Unavailable } from "../../protocol/errors";
+import { atMost } from "../../protocol/exchange";
 import type { Hex } from "../../protocol/hex";
-import { atMost } from "../../protocol/waiting";
 import { heldOf, type MeteredAccount, unsettledOf } from "./books";
 import type { Loop } from "./loop";
 import type { ReceiptCount } from "./receipt-count";

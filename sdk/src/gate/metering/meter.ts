@@ -5,7 +5,7 @@
 import type { AllowanceFacts, DebitSender, MeterStates } from "../../chain/debit-sender";
 import { ConfigError, type ErrorCode } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import type { Clock } from "../../protocol/time";
+import type { Clock } from "../../protocol/periods";
 import { isFundsReason, remainingOf, unsettledOf } from "./books";
 import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
 import { Loop } from "./loop";

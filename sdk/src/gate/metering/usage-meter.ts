@@ -1,9 +1,8 @@
 /** What a meter of one answer is: its options, what it has counted, and the account behind it. */
-import { UINT256_MAX } from "../../protocol/amounts";
+import { type Money, type PricedToken, parseMoney, UINT256_MAX } from "../../protocol/amounts";
 import { ConfigError, TurnpikeError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import { type Money, type PricedToken, parseMoney } from "../../protocol/prices";
-import { isUsageUnit } from "../../protocol/usage-receipt";
+import { isUsageUnit } from "../../protocol/receipts";
 import type { HeldCharge } from "./reservation";
 import type { UnstatedBasis } from "./store";
 

@@ -18,7 +18,7 @@ import {
   signerRecovery,
   type TransferAuthorization,
 } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 
 /** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
 export type SchemeName = "exact" | "upto";

@@ -17,7 +17,7 @@ import {
   proxyOf,
   typedDataDigest,
 } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 import { type Method, parsed, type SchemeName, type SignedTransfer, schemeAsked } from "./method";
 
 /** Returns whether what was signed is a transfer of this method. */

@@ -11,8 +11,7 @@ import {
   type PaymentRequiredWire,
   parsePaymentProof,
 } from "../../protocol";
-import { anObject, wrongKind } from "../../protocol/option-checks";
-import { isObject } from "../../protocol/strict-json";
+import { anObject, isObject, wrongKind } from "../../protocol/arguments";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";

@@ -1,6 +1,6 @@
 /** Creates the gates of `paymentMiddleware`'s routes, with one matcher over them. */
 import { ConfigError } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 import { GATE_FIELDS, type GateOptions, type RouteOptions } from "../core/gate-options";
 import type { AcceptOption, PricingEntry } from "../core/pricing";
 import type { Gate } from "../decision/gate";

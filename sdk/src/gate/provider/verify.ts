@@ -10,7 +10,7 @@ import {
   type PaymentRequiredWire,
   TurnpikeError,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
 import {

@@ -4,8 +4,7 @@
  * instead. And facts of each purchase that it was presented for. Pure, so that every store applies the same rules.
  */
 import { type Hex, keccakText, Unavailable } from "../../protocol";
-import { kind } from "../../protocol/arguments";
-import { anObject } from "../../protocol/option-checks";
+import { anObject, kind } from "../../protocol/arguments";
 
 /** How often one payment may be released by handlers that fail. */
 export const MAX_RELEASES = 3;

@@ -1,7 +1,7 @@
 /** Keeps what is recorded of payments in cells, by the common rules and the clock of the cells. */
 import { ConfigError, type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
-import { aNumber, aText, optionsOf } from "../../protocol/option-checks";
-import { HOUR_SEC } from "../../protocol/time";
+import { aNumber, aText, optionsOf } from "../../protocol/arguments";
+import { HOUR_SEC } from "../../protocol/periods";
 import { type AskedChange, answerKey, type Cells } from "../cells/cells";
 import { LogCells } from "../cells/log";
 import { memoryCells } from "../cells/memory";

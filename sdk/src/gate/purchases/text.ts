@@ -1,6 +1,7 @@
 /** Encodes what is recorded of a payment as the texts of its cells. */
 import { type Hex, isHash32, parseAmount } from "../../protocol";
-import { isObject, parseStrictJson } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
+import { parseStrictJson } from "../../protocol/strict-json";
 import type { ClaimRecord, FactsOfPayment, PurchaseFacts } from "./record";
 
 const RECORD =

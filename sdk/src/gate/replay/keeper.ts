@@ -4,8 +4,8 @@
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { ConfigError, type Hex, type MemoKey, sha256, utf8ToBytes } from "../../protocol";
-import { isForSharedCaches } from "../../protocol/shared-caches";
-import { DAY_SEC } from "../../protocol/time";
+import { isForSharedCaches } from "../../protocol/headers";
+import { DAY_SEC } from "../../protocol/periods";
 import type { ClaimStore, StoredAnswer } from "../purchases/record";
 import { type Asking, askedBy, type KeptAnswer } from "./fit";
 

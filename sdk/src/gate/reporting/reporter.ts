@@ -5,8 +5,8 @@
 import type { FacilitatorClient } from "../../facilitator/client";
 import { MAX_REPORT_ENTRIES, OTHER_RESOURCES, type ReportEntryWire, type ReportStep } from "../../facilitator/reports";
 import { isTurnpikeError, randomBytes, type TurnpikeError, toHex } from "../../protocol";
-import { HOUR_SEC } from "../../protocol/time";
-import { Deadline } from "../../protocol/waiting";
+import { Deadline } from "../../protocol/exchange";
+import { HOUR_SEC } from "../../protocol/periods";
 
 /** What to count, of one request. */
 export interface Observation {

@@ -3,7 +3,7 @@
  * answer. A handler that fails costs nothing, and an answer leaves only once its payment has settled.
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import { atMost } from "../../protocol/waiting";
+import { atMost } from "../../protocol/exchange";
 import {
   ALREADY_USED,
   barredAs,

@@ -21,7 +21,7 @@ import {
   readPaymentProof,
   Unavailable,
 } from "../../protocol";
-import { DAY_SEC } from "../../protocol/time";
+import { DAY_SEC } from "../../protocol/periods";
 import { traceHeadersOf } from "../../protocol/tracing";
 import {
   type Candidate,

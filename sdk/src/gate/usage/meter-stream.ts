@@ -3,7 +3,7 @@
  * event streams and JSON of language models, and any other stream with a count of its own.
  */
 import { AbortError, AllowanceExhausted, isTurnpikeError, Unavailable } from "../../protocol";
-import { anObject, wrongKind } from "../../protocol/option-checks";
+import { anObject, wrongKind } from "../../protocol/arguments";
 import { noteRefusal, requestScopes } from "../decision/request-scope";
 import type { UsageMeter } from "../metering/usage-meter";
 import {

@@ -3,7 +3,7 @@ import { internalsOf } from "../../agent/core/internals";
 import type { Amount } from "../../agent/core/policy-options";
 import type { Agent } from "../../agent/create-agent";
 import { ConfigError, isHash32, toAmount } from "../../protocol";
-import { refuseMisspelled, requireKnownFields } from "../../protocol/known-fields";
+import { refuseMisspelled, requireKnownFields } from "../../protocol/arguments";
 import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";

@@ -2,8 +2,8 @@
  * A wallet for any assistant: an MCP server on standard input and output. Its limits come from a file that the model
  * cannot change. It needs `@modelcontextprotocol/server` or `@modelcontextprotocol/sdk`.
  */
-import { anObject, aText, optionsOf } from "../../protocol/option-checks";
-import { deferred } from "../../protocol/waiting";
+import { anObject, aText, optionsOf } from "../../protocol/arguments";
+import { deferred } from "../../protocol/exchange";
 import { CONFIG_VARIABLE, configFault, readWalletConfig } from "./config";
 import { logToStderr } from "./log";
 import { serveWallet } from "./server";

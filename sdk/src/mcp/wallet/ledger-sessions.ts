@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileLedger } from "../../agent/file-ledger";
 import { type AgentLedger, openLedger } from "../../agent/ledger/ledger";
 import type { Ledger } from "../../agent/ledger/ledger-store";
-import { type Deferred, deferred } from "../../protocol/waiting";
+import { type Deferred, deferred } from "../../protocol/exchange";
 
 /** How long another host may hold the ledger before a call gives up: longer than one payment takes. */
 const WAIT_MS = 45_000;

@@ -6,7 +6,7 @@ import {
   MAX_ANSWER_DEPTH,
   MAX_USAGE_RECEIPTS,
 } from "../../protocol";
-import { isObject } from "../../protocol/strict-json";
+import { isObject } from "../../protocol/arguments";
 
 /** The keys of `_meta` in tool calls and their results. */
 export const MCP_META = {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import type { GateOptions, Provider } from "turnpike/gate";
-import { deferred } from "../../../../sdk/src/protocol/waiting";
+import { deferred } from "../../../../sdk/src/protocol/exchange";
 import {
   addressOf,
   closeServer,

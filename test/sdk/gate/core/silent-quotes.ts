@@ -9,7 +9,7 @@ import { createChainClock } from "../../../../sdk/src/chain/clock";
 import { watchHeads } from "../../../../sdk/src/chain/heads";
 import type { Rpc } from "../../../../sdk/src/chain/rpc";
 import { chainTime } from "../../../../sdk/src/gate/core/chain-follower";
-import { type Deferred, deferred } from "../../../../sdk/src/protocol/waiting";
+import { type Deferred, deferred } from "../../../../sdk/src/protocol/exchange";
 import {
   addressOf,
   CHAIN_ID,

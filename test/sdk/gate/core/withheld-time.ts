@@ -5,7 +5,7 @@ import { gated, type Provider } from "turnpike/gate";
 import { fetchGate } from "turnpike/gate/fetch";
 import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
 import { MAX_WITHHELD_MS } from "../../../../sdk/src/gate/core/deferred-settlement";
-import { type Deferred, deferred } from "../../../../sdk/src/protocol/waiting";
+import { type Deferred, deferred } from "../../../../sdk/src/protocol/exchange";
 import {
   closeServer,
   listen,

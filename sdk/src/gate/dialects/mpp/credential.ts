@@ -9,7 +9,7 @@ import {
   credentialSchema,
   sourceOf,
 } from "../../../protocol/payment-auth";
-import { DAY_SEC } from "../../../protocol/time";
+import { DAY_SEC } from "../../../protocol/periods";
 import { type Candidate, invalid, type PaymentAnswers, type PaymentVerdict } from "../../core/claim-payment";
 import { singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC } from "../../core/offers";

@@ -1,7 +1,7 @@
 /** Reads the payment headers of x402 and of native proofs, and which form each holds. */
 import { isDeepStrictEqual } from "node:util";
 import { decodeJsonHeader, exactPayloadSchema, HEADER, type JsonObject, signatureWithV } from "../../../protocol";
-import { isObject } from "../../../protocol/strict-json";
+import { isObject } from "../../../protocol/arguments";
 import { ambiguous, isRawJson, singleHeader } from "../../core/dialect";
 import type { GateRequest } from "../../core/request";
 

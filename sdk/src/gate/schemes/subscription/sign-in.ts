@@ -25,7 +25,7 @@ import {
   utf8ToBytes,
 } from "../../../protocol";
 import { BoundedMap } from "../../../protocol/bounded-map";
-import { CLOCK_SLACK_SEC } from "../../../protocol/time";
+import { CLOCK_SLACK_SEC } from "../../../protocol/periods";
 import type { GateContext } from "../../core/context";
 import type { MeteredRoute } from "../../core/payment";
 import type { Settings } from "../../core/settings";

@@ -2,7 +2,7 @@
 import { hasCode } from "../../../chain/views";
 import type { X402RequestWire } from "../../../facilitator/payments";
 import { type Address, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../../protocol";
-import { CLOCK_SLACK_SEC, DAY_SEC } from "../../../protocol/time";
+import { CLOCK_SLACK_SEC, DAY_SEC } from "../../../protocol/periods";
 import {
   type Candidate,
   invalid,
