@@ -28,8 +28,8 @@ export const challengeSchema = z.object({
   /** which header the credential is sent in; absent: Authorization */
   header: z.string().max(64).optional(),
   /** the server's own, base64url of JSON */
-  opaque: z.string().max(2_048).optional(),
-  description: z.string().max(2_048).optional(),
+  opaque: z.string().max(8_192).optional(),
+  description: z.string().max(8_192).optional(),
 });
 
 export type Challenge = z.output<typeof challengeSchema>;
@@ -62,6 +62,16 @@ export const challengeNonce = ({ id, realm }: Pick<Challenge, "id" | "realm">): 
 
 /** Who pays, as a credential's `source` has it. */
 export const sourceOf = (chainId: number, payer: string): string => `did:pkh:eip155:${chainId}:${payer}`;
+
+const DATE_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/i;
+
+/** Returns the time that `expires` names, unix seconds; undefined for a text that is no time of RFC 3339. */
+export function expirySecOf(expires: string): number | undefined {
+  const ms = DATE_TIME.test(expires) ? Date.parse(expires.toUpperCase()) : Number.NaN;
+  // Date.parse takes the 30th of February for a day of March.
+  const isDay = Number(expires.slice(8, 10)) === new Date(`${expires.slice(0, 10)}T00:00:00Z`).getUTCDate();
+  return Number.isNaN(ms) || !isDay ? undefined : Math.floor(ms / 1_000);
+}
 
 /** @param value whose keys are sorted, as the canonical form of JSON has them */
 export const encodeCanonical = (value: object): string => toBase64Url(utf8ToBytes(JSON.stringify(value)));

@@ -96,6 +96,9 @@ describe("servers that sell by MPP", () => {
     ["another body's digest", { challenges: [{ digest: `sha-256=:${digestOf("other")}:` }] }, "digest"],
     ["an end that has passed", { challenges: [{ expires: "2020-01-01T00:00:00Z" }] }, "window"],
     ["an end that is no time", { challenges: [{ expires: "soon" }] }, "malformed"],
+    ["an end without its zone", { challenges: [{ expires: "2999-01-01T00:00:00" }] }, "malformed"],
+    ["an end on no day", { challenges: [{ expires: "2999-02-30T00:00:00Z" }] }, "malformed"],
+    ["an end that is a day", { challenges: [{ expires: "2999-01-01" }] }, "malformed"],
     ["an amount that is none", { challenges: [{ amount: "-1" }] }, "malformed"],
     ["a price above the policy", { challenges: [{ amount: "900000000" }] }, "limit"],
     ["other protocols alone", { challenges: [{ method: "tempo" }] }, "quote"],
@@ -116,6 +119,20 @@ describe("servers that sell by MPP", () => {
       expect(response.status).to.equal(200);
       expect(server.credentials[0]?.challenge.digest).to.equal(digest);
     }
+  });
+
+  it("are paid without a body where a digest names none", async () => {
+    const server = await startMppServer(chain, { challenges: [{ digest: `sha-256=:${digestOf("")}:` }] });
+    expect((await agentOn().agent.pay(server.url)).status).to.equal(200);
+  });
+
+  it("are paid in any zone of time, and with long texts beside the price", async () => {
+    const at = new Date((chain.nowSec + 300 + 7_200) * 1_000).toISOString();
+    const change = { expires: at.replace("Z", "+02:00"), description: "long ".repeat(1_200) };
+    const server = await startMppServer(chain, { challenges: [change] });
+    expect((await agentOn().agent.pay(server.url)).status).to.equal(200);
+    expect(server.credentials[0]?.challenge).to.include(change);
+    expect(Number(server.credentials[0]?.payload.validBefore)).to.be.at.most(chain.nowSec + 300);
   });
 
   it("that lose the answer, or have none yet, get the same credential again", async () => {
@@ -175,6 +192,12 @@ describe("challenges of MPP", () => {
       { id: "a", realm: "b", method: "evm", intent: "charge", request: "e30" },
       { id: "c", realm: 'd"e, Payment f=g', method: "evm", intent: "x", request: "e30" },
     ]);
+  });
+
+  it("are read with what mppx writes for characters that no header holds", () => {
+    const realm = String.raw`realm="\u20ac \"x\" C:\\u0041"`;
+    const [challenge] = challengesIn(text.replace(/realm="[^"]*"/, () => realm));
+    expect(challenge?.realm).to.equal(String.raw`€ "x" C:\u0041`);
   });
 
   it("are none where a parameter is doubled, missing or not closed", () => {

@@ -13,6 +13,7 @@ import {
   type Network,
   networkOfChain,
   sameAddress,
+  sha256,
   toBase64Url,
   utf8ToBytes,
 } from "../../protocol";
@@ -23,6 +24,7 @@ import {
   CREDENTIAL_TYPE,
   challengeSchema,
   chargeIn,
+  expirySecOf,
   sourceOf,
 } from "../../protocol/payment-auth";
 import type { KnownToken } from "../core/context";
@@ -57,7 +59,7 @@ export function challengesIn(header: string): (Challenge | undefined)[] {
     if (!current) continue;
     const key = name.toLowerCase();
     current.isDoubled ||= current.parameters.has(key);
-    current.parameters.set(key, quoted === undefined ? token : quoted.replace(/\\(.)/g, "$1"));
+    current.parameters.set(key, quoted === undefined ? token : unescaped(quoted));
   }
   return found
     .filter(({ scheme }) => scheme === "payment")
@@ -66,6 +68,12 @@ export function challengesIn(header: string): (Challenge | undefined)[] {
       isDoubled ? undefined : challengeSchema.safeParse(Object.fromEntries(parameters)).data,
     );
 }
+
+/** `mppx` writes what no header can hold as \\uXXXX, and every backslash of its own as two. */
+const unescaped = (text: string): string =>
+  text.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code: string | undefined, other: string) =>
+    code === undefined ? other : String.fromCharCode(Number.parseInt(code, 16)),
+  );
 
 /** What a challenge is read for. */
 export interface ChallengeReader {
@@ -113,8 +121,8 @@ function optionOf(challenge: Challenge, reader: ChallengeReader): StandardOption
   if (decimals !== undefined && decimals !== 6) return "decimals";
   if (header === undefined ? reader.isAuthorized : header !== HEADER.paymentAuthorization) return "header";
   if (digest !== undefined && !isDigestOf(digest, reader.bodyHash)) return "digest";
-  const expiresAtSec = expires === undefined ? undefined : Math.floor(Date.parse(expires) / 1_000);
-  if (Number.isNaN(expiresAtSec)) return "malformed";
+  const expiresAtSec = expires === undefined ? undefined : expirySecOf(expires);
+  if (expires !== undefined && expiresAtSec === undefined) return "malformed";
   const { currency: token, amount, recipient: payTo } = charge;
   if (!isKnown({ chainId, token }, reader)) return "network";
   return {
@@ -142,8 +150,9 @@ function isKnown({ chainId, token }: Pick<StandardOption, "chainId" | "token">, 
 /** RFC 9530 puts colons around the bytes, and `mppx` none. */
 function isDigestOf(digest: string, bodyHash: string | undefined): boolean {
   const [, , named] = /^sha-256=(:?)([A-Za-z0-9+/]{43})=\1$/.exec(digest) ?? [];
-  if (named === undefined || bodyHash === undefined) return false;
-  return toBase64Url(hexToBytes(bodyHash as Hex)) === named.replaceAll("+", "-").replaceAll("/", "_");
+  if (named === undefined) return false;
+  const hash = bodyHash === undefined ? sha256(new Uint8Array()) : hexToBytes(bodyHash as Hex);
+  return toBase64Url(hash) === named.replaceAll("+", "-").replaceAll("/", "_");
 }
 
 /** Builds the header that answers a challenge, which goes back as it came. */

@@ -102,7 +102,7 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
 function notUnderstood({ headers }: Response): string {
   const message = "The provider asks for payment without terms that can be understood";
   if (/^payment\b/i.test(headers.get("www-authenticate") ?? "")) {
-    return `${message}: its WWW-Authenticate: Payment is of another protocol (MPP), and not of x402.`;
+    return `${message}: its WWW-Authenticate: Payment (MPP) names no charge of the method evm that can be read.`;
   }
   if ("location" in globalThis && !headers.has(HEADER.paymentRequiredV2)) {
     return `${message}: a page sees PAYMENT-REQUIRED only where the provider names it in Access-Control-Expose-Headers (CORS).`;

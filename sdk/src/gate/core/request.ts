@@ -141,7 +141,10 @@ export class NodeGateRequest implements GateRequest {
   }
 
   header(name: string): string | undefined {
-    const value = this.message.headers[name];
+    const first = this.message.headers[name];
+    // Of a repeated Authorization, Node's own object has the first alone.
+    const all = name === "authorization" && first !== undefined ? this.message.headersDistinct?.[name] : undefined;
+    const value = all ?? first;
     return Array.isArray(value) ? value.join(", ") : value;
   }
 

@@ -269,6 +269,20 @@ describe("attacks on credentials of MPP", () => {
     expect(server.served.size).to.equal(0);
   });
 
+  it("refuses two credentials in two headers of one name, as raw HTTP can send them", async () => {
+    const first = headerOf(await credentialOf(await challengeOf(url))).Authorization as string;
+    const second = headerOf(await credentialOf(await challengeOf(url))).Authorization as string;
+    for (const Authorization of [
+      [first, second],
+      ["Bearer a.b.c", second],
+      [first, "Bearer a.b.c"],
+    ]) {
+      const answer = await send(url, { headers: { Authorization } });
+      expect([answer.status, answer.json.error]).to.deep.equal([400, "AmbiguousCredentials"]);
+    }
+    expect([facilitator.calls, server.served.size]).to.deep.equal([[], 0]);
+  });
+
   it("is paid in the dialect that a proxy has left", async () => {
     const quoted = await send(url);
     expect((await send(url, { headers: await v2Headers(url) })).status, "without WWW-Authenticate").to.equal(200);

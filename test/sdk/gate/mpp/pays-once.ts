@@ -155,6 +155,23 @@ for (const settle of ["after", "before"] as const) {
       });
     }
 
+    it("asks nobody again whose payment may have moved, whatever its Facilitator says of the next attempt", async () => {
+      for (const reason of [
+        "insufficient_funds",
+        "invalid_exact_evm_signature",
+        "invalid_exact_evm_payload_authorization_valid_before",
+      ]) {
+        facilitator.settlements.push(refused("settlement_pending"));
+        facilitator.status = "pending";
+        facilitator.settle = () => refused(reason);
+        const headers = await paying(url);
+        for (let turn = 0; turn < 3; turn++) expectNoChallenge(await send(url, { headers }), 503);
+        facilitator.status = "failed";
+        const answer = await send(url, { headers });
+        expect([answer.status, challengesIn(answer).length], reason).to.deep.equal([402, 1]);
+      }
+    });
+
     it("asks a payer again whose funds do not suffice", async () => {
       facilitator.settle = () => refused("invalid_exact_evm_insufficient_balance");
       const answer = await send(url, { headers: await paying(url) });

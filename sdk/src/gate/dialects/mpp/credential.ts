@@ -7,6 +7,7 @@ import {
   challengeNonce,
   chargeIn,
   credentialSchema,
+  expirySecOf,
   sourceOf,
 } from "../../../protocol/payment-auth";
 import { DAY_SEC } from "../../../protocol/periods";
@@ -67,11 +68,11 @@ export async function checkCredential(
 ): Promise<Candidate | PaymentVerdict> {
   const { challenge, payload, source } = parsed(presented, header);
   const { settings, terms, time } = at.context;
-  const expiresSec = Date.parse(challenge.expires ?? "") / 1_000;
+  const expiresSec = expirySecOf(challenge.expires ?? "");
   const charge = chargeIn(challenge);
   if (
     challenge.header !== headerParameter(header) ||
-    !Number.isFinite(expiresSec) ||
+    expiresSec === undefined ||
     !charge ||
     !isGenuine(challenge, placeOf(at), settings.memoKeys)
   ) {

@@ -103,6 +103,12 @@ async function settle(at: PaymentCase, purchase: TransferPurchase): Promise<Sett
         retryAfterSec: RETRY_SEC,
       });
     }
+    if (await mayHaveMoved(at, purchase, outcome.errorReason)) {
+      throw new Unavailable(
+        "The Facilitator refuses a payment that may have moved its money: send the same payload again.",
+        { retryAfterSec: RETRY_SEC },
+      );
+    }
     return { kind: "faulty", reason: outcome.errorReason };
   }
   const { transaction: named, grant } = outcome;
@@ -121,6 +127,19 @@ async function settle(at: PaymentCase, purchase: TransferPurchase): Promise<Sett
   if (isWaived) return { kind: "settled" };
   if (settings.verify === "onchain") await untilOnChain(context, purchase, transaction);
   return { kind: "settled", transaction };
+}
+
+/** These say themselves that it was used. */
+const OF_USED: ReadonlySet<string> = new Set(["payment_already_granted", "invalid_exact_evm_nonce_already_used"]);
+
+/** Returns whether an earlier attempt may have moved the money of a refused payment: its payer must not pay again. */
+async function mayHaveMoved(at: PaymentCase, purchase: TransferPurchase, reason: string): Promise<boolean> {
+  if (OF_USED.has(reason)) return false;
+  const { rpc, settings } = at.context;
+  const { payment, nonce, method } = purchase;
+  if (!settings.facilitator?.trustUnsigned) return isUnderWay(at, purchase);
+  // One of another make knows payments by no id.
+  return rpc !== undefined && method.isUsed(rpc, { ...payment, nonce });
 }
 
 interface Granted {
