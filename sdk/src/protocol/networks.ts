@@ -2,9 +2,9 @@
  * Settlement chains by name. Presets live in this one table; any other EVM chain is `local-<chainId>` or configured.
  */
 import { type Address, sameAddress } from "./address";
+import type { PricedToken } from "./amounts";
 import { aList, aNumber, aText, fieldsOf } from "./arguments";
 import { ConfigError } from "./errors";
-import type { PricedToken } from "./amounts";
 
 /** A stablecoin that a network is known for. */
 export interface TokenPreset extends PricedToken {
