@@ -170,6 +170,14 @@ describe("quotes while a backend is silent", function () {
     });
   }
 
+  it("an RPC of a public chain that never answered delays the first 402 by a quarter of a second at most", async () => {
+    fallSilent();
+    const url = await serve(ONE_TIME, { network: "base-mainnet", token: DOMAIN });
+    const first = await answerWithin(url, 250, 250);
+    expect(first.status, first.text).to.equal(402);
+    await expectAtOnce(url, 402);
+  });
+
   it("a token whose domain was never read is 503 within a second, then at once, and on sale once the RPC answers", async () => {
     fallSilent();
     const url = await serve(ONE_TIME, { token: { address: TOKEN } });
