@@ -237,6 +237,18 @@ describe("command line > validate MCP servers", () => {
     });
   }
 
+  it("asks for no more pages where a list of tools has no end", async () => {
+    let pages = 0;
+    const url = await servedNew(({ server }) => {
+      server.registerCapabilities({ tools: {} });
+      server.setRequestHandler("tools/list", () => ({ tools: [], nextCursor: `page ${++pages}` }) as never);
+    });
+    const ran = await validate(url, "--mcp");
+    expectCode(ran, 1);
+    expect(ran.json().problems.map(({ code }: { code: string }) => code)).to.deep.equal(["no_paid_tool"]);
+    expect(pages).to.equal(100);
+  });
+
   it("has a malformed ask for every problem of MCP", () => {
     const named = new Set(Object.values(TOOLS).flatMap(({ finds }) => finds.map((find) => find.split(" ")[1])));
     const rest = Object.keys(MCP_PROBLEMS).filter((code) => !named.has(code));

@@ -40,6 +40,9 @@ const TIMEOUT_MS = 30_000;
 
 const MAX_TOOLS = 1_000;
 
+/** A page may be empty. */
+const MAX_PAGES = 100;
+
 const METHOD_NOT_FOUND = -32_601;
 
 /** Of the SDK's own errors. */
@@ -131,12 +134,13 @@ async function listTools(
     await client.connect(transportFor(sdk, address, plan), optionsOf(plan));
     const tools: ListedTool[] = [];
     let cursor: string | undefined;
+    let pages = 0;
     do {
       const params = cursor === undefined ? {} : { cursor };
       const page = await client.request({ method: "tools/list", params }, toolsPage, optionsOf(plan));
       tools.push(...page.tools.map(listedTool));
       cursor = page.nextCursor;
-    } while (cursor !== undefined && tools.length < MAX_TOOLS);
+    } while (cursor !== undefined && ++pages < MAX_PAGES && tools.length < MAX_TOOLS);
     return tools;
   } catch (error) {
     return withoutTools(error, plan.signal);
