@@ -148,8 +148,11 @@ module.exports = {
     ),
     rule(
       "mcp-sdk-in-mcp",
-      "The MCP SDK is an optional peer: only the entry points of MCP import it.",
-      { path: "^(sdk|facilitator)/src/", pathNot: "^sdk/src/mcp/(server|client|wallet)/" },
+      "The MCP SDK is an optional peer: only the entry points of MCP import it, and `validate` when it is used.",
+      {
+        path: "^(sdk|facilitator)/src/",
+        pathNot: "^sdk/src/(mcp/(server|client|wallet)/|cli/validate/tool-calls\\.ts$)",
+      },
       { path: "node_modules/@modelcontextprotocol/" },
     ),
     rule(

@@ -3,6 +3,7 @@ import type { Provider } from "turnpike/gate";
 import { personalDigest, signInMessage } from "turnpike/protocol";
 import { agentOf, v2Client } from "./support/clients";
 import { ADAPTERS, type Served } from "./support/gates";
+import { recordPaid } from "./support/matrix";
 import { v2 } from "./support/stock";
 import { type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
@@ -10,6 +11,12 @@ interface Required {
   readonly accepts: object[];
   readonly extensions: Record<string, { info: Record<string, unknown>; supportedChains?: object[]; schema: object }>;
 }
+
+const SIGNING_IN = {
+  client: "@x402/fetch, which signs in",
+  server: "turnpike express",
+  offer: "0.05 or a subscription",
+} as const;
 
 // The extensions of version 2, spoken with the stock package of extensions.
 describe("interop > extensions of version 2", function () {
@@ -109,8 +116,11 @@ describe("interop > extensions of version 2", function () {
         const already = (await world.transfers(who.address)).length;
         const extension = createSIWxClientExtension({ signers: [who.account] });
         const client = v2Client(stock, who.account).registerExtension(extension);
-        expect((await stock.wrapFetchWithPayment(fetch, client)(url)).status).to.equal(200);
-        expect((await world.transfers(who.address)).slice(already)).to.deep.equal(moved);
+        const pays = async () => {
+          expect((await stock.wrapFetchWithPayment(fetch, client)(url)).status).to.equal(200);
+          expect((await world.transfers(who.address)).slice(already)).to.deep.equal(moved);
+        };
+        await (who === stranger && kind === "key" ? recordPaid("extensions", SIGNING_IN, pays) : pays());
       }
     });
   }

@@ -3,7 +3,7 @@ import type { Provider } from "turnpike/gate";
 import { type Client, clientsOf } from "./support/clients";
 import { ADAPTERS, type Routes, type Served } from "./support/gates";
 import { type Cell, expectedCells, type Offer, type Result, rowOf, tryCell } from "./support/matrix";
-import { recordRow, writePage } from "./support/matrix-page";
+import { recordRow } from "./support/matrix-page";
 import { STOCK_FACILITATORS, type StockFacilitator } from "./support/stock-facilitators";
 import { STOCK_SERVERS, type StockPrice, type StockServer } from "./support/stock-servers";
 import { type InteropWorld, startInteropWorld } from "./support/world";
@@ -32,9 +32,6 @@ const DOLLARS: Readonly<Record<string, StockPrice>> = {
   "/price-1-000001": "$1.000001",
   "/wide": { amount: WIDE.toString(), token: "wide" },
 };
-
-// After every file of the run, whose rows are on the same page.
-after(writePage);
 
 describe("interop > matrix", function () {
   // Many real blocks, on machines that may be slow.

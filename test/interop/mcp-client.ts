@@ -8,6 +8,7 @@ import { testKey } from "../../scripts/sandbox/chain";
 import { Client, InMemoryTransport, McpServer, StreamableHTTPClientTransport } from "../sdk/mcp/support/sdk";
 import { closeServer } from "../support/gate";
 import { agentOf } from "./support/clients";
+import { recordPaid } from "./support/matrix";
 import { mcpServers } from "./support/stock";
 import { STOCK_FACILITATORS, type StockFacilitator } from "./support/stock-facilitators";
 import { type InteropWorld, type Payer, startInteropWorld } from "./support/world";
@@ -64,7 +65,7 @@ describe("interop > MCP: paid tools bought by the agent", function () {
       });
       paid.paidTool("cheap", "Cheap", 0.01, {}, {}, run);
       paid.paidTool("dear", "Dear", 0.11, {}, {}, run);
-      return { client: await inMemory(server), server: "stock", dialect: "x402-v2" };
+      return { client: await inMemory(server), server: "stock", dialect: "x402-v2", facilitator: "@x402/core 2.27.0" };
     },
     async "x402-mcp/server"() {
       const url = await facilitatorUrl("x402 1.2.0");
@@ -86,7 +87,7 @@ describe("interop > MCP: paid tools bought by the agent", function () {
       const client = new Client({ name: "buyer", version: "1.0.0" });
       await client.connect(new StreamableHTTPClientTransport(new URL(address)) as never);
       open.push(() => client.close());
-      return { client, server: address, dialect: "x402-v1" };
+      return { client, server: address, dialect: "x402-v1", facilitator: "x402 1.2.0" };
     },
   };
 
@@ -96,17 +97,23 @@ describe("interop > MCP: paid tools bought by the agent", function () {
 
   for (const [name, start] of Object.entries(stock)) {
     it(`${name}: is paid within the policy, once, also after a failed run`, async () => {
-      const { client, server, dialect } = await start();
+      const { client, server, dialect, facilitator } = await start();
       const payer = await world.payer();
       const agent: Agent = agentOf(world, payer, 100_000n);
       open.push(() => agent.close());
       const paying = wrapMcpClientWithPayment(client, agent, { server });
       await paying.listTools();
 
-      const result = await paying.callTool({ name: "cheap", arguments: {} });
-      expect(result.content).to.deep.equal(REPLY.content);
-      expect(receiptOf(result)).to.include({ amount: 10_000n, dialect, payTo: world.payTo });
-      expect(await settledIn(payer)).to.deep.equal([10_000n]);
+      await recordPaid(
+        "mcp-client",
+        { client: "turnpike agent", server: name, facilitator, offer: "0.01" },
+        async () => {
+          const result = await paying.callTool({ name: "cheap", arguments: {} });
+          expect(result.content).to.deep.equal(REPLY.content);
+          expect(receiptOf(result)).to.include({ amount: 10_000n, dialect, payTo: world.payTo });
+          expect(await settledIn(payer)).to.deep.equal([10_000n]);
+        },
+      );
 
       const refused = await paying.callTool({ name: "dear", arguments: {} }).catch((error: unknown) => error);
       expect(isTurnpikeError(refused) && [refused.code, refused.reason]).to.deep.equal(["PolicyRefused", "limit"]);
@@ -136,11 +143,17 @@ describe("interop > MCP: paid tools bought by the agent", function () {
     open.push(() => agent.close());
 
     const paying = wrapMcpClientWithPayment(client, agent, { server: "own", subscribe: { plans: [planId] } });
-    const once = await paying.callTool({ name: "once", arguments: {} });
-    expect(receiptOf(once)).to.include({ amount: 20_000n, dialect: "turnpike", resource: "stdio:own#once" });
-    const by = { signer: addressOfKey(key), fault: undefined };
-    expect(receiptOf(once)?.signedOffer).to.include(by);
-    expect(receiptOf(once)?.signedReceipt).to.include(by);
+    await recordPaid(
+      "mcp-client",
+      { client: "turnpike agent", server: "turnpike paidTool, MCP v1", offer: "0.02" },
+      async () => {
+        const once = await paying.callTool({ name: "once", arguments: {} });
+        expect(receiptOf(once)).to.include({ amount: 20_000n, dialect: "turnpike", resource: "stdio:own#once" });
+        const by = { signer: addressOfKey(key), fault: undefined };
+        expect(receiptOf(once)?.signedOffer).to.include(by);
+        expect(receiptOf(once)?.signedReceipt).to.include(by);
+      },
+    );
     isFailing = true;
     expect((await paying.callTool({ name: "once", arguments: {} })).isError).to.equal(true);
     isFailing = false;

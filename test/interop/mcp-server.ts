@@ -7,10 +7,13 @@ import { type PaidToolOptions, paidTool } from "turnpike/mcp/server";
 import type { PaymentRequiredWire } from "turnpike/protocol";
 import * as z from "zod";
 import { askOf, type ServedTools, serveTools } from "../sdk/mcp/support/served";
+import { recordPaid } from "./support/matrix";
 import { agents, baseSepolia, v1, viem } from "./support/stock";
 import { type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
 const PRICE = 50_000n;
+
+const AT_TOOL = { server: "turnpike paidTool, MCP v1", offer: "0.05" } as const;
 
 /** Stock MCP clients at this project's tools, over streamable HTTP, with this project's Facilitator. */
 describe("interop > MCP: stock clients at this project's tools", function () {
@@ -72,13 +75,15 @@ describe("interop > MCP: stock clients at this project's tools", function () {
 
   it("MC1 the client of agents/x402 pays for a tool, and gets its result and receipt", async () => {
     const payer = await world.payer();
-    const { call, close } = await agentsClient(payer);
-    const result = await call("quote");
-    await close();
-    expect(result.content).to.deep.equal([{ type: "text", text: "ABC: 7" }]);
-    expect(result._meta?.["x402/payment-response"]).to.include({ success: true, network: "eip155:84532" });
-    expect(await world.transfers(payer.address)).to.deep.equal([PRICE]);
-    expect(runs).to.equal(1);
+    await recordPaid("mcp-server", { ...AT_TOOL, client: "agents/x402" }, async () => {
+      const { call, close } = await agentsClient(payer);
+      const result = await call("quote");
+      await close();
+      expect(result.content).to.deep.equal([{ type: "text", text: "ABC: 7" }]);
+      expect(result._meta?.["x402/payment-response"]).to.include({ success: true, network: "eip155:84532" });
+      expect(await world.transfers(payer.address)).to.deep.equal([PRICE]);
+      expect(runs).to.equal(1);
+    });
   });
 
   it("the client of agents/x402, having listed the tools, pays for one with an output schema", async () => {
@@ -122,10 +127,12 @@ describe("interop > MCP: stock clients at this project's tools", function () {
       .createWalletClient({ account: payer.account, chain: baseSepolia(), transport: viem().http(world.chain.rpcUrl) })
       .extend(viem().publicActions);
     const header = await v1.client().createPaymentHeader(wallet, 1, accepts[0] as object);
-    const result = (await client.callTool({ ...params, _meta: { "x402.payment": header } })) as CallToolResult;
-    await client.close();
-    expect(result.content).to.deep.equal([{ type: "text", text: "ABC: 7" }]);
-    expect(result._meta?.["x402.payment-response"]).to.include({ success: true, network: "base-sepolia" });
-    expect(await world.transfers(payer.address)).to.deep.equal([PRICE]);
+    await recordPaid("mcp-server", { ...AT_TOOL, client: "x402-mcp" }, async () => {
+      const result = (await client.callTool({ ...params, _meta: { "x402.payment": header } })) as CallToolResult;
+      await client.close();
+      expect(result.content).to.deep.equal([{ type: "text", text: "ABC: 7" }]);
+      expect(result._meta?.["x402.payment-response"]).to.include({ success: true, network: "base-sepolia" });
+      expect(await world.transfers(payer.address)).to.deep.equal([PRICE]);
+    });
   });
 });

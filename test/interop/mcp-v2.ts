@@ -8,10 +8,13 @@ import * as z from "zod";
 import { askOf, textOf } from "../sdk/mcp/support/served";
 import { REVISION, type Register, type ServedReplicas, serveReplicas } from "../sdk/mcp/support/served-v2";
 import { agentOf, v2Client } from "./support/clients";
+import { recordPaid } from "./support/matrix";
 import { v2 } from "./support/stock";
 import { type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
 const PRICE = 50_000n;
+
+const AT_TOOL = { server: "turnpike paidTool, MCP v2", offer: "0.05" } as const;
 
 const ABC = { name: "quote", arguments: { symbol: "ABC" } };
 
@@ -75,14 +78,19 @@ describe("interop > MCP: revision 2026-07-28", function () {
       const payer = await world.payer();
       const client = await served.connect(mode);
       const _meta = await stockPayment(client, payer);
-      const bought = await client.callTool({ ...ABC, _meta });
-      expect(textOf(bought as never)).to.equal("ABC: 7");
-      expect(bought._meta?.["x402/payment-response"]).to.include({ success: true, network: "eip155:84532" });
-      for (let i = 0; i < 2; i++) {
-        const again = await client.callTool({ ...ABC, _meta });
-        expect([again.content, again._meta?.["turnpike/replayed"]]).to.deep.equal([bought.content, true]);
-      }
-      expect([runs, await world.transfers(payer.address)]).to.deep.equal([1, [PRICE]]);
+      const buys = async () => {
+        const bought = await client.callTool({ ...ABC, _meta });
+        expect(textOf(bought as never)).to.equal("ABC: 7");
+        expect(bought._meta?.["x402/payment-response"]).to.include({ success: true, network: "eip155:84532" });
+        for (let i = 0; i < 2; i++) {
+          const again = await client.callTool({ ...ABC, _meta });
+          expect([again.content, again._meta?.["turnpike/replayed"]]).to.deep.equal([bought.content, true]);
+        }
+        expect([runs, await world.transfers(payer.address)]).to.deep.equal([1, [PRICE]]);
+      };
+      await (mode === "auto"
+        ? buys()
+        : recordPaid("mcp-v2", { ...AT_TOOL, client: "@x402/fetch, in an MCP client" }, buys));
     });
   }
 
@@ -111,10 +119,12 @@ describe("interop > MCP: revision 2026-07-28", function () {
     const agent = agentOf(world, payer, 100_000n);
     try {
       const paying = wrapMcpClientWithPayment(await served.connect(), agent, { server: served.url });
-      const result = await paying.callTool(ABC);
-      expect(textOf(result as never)).to.equal("ABC: 7");
-      expect(receiptOf(result)?.amount).to.equal(PRICE);
-      expect([runs, await world.transfers(payer.address)]).to.deep.equal([1, [PRICE]]);
+      await recordPaid("mcp-v2", { ...AT_TOOL, client: "turnpike agent" }, async () => {
+        const result = await paying.callTool(ABC);
+        expect(textOf(result as never)).to.equal("ABC: 7");
+        expect(receiptOf(result)?.amount).to.equal(PRICE);
+        expect([runs, await world.transfers(payer.address)]).to.deep.equal([1, [PRICE]]);
+      });
     } finally {
       await agent.close();
     }

@@ -1,8 +1,9 @@
 import { expect } from "chai";
 import type { Provider, ProviderOptions } from "turnpike/gate";
-import { agentOf, clientsOf } from "./support/clients";
+import { agentOf, type CountingMppClient, clientsOf, mppClientOf } from "./support/clients";
 import { ADAPTERS, counter, onFetch, type Routes, type Served } from "./support/gates";
-import { accounts, type MppClient, mppx, type StockAccount } from "./support/stock";
+import { recordPaid } from "./support/matrix";
+import { accounts, mppx } from "./support/stock";
 import { CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
 const PRICE = 100_000n;
@@ -40,22 +41,7 @@ describe("interop > MPP: mppx at this project's gates", function () {
     return server;
   }
 
-  /** The payer's client, and how often it has signed. */
-  function clientOf({ account }: Payer, send: typeof fetch = fetch): MppClient & { readonly signed: () => number } {
-    let signed = 0;
-    const counting: StockAccount = {
-      ...account,
-      signTypedData(message) {
-        signed++;
-        return account.signTypedData(message);
-      },
-    };
-    const { Mppx, evm } = mppx.client();
-    const { name, version } = world.usdc;
-    const charge = evm.charge({ account: counting, authorization: { name, version }, networks: [CHAIN_ID] });
-    const { fetch: pay } = Mppx.create({ methods: [charge], polyfill: false, fetch: send });
-    return { fetch: pay, signed: () => signed };
-  }
+  const clientOf = (payer: Payer, send?: typeof fetch): CountingMppClient => mppClientOf(world, payer, send);
 
   for (const adapter of Object.keys(ADAPTERS)) {
     for (const path of Object.keys(ROUTES)) {
@@ -63,13 +49,17 @@ describe("interop > MPP: mppx at this project's gates", function () {
         const server = await open(adapter);
         const payer = await world.payer();
         const client = clientOf(payer);
-        const response = await client.fetch(`${server.url}${path}`);
-        expect([response.status, await response.text()]).to.deep.equal([200, '{"answer":42}']);
-        const receipt = mppx.receipts().fromResponse(response);
-        expect(receipt).to.include({ method: "evm", status: "success" });
-        const found = await world.chain.provider.getTransactionReceipt(receipt.reference);
-        expect(found?.status).to.equal(1);
-        expect([await world.transfers(payer.address), server.runs(), client.signed()]).to.deep.equal([[PRICE], 1, 1]);
+        const flow = path === "/before" ? "upfront" : "authorization";
+        const at = { client: "mppx", server: `turnpike ${adapter}`, offer: "0.10", flow } as const;
+        await recordPaid("mppx", at, async () => {
+          const response = await client.fetch(`${server.url}${path}`);
+          expect([response.status, await response.text()]).to.deep.equal([200, '{"answer":42}']);
+          const receipt = mppx.receipts().fromResponse(response);
+          expect(receipt).to.include({ method: "evm", status: "success" });
+          const found = await world.chain.provider.getTransactionReceipt(receipt.reference);
+          expect(found?.status).to.equal(1);
+          expect([await world.transfers(payer.address), server.runs(), client.signed()]).to.deep.equal([[PRICE], 1, 1]);
+        });
       });
     }
   }
@@ -186,11 +176,14 @@ describe("interop > MPP: the agent at a stock server of mppx", function () {
     const payer = await world.payer();
     const agent = agentOf(world, payer);
     try {
-      const paid = await agent.pay(`${server.url}/cheap`);
-      expect([paid.status, await paid.text()]).to.deep.equal([200, '{"answer":42}']);
-      expect(paid.receipt).to.include({ amount: 10_000n, dialect: "mpp" });
-      const found = await world.chain.provider.getTransactionReceipt(String(paid.receipt?.transaction));
-      expect(found?.status).to.equal(1);
+      await recordPaid("mppx", { client: "turnpike agent", server: "mppx", offer: "0.01" }, async () => {
+        const paid = await agent.pay(`${server.url}/cheap`);
+        expect([paid.status, await paid.text()]).to.deep.equal([200, '{"answer":42}']);
+        expect(paid.receipt).to.include({ amount: 10_000n, dialect: "mpp" });
+        const found = await world.chain.provider.getTransactionReceipt(String(paid.receipt?.transaction));
+        expect(found?.status).to.equal(1);
+        expect(await world.transfers(payer.address)).to.deep.equal([10_000n]);
+      });
       const error = await agent.pay(`${server.url}/dear`).catch((thrown: unknown) => thrown);
       expect(error).to.include({ code: "PolicyRefused", reason: "limit" });
       expect([await world.transfers(payer.address), server.runs()]).to.deep.equal([[10_000n], 1]);

@@ -6,7 +6,7 @@ import { createAgent } from "turnpike/agent";
 import { isTurnpikeError, PERMIT2 } from "turnpike/protocol";
 import { closeServer, listen } from "../support/gate";
 import { counter, onFetch, type Served } from "./support/gates";
-import { type Permit2Cell, recordPaid } from "./support/matrix";
+import { type PaidCell, recordPaid } from "./support/matrix";
 import { baseSepolia, type StockReceipt, stockExpress, v2, viem } from "./support/stock";
 import { CAIP2, CHAIN_ID, type InteropWorld, type Payer, startInteropWorld } from "./support/world";
 
@@ -47,10 +47,10 @@ for (const framework of ["express", "hono"] as const) {
     });
 
     /** Another charge of the same price is no cell of its own. */
-    function cell(at: Omit<Permit2Cell, "server" | "offer">, path: string, work: () => Promise<void>): Promise<void> {
+    function cell(at: Omit<PaidCell, "server" | "offer">, path: string, work: () => Promise<void>): Promise<void> {
       if (path === "/percent") return work();
       const offer = path === "/exact" ? "0.05" : "up to 0.05";
-      return recordPaid("permit2", { ...at, server: `@x402/${framework}`, offer }, work);
+      return recordPaid("permit2", { method: "Permit2", ...at, server: `@x402/${framework}`, offer }, work);
     }
 
     async function pay(

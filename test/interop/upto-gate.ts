@@ -20,7 +20,7 @@ const ROUTES = [
   { path: "/exact", offer: "0.05", scheme: "exact", moved: MAX },
 ] as const;
 
-const AT_GATE = { server: "turnpike node:http" } as const;
+const AT_GATE = { server: "turnpike node:http", method: "Permit2" } as const;
 
 interface Paid {
   readonly status: number;

@@ -105,7 +105,7 @@ describe("the command line of the package in an empty project", function () {
     await rename(sdk, `${sdk}-away`);
     const without = await turnpike(args).finally(() => rename(`${sdk}-away`, sdk));
     expect(without.code, without.out).to.equal(2);
-    expect(without.err).to.contain("needs the package @modelcontextprotocol/sdk");
+    expect(without.err).to.contain("needs the package @modelcontextprotocol/client");
   });
 
   it("CL5 a command that is killed while it pays has paid once when it is repeated", async () => {

@@ -5,6 +5,8 @@ import {
   axios,
   baseSepolia,
   type Hex,
+  type MppClient,
+  mppx,
   type StockAccount,
   type StockReceipt,
   type V2Client,
@@ -129,6 +131,28 @@ export function clientsOf(world: InteropWorld): Readonly<Record<string, Client>>
     },
   ];
   return Object.fromEntries(clients.map((client) => [client.name, client]));
+}
+
+/** A stock client of MPP. */
+export interface CountingMppClient extends MppClient {
+  /** how often it has signed */
+  signed(): number;
+}
+
+export function mppClientOf({ usdc }: InteropWorld, { account }: Payer, send: typeof fetch = fetch): CountingMppClient {
+  let signed = 0;
+  const counting: StockAccount = {
+    ...account,
+    signTypedData(message) {
+      signed++;
+      return account.signTypedData(message);
+    },
+  };
+  const { Mppx, evm } = mppx.client();
+  const { name, version } = usdc;
+  const charge = evm.charge({ account: counting, authorization: { name, version }, networks: [CHAIN_ID] });
+  const { fetch: pay } = Mppx.create({ methods: [charge], polyfill: false, fetch: send });
+  return { fetch: pay, signed: () => signed };
 }
 
 const textOf = (data: unknown): string => (typeof data === "string" ? data : JSON.stringify(data));

@@ -1,20 +1,11 @@
 /** The page of the conformance matrix: rows of every suite that contributes, one column for each dimension. */
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
 export type Result = "paid" | "not paid";
 
 /** In the order of the columns; the page has a section for each server. Another dimension is one more word here. */
-const DIMENSIONS = [
-  "client",
-  "x402 version",
-  "server",
-  "Facilitator",
-  "flow",
-  "token method",
-  "payer",
-  "offer",
-] as const;
+const DIMENSIONS = ["client", "protocol", "server", "Facilitator", "flow", "token method", "payer", "offer"] as const;
 
 type Dimension = (typeof DIMENSIONS)[number];
 
@@ -27,29 +18,46 @@ export interface MatrixRow {
   readonly why?: string | undefined;
 }
 
-/** The suites whose rows the page has. A run that leaves one out does not write it. */
-const SUITES = ["matrix", "permit2", "upto-gate"] as const;
+/** The suites whose rows the page has. */
+const SUITES = [
+  "matrix",
+  "permit2",
+  "upto-gate",
+  "extensions",
+  "mppx",
+  "mcp-server",
+  "mcp-client",
+  "mcp-v2",
+  "one-provider",
+] as const;
 
 export type Suite = (typeof SUITES)[number];
 
+const FOLDER = path.resolve(__dirname, "../../../out/interop");
+
+/** Of the files that this process runs. */
 const recorded = new Map<Suite, MatrixRow[]>();
 
-/** Records what one test has tried. */
+const fileOf = (suite: Suite): string => path.join(FOLDER, "rows", `${suite}.json`);
+
+/**
+ * Records what one test has tried, and writes the page again once each suite has rows. Files run in processes of their
+ * own, so the rows of the others are read.
+ */
 export function recordRow(suite: Suite, row: MatrixRow): void {
-  recorded.set(suite, [...(recorded.get(suite) ?? []), row]);
+  const own = [...(recorded.get(suite) ?? []), row];
+  recorded.set(suite, own);
+  mkdirSync(path.dirname(fileOf(suite)), { recursive: true });
+  writeFileSync(fileOf(suite), JSON.stringify(own));
+  if (SUITES.every((each) => existsSync(fileOf(each)))) writePage();
 }
 
-const PAGE = path.resolve(__dirname, "../../../out/interop/matrix.md");
-
-/** Writes the page and prints its overview. It is a function of the rows alone: an unchanged run changes nothing. */
-export function writePage(): void {
-  if (SUITES.some((suite) => !recorded.has(suite))) return;
-  const rows = SUITES.flatMap((suite) => recorded.get(suite) ?? []);
-  const overview = overviewOf(rows);
+/** Writes the page. It is a function of the rows alone: an unchanged run changes nothing. */
+function writePage(): void {
+  const rows = SUITES.flatMap((suite) => JSON.parse(readFileSync(fileOf(suite), "utf8")) as MatrixRow[]);
   const sections = [...grouped(rows, "server")].map(([server, own]) => `## ${server}\n\n${tableOf(own)}`);
-  mkdirSync(path.dirname(PAGE), { recursive: true });
-  writeFileSync(PAGE, `${HEAD}\n## Overview\n\n${LEGEND}\n\n${overview}\n\n${sections.join("\n\n")}\n`);
-  process.stdout.write(`\n${overview}\n\n`);
+  const page = `${HEAD}\n## Overview\n\n${LEGEND}\n\n${overviewOf(rows)}\n\n${sections.join("\n\n")}\n`;
+  writeFileSync(path.join(FOLDER, "matrix.md"), page);
 }
 
 function tableOf(rows: readonly MatrixRow[]): string {
@@ -96,7 +104,7 @@ const LEGEND = "Paid cells / cells that are refused as they should be, each with
 const HEAD = `# Which client pays which server through which Facilitator
 
 Written by \`npm run test:interop\`. Every cell was tried with real HTTP, a real chain (Base Sepolia's id) and
-the stock packages in \`test/interop/package-lock.json\`. The results are listed beforehand in
+the stock packages in \`test/interop/package-lock.json\`. The results are listed beforehand, most of them in
 \`test/interop/expected-cells.json\`; any other result fails the run.
 
 - **paid**: one transfer of exactly the price, one run of the handler, status 200, and a receipt that the client's own
@@ -108,5 +116,7 @@ the stock packages in \`test/interop/package-lock.json\`. The results are listed
   payment settled, and presents the Facilitator's proof.
 - Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`ERC-6492\` such a wallet that is not
   deployed yet, \`EIP-7702\` an account that has delegated itself to such a wallet's code.
+- Over MCP the client is the package that signs: tools of "MCP v2" are called by \`@modelcontextprotocol/client\`.
+- \`@x402/next\` is no dependency of this suite.
 - "Facilitator: turnpike" is this project's; the others are made of the stock packages' own verify and settle.
 `;

@@ -51,11 +51,17 @@ export function expectedCells(): Cell[] {
   });
 }
 
-const VERSION: Readonly<Record<string, string>> = {
-  "x402-fetch": "1",
-  "x402-axios": "1",
-  "@x402/fetch": "2",
-  "@x402/axios": "2",
+const PROTOCOLS: Readonly<Record<string, string>> = {
+  "x402-fetch": "x402 version 1",
+  "x402-axios": "x402 version 1",
+  "x402-mcp": "x402 version 1",
+  "@x402/fetch": "x402 version 2",
+  "@x402/axios": "x402 version 2",
+  "@x402/fetch, which signs in": "x402 version 2",
+  "@x402/fetch, in an MCP client": "x402 version 2",
+  "agents/x402": "x402 version 2",
+  "payment page": "x402 version 2",
+  mppx: "MPP",
   "turnpike agent": "as offered",
 };
 
@@ -69,7 +75,7 @@ export function rowOf(cell: Cell, offer: Way, result: Result | "failed"): Matrix
       payer,
       Facilitator: facilitator,
       offer: cell.offer,
-      "x402 version": VERSION[client] ?? "?",
+      protocol: PROTOCOLS[client] ?? "?",
       flow: flowOf(cell, offer),
       "token method": offer.method ?? "EIP-3009",
     },
@@ -89,25 +95,23 @@ function flowOf({ client, server, facilitator }: Cell, { flow = "authorization",
   return client === "turnpike agent" && method === undefined ? "proof" : flow;
 }
 
-/** A cell over Permit2, which is to be paid. */
-export interface Permit2Cell extends Pick<Cell, "client" | "server"> {
+/** A cell of a suite of its own, which is to be paid. */
+export interface PaidCell extends Pick<Cell, "client" | "server" | "offer">, Way {
   /** default: key */
   readonly payer?: PayerKind;
-  readonly offer: "0.05" | "up to 0.05";
-  /** default: Permit2 */
-  readonly method?: "Permit2" | "Permit2, permit";
+  /** default: this project's */
+  readonly facilitator?: string;
 }
 
 /** Records a cell of a suite of its own: paid where `pay` resolves, failed where it rejects. */
-export async function recordPaid(suite: Suite, at: Permit2Cell, pay: () => Promise<void>): Promise<void> {
-  const { client, server, payer = "key", offer, method = "Permit2" } = at;
-  const cell: Cell = { client, server, payer, offer, facilitator: "turnpike", expected: "paid" };
+export async function recordPaid(suite: Suite, at: PaidCell, pay: () => Promise<void>): Promise<void> {
+  const cell: Cell = { payer: "key", facilitator: "turnpike", expected: "paid", ...at };
   let result: Result | "failed" = "failed";
   try {
     await pay();
     result = "paid";
   } finally {
-    recordRow(suite, rowOf(cell, { method }, result));
+    recordRow(suite, rowOf(cell, at, result));
   }
 }
 

@@ -2,15 +2,23 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { resolve } from "node:path";
 import type { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { CallToolRequestSchema, ListToolsRequestSchema, McpError } from "@modelcontextprotocol/sdk/types.js";
+import {
+  CallToolRequestSchema,
+  LATEST_PROTOCOL_VERSION,
+  ListToolsRequestSchema,
+  McpError,
+} from "@modelcontextprotocol/sdk/types.js";
+import type { McpServer as NewMcpServer } from "@modelcontextprotocol/server";
 import { expect } from "chai";
 import { paidTool } from "turnpike/mcp/server";
+import { paidTool as newPaidTool } from "turnpike/mcp/server/v2";
 import { createTestProvider } from "turnpike/testing";
 import * as z from "zod";
 import { MCP_PROBLEMS } from "../../../sdk/src/cli/validate/problem";
 import { bundled } from "../../support/bundled";
 import { closeServer, listen } from "../../support/gate";
-import { type ServedTools, serveTools } from "../mcp/support/served";
+import { serveTools } from "../mcp/support/served";
+import { REVISION, serveReplicas } from "../mcp/support/served-v2";
 import { expectCode, removeTerminals, terminal } from "./support/run";
 
 const TOKEN = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
@@ -146,47 +154,99 @@ describe("command line > validate MCP servers", () => {
     await Promise.all(closes.splice(0).map((close) => close()));
   });
 
-  async function served(register: (server: McpServer) => void): Promise<ServedTools> {
-    const tools = await serveTools(register);
+  async function urlOf(serving: Promise<{ readonly url: string; close(): Promise<void> }>): Promise<string> {
+    const tools = await serving;
     closes.push(() => tools.close());
-    return tools;
+    return tools.url;
+  }
+  const served = (register: (server: McpServer) => void) => urlOf(serveTools(register));
+  const servedNew = (register: (server: NewMcpServer) => void) =>
+    urlOf(serveReplicas([register], { legacy: "reject" }));
+
+  const listing = (tools: Readonly<Record<string, Tool>>) => ({
+    tools: Object.entries(tools).map(([name, { listed }]) => ({ name, inputSchema: { type: "object" }, ...listed })),
+  });
+
+  interface CallParams {
+    readonly name: string;
+    readonly arguments?: unknown;
+    readonly _meta?: Readonly<Record<string, unknown>> | undefined;
   }
 
-  /** Serves tools as they are, with nothing of this project between. */
-  const raw = (tools: Readonly<Record<string, Tool>>) =>
-    served(({ server }) => {
-      server.registerCapabilities({ tools: {} });
-      server.setRequestHandler(ListToolsRequestSchema, () => ({
-        tools: Object.entries(tools).map(([name, { listed }]) => ({
-          name,
-          inputSchema: { type: "object" },
-          ...listed,
-        })),
-      }));
-      server.setRequestHandler(CallToolRequestSchema, ({ params: { name, arguments: args, _meta: meta } }) => {
-        calls.push({ name, args, meta });
-        return (tools[name]?.answer(name) ?? {}) as never;
-      });
-    });
+  /** Answers a call, of which the revision's own part of `_meta` is not kept. */
+  const answering =
+    (tools: Readonly<Record<string, Tool>>) =>
+    ({ params: { name, arguments: args, _meta } }: { readonly params: CallParams }) => {
+      const own = Object.entries(_meta ?? {}).filter(([key]) => !key.startsWith("io.modelcontextprotocol/"));
+      calls.push({ name, args, meta: Object.fromEntries(own) });
+      return (tools[name]?.answer(name) ?? {}) as never;
+    };
+
+  /** By revision: serves tools as they are, with nothing of this project between. */
+  const REVISIONS: Readonly<Record<string, (tools: Readonly<Record<string, Tool>>) => Promise<string>>> = {
+    [LATEST_PROTOCOL_VERSION]: (tools) =>
+      served(({ server }) => {
+        server.registerCapabilities({ tools: {} });
+        server.setRequestHandler(ListToolsRequestSchema, () => listing(tools) as never);
+        server.setRequestHandler(CallToolRequestSchema, answering(tools));
+      }),
+    [REVISION]: (tools) =>
+      servedNew(({ server }) => {
+        server.registerCapabilities({ tools: {} });
+        server.setRequestHandler("tools/list", () => listing(tools) as never);
+        server.setRequestHandler("tools/call", answering(tools));
+      }),
+  };
 
   const validate = (...argv: string[]) => terminal().run("validate", "--json", ...argv);
 
-  it("names exactly what is wrong with each tool's ask, and calls no destructive tool", async () => {
-    const { url } = await raw(TOOLS);
+  for (const [revision, raw] of Object.entries(REVISIONS)) {
+    it(`names exactly what is wrong with each tool's ask, and calls no destructive tool: ${revision}`, async () => {
+      const ran = await validate(await raw(TOOLS), "--mcp");
+      expectCode(ran, 1);
+      const { tools, problems, wellFormed, revision: spoken } = ran.json();
+      expect([wellFormed, spoken]).to.deep.equal([false, revision]);
+      for (const [name, { finds, state = "paid" }] of Object.entries(TOOLS)) {
+        const found = (problems as { part: string; code: string; where: string }[])
+          .filter(({ where }) => where === name || where.startsWith(`${name}.`))
+          .map(({ part, code, where }) => `${part} ${code} ${where}`);
+        expect(found, name).to.have.members(finds);
+        expect(
+          tools.find((tool: { name: string }) => tool.name === name),
+          name,
+        ).to.include({ name, state });
+      }
+    });
+
+    it(`calls one tool with the arguments that are given, and sends no payment: ${revision}`, async () => {
+      const { good, cheap } = TOOLS as { good: Tool; cheap: Tool };
+      const url = await raw({ good, cheap });
+      const ran = await terminal().run("validate", url, "--mcp", "--tool", "good", "--arguments", '{"symbol": "BTC"}');
+      expectCode(ran, 0);
+      expect(ran.out).to.equal(`MCP ${url}/: revision ${revision}, 1 tools\ntool good: paid (v2)\n`);
+      expect(calls).to.deep.equal([{ name: "good", args: { symbol: "BTC" }, meta: {} }]);
+      const unknown = await validate(url, "--mcp", "--tool", "best");
+      expectCode(unknown, 1);
+      expect(unknown.json().error.remedy).to.equal("It lists good, cheap.");
+    });
+
+    it(`ends with 1 where no tool asks for a payment: ${revision}`, async () => {
+      const free = await validate(await raw({ free: TOOLS.free as Tool }), "--mcp");
+      expectCode(free, 1);
+      expect(free.json().problems.map(({ code }: { code: string }) => code)).to.deep.equal(["no_paid_tool"]);
+    });
+  }
+
+  it("asks for no more pages where a list of tools has no end", async () => {
+    let pages = 0;
+    const url = await servedNew(({ server }) => {
+      server.registerCapabilities({ tools: {} });
+      server.setRequestHandler("tools/list", () => ({ tools: [], nextCursor: `page ${++pages}` }) as never);
+    });
     const ran = await validate(url, "--mcp");
     expectCode(ran, 1);
-    const { tools, problems, wellFormed } = ran.json();
-    expect(wellFormed).to.equal(false);
-    for (const [name, { finds, state = "paid" }] of Object.entries(TOOLS)) {
-      const found = (problems as { part: string; code: string; where: string }[])
-        .filter(({ where }) => where === name || where.startsWith(`${name}.`))
-        .map(({ part, code, where }) => `${part} ${code} ${where}`);
-      expect(found, name).to.have.members(finds);
-      expect(
-        tools.find((tool: { name: string }) => tool.name === name),
-        name,
-      ).to.include({ name, state });
-    }
+    expect(ran.json().problems.map(({ code }: { code: string }) => code)).to.deep.equal(["no_paid_tool"]);
+    expect(pages).to.equal(100);
   });
 
   it("has a malformed ask for every problem of MCP", () => {
@@ -200,10 +260,11 @@ describe("command line > validate MCP servers", () => {
     const shared = { provider, serverId: "https://tools.example/mcp" };
     const runs: string[] = [];
     const symbol = { symbol: z.enum(["BTC", "ETH"]), days: z.number().int().min(3) };
-    const quote = { ...shared, inputSchema: symbol, pricing: [{ type: "one-time", price: "$0.05" } as const] };
+    const price = "$0.05" as const;
+    const quote = { ...shared, inputSchema: symbol, price };
     const report = { ...quote, outputSchema: { price: z.number() } };
     const plan = { ...shared, pricing: [{ type: "subscription", plan: `0x${"5a".repeat(32)}` } as const] };
-    const { url } = await served((server) => {
+    const url = await served((server) => {
       paidTool(server, "quote", quote, ({ symbol }) => ({ content: [{ type: "text", text: `${runs.push(symbol)}` }] }));
       paidTool(server, "report", report, () => ({ content: [], structuredContent: { price: runs.push("report") } }));
       paidTool(server, "read", plan, () => ({ content: [{ type: "text", text: `${runs.push("read")}` }] }));
@@ -215,16 +276,13 @@ describe("command line > validate MCP servers", () => {
     expect(tools).to.deep.equal(["quote", "report", "read"].map((name) => ({ name, state: "paid", versions: ["v2"] })));
     expect(runs).to.deep.equal([]);
     expectCode(await validate(url, "--mcp", "--require", "v1"), 1);
-  });
-
-  it("calls one tool with the arguments that are given, and sends no payment", async () => {
-    const { good, cheap } = TOOLS as { good: Tool; cheap: Tool };
-    const { url } = await raw({ good, cheap });
-    expectCode(await validate(url, "--mcp", "--tool", "good", "--arguments", '{"symbol": "BTC"}'), 0);
-    expect(calls).to.deep.equal([{ name: "good", args: { symbol: "BTC" }, meta: undefined }]);
-    const unknown = await validate(url, "--mcp", "--tool", "best");
-    expectCode(unknown, 1);
-    expect(unknown.json().error.remedy).to.equal("It lists good, cheap.");
+    const inNew = { ...shared, inputSchema: z.object(symbol), outputSchema: z.object({ price: z.number() }), price };
+    const newUrl = await servedNew((server) => {
+      newPaidTool(server, "report", inNew, () => ({ content: [], structuredContent: { price: runs.push("report") } }));
+    });
+    const ranNew = await validate(newUrl, "--mcp", "--require", "v2");
+    expectCode(ranNew, 0);
+    expect([ranNew.json().problems, ranNew.json().revision, runs]).to.deep.equal([[], REVISION, []]);
   });
 
   it("makes the required arguments from the tool's input schema", async () => {
@@ -235,16 +293,12 @@ describe("command line > validate MCP servers", () => {
       note: { type: "string" },
     };
     const inputSchema = { type: "object", required: ["symbol", "days", "to"], properties };
-    const { url } = await raw({ good: { ...(TOOLS.good as Tool), listed: { inputSchema } } });
-    await validate(url, "--mcp");
+    const raw = REVISIONS[REVISION] as (tools: Readonly<Record<string, Tool>>) => Promise<string>;
+    await validate(await raw({ good: { ...(TOOLS.good as Tool), listed: { inputSchema } } }), "--mcp");
     expect(calls[0]?.args).to.deep.equal({ symbol: "BTC", days: 3, to: { email: "someone@example.com" } });
   });
 
-  it("ends with 1 where no tool asks for a payment, and where the server is no MCP server", async () => {
-    const { url } = await raw({ free: TOOLS.free as Tool });
-    const free = await validate(url, "--mcp");
-    expectCode(free, 1);
-    expect(free.json().problems.map(({ code }: { code: string }) => code)).to.deep.equal(["no_paid_tool"]);
+  it("ends with 1 where the server is no MCP server", async () => {
     const page = createServer((_request, response) => response.end("<h1>hello</h1>"));
     closes.push(() => closeServer(page));
     const other = await validate(await listen(page), "--mcp");

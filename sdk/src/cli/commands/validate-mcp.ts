@@ -15,6 +15,8 @@ import { readRequest } from "./request";
 export interface McpReport {
   /** the URL, or the command with its arguments */
   readonly server: { readonly url: string } | { readonly command: readonly string[] };
+  /** of the protocol; undefined for what is no MCP server */
+  readonly revision?: string;
   readonly tools: readonly Omit<ToolReport, "problems">[];
   readonly problems: readonly Problem[];
 }
@@ -38,24 +40,26 @@ export async function validateMcp(context: CommandContext, required: readonly ("
     whole.add("mcp", "not_mcp");
     return { server, tools: [], problems: whole.found };
   }
-  const reports = called.map(({ name, answer, hasOutputSchema }) => checkTool(name, answer, hasOutputSchema));
+  const { revision } = called;
+  const reports = called.tools.map(({ name, answer, hasOutputSchema }) => checkTool(name, answer, hasOutputSchema));
   const paid = reports.filter(({ state }) => state === "paid");
   if (paid.length === 0) whole.add("mcp", "no_paid_tool");
   for (const { name, versions } of paid) {
     for (const version of required) if (!versions.includes(version)) whole.add("mcp", "version_required", name);
   }
   const tools = reports.map(({ name, state, versions }) => ({ name, state, versions }));
-  return { server, tools, problems: [...whole.found, ...reports.flatMap(({ problems }) => problems)] };
+  return { server, revision, tools, problems: [...whole.found, ...reports.flatMap(({ problems }) => problems)] };
 }
 
 /** Returns what a person reads about a server and its tools; the problems follow. */
-export function mcpLines({ server, tools }: McpReport): string[] {
+export function mcpLines({ server, revision, tools }: McpReport): string[] {
   const name = "url" in server ? server.url : server.command.join(" ");
   const texts = tools.map(({ name, state, versions }) => {
     const more = versions.length === 0 ? "" : ` (${versions.join(", ")})`;
     return `tool ${safeLine(name)}: ${state.replaceAll("_", " ")}${more}`;
   });
-  return [`MCP ${safeLine(name)}: ${tools.length} tools`, ...texts];
+  const spoken = revision === undefined ? "" : `revision ${safeLine(revision, 32)}, `;
+  return [`MCP ${safeLine(name)}: ${spoken}${tools.length} tools`, ...texts];
 }
 
 async function serverOf(

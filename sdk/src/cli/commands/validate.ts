@@ -70,8 +70,8 @@ interface Findings {
 
 async function mcpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
   const report = await validateMcp(context, required);
-  const { server, tools, problems } = report;
-  return { facts: { ...server, tools }, problems, lines: mcpLines(report) };
+  const { server, revision, tools, problems } = report;
+  return { facts: { ...server, revision, tools }, problems, lines: mcpLines(report) };
 }
 
 async function httpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {

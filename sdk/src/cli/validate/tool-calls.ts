@@ -1,6 +1,10 @@
-/** Connects to an MCP server, lists its tools and calls them without a payment. Loads the official SDK when it is used. */
+/**
+ * Connects to an MCP server in the newest revision that both know, lists its tools and calls them without a payment. Loads
+ * the official client when it is used.
+ */
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
+import * as z from "zod";
 import { ConfigError, isTurnpikeError, type JsonObject, Unavailable } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/strict-json";
@@ -37,32 +41,44 @@ const TIMEOUT_MS = 30_000;
 
 const MAX_TOOLS = 1_000;
 
+/** A page may be empty. */
+const MAX_PAGES = 100;
+
 const METHOD_NOT_FOUND = -32_601;
 
-const REQUEST_TIMEOUT = -32_001;
+/** Of the SDK's own errors. */
+const REQUEST_TIMEOUT = "REQUEST_TIMEOUT";
 
 type Sdk = Awaited<ReturnType<typeof loadSdk>>;
 type Client = InstanceType<Sdk["Client"]>;
 
+/** What a server has answered. */
+export interface CalledServer {
+  /** of the protocol, as the server and this client have agreed on it */
+  readonly revision: string;
+  readonly tools: readonly CalledTool[];
+}
+
 /**
  * Calls each tool once, or the named one. It sends no payment and no credential.
  * @returns undefined where the server does not answer as an MCP server
- * @throws ConfigError when `@modelcontextprotocol/sdk` is not installed
+ * @throws ConfigError when `@modelcontextprotocol/client` is not installed
  * @throws UsageError for a command that cannot be started
  * @throws CommandFailed where the server has no tool of that name
  * @throws Unavailable, or what fetch throws, where the server does not answer
  */
-export async function callTools(address: ServerAddress, plan: CallPlan): Promise<readonly CalledTool[] | undefined> {
+export async function callTools(address: ServerAddress, plan: CallPlan): Promise<CalledServer | undefined> {
   const sdk = await loadSdk();
-  const client = new sdk.Client({ name: "turnpike-validate", version: VERSION });
+  const info = { name: "turnpike-validate", version: VERSION };
+  const client = new sdk.Client(info, { versionNegotiation: { mode: "auto" } });
   try {
     const listed = await listTools(sdk, client, address, plan);
     if (listed === undefined) return undefined;
     const chosen = plan.tool === undefined ? listed : listed.filter(({ name }) => name === plan.tool);
     if (plan.tool !== undefined && chosen.length === 0) throw unknownTool(listed);
-    const called: CalledTool[] = [];
-    for (const tool of chosen) called.push(await callTool(sdk, client, tool, plan));
-    return called;
+    const tools: CalledTool[] = [];
+    for (const tool of chosen) tools.push(await callTool(sdk, client, tool, plan));
+    return { revision: client.getNegotiatedProtocolVersion() ?? "", tools };
   } finally {
     await client.close();
   }
@@ -71,31 +87,36 @@ export async function callTools(address: ServerAddress, plan: CallPlan): Promise
 /** Loads the optional peer: the other commands work without it. */
 async function loadSdk() {
   try {
-    const [{ Client }, { StdioClientTransport }, { StreamableHTTPClientTransport }, types, ajv] = await Promise.all([
-      import("@modelcontextprotocol/sdk/client/index.js"),
-      import("@modelcontextprotocol/sdk/client/stdio.js"),
-      import("@modelcontextprotocol/sdk/client/streamableHttp.js"),
-      import("@modelcontextprotocol/sdk/types.js"),
-      import("@modelcontextprotocol/sdk/validation/ajv"),
-    ]);
-    const { ListToolsResultSchema, ResultSchema } = types;
-    const { AjvJsonSchemaValidator } = ajv;
-    return {
-      Client,
-      StdioClientTransport,
-      StreamableHTTPClientTransport,
-      ListToolsResultSchema,
-      ResultSchema,
-      AjvJsonSchemaValidator,
-    };
+    const [{ Client, StreamableHTTPClientTransport }, { StdioClientTransport }, { AjvJsonSchemaValidator }] =
+      await Promise.all([
+        import("@modelcontextprotocol/client"),
+        import("@modelcontextprotocol/client/stdio"),
+        import("@modelcontextprotocol/client/validators/ajv"),
+      ]);
+    return { Client, StreamableHTTPClientTransport, StdioClientTransport, AjvJsonSchemaValidator };
   } catch (cause) {
-    if (!String(cause).includes("@modelcontextprotocol/sdk")) throw cause;
+    if (!String(cause).includes("@modelcontextprotocol/client")) throw cause;
     throw new ConfigError(
-      "validate needs the package @modelcontextprotocol/sdk for MCP servers: run npx -y -p turnpike -p @modelcontextprotocol/sdk turnpike validate",
+      "validate needs the package @modelcontextprotocol/client for MCP servers: run npx -y -p turnpike -p @modelcontextprotocol/client turnpike validate",
       { cause },
     );
   }
 }
+
+/** Results as they come: what is wrong with them is what is looked for. */
+const anyResult = z.looseObject({});
+
+const toolsPage = z.looseObject({
+  tools: z.array(
+    z.looseObject({
+      name: z.string(),
+      inputSchema: z.unknown().optional(),
+      outputSchema: z.unknown().optional(),
+      annotations: z.looseObject({ destructiveHint: z.boolean().optional() }).optional(),
+    }),
+  ),
+  nextCursor: z.string().optional(),
+});
 
 interface ListedTool {
   readonly name: string;
@@ -111,15 +132,16 @@ async function listTools(
   plan: CallPlan,
 ): Promise<readonly ListedTool[] | undefined> {
   try {
-    await client.connect(transportFor(sdk, address, plan) as Parameters<Client["connect"]>[0], optionsOf(plan));
+    await client.connect(transportFor(sdk, address, plan), optionsOf(plan));
     const tools: ListedTool[] = [];
     let cursor: string | undefined;
+    let pages = 0;
     do {
       const params = cursor === undefined ? {} : { cursor };
-      const page = await client.request({ method: "tools/list", params }, sdk.ListToolsResultSchema, optionsOf(plan));
+      const page = await client.request({ method: "tools/list", params }, toolsPage, optionsOf(plan));
       tools.push(...page.tools.map(listedTool));
       cursor = page.nextCursor;
-    } while (cursor !== undefined && tools.length < MAX_TOOLS);
+    } while (cursor !== undefined && ++pages < MAX_PAGES && tools.length < MAX_TOOLS);
     return tools;
   } catch (error) {
     return withoutTools(error, plan.signal);
@@ -140,6 +162,9 @@ function withoutTools(error: unknown, signal: AbortSignal): readonly ListedTool[
   if (code === "ENOENT" || code === "EACCES") {
     throw new UsageError("The command of --stdio cannot be started.", "Check that it exists and may be run.");
   }
+  // Of the probe for the revision.
+  const cause = memberOfError(error, "cause");
+  if (isUnreached(cause)) throw cause;
   if (isUnreached(error) || isTurnpikeError(error)) throw error;
   return undefined;
 }
@@ -159,13 +184,12 @@ function transportFor(sdk: Sdk, address: ServerAddress, plan: CallPlan) {
   return transport;
 }
 
-function listedTool(tool: {
-  readonly name: string;
-  readonly inputSchema?: unknown;
-  readonly outputSchema?: unknown;
-  readonly annotations?: { readonly destructiveHint?: boolean | undefined } | undefined;
-}): ListedTool {
-  const { name, inputSchema, outputSchema, annotations } = tool;
+function listedTool({
+  name,
+  inputSchema,
+  outputSchema,
+  annotations,
+}: z.output<typeof toolsPage>["tools"][number]): ListedTool {
   return {
     name,
     inputSchema,
@@ -182,7 +206,8 @@ async function callTool(sdk: Sdk, client: Client, tool: ListedTool, plan: CallPl
   try {
     // Not `callTool`, which throws for an ask that the tool's outputSchema refuses, and hides it.
     const request = { method: "tools/call" as const, params: { name, arguments: args } };
-    const result: JsonObject = await client.request(request, sdk.ResultSchema, optionsOf(plan));
+    const options = { ...optionsOf(plan), allowInputRequired: true };
+    const result: JsonObject = await client.request(request, anyResult, options);
     return called({ kind: "result", result, schemaRefuses: refuses(sdk, outputSchema, result.structuredContent) });
   } catch (error) {
     plan.signal.throwIfAborted();

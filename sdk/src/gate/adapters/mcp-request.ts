@@ -99,7 +99,8 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
   }
   // Read as two headers are, of which both may hold one payment.
   if (second) headers.set(HEADER.payment.toLowerCase(), credential("the payment in _meta", second.text));
-  const key = keyOf(headers.get(HEADER.paymentSignatureV2.toLowerCase()));
+  // A payment of version 2 may come in either.
+  const [key] = PAYMENT_HEADERS.map((name) => keyOf(headers.get(name))).filter((each) => each !== undefined);
   if (key !== undefined) headers.set(HEADER.idempotencyKey.toLowerCase(), key);
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;

@@ -3,7 +3,7 @@
  * payment. A result with `isError` counts as a failed answer, and a result leaves whole, once its payment has settled. One
  * that asks the client for input is no answer yet.
  */
-import { askResult, type CallResult, MCP_META, refusalResult } from "../../mcp/wire";
+import { askResult, type CallResult, isInputRequired, MCP_META, refusalResult } from "../../mcp/wire";
 import {
   decodeJsonHeader,
   EXTENSION,
@@ -35,10 +35,6 @@ import type { KeptAnswer } from "../replay/fit";
 export interface ToolResult extends CallResult {
   readonly [member: string]: unknown;
 }
-
-/** Returns whether a tool's result asks its client for input: the call that brings it is answered. */
-export const isInputRequired = (result: unknown): result is ToolResult =>
-  (result as ToolResult | undefined)?.resultType === "input_required";
 
 /** One call, and how to serve it. */
 export interface PaidCall {

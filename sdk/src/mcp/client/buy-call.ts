@@ -23,7 +23,7 @@ import {
   type SendSubscribed,
   withSubscription,
 } from "../../agent/subscriptions/use-subscription";
-import { AbortError, type Hex, InvalidRequest, isTurnpikeError, PolicyRefused } from "../../protocol";
+import { AbortError, HEADER, type Hex, InvalidRequest, isTurnpikeError, PolicyRefused } from "../../protocol";
 import {
   type CallResult,
   callHash,
@@ -58,6 +58,8 @@ export interface ToolCallJob<R extends CallResult> {
   readonly tool: string;
   readonly args: unknown;
   readonly meta: Meta | undefined;
+  /** of the HTTP request that brings the call, beside the transport's own */
+  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly idempotencyKey: string | undefined;
   readonly maxAmount: bigint | undefined;
   readonly signal: AbortSignal | undefined;
@@ -69,8 +71,7 @@ export interface ToolCallJob<R extends CallResult> {
  * @throws PolicyRefused when nothing that the server asks for may be paid; nothing was signed
  */
 export async function buyCall<R extends CallResult>(context: AgentContext, call: ToolCallJob<R>): Promise<R> {
-  const borne = credentialKeyIn(call.meta);
-  if (borne !== undefined) throw new InvalidRequest(`_meta["${borne}"]: leave it out; the agent pays for the call.`);
+  requireUnpaid(call);
   const job = await payJobOf(context, call);
   const { tools } = call.purchases;
   if (tools && !tools.has(call.tool)) return callUnpaid(context, job, call);
@@ -82,6 +83,17 @@ export async function buyCall<R extends CallResult>(context: AgentContext, call:
     const earlier = await finishEarlier(context, job);
     return earlier ?? payIfAsked(context, job, call);
   });
+}
+
+const PAYMENT_HEADERS: readonly string[] = [HEADER.payment, HEADER.paymentSignatureV2];
+
+/** @throws InvalidRequest for a call that bears a payment of its own */
+function requireUnpaid({ meta, headers }: Pick<ToolCallJob<CallResult>, "meta" | "headers">): void {
+  const key = credentialKeyIn(meta);
+  const header = Object.keys(headers ?? {}).find((name) => PAYMENT_HEADERS.includes(name.toUpperCase()));
+  if (key === undefined && header === undefined) return;
+  const place = key === undefined ? `headers["${header}"]` : `_meta["${key}"]`;
+  throw new InvalidRequest(`${place}: leave it out; the agent pays for the call.`);
 }
 
 async function callUnpaid<R extends CallResult>(

@@ -10,7 +10,7 @@ import { recordReceipt } from "../../agent/payments/receipt";
 import { signedReceiptIn } from "../../agent/payments/signed-statements";
 import { readReport } from "../../agent/payments/standard";
 import { decodeJsonHeader, ERRORS, isErrorCode, type JsonObject, PaymentPending } from "../../protocol";
-import { type CallResult, MCP_META, type Meta, objectOf, paymentMeta, receiptIn } from "../wire";
+import { type CallResult, isInputRequired, MCP_META, type Meta, objectOf, paymentMeta, receiptIn } from "../wire";
 import { CARRIER, readAsk } from "./read-ask";
 
 /** Sends the call once. @param meta what it bears besides the caller's own `_meta` */
@@ -68,7 +68,7 @@ function answerOf<R extends CallResult>(
       recordReceipt(answer, receipt);
       return answer;
     },
-    isSuccess: ({ isError }) => isError !== true,
+    isSuccess: (answer) => answer.isError !== true && !isInputRequired(answer),
   };
 }
 
@@ -94,7 +94,7 @@ function readResult(result: CallResult, { proof }: PaymentEntry): Reading {
   if (code === "ProofInFlight") return { kind: "in_flight" };
   if (TRY_LATER.has(isErrorCode(code) ? ERRORS[code].status : 0)) return { kind: "later" };
   // Also where the server reports that a failed call's payment has settled: presented again, it cannot be paid twice.
-  return { kind: result.isError === true ? "unserved" : "served" };
+  return { kind: result.isError === true || isInputRequired(result) ? "unserved" : "served" };
 }
 
 const TRY_LATER: ReadonlySet<number> = new Set([429, 502, 503, 504]);

@@ -52,7 +52,10 @@ interface SdkMessage {
   readonly params: ToolCallParams;
 }
 
-type CallOptions = CallPurchase & { readonly signal?: AbortSignal };
+interface CallOptions extends CallPurchase {
+  readonly signal?: AbortSignal;
+  readonly headers?: Readonly<Record<string, string>>;
+}
 
 /**
  * Wraps a client so that `callTool` uses the agent's subscriptions and pays within its policy. Everything else is the
@@ -80,7 +83,7 @@ export function payingClient(
     const given = (rest[schemas.length] ?? {}) as CallOptions;
     const { idempotencyKey, maxAmount, ...sdkOptions } = given;
     refuseMisspelled(given, CALL_FIELDS);
-    const { signal } = sdkOptions;
+    const { signal, headers } = sdkOptions;
     const { name: tool, arguments: args, _meta: meta } = message.params;
     const send = (ours: Meta): Promise<CallResult> =>
       untilClosed(context.effects, signal, async (ending) => {
@@ -94,7 +97,7 @@ export function payingClient(
     return run(signal, async () => {
       // Here too: what is thrown while a payment is presented counts as a lost connection.
       requireConnection();
-      return buyCall(context, { purchases, tool, args, meta, idempotencyKey, maxAmount: most, signal, send });
+      return buyCall(context, { purchases, tool, args, meta, headers, idempotencyKey, maxAmount: most, signal, send });
     });
   }
 

@@ -1,27 +1,79 @@
 /** Checks a tool's result as the SDK does after the handler: what it would refuse to send must not be charged. */
 import * as z from "zod";
-import { isInputRequired, type ToolResult } from "../../gate/adapters/mcp";
+import type { ToolResult } from "../../gate/adapters/mcp";
+import { isInputRequired } from "../wire";
 
-const media = z.looseObject({ data: z.string(), mimeType: z.string() });
+/** As the SDK decides it, which takes white space and no padding too. */
+function isBase64(text: string): boolean {
+  try {
+    atob(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const base64 = z.string().refine(isBase64, "is no base64");
+const text = z.string();
+const meta = z.record(text, z.unknown()).optional();
+
+const annotations = z
+  .looseObject({
+    audience: z.array(z.enum(["user", "assistant"])).optional(),
+    priority: z.number().min(0).max(1).optional(),
+    lastModified: z.iso.datetime({ offset: true }).optional(),
+  })
+  .optional();
+
+const icon = z.looseObject({
+  src: text,
+  mimeType: text.optional(),
+  sizes: z.array(text).optional(),
+  theme: z.enum(["light", "dark"]).optional(),
+});
+
+const block = z.looseObject({ annotations, _meta: meta });
+const resource = z.looseObject({ uri: text, mimeType: text.optional(), _meta: meta });
 
 const content = z.union([
-  z.looseObject({ type: z.literal("text"), text: z.string() }),
-  media.extend({ type: z.enum(["image", "audio"]) }),
-  z.looseObject({ type: z.literal("resource_link"), uri: z.string(), name: z.string() }),
-  z.looseObject({ type: z.literal("resource"), resource: z.looseObject({ uri: z.string() }) }),
+  block.extend({ type: z.literal("text"), text }),
+  block.extend({ type: z.enum(["image", "audio"]), data: base64, mimeType: text }),
+  block.extend({
+    type: z.literal("resource_link"),
+    uri: text,
+    name: text,
+    title: text.optional(),
+    description: text.optional(),
+    mimeType: text.optional(),
+    size: z.number().optional(),
+    icons: z.array(icon).optional(),
+  }),
+  block.extend({
+    type: z.literal("resource"),
+    resource: z.union([resource.extend({ text }), resource.extend({ blob: base64 })]),
+  }),
 ]);
 
 const resultSchema = z.looseObject({
   isError: z.boolean().optional(),
   content: z.array(content).optional(),
-  structuredContent: z.record(z.string(), z.unknown()).optional(),
-  _meta: z.record(z.string(), z.unknown()).optional(),
+  structuredContent: z.record(text, z.unknown()).optional(),
+  _meta: z
+    .looseObject({
+      progressToken: z.union([text, z.int()]).optional(),
+      "io.modelcontextprotocol/related-task": z.looseObject({ taskId: text }).optional(),
+    })
+    .optional(),
 });
 
 /** By release of the SDK. */
 const RESULT_SCHEMAS = {
   1: resultSchema,
-  2: resultSchema.extend({ structuredContent: z.unknown().optional() }),
+  2: resultSchema.extend({
+    structuredContent: z.unknown().optional(),
+    // A client throws for a type that it does not know.
+    resultType: z.literal("complete").optional(),
+  }),
 } as const;
 
 /** What schemas of zod 3 and 4 have in common. */

@@ -10,6 +10,10 @@ export interface CallResult {
   readonly _meta?: Meta | undefined;
 }
 
+/** Returns whether a tool's result asks its client for input: the call that brings it is answered. */
+export const isInputRequired = (result: unknown): result is CallResult & Readonly<Record<string, unknown>> =>
+  (result as { readonly resultType?: unknown } | null | undefined)?.resultType === "input_required";
+
 /** A result that this package writes. */
 export interface ErrorResult extends Record<string, unknown> {
   readonly isError: true;

@@ -189,6 +189,15 @@ for (const framework of Object.keys(FRAMEWORKS) as Framework[]) {
       expect((await send(url, { headers })).status).to.equal(200);
     });
 
+    it("HA1 asks for no second payment where the Facilitator gave up waiting, and serves the same one once it has settled", async () => {
+      await serve();
+      const headers = await v1();
+      const errorReason = "settle_exact_evm_transaction_confirmation_timed_out";
+      facilitator.settlements.push({ success: false, errorReason, transaction: "", network: "local-31337" });
+      expect((await send(url, { headers })).status).to.equal(503);
+      expect((await send(url, { headers })).status).to.equal(200);
+    });
+
     it("HA1 serves a payment that the Facilitator accepted in time, though its window and its quote have expired", async () => {
       const clock = { sec: NOW, nowSec: () => clock.sec };
       await serve({ clock });

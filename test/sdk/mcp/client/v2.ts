@@ -127,6 +127,38 @@ describe("an agent's client of @modelcontextprotocol/client", () => {
     expect([runs, settles(), subject.signed.length]).to.deep.equal([2, 1, 1]);
   });
 
+  it("MB1 pays once for a tool whose input the caller brings by another call", async () => {
+    const mode = { pin: REVISION };
+    const client = new Client(
+      { name: "buyer", version: "1.0.0" },
+      {
+        versionNegotiation: { mode },
+        inputRequired: { autoFulfill: false },
+        capabilities: { elicitation: { form: {} } },
+      },
+    );
+    const { subject, paying } = payingBy(await served.connect(mode, client));
+    const asked = await paying.callTool({ name: "confirmed" }, { allowInputRequired: true });
+    expect(asked).to.include({ resultType: "input_required" });
+    expect((await subject.agent.payments()).map(({ state }) => state)).to.deep.equal(["signed"]);
+    const bringing = { name: "confirmed", inputResponses: { ok: { action: "accept", content: { ok: true } } } };
+    const result = await paying.callTool(bringing);
+    expect([textOf(result as never), receiptOf(result)?.resumed]).to.deep.equal(["done", true]);
+    expect([runs, settles(), subject.signed.length]).to.deep.equal([2, 1, 1]);
+  });
+
+  it("signs nothing for a call that bears a payment of its own in a header", async () => {
+    const { subject, paying } = payingBy(await served.connect());
+    for (const name of ["PAYMENT-SIGNATURE", "x-payment"]) {
+      const error = await rejection(paying.callTool(ABC, { headers: { [name]: "e30=" } }));
+      expect([error.code, error.message]).to.deep.equal([
+        "InvalidRequest",
+        `headers["${name}"]: leave it out; the agent pays for the call.`,
+      ]);
+    }
+    expect([subject.signed, runs]).to.deep.equal([[], 0]);
+  });
+
   it("MB4 the limit of the call and of the server hold beside the policy", async () => {
     const client = await served.connect();
     for (const [given, call, reason] of [

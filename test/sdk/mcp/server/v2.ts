@@ -217,14 +217,24 @@ describe("mcp > server > on @modelcontextprotocol/server", () => {
     expect(runs).to.have.length(1);
   });
 
-  it("takes a payment from the HTTP header of the request", async () => {
-    const client = await (await serve()).connect();
-    const { "x402/payment": payload } = await paying(client);
-    const headers = { "payment-signature": encodeJsonHeader(payload) };
-    const result = await client.callTool(ABC, { headers });
-    expect(textOf(result as never)).to.equal("ABC: 7");
-    expect(result._meta?.["x402/payment-response"]).to.include({ success: true });
-  });
+  for (const header of ["payment-signature", "x-payment"]) {
+    it(`takes a payment from the HTTP header ${header}, and MC1 returns its result when the call is repeated`, async () => {
+      const client = await (await serve()).connect();
+      const { "x402/payment": payload } = await paying(client);
+      const headers = { [header]: encodeJsonHeader(payload) };
+      const result = await client.callTool(ABC, { headers });
+      expect(textOf(result as never)).to.equal("ABC: 7");
+      expect(result._meta?.["x402/payment-response"]).to.include({ success: true });
+      for (const again of [
+        await client.callTool(ABC, { headers }),
+        await client.callTool({ ...ABC, _meta: { "x402/payment": payload } as Meta }),
+      ]) {
+        expect(again.content).to.deep.equal(result.content);
+        expect(again._meta?.["turnpike/replayed"]).to.equal(true);
+      }
+      expect([runs, settles()]).to.deep.equal([["ABC 1 one-time"], 1]);
+    });
+  }
 
   it("MC2 refuses a payment of one call for other arguments, and a call whose headers name another tool", async () => {
     const served = await serve();

@@ -77,6 +77,9 @@ async function reserve(at: PaymentCase, purchase: TransferPurchase): Promise<Res
   return (await isUnderWay(at, purchase)) ? { kind: "under_way" } : { kind: "refused", reason };
 }
 
+/** Facilitators of other makes name a time-out, after which the transfer may still be mined. */
+const UNKNOWN_OUTCOME = /^settlement_pending$|time(?:d_)?out$/;
+
 function cancel({ context }: PaymentCase, { payment }: TransferPurchase, grantId: Hex): Promise<unknown> {
   return context.facilitator.releasePayment(payment.paymentId, grantId);
 }
@@ -98,7 +101,7 @@ async function settle(at: PaymentCase, purchase: TransferPurchase): Promise<Sett
     outcome = await ask();
   }
   if (!outcome.success) {
-    if (outcome.errorReason === "settlement_pending") {
+    if (UNKNOWN_OUTCOME.test(outcome.errorReason)) {
       throw new Unavailable("The payment is not settled yet: send the same payload again.", {
         retryAfterSec: RETRY_SEC,
       });
