@@ -202,6 +202,8 @@ describe("the OpenAPI document of a provider", () => {
           "GET /users/*": cost,
           "GET /users/:id": { accepts: { price: "$9.00" } },
           "POST /users/:id": cost,
+          "GET /files/*": cost,
+          "GET /files/dear/:id": { accepts: { price: "$9.00" } },
           "QUERY /search": cost,
           "/any": cost,
           "GET /api/dear": { ...cost, discovery: { path: "/mounted/api/dear", method: "GET" } },
@@ -212,6 +214,7 @@ describe("the OpenAPI document of a provider", () => {
       expect(Object.entries<object>(paths).map(([path, item]) => [path, Object.keys(item)])).to.deep.equal([
         // One path, however OpenAPI names its parameter.
         ["/users/{path}", ["get", "post"]],
+        ["/files/{path}", ["get"]],
         ["/any", ["get"]],
         ["/mounted/api/dear", ["get"]],
       ]);
