@@ -52,6 +52,7 @@ module.exports = {
         "core",
         "schemes",
         "dialects",
+        "discovery",
         "decision",
         "usage",
         "reporting",

@@ -15,6 +15,7 @@ import { type PayInit, pay } from "./payments/pay";
 import type { PaidResponse } from "./payments/receipt";
 import { type Credited, creditRefunds } from "./payments/refunds";
 import type { ChargeView, PaymentView } from "./payments/view";
+import { type FoundRoutes, findRoutes } from "./pricing/find-routes";
 import { type PriceQuote, quote } from "./pricing/price-quote";
 import { type Audit, type AuditOptions, audit } from "./receipts/audit";
 import { type ChangePlanOptions, changePlan } from "./subscriptions/change-plan";
@@ -59,6 +60,12 @@ export interface Agent {
   fetch(input: RequestInput, init?: PayInit): Promise<Response>;
   /** Returns what a URL costs by every offered way. Signs and pays nothing. */
   quote(input: RequestInput, init?: RequestInit): Promise<PriceQuote>;
+  /**
+   * Returns the priced routes of a site, as its /openapi.json lists them; undefined where it has none. Signs and pays
+   * nothing. What a route costs is what `quote` returns of it.
+   * @throws InvalidRequest when the URL is relative, or not http(s); Unavailable when the site cannot be asked
+   */
+  find(site: string | URL): Promise<FoundRoutes | undefined>;
   /**
    * Subscribes to a plan, within the policy, and pays its first period. Returns the active subscription on that plan where
    * the wallet has one already, also one that ends with its period.
@@ -167,6 +174,7 @@ export function createAgentWith(options: AgentOptions, environment: AgentEnviron
     pay: (input, init) => traced("pay", () => abortable(input, init, async () => pay(context, input, init))),
     fetch: (input, init) => traced("fetch", () => abortable(input, init, async () => agentFetch(context, input, init))),
     quote: (input, init) => abortable(input, init, async () => quote(context, input, init)),
+    find: (site) => run(async () => findRoutes(context, site)),
     subscribe: (signup) => traced("subscribe", () => run(async () => subscribe(context, signup))),
     recover: (wanted) => run(async () => recover(context, wanted)),
     list: () =>

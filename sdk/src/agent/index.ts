@@ -20,6 +20,7 @@ export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
 export type { Credited } from "./payments/refunds";
 export type { ChargeView, PaymentView } from "./payments/view";
+export type { FoundRoute, FoundRoutes } from "./pricing/find-routes";
 export type {
   MeteredPrice,
   OneTimePrice,

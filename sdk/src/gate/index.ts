@@ -16,6 +16,8 @@ export type {
 export type { FreePayment, OneTimePayment, Payment, SubscriptionPayment } from "./core/payment";
 export type { AcceptOption, Cost, MaximumCost, PricingEntry } from "./core/pricing";
 export type { Gate } from "./decision/gate";
+export type { OpenApiDocument } from "./discovery/document";
+export type { OpenApiHandler } from "./discovery/serve";
 export type { Deduction } from "./metering/charges";
 export type { MeterPort } from "./metering/meter";
 export type { MeterEvent, MeterStore, UnsettledReport, UnsettledSubscription } from "./metering/store";
@@ -36,6 +38,7 @@ export {
   createProvider,
   type DefaultGateOptions,
   deductAllowance,
+  openApi,
   type Provider,
   verifyPaymentProof,
 } from "./provider/provider";

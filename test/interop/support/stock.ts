@@ -71,7 +71,36 @@ interface MppReceipt {
   readonly status: string;
 }
 
+/** What `@agentcash/discovery` says of a document or an endpoint. */
+export interface AgentcashWarning {
+  readonly code: string;
+  readonly path?: string;
+}
+
+interface AgentcashEndpoint {
+  readonly method: string;
+  readonly path: string;
+  readonly authMode?: string;
+  readonly price?: string;
+  readonly protocols?: readonly string[];
+  readonly estimatedPrice?: string;
+  readonly paymentOptions?: readonly { readonly amount: string }[];
+}
+
+interface Agentcash {
+  discoverOriginSchema(asked: object): Promise<{ readonly endpoints?: readonly AgentcashEndpoint[] }>;
+  checkEndpointSchema(asked: object): Promise<{ readonly advisories?: readonly AgentcashEndpoint[] }>;
+  getOpenAPI(origin: string): Promise<{ unwrapOr(otherwise: null): object | null }>;
+  checkL2ForOpenAPI(source: object | null): object;
+  getWarningsForOpenAPI(source: object | null): readonly AgentcashWarning[];
+  getWarningsForL2(routes: object): readonly AgentcashWarning[];
+  getWarningsForL3(endpoint: object): readonly AgentcashWarning[];
+}
+
+export const agentcash = () => load<Agentcash>("@agentcash/discovery");
+
 export const mppx = {
+  discovery: () => load<{ validate(document: unknown): readonly object[] }>("mppx/discovery"),
   client: () =>
     load<{
       Mppx: { create(options: object): MppClient };

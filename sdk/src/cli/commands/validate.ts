@@ -6,6 +6,7 @@ import { EXIT_CODES } from "../exit-codes";
 import { safeLine } from "../text";
 import { checkAnswer, type Report } from "../validate/check";
 import type { Problem } from "../validate/problem";
+import { type Ask, checkSite } from "../validate/site";
 import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
 import { mcpLines, validateMcp } from "./validate-mcp";
 
@@ -16,7 +17,8 @@ const TIMEOUT_MS = 30_000;
 /** The command `validate`. */
 export const validateCommand: Command = {
   name: "validate",
-  summary: "check that a server's 402, or an MCP server's ask, is well-formed for x402 v1 and v2; pays nothing",
+  summary:
+    "check that a server's 402, those of a site, or an MCP server's ask, is well-formed for x402 v1 and v2; pays nothing",
   words: [
     {
       name: URL_WORD.name,
@@ -27,6 +29,7 @@ export const validateCommand: Command = {
   flags: {
     ...REQUEST_FLAGS,
     require: { value: "VERSIONS", about: "versions that must be there: v1, v2 or v1,v2" },
+    openapi: { about: "the URL is a site: read its /openapi.json, and call each priced operation without a payment" },
     mcp: { about: "the URL is an MCP server over streamable HTTP: list its tools and call them without a payment" },
     stdio: { about: "start an MCP server by its command, and do the same" },
     tool: {
@@ -38,6 +41,7 @@ export const validateCommand: Command = {
   examples: [
     "npx turnpike validate https://api.example/report",
     "npx turnpike validate http://localhost:3000/quote --require v1,v2",
+    "npx turnpike validate https://api.example --openapi",
     "npx turnpike validate https://tools.example/mcp --mcp",
     'npx turnpike validate --stdio --tool price --arguments \'{"symbol": "BTC"}\' -- node server.js',
   ],
@@ -51,9 +55,9 @@ export const validateCommand: Command = {
     if (!args.has("stdio") && args.words("URL").length > 1) {
       throw new UsageError("More than one URL is given.", "Give one. With --stdio the words are a command.");
     }
-    const { facts, problems, lines } = isMcp
-      ? await mcpFindings(context, required)
-      : await httpFindings(context, required);
+    if (args.has("openapi")) refuseBeside(context);
+    const find = isMcp ? mcpFindings : args.has("openapi") ? siteFindings : httpFindings;
+    const { facts, problems, lines } = await find(context, required);
     const isFine = problems.every(({ level }) => level === "warning");
     output.result({ ...facts, wellFormed: isFine, problems }, [...lines, ...problems.map(problemLine)]);
     return isFine ? EXIT_CODES.done.code : EXIT_CODES.failed.code;
@@ -77,20 +81,51 @@ async function mcpFindings(context: CommandContext, required: readonly ("v1" | "
 async function httpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
   const { io } = context;
   const { url, init } = await readRequest(context);
-  const deadline = new Deadline(TIMEOUT_MS, io.signal);
-  try {
-    const response = await io.fetch(url, { ...init, redirect: "manual", signal: deadline.signal });
-    const body = await boundedText(response, MAX_BODY_BYTES);
-    const { status, headers } = response;
-    const { problems, ...report } = checkAnswer({ requested: url, status, headers, body }, required);
-    return { facts: { url, method: init.method, ...report }, problems, lines: [lineOf(url, init.method, report)] };
-  } catch (error) {
-    if (!deadline.isOver) throw error;
-    throw new Unavailable(`The server did not answer within ${TIMEOUT_MS / 1_000} s.`, { cause: error });
-  } finally {
-    deadline.end();
-  }
+  const { response, body } = await asker(io)(url, init, MAX_BODY_BYTES);
+  const { status, headers } = response;
+  const { problems, prices: _prices, ...report } = checkAnswer({ requested: url, status, headers, body }, required);
+  return { facts: { url, method: init.method, ...report }, problems, lines: [lineOf(url, init.method, report)] };
 }
+
+/** @throws UsageError for a flag that a site's operations do not have */
+function refuseBeside({ args }: CommandContext): void {
+  const other = ["mcp", "stdio", "method", "data"].find((flag) => args.has(flag));
+  if (other === undefined) return;
+  throw new UsageError(`--openapi checks a whole site, and has no --${other}.`, "Leave one of them out.");
+}
+
+async function siteFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+  const { url, init } = await readRequest(context);
+  const ask = asker(context.io);
+  const withHeaders: Ask = (target, own, maxBytes) =>
+    ask(target, { ...own, headers: { ...init.headers, ...(own.headers as Record<string, string>) } }, maxBytes);
+  const { document, operations, problems } = await checkSite(url, withHeaders, required);
+  const lines = operations.map(({ method, path, price, protocols, status }) => {
+    const { currency = "USD", min, max } = price ?? {};
+    const range = min === max ? min : `${min ?? "0"} to ${max ?? "any"}`;
+    const shown = range === undefined ? "price as asked" : `${range} ${currency}`;
+    const answered = status === undefined ? "not called" : `HTTP ${status}`;
+    return safeLine(`${method} ${path}: ${shown}, ${protocols.join(", ") || "no protocol"}, ${answered}`);
+  });
+  const first = `${safeLine(document)}: ${operations.length} priced operations`;
+  return { facts: { document, operations }, problems, lines: [first, ...lines] };
+}
+
+/** Sends requests that have to be answered in time, and follows no redirect. */
+const asker =
+  (io: CommandContext["io"]): Ask =>
+  async (url, init, maxBytes) => {
+    const deadline = new Deadline(TIMEOUT_MS, io.signal);
+    try {
+      const response = await io.fetch(url, { ...init, redirect: "manual", signal: deadline.signal });
+      return { response, body: await boundedText(response, maxBytes) };
+    } catch (error) {
+      if (!deadline.isOver) throw error;
+      throw new Unavailable(`The server did not answer within ${TIMEOUT_MS / 1_000} s.`, { cause: error });
+    } finally {
+      deadline.end();
+    }
+  };
 
 function versionsOf(text: string | undefined): ("v1" | "v2")[] {
   const names = text?.split(",").map((name) => name.trim()) ?? [];
@@ -100,7 +135,7 @@ function versionsOf(text: string | undefined): ("v1" | "v2")[] {
   throw new UsageError("--require names an unknown version.", "Write v1, v2 or v1,v2.");
 }
 
-function lineOf(url: string, method: string, { status, versions }: Omit<Report, "problems">): string {
+function lineOf(url: string, method: string, { status, versions }: Omit<Report, "problems" | "prices">): string {
   const states = Object.entries(versions).map(([version, state]) => `${version} ${state}`);
   return `${method} ${safeLine(url)}: HTTP ${status}, ${states.join(", ")}`;
 }

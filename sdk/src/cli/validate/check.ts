@@ -22,6 +22,8 @@ export interface Report {
   readonly status: number;
   readonly versions: Readonly<Record<"v1" | "v2", VersionState>>;
   readonly problems: readonly Problem[];
+  /** what the entries of both versions ask for, as far as they are well-formed */
+  readonly prices: readonly Price[];
 }
 
 const MAX_HEADER_BYTES = 8_192;
@@ -32,7 +34,7 @@ export function checkAnswer(answered: Answered, required: readonly ("v1" | "v2")
   const problems = new Problems();
   if (status >= 300 && status < 400) problems.add("http", "redirect");
   else if (status !== 402) problems.add("http", "status");
-  if (status !== 402) return { status, versions: { v1: "absent", v2: "absent" }, problems: problems.found };
+  if (status !== 402) return { status, versions: { v1: "absent", v2: "absent" }, problems: problems.found, prices: [] };
 
   const hasHeader = headers.has(HEADER.paymentRequiredV2);
   const header = checkHeader(problems, answered);
@@ -47,7 +49,7 @@ export function checkAnswer(answered: Answered, required: readonly ("v1" | "v2")
     problems.add("http", "no_terms");
   for (const version of required) if (versions[version] === "absent") problems.add("http", "version_required", version);
   if (!/\b(?:no-store|private)\b/i.test(headers.get("cache-control") ?? "")) problems.add("http", "cacheable");
-  return { status, versions, problems: problems.found };
+  return { status, versions, problems: problems.found, prices: [...(header ?? []), ...(body ?? [])] };
 }
 
 /** @returns the prices of version 2; undefined when its header is absent or unreadable */

@@ -1,7 +1,7 @@
 /** Names every problem that `turnpike validate` finds in a 402, with what to correct. */
 
-/** A version of the wire; `http` or `mcp` for the response, or the tool's result, as a whole. */
-export type Part = "http" | "mcp" | "v1" | "v2";
+/** A version of the wire; `http`, `mcp` or `openapi` for the response, the tool's result or the document as a whole. */
+export type Part = "http" | "mcp" | "openapi" | "v1" | "v2";
 
 /** Each problem by its code: whether clients cannot pay (`error`) or some may not (`warning`), and what is required. */
 export const TERMS_PROBLEMS = {
@@ -111,8 +111,32 @@ export const MCP_PROBLEMS = {
   },
 } as const satisfies ProblemTable;
 
+/** The problems that only a site's OpenAPI document has. */
+export const OPENAPI_PROBLEMS = {
+  no_document: {
+    level: "error",
+    about: "The site has no OpenAPI document of version 3 at /openapi.json, of at most 4 MiB and without a redirect.",
+  },
+  no_price: { level: "error", about: "No operation of the document has `x-payment-info`." },
+  payment_info: {
+    level: "error",
+    about: "`x-payment-info` is malformed there, or has `offers` beside the fields of one offer.",
+  },
+  no_402: { level: "error", about: "The priced operation has no `402` response, which readers require." },
+  price_disagrees: {
+    level: "error",
+    about: "The 402 of the operation asks for another amount than the document states.",
+  },
+  other_origin: { level: "warning", about: "The operation's server is another origin: it was not called." },
+  method_not_called: {
+    level: "warning",
+    about: "Only GET, HEAD and POST are called: the operation might change something if it is not sold.",
+  },
+  too_many: { level: "warning", about: "The document has more than 50 priced operations: the rest were not called." },
+} as const satisfies ProblemTable;
+
 /** Every problem by its code. */
-export const PROBLEMS = { ...TERMS_PROBLEMS, ...MCP_PROBLEMS };
+export const PROBLEMS = { ...TERMS_PROBLEMS, ...MCP_PROBLEMS, ...OPENAPI_PROBLEMS };
 
 type ProblemTable = Record<string, { readonly level: "error" | "warning"; readonly about: string }>;
 

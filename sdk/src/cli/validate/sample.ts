@@ -1,11 +1,15 @@
 /** Makes arguments that a tool's input schema accepts, so that a tool can be asked for its price. */
-
-import { isObject } from "../../protocol/arguments";
+import { isObject, type JsonObject } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/strict-json";
 
-/** How deep a schema is followed, and how long texts and lists get. */
+/** How deep a schema is followed, how long texts and lists get, and how many values a sample has. */
 const MAX_DEPTH = 8;
 const MAX_LENGTH = 1_000;
+const MAX_VALUES = 10_000;
+
+interface Room {
+  values: number;
+}
 
 const FORMATS: Readonly<Record<string, string>> = {
   email: "someone@example.com",
@@ -20,12 +24,15 @@ const FORMATS: Readonly<Record<string, string>> = {
  * Returns the smallest value that a JSON schema describes: required members alone, first choices, lower bounds. What a
  * pattern or a reference requires is not met.
  */
-export function sampleOf(schema: unknown, depth = MAX_DEPTH): unknown {
-  if (!isObject(schema) || depth === 0) return {};
+export const sampleOf = (schema: unknown): unknown => sampleIn({ values: MAX_VALUES }, schema, MAX_DEPTH);
+
+function sampleIn(room: Room, schema: unknown, depth: number): unknown {
+  room.values--;
+  if (!isObject(schema) || depth === 0 || room.values < 0) return {};
   if (schema.const !== undefined) return schema.const;
   if (schema.default !== undefined) return schema.default;
   for (const list of [schema.examples, schema.enum]) if (Array.isArray(list) && list.length > 0) return list[0];
-  for (const list of [schema.anyOf, schema.oneOf]) if (Array.isArray(list)) return sampleOf(list[0], depth - 1);
+  for (const list of [schema.anyOf, schema.oneOf]) if (Array.isArray(list)) return sampleIn(room, list[0], depth - 1);
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : schema.type;
   switch (type) {
     case "string":
@@ -38,9 +45,9 @@ export function sampleOf(schema: unknown, depth = MAX_DEPTH): unknown {
     case "null":
       return null;
     case "array":
-      return Array.from({ length: atMost(schema.minItems) }, () => sampleOf(schema.items, depth - 1));
+      return listIn(room, schema, depth - 1);
     default:
-      return objectOf(schema.required, schema.properties, depth - 1);
+      return objectIn(room, schema, depth - 1);
   }
 }
 
@@ -51,7 +58,15 @@ function numberOf(minimum: unknown, exclusive: unknown): number {
   return typeof exclusive === "number" ? Math.floor(exclusive) + 1 : 1;
 }
 
-function objectOf(required: unknown, properties: unknown, depth: number): Record<string, unknown> {
+function listIn(room: Room, { minItems, items }: JsonObject, depth: number): unknown[] {
+  const list: unknown[] = [];
+  for (let left = atMost(minItems); left > 0 && room.values > 0; left--) list.push(sampleIn(room, items, depth));
+  return list;
+}
+
+function objectIn(room: Room, { required, properties }: JsonObject, depth: number): Record<string, unknown> {
   const names = (Array.isArray(required) ? required : []).filter((name) => typeof name === "string");
-  return Object.fromEntries(names.map((name) => [name, sampleOf(memberOf(properties, name), depth)]));
+  return Object.fromEntries(
+    names.slice(0, MAX_LENGTH).map((name) => [name, sampleIn(room, memberOf(properties, name), depth)]),
+  );
 }

@@ -11,6 +11,7 @@ import {
 import { parseStrictJson } from "../../protocol/strict-json";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
 import type { GateContext } from "./context";
+import type { Offer } from "./offers";
 import type { PaymentCase } from "./payment-case";
 import type { QuoteRequest, Quotes } from "./quote";
 import type { GateRequest } from "./request";
@@ -41,6 +42,8 @@ export interface Dialect extends PaymentAnswers {
   quote?(asked: QuoteRequest): Readonly<Record<string, string>>;
   /** Returns the members of RFC 9457 that it adds to a 402's body, for a client that speaks it. */
   problem?(asked: QuoteRequest): JsonObject | undefined;
+  /** Returns by which method and intent of MPP its clients pay an offer; undefined where they cannot. */
+  charge?(offer: Offer): { readonly method: string; readonly intent: string } | undefined;
 }
 
 /** The dialect in which bodies of 402s are written. */

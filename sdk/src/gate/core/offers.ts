@@ -90,8 +90,12 @@ export function wayOf(offer: Offer, flow: PaymentFlow): Readonly<Record<string, 
   };
 }
 
-/** How to call a resource, for catalogues that list it. Shown to everybody. */
+/** How to call a resource, for catalogues and documents that list it. Shown to everybody. */
 export interface Discovery {
+  /** where the gate is mounted, in the notation of `paymentMiddleware`: "/users/:id". Listed by `openApi` only with it */
+  readonly path?: string;
+  /** "GET": the method that is sold there; default: every one, as `paymentMiddleware` reads a pattern without a method */
+  readonly method?: string;
   /** e.g. { symbol: "ABC" }; of GET, HEAD and DELETE */
   readonly queryParams?: Readonly<Record<string, unknown>>;
   /** an example of the body; of the other methods */
@@ -105,14 +109,19 @@ export interface Discovery {
 /** Clients echo it in their payload, whose nesting is limited. */
 const MAX_DISCOVERY_DEPTH = 4;
 
-/** @throws ConfigError for what clients could not echo: their payments would be refused */
+/**
+ * Returns what clients are shown of the call, which is not where it is.
+ * @throws ConfigError for what clients could not echo: their payments would be refused
+ */
 export function checkDiscovery(discovery: Discovery | undefined): Discovery | undefined {
-  if (discovery !== undefined && !canEcho(discovery)) {
+  if (discovery === undefined) return undefined;
+  if (!canEcho(discovery)) {
     throw new ConfigError(
       `discovery is no JSON that clients could echo: use at most ${MAX_DISCOVERY_DEPTH} levels, and no NUL or name such as __proto__`,
     );
   }
-  return discovery;
+  const { path, method: _method, ...call } = discovery;
+  return path !== undefined && Object.keys(call).length === 0 ? undefined : call;
 }
 
 function canEcho(discovery: Discovery): boolean {

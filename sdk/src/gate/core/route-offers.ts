@@ -23,6 +23,10 @@ interface CachedOffers {
   readonly offers: readonly Offer[];
 }
 
+type ComputedPrice = Extract<Price, { kind: "computed" }>;
+
+type AmountOf = (price: ComputedPrice) => bigint | Promise<bigint>;
+
 export class RouteOffers {
   readonly #context: GateContext;
   readonly #pricing: Pricing;
@@ -86,30 +90,44 @@ export class RouteOffers {
    * Returns every option at its current price, without those whose terms cannot be read; the outage where none can be.
    * @throws ConfigError
    */
-  async now(request: GateRequest): Promise<OffersNow> {
+  now(request: GateRequest): Promise<OffersNow> {
+    return this.#at((price) => this.#amountFor(price, request));
+  }
+
+  /**
+   * Returns every option, whatever is asked for. Prices are above 0: an amount of 0 depends on the request.
+   * @throws ConfigError; Unavailable where the terms of any cannot be read
+   */
+  async listed(): Promise<readonly Offer[]> {
+    const { offers, outage, outages } = await this.#at(() => 0n);
+    for (const missing of [outage, ...outages.values()]) if (missing) throw missing;
+    return offers;
+  }
+
+  async #at(amountOf: AmountOf): Promise<OffersNow> {
     const [, unsupported] = await Promise.all([retryAll(this.#loaders), supportOutage(this.#asked)]);
     const sound = this.#loaders.filter(({ isMisconfigured }) => !isMisconfigured);
     if (sound.length === 0) throw this.#loaders[0]?.fault;
     const sold = new Set(sound.map((loader) => loader.context));
     const plans = sold.has(this.#context);
-    const offers = [...(await this.#oneTime(request, sold)), ...(plans ? this.#subscriptions() : [])];
+    const offers = [...(await this.#oneTime(amountOf, sold)), ...(plans ? this.#subscriptions() : [])];
     const missing = sound.filter(({ isLoaded }) => !isLoaded);
     const outages = new Map(missing.map((loader) => [loader.context, loader.outage()]));
     const outage = [...outages.values()][0] ?? unsupported;
     return { offers, outages, ...(offers.length === 0 && outage ? { outage } : {}) };
   }
 
-  async #oneTime(request: GateRequest, sold: ReadonlySet<GateContext>): Promise<Offer[]> {
+  async #oneTime(amountOf: AmountOf, sold: ReadonlySet<GateContext>): Promise<Offer[]> {
     const offers: Offer[] = [];
     for (const price of this.#pricing.prices) {
       if (!sold.has(price.context)) continue;
-      offers.push(...oneTimeAt(price, price.kind === "fixed" ? price.amount : await this.#amountFor(price, request)));
+      offers.push(...oneTimeAt(price, price.kind === "fixed" ? price.amount : await amountOf(price)));
     }
     return offers;
   }
 
   /** Asks the provider's price function. @throws ConfigError where it reads a body that the route does not bind */
-  async #amountFor(price: Extract<Price, { kind: "computed" }>, request: GateRequest): Promise<bigint> {
+  async #amountFor(price: ComputedPrice, request: GateRequest): Promise<bigint> {
     const wasRead = request.isBodyRead;
     const amount = await price.of(request.raw);
     if (!this.#bindsBody && !wasRead && request.isBodyRead) throw bodyUnbound("the price");

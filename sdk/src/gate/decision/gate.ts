@@ -10,6 +10,8 @@ import { proveCollectable, requireBookkeeping } from "../core/readiness";
 import type { GateRequest, Origin } from "../core/request";
 import { createRoute, type Route } from "../core/route";
 import { DIALECTS, type Dialects } from "../dialects";
+import type { ListedRoute } from "../discovery/payment-info";
+import { placeIn } from "../discovery/place";
 import type { KeptAnswer } from "../replay/fit";
 import { decide, type GatedRoute, UNPAID } from "./decide";
 import {
@@ -41,8 +43,18 @@ export interface Gate {
   readonly origin: Origin;
 }
 
+/** A gate, and what is said of it where its place is known. */
+export interface ListedGate extends Gate {
+  readonly listed: ListedRoute | undefined;
+}
+
 /** @throws ConfigError for pricing that could never be charged as written */
-export function createGate<Req>(context: GateContext, options: GateOptions<Req>, dialects: Dialects = DIALECTS): Gate {
+export function createGate<Req>(
+  context: GateContext,
+  options: GateOptions<Req>,
+  dialects: Dialects = DIALECTS,
+): ListedGate {
+  const place = placeIn(options.discovery);
   const route = { ...createRoute(context, options, dialects[0].createQuotes()), dialects };
   const { reports } = context;
   async function proveMetering(): Promise<void> {
@@ -81,6 +93,12 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>,
     cors: route.cors,
     bindsBody: route.bindsBody,
     origin: context.settings,
+    listed: place && {
+      place,
+      presentation: route.presentation,
+      offers: () => route.offers.listed(),
+      charges: (offer) => dialects.flatMap((dialect) => dialect.charge?.(offer) ?? []),
+    },
   };
 }
 

@@ -5,6 +5,7 @@
  */
 import { ConfigError, InvalidRequest } from "../../protocol";
 import { type Answer, preflightFor } from "../core/answer";
+import { placeOf } from "../discovery/place";
 import type { Gate } from "./gate";
 
 export interface RouteMatcher<T> {
@@ -14,6 +15,8 @@ export interface RouteMatcher<T> {
    * @throws InvalidRequest when the readings of a path fit different patterns
    */
   match(method: string, paths: readonly string[]): T | undefined;
+  /** Returns what the first pattern that fits a plain path is mapped to; undefined when none does. */
+  first(method: string, path: string): T | undefined;
   /** Returns whether any pattern fits one of the paths, whatever its method. */
   fits(paths: readonly string[]): boolean;
 }
@@ -42,11 +45,6 @@ interface Rule<T> {
   readonly value: T;
 }
 
-const VERBS = new Set(["*", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "CONNECT"]);
-
-/** Literals, `:name`, `[name]`, `[...name]`, `[[...name]]`, `*` and `*name`. */
-const PARTS = /\[\[\.\.\.[^\][/]+\]\]|\[\.\.\.[^\][/]+\]|\[[^\][/]+\]|:[A-Za-z_]\w*|\*\w*|[^\][:*]/g;
-
 /** @throws ConfigError naming a pattern that would protect less than it says */
 export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): RouteMatcher<T> {
   const patterns = Object.entries(routes);
@@ -67,6 +65,7 @@ export function createRouteMatcher<T>(routes: Readonly<Record<string, T>>): Rout
       }
       return undefined;
     },
+    first: (method, path) => ruleOf(method, path)?.value,
     fits: (paths) => paths.some((path) => readingsOf(path).some((each) => rules.some((rule) => rule.fits(each)))),
   };
 }
@@ -76,17 +75,8 @@ const isVerb = (verb: string, method: string): boolean =>
   verb === "*" || verb === method || (verb === "GET" && method === "HEAD");
 
 function compile(pattern: string): Pick<Rule<unknown>, "verb" | "fits"> {
-  const refused = (why: string) => new ConfigError(`paymentMiddleware: the route "${pattern}" ${why}`);
-  const words = pattern.trim().split(/\s+/);
-  const [verb = "*", path = ""] = words.length === 1 ? ["*", words[0]] : words;
-  if (words.length > 2 || !VERBS.has(verb.toUpperCase())) throw refused('is no "METHOD /path"');
-  if (path !== "*" && !path.startsWith("/")) throw refused('must have a path that begins with "/"');
-  if (/[%?#;\\(){}+^$|]|\/\/|\/\.{1,2}(\/|$)/.test(path)) {
-    throw refused("has what is no plain path: write it decoded, with :name, [name] or * where it varies");
-  }
-  const parts = path.match(PARTS) ?? [];
-  if (parts.join("") !== path) throw refused("has a bracket or a colon that names nothing: use :name, [name] or *");
-  return { verb: verb.toUpperCase(), fits: testOf(parts.map(partOf)) };
+  const { method, parts } = placeOf(pattern);
+  return { verb: method, fits: testOf(parts.map(partOf)) };
 }
 
 function testOf(parts: readonly PatternPart[]): (path: string) => boolean {

@@ -20,9 +20,11 @@ import type { GateOptions } from "../core/gate-options";
 import { optionsFromEnvironment, type ProviderOptions, signersFromEnvironment } from "../core/options";
 import type { Amount } from "../core/pricing";
 import { gateRequestOfNode } from "../core/request";
-import { createGate, type Gate, requirePinnedSigner } from "../decision/gate";
+import { createGate, type Gate, type ListedGate, requirePinnedSigner } from "../decision/gate";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
 import { DIALECTS, type Dialects, dialectsOf } from "../dialects";
+import { type OpenApiDocument, readDocument } from "../discovery/document";
+import { type OpenApiHandler, openApiHandler } from "../discovery/serve";
 import type { Deduction } from "../metering/charges";
 import type { UnsettledReport } from "../metering/store";
 import type { DeductUsage } from "../metering/usage-meter";
@@ -37,6 +39,12 @@ export interface Provider {
   paymentGate<Req = IncomingMessage>(options: GateOptions<Req>): NodeGate;
   /** The same decision for any framework's adapter. @throws ConfigError */
   gate<Req>(options: GateOptions<Req>): Gate;
+  /**
+   * Returns the handler of GET /openapi.json: the prices of this provider's routes whose path is known, merged into the
+   * application's document. It serves in every framework; what it lists is public.
+   * @throws ConfigError that names the document's field
+   */
+  openApi(document?: OpenApiDocument): OpenApiHandler;
   /** @throws InvalidPaymentProof for anything that is not a well-formed proof */
   parsePaymentProof(headerValue: string): PaymentProof;
   /**
@@ -76,7 +84,7 @@ export function providerFrom(
   planIds: readonly string[] = [],
   dialects: Dialects = DIALECTS,
 ): Provider {
-  const gates: Gate[] = [];
+  const gates: ListedGate[] = [];
   const plans = planIds.map((plan): Hex => {
     if (!isHash32(plan)) throw new ConfigError(`plans has "${plan}": a plan id is 0x and 64 hex digits`);
     return plan.toLowerCase() as Hex;
@@ -96,6 +104,14 @@ export function providerFrom(
   return {
     gate,
     paymentGate: (gateOptions) => nodeGate(gate(gateOptions)),
+    openApi: (document) =>
+      openApiHandler({
+        document: readDocument(document),
+        known() {
+          for (const late of unopened) void late.origin;
+          return { routes: gates.flatMap(({ listed }) => listed ?? []), publicUrl: context.settings.publicUrl };
+        },
+      }),
     parsePaymentProof,
     async verifyPaymentProof(proof, options = {}) {
       anObject(proof, "proof");
@@ -240,6 +256,28 @@ export function buildPaymentRequired(options: {
   readonly request?: AnyRequest;
 }): PaymentRequiredWire {
   return defaultProvider().buildPaymentRequired(options);
+}
+
+/** @see Provider.openApi; the provider is asked for with the first request */
+export function openApi(document?: OpenApiDocument): OpenApiHandler {
+  readDocument(document);
+  let opened: { readonly provider: Provider; readonly handler: OpenApiHandler } | undefined;
+  const handler = (): OpenApiHandler => {
+    const provider = defaultProvider();
+    if (opened?.provider !== provider) opened = { provider, handler: provider.openApi(document) };
+    return opened.handler;
+  };
+  const serve = async (...asked: Parameters<OpenApiHandler>) => handler()(...asked);
+  return Object.assign(serve as OpenApiHandler, { document: async () => handler().document() });
+}
+
+/** Gates that open with their first request: documents open those that they list. */
+const unopened: Gate[] = [];
+
+/** Has documents list a gate that opens later. */
+export function listLater<Req>(gate: Gate, { discovery }: GateOptions<Req>): Gate {
+  if (discovery?.path !== undefined) unopened.push(gate);
+  return gate;
 }
 
 /** @see Provider.context */

@@ -2,9 +2,11 @@
 import { ConfigError } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { GATE_FIELDS, type GateOptions, type RouteOptions } from "../core/gate-options";
+import type { Discovery } from "../core/offers";
 import type { AcceptOption, PricingEntry } from "../core/pricing";
 import type { Gate } from "../decision/gate";
-import { createRouteMatcher, type RouteGates } from "../decision/route-match";
+import { createRouteMatcher, type RouteGates, type RouteMatcher } from "../decision/route-match";
+import { isOperation, placeOf, samplePathOf } from "../discovery/place";
 import { gateOf, type Provider } from "./provider";
 
 /** What all routes of one `paymentMiddleware` share. */
@@ -60,13 +62,34 @@ export function routeGates<Req, T>(given: MiddlewareArguments<Req>, wrap: (gate:
   requireKnownArguments(given as MiddlewareArguments<never>);
   const { routes, options } = given;
   const gates = new Map<T, Gate>();
+  const patterns = createRouteMatcher(Object.fromEntries(Object.keys(routes).map((pattern) => [pattern, pattern])));
   const wrapped = Object.entries(routes).map(([pattern, route]): [string, T] => {
-    const gate = gateOf<Req>({ ...gateOptionsOf(pattern, route), ...options });
+    const gateOptions = gateOptionsOf(pattern, route);
+    const discovery = placedAt(pattern, patterns, gateOptions.discovery);
+    const gate = gateOf<Req>({ ...gateOptions, ...(discovery && { discovery }), ...options });
     const behind = wrap(gate);
     gates.set(behind, gate);
     return [pattern, behind];
   });
   return { ...createRouteMatcher(Object.fromEntries(wrapped)), gates };
+}
+
+/**
+ * Names a route's place, for the document that `openApi` serves; a path of its own goes before its pattern's. Not named is
+ * what an earlier pattern decides on, or a method that OpenAPI does not have.
+ */
+function placedAt(
+  pattern: string,
+  patterns: RouteMatcher<string>,
+  discovery: Discovery | undefined,
+): Discovery | undefined {
+  if (discovery !== undefined && (!isObject(discovery) || discovery.path !== undefined)) return discovery;
+  const place = placeOf(pattern);
+  const { method, parts } = place;
+  const isAny = method === "*";
+  const isDecided = patterns.first(isAny ? "GET" : method, samplePathOf(place)) !== pattern;
+  if (isDecided || !(isAny || isOperation(method))) return discovery;
+  return { ...discovery, path: parts.join(""), ...(!isAny && { method }) };
 }
 
 /** One entry of `accepts`: a price, and optionally where it is paid. */

@@ -54,6 +54,9 @@ export const placeOf = ({ quotedMethod: method, resource, bodyHash }: PaymentCas
   bodyHash,
 });
 
+/** Returns whether a challenge can ask for an offer. */
+export const isCharged = (offer: Offer): boolean => methodOf(offer) === eip3009 && schemeOf(offer) === "exact";
+
 /** Returns the value of WWW-Authenticate: the cheapest offers first, as many as fit. Empty where none can be sold so. */
 export function challengesFor(asked: QuoteRequest, header: CredentialHeader): string {
   const { request, settings, resource, bodyHash, offers, presentation } = asked;
@@ -63,7 +66,7 @@ export function challengesFor(asked: QuoteRequest, header: CredentialHeader): st
   const place = { method: quotedMethod(request, settings), resource, bodyHash };
   let list = "";
   for (const offer of soldSingly(offers, presentation)) {
-    if (methodOf(offer) !== eip3009 || schemeOf(offer) !== "exact") continue;
+    if (!isCharged(offer)) continue;
     const text = challengeText(sealed(settings.memoKeys[0], challengeOf(asked, { offer, realm: host, header }), place));
     if (list.length + text.length > MAX_CHALLENGES_BYTES) break;
     list += list === "" ? text : `, ${text}`;

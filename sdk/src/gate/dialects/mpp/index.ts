@@ -1,9 +1,10 @@
 /** MPP, the HTTP authentication scheme "Payment": sells single requests for EIP-3009 tokens beside x402. */
 import { caip2Of, HEADER, memberOf } from "../../../protocol";
+import { CHARGE_INTENT, CHARGE_METHOD } from "../../../protocol/payment-auth";
 import { invalid } from "../../core/claim-payment";
 import { type Dialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import { errorFor, mayPayAgain, problemMembers, receiptOf } from "./answers";
-import { type CredentialHeader, challengesFor } from "./challenge";
+import { type CredentialHeader, challengesFor, isCharged } from "./challenge";
 import { bearsCredential, chargeOf, checkCredential, type Presented, readCredential } from "./credential";
 
 /** @param header in which clients send their credential */
@@ -27,6 +28,7 @@ export function mpp(header: CredentialHeader): Dialect {
       return receiptOf(at, payment, String(memberOf(challenge, "id")));
     },
     errorFor,
+    charge: (offer) => (isCharged(offer) ? { method: CHARGE_METHOD, intent: CHARGE_INTENT } : undefined),
   };
   return dialect;
 }

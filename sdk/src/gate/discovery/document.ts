@@ -1,0 +1,242 @@
+/**
+ * Merges the routes whose path is known into the OpenAPI document that the application passes. What the application says
+ * stays as it is: an operation of its own gets its price and its 402, and no other field.
+ */
+import { ConfigError, type JsonObject } from "../../protocol";
+import { wrongKind } from "../../protocol/option-checks";
+import { isObject, memberOf } from "../../protocol/strict-json";
+import { type ListedRoute, paymentInfoOf } from "./payment-info";
+import { OPERATIONS, type PathTemplate, shapeOf, templateOf } from "./place";
+
+/** An OpenAPI document of version 3; its paths begin where its first server does. */
+export interface OpenApiDocument {
+  readonly openapi: string;
+  readonly info: { readonly title: string; readonly version: string; readonly [field: string]: unknown };
+  readonly paths?: Readonly<Record<string, object>>;
+  readonly servers?: readonly object[];
+  readonly [field: string]: unknown;
+}
+
+/** What a document is made from. */
+export interface DocumentFacts {
+  /** of the application, checked */
+  readonly document: JsonObject;
+  /** in the order in which they decide */
+  readonly routes: readonly ListedRoute[];
+  readonly publicUrl: string | undefined;
+}
+
+const refused = (field: string, problem: string): ConfigError => new ConfigError(`document${field} ${problem}`);
+
+/** @returns a copy of the application's document, or of a new one. @throws ConfigError that names the field */
+export function readDocument(given: unknown): JsonObject {
+  if (given === undefined) return { openapi: "3.1.0", info: { title: "Paid API", version: "1.0.0" } };
+  if (!isObject(given)) throw wrongKind(given, "document", "an OpenAPI document, as an object");
+  const document = copyOf(given);
+  const { openapi, info, paths, servers } = document;
+  if (typeof openapi !== "string" || !/^3\.\d+\.\d+$/.test(openapi)) {
+    throw refused(".openapi", `is ${JSON.stringify(openapi)}: convert the document to OpenAPI 3, such as "3.1.0"`);
+  }
+  for (const field of ["title", "version"]) {
+    if (typeof memberOf(info, field) !== "string") throw refused(`.info.${field}`, "is no text: readers require it");
+  }
+  if (paths !== undefined && !isObject(paths)) throw refused(".paths", "is no object: map each path to its operations");
+  if (servers !== undefined && !Array.isArray(servers)) throw refused(".servers", "is no list: write [{ url }]");
+  for (const [path, item] of Object.entries(paths ?? {})) {
+    if (!path.startsWith("/")) continue;
+    if (!isObject(item)) throw refused(at(path), "is no object: map each method to its operation");
+    for (const method of OPERATIONS) {
+      const operation = memberOf(item, method);
+      if (operation !== undefined && !isObject(operation)) throw refused(at(path, method), "is no object: remove it");
+    }
+  }
+  return document;
+}
+
+function copyOf(given: object): JsonObject {
+  try {
+    const copy: unknown = JSON.parse(JSON.stringify(given));
+    if (isObject(copy)) return copy;
+  } catch (cause) {
+    throw new ConfigError("document is no JSON: it holds a bigint, or an object within itself. Resolve it first", {
+      cause,
+    });
+  }
+  throw wrongKind(given, "document", "an OpenAPI document, as an object");
+}
+
+const at = (path: string, ...fields: readonly string[]): string =>
+  `.paths${[path, ...fields].map((name) => `[${JSON.stringify(name)}]`).join("")}`;
+
+/** Returns the document with its prices. @throws ConfigError for a conflict, naming the field; Unavailable */
+export async function mergedDocument({ document, routes, publicUrl }: DocumentFacts): Promise<JsonObject> {
+  const servers = document.servers ?? (publicUrl === undefined ? undefined : [{ url: publicUrl.replace(/\/+$/, "") }]);
+  const paths = new Paths(document.paths as JsonObject | undefined, document.security === undefined);
+  const base = basesOf(servers, publicUrl);
+  for (const route of routes) {
+    const info = await paymentInfoOf(route);
+    if (info) paths.add(route, below(base, templateOf(route.place)), info);
+  }
+  return { ...document, ...(servers !== undefined && { servers }), paths: paths.all };
+}
+
+interface Bases {
+  /** of the first server, that a document's paths begin with */
+  readonly server: string;
+  /** that the gates' paths begin with */
+  readonly gates: string;
+}
+
+function basesOf(servers: unknown, publicUrl: string | undefined): Bases {
+  const gates = publicUrl === undefined ? "" : pathOf(publicUrl);
+  const [first] = Array.isArray(servers) ? (servers as readonly unknown[]) : [];
+  const url = memberOf(first, "url");
+  if (typeof url !== "string") return { server: gates, gates };
+  const variables = memberOf(first, "variables");
+  const filled = url.replace(/\{([^{}]*)\}/g, (_, name: string) =>
+    String(memberOf(memberOf(variables, name), "default") ?? ""),
+  );
+  return { server: pathOf(filled), gates };
+}
+
+/** Returns the path of a URL, also of a relative one, without a slash at its end. */
+function pathOf(url: string): string {
+  const [, path = ""] = /^(?:[a-z][a-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/i.exec(url) ?? [];
+  return path.startsWith("/") ? path.replace(/\/+$/, "") : "";
+}
+
+/** @throws ConfigError where the document's server begins below or beside the route */
+function below({ server, gates }: Bases, path: PathTemplate): PathTemplate {
+  const whole = `${gates}${path.template}`;
+  if (server === "" || whole === server || whole.startsWith(`${server}/`)) {
+    return { ...path, template: whole.slice(server.length) || "/" };
+  }
+  throw refused(
+    ".servers[0].url",
+    `begins with the path ${server}, and the route ${whole} is not below it: set discovery.path of the route to its whole path, or correct the server`,
+  );
+}
+
+/** The paths of a document, as routes are added to them. */
+class Paths {
+  readonly all: JsonObject;
+  readonly #hasNoSecurity: boolean;
+  /** the path of the document for every shape */
+  readonly #keys = new Map<string, string>();
+  /** what routes have priced already: the first decides */
+  readonly #priced = new Set<string>();
+
+  constructor(given: JsonObject | undefined, hasNoSecurity: boolean) {
+    this.all = { ...given };
+    this.#hasNoSecurity = hasNoSecurity;
+    for (const path of Object.keys(this.all)) if (path.startsWith("/")) this.#keys.set(shapeOf(path), path);
+  }
+
+  /** @throws ConfigError where the application's own item is in the way */
+  add(route: ListedRoute, path: PathTemplate, info: JsonObject): void {
+    const shape = shapeOf(path.template);
+    const key = this.#keys.get(shape) ?? path.template;
+    const own = memberOf(this.all, key) as JsonObject | undefined;
+    if (own && "$ref" in own) throw refused(at(key, "$ref"), "is in the way of a price: write the operations there");
+    const item: JsonObject = { ...own };
+    for (const method of methodsOf(route, item)) {
+      if (this.#priced.has(`${method} ${shape}`)) continue;
+      this.#priced.add(`${method} ${shape}`);
+      const operation = memberOf(item, method) as JsonObject | undefined;
+      item[method] = operation
+        ? priced(operation, info, at(key, method))
+        : { ...newOperation(route, method, { path, own, key }), ...this.#security(), ...paid(info) };
+    }
+    if (Object.keys(item).length === 0) return;
+    this.#keys.set(shape, key);
+    this.all[key] = item;
+  }
+
+  /** Catalogues require that an operation says what it needs besides its payment. */
+  #security(): JsonObject {
+    return this.#hasNoSecurity ? { security: [] } : {};
+  }
+}
+
+type OperationMethod = (typeof OPERATIONS)[number];
+
+/** Returns the operations that a route sells: HEAD with GET, and without a method of its own those that there are. */
+function methodsOf({ place, presentation }: ListedRoute, item: JsonObject): readonly OperationMethod[] {
+  const there = OPERATIONS.filter((method) => Object.hasOwn(item, method));
+  if (place.method === "*") {
+    if (there.length > 0) return there;
+    return [presentation.discovery?.body === undefined ? "get" : "post"];
+  }
+  const named = place.method.toLowerCase() as OperationMethod;
+  if (!OPERATIONS.includes(named)) return [];
+  return named === "get" && there.includes("head") ? ["get", "head"] : [named];
+}
+
+const PAID = { "402": { description: "Payment Required" } };
+
+const paid = (info: JsonObject): JsonObject => ({ "x-payment-info": info });
+
+/** The application's own operation, with its price and its 402. */
+function priced(operation: JsonObject, info: JsonObject, field: string): JsonObject {
+  if ("x-payment-info" in operation) {
+    throw refused(`${field}["x-payment-info"]`, "is set, and the gate states the price of this route: remove it");
+  }
+  const { responses = {} } = operation;
+  if (!isObject(responses)) throw refused(`${field}.responses`, "is no object: map each status to its response");
+  return { ...operation, ...paid(info), responses: { ...PAID, ...responses } };
+}
+
+interface NewOperation {
+  readonly path: PathTemplate;
+  /** the document's own item */
+  readonly own: JsonObject | undefined;
+  /** its path */
+  readonly key: string;
+}
+
+function newOperation(
+  { presentation }: ListedRoute,
+  method: OperationMethod,
+  { path, own, key }: NewOperation,
+): JsonObject {
+  const { description, mimeType, discovery = {} } = presentation;
+  const { queryParams, body, bodyType = "json", output } = discovery;
+  // Of a path of the application's, the names are the application's too.
+  const names = [...key.matchAll(/\{([^{}]*)\}/g)].map(([, name = ""]) => name);
+  const declared = new Set(
+    (Array.isArray(own?.parameters) ? own.parameters : []).map((each) => memberOf(each, "name")),
+  );
+  const parameters = [
+    ...path.parameters.map(({ isWildcard }, index) => ({
+      ...{ name: names[index] ?? "", in: "path", required: true, schema: { type: "string" } },
+      ...(isWildcard && { description: "The rest of the path, which may hold slashes." }),
+    })),
+    ...Object.entries(queryParams ?? {}).map(([name, example]) => ({
+      ...{ name, in: "query", schema: schemaOf(example), example },
+    })),
+  ].filter(({ name }) => !declared.has(name));
+  return {
+    summary: description || `${method.toUpperCase()} ${key}`,
+    ...(parameters.length > 0 && { parameters }),
+    ...(body && { requestBody: { required: true, content: { [BODY_TYPES[bodyType]]: contentOf(body) } } }),
+    responses: {
+      "200": {
+        description: "Success",
+        content: { [mimeType || BODY_TYPES.json]: output?.example === undefined ? {} : contentOf(output.example) },
+      },
+      ...PAID,
+    },
+  };
+}
+
+const BODY_TYPES = { json: "application/json", "form-data": "multipart/form-data", text: "text/plain" } as const;
+
+const contentOf = (example: unknown): JsonObject => ({ schema: schemaOf(example), example });
+
+/** The schema of an example: its types, and nothing that it only happens to have. */
+function schemaOf(example: unknown): JsonObject {
+  if (Array.isArray(example)) return { type: "array", ...(example.length > 0 && { items: schemaOf(example[0]) }) };
+  if (!isObject(example)) return example === null ? {} : { type: typeof example };
+  const properties = Object.entries(example).map(([name, value]) => [name, schemaOf(value)]);
+  return { type: "object", properties: Object.fromEntries(properties) as JsonObject };
+}

@@ -1,0 +1,98 @@
+/** Reads where a gate is mounted: the notation of `paymentMiddleware`'s patterns, and how OpenAPI writes the same path. */
+import { ConfigError } from "../../protocol";
+import { aText } from "../../protocol/option-checks";
+import type { Discovery } from "../core/offers";
+import { requireKnown } from "../core/pricing";
+
+/** Where a gate is mounted. */
+export interface Place {
+  /** upper case; "*" for all */
+  readonly method: string;
+  /** the characters, names and wildcards of which its path consists */
+  readonly parts: readonly string[];
+}
+
+const VERBS = new Set(["*", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "CONNECT"]);
+
+/** Literals, `:name`, `[name]`, `[...name]`, `[[...name]]`, `*` and `*name`. */
+const PARTS = /\[\[\.\.\.[^\][/]+\]\]|\[\.\.\.[^\][/]+\]|\[[^\][/]+\]|:[A-Za-z_]\w*|\*\w*|[^\][:*]/g;
+
+/** @throws ConfigError naming a pattern that would protect less than it says */
+export function placeOf(pattern: string): Place {
+  const refused = (why: string) => new ConfigError(`paymentMiddleware: the route "${pattern}" ${why}`);
+  const words = pattern.trim().split(/\s+/);
+  const [verb = "*", path = ""] = words.length === 1 ? ["*", words[0]] : words;
+  if (words.length > 2 || !VERBS.has(verb.toUpperCase())) throw refused('is no "METHOD /path"');
+  return { method: verb.toUpperCase(), parts: partsOf(path, refused) };
+}
+
+function partsOf(path: string, refused: (why: string) => ConfigError): readonly string[] {
+  if (path !== "*" && !path.startsWith("/")) throw refused('must have a path that begins with "/"');
+  if (/[%?#;\\(){}+^$|]|\/\/|\/\.{1,2}(\/|$)/.test(path)) {
+    throw refused("has what is no plain path: write it decoded, with :name, [name] or * where it varies");
+  }
+  const parts = path.match(PARTS) ?? [];
+  if (parts.join("") !== path) throw refused("has a bracket or a colon that names nothing: use :name, [name] or *");
+  return parts;
+}
+
+/** The methods of which OpenAPI has operations. */
+export const OPERATIONS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
+
+export const isOperation = (method: string): boolean =>
+  (OPERATIONS as readonly string[]).includes(method.toLowerCase());
+
+const DISCOVERY_FIELDS = ["path", "method", "queryParams", "body", "bodyType", "output"];
+
+/**
+ * Returns where `discovery` says that a gate is mounted; undefined where it does not.
+ * @throws ConfigError that names the field
+ */
+export function placeIn(discovery: Discovery | undefined): Place | undefined {
+  if (discovery === undefined) return undefined;
+  requireKnown(discovery, DISCOVERY_FIELDS, "discovery");
+  const { path, method = "*" } = discovery;
+  aText(method, "discovery.method");
+  if (path === undefined) {
+    if (method === "*") return undefined;
+    throw new ConfigError('discovery.method is set without discovery.path: name the path too, such as "/users/:id"');
+  }
+  aText(path, "discovery.path");
+  if (method !== "*" && !isOperation(method)) {
+    throw new ConfigError(
+      `discovery.method is "${method}", of which OpenAPI has no operations: use ${OPERATIONS.join(", ").toUpperCase()}`,
+    );
+  }
+  const parts = partsOf(path, (why) => new ConfigError(`discovery.path "${path}" ${why}`));
+  return { method: method.toUpperCase(), parts };
+}
+
+/** A path as OpenAPI writes it, and the parameters in it. */
+export interface PathTemplate {
+  readonly template: string;
+  readonly parameters: readonly { readonly name: string; readonly isWildcard: boolean }[];
+}
+
+/** Returns the path of a place: `/users/:id` is `/users/{id}`, and a wildcard is a parameter that may hold slashes. */
+export function templateOf({ parts }: Place): PathTemplate {
+  const parameters: PathTemplate["parameters"][number][] = [];
+  const texts = parts.map((part) => {
+    if (part.length === 1 && part !== "*") return part;
+    const isWildcard = part.startsWith("*") || part.includes("...");
+    const given = part.replace(/[^\w-]/g, "") || "path";
+    let name = given;
+    for (let n = 2; parameters.some((each) => each.name === name); n++) name = `${given}${n}`;
+    parameters.push({ name, isWildcard });
+    return `{${name}}`;
+  });
+  const text = texts.join("");
+  const path = text.startsWith("/") ? text : `/${text}`;
+  return { template: path.replace(/(.)\/$/, "$1"), parameters };
+}
+
+/** Returns one of the paths that a place takes. */
+export const samplePathOf = ({ parts }: Place): string =>
+  parts.map((part) => (part.length === 1 && part !== "*" ? part : "x")).join("");
+
+/** Returns what equal paths have in common, whatever their parameters are called. */
+export const shapeOf = (template: string): string => template.replace(/\{[^{}]*\}/g, "{}").replace(/(.)\/+$/, "$1");
