@@ -1,6 +1,6 @@
 /** Implements `agent.find`: the priced routes that a site lists in its OpenAPI document. It pays and signs nothing. */
 import { Unavailable } from "../../protocol";
-import { boundedText } from "../../protocol/bounded-text";
+import { boundedText, Deadline } from "../../protocol/exchange";
 import {
   documentUrlOf,
   MAX_DOCUMENT_BYTES,
@@ -8,7 +8,6 @@ import {
   pricedOperationsIn,
   type StatedPrice,
 } from "../../protocol/priced-operations";
-import { Deadline } from "../../protocol/waiting";
 import type { AgentContext } from "../core/context";
 import { sendWithinOrigin, templateOf } from "../core/request";
 

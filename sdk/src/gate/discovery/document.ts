@@ -3,7 +3,7 @@
  * stays as it is: an operation of its own gets its price and its 402, and no other field.
  */
 import { ConfigError, type JsonObject } from "../../protocol";
-import { wrongKind } from "../../protocol/option-checks";
+import { wrongKind } from "../../protocol/arguments";
 import { isObject, memberOf } from "../../protocol/strict-json";
 import { type ListedRoute, paymentInfoOf } from "./payment-info";
 import { OPERATIONS, type PathTemplate, shapeOf, templateOf } from "./place";

@@ -1,6 +1,6 @@
 /** Reads where a gate is mounted: the notation of `paymentMiddleware`'s patterns, and how OpenAPI writes the same path. */
 import { ConfigError } from "../../protocol";
-import { aText } from "../../protocol/option-checks";
+import { aText } from "../../protocol/arguments";
 import type { Discovery } from "../core/offers";
 import { requireKnown } from "../core/pricing";
 
