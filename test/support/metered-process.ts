@@ -5,7 +5,7 @@
 import { writeSync } from "node:fs";
 import { connectRpc, createOperator, type MeteredState } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
-import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../sdk/src/gate/provider/create-meter";
 import { createMeter } from "../../sdk/src/gate/metering/meter";
 
 interface Assignment {

@@ -6,11 +6,15 @@ import { MAX_RELEASES } from "../purchases/record";
 import { type Fitted, fitAnswer, type KeptAnswer } from "../replay/fit";
 import { type AnswerKeeper, findServed, keeperOf, type Purchased, type ReplaySecret } from "../replay/keeper";
 import type { GateContext } from "./context";
-import type { DeferredSettlement } from "./deferred-settlement";
-import type { OneTimePayment } from "./payment";
+import {
+  type DeferredSettlement,
+  type OneTimePayment,
+  type RefundOnFailure,
+  type RefundState,
+  type Refusal,
+  refundOnFailureOf,
+} from "./payment";
 import type { PaymentCase } from "./payment-case";
-import type { Refusal } from "./quote";
-import { type RefundOnFailure, type RefundState, refundOnFailureOf } from "./refund-requests";
 import { isAuthorized } from "./route";
 
 /** The headers of a paid answer that report its payment. */

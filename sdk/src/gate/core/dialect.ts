@@ -11,8 +11,8 @@ import {
 import { parseStrictJson } from "../../protocol/strict-json";
 import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
 import type { GateContext } from "./context";
+import type { QuoteRequest, Quotes } from "./offers";
 import type { PaymentCase } from "./payment-case";
-import type { QuoteRequest, Quotes } from "./quote";
 import type { GateRequest } from "./request";
 
 /** A payment that a request presents. */

@@ -14,12 +14,19 @@ import {
   type PaymentVerdict,
   withdrawClaim,
 } from "../core/claim-payment";
-import type { DeferredOutcome, DeferredSettlement } from "../core/deferred-settlement";
+import type { DeferredOutcome, DeferredSettlement } from "../core/payment";
 import { MAX_RELEASES } from "../purchases/record";
 import { fitAnswer, type KeptAnswer } from "../replay/fit";
 import { sealedWithin, secretOfSignature, withReceipts } from "../replay/keeper";
-import { grantIdsOf, type Purchase, type Run, type Settlement } from "./scheme";
-import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
+import {
+  findUnsettled,
+  grantIdsOf,
+  type Purchase,
+  type Run,
+  type Settlement,
+  storeUnsettled,
+  type UnsettledPurchase,
+} from "./scheme";
 import { ChargeRule, chargeable, UptoCharge } from "./upto-charge";
 
 type AnyRun = Pick<Run<Purchase>, "at" | "purchase">;

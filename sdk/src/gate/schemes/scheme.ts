@@ -1,10 +1,11 @@
 /** What a scheme has whose money moves through a Facilitator once a handler has answered, or before. */
 import { type Hex, hexToBytes, hmacSha256, toHex, utf8ToBytes } from "../../protocol";
 import type { PaymentAnswers } from "../core/claim-payment";
-import type { OneTimePayment } from "../core/payment";
+import { MAX_WITHHELD_BYTES, type OneTimePayment } from "../core/payment";
 import type { PaymentCase } from "../core/payment-case";
 import type { HeldClaim } from "../purchases/held";
-import type { ReplaySecret } from "../replay/keeper";
+import type { KeptAnswer } from "../replay/fit";
+import { keeperOf, openAnswer, type ReplaySecret } from "../replay/keeper";
 
 /** One payment for one request. */
 export interface Purchase {
@@ -78,4 +79,44 @@ async function grantIdOf(
 ): Promise<Hex> {
   const purchase = JSON.stringify(["grant", paymentId, request.method, resource, bodyHash ?? null, secret ?? null]);
   return toHex(hmacSha256(hexToBytes(await context.claims.grantKey()), utf8ToBytes(purchase)));
+}
+
+export interface UnsettledPurchase {
+  readonly paymentId: Hex;
+  /** opens the answer: of the request, or the payload's own signature, which no chain shows before it settles */
+  readonly secret: ReplaySecret;
+  /** of the purchase */
+  readonly grantId: Hex;
+}
+
+const purchasedIn = ({ request, resource, bodyHash }: PaymentCase, { paymentId, secret }: UnsettledPurchase) => ({
+  secret,
+  paymentId,
+  method: request.method,
+  resource,
+  bodyHash,
+});
+
+/**
+ * Keeps the answer to a payment that has not settled yet, sealed: a retry settles and gets it, and no handler runs a second
+ * time. Stores nothing where the route keeps no answers. @throws Unavailable
+ */
+export async function storeUnsettled(at: PaymentCase, bought: UnsettledPurchase, answer: KeptAnswer): Promise<void> {
+  const { settings, claims } = at.context;
+  if (!settings.replay || !at.route.replays) return;
+  const keeper = keeperOf({
+    purchased: purchasedIn(at, bought),
+    request: at.request,
+    limits: { maxBytes: MAX_WITHHELD_BYTES, keepSec: settings.replay.keepSec },
+    gateKey: settings.memoKeys[0],
+    nowMs: Date.now,
+  });
+  await claims.shelve(bought.grantId, keeper.seal(answer));
+}
+
+/** @returns undefined where none is kept, or the request does not open it. @throws Unavailable */
+export async function findUnsettled(at: PaymentCase, bought: UnsettledPurchase): Promise<KeptAnswer | undefined> {
+  const { settings, claims } = at.context;
+  const sealed = await claims.shelved(bought.grantId, Date.now());
+  return openAnswer(sealed, purchasedIn(at, bought), settings.memoKeys);
 }

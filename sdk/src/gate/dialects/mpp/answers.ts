@@ -2,9 +2,8 @@
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
 import type { PaymentReport } from "../../core/claim-payment";
-import type { OneTimePayment } from "../../core/payment";
+import type { OneTimePayment, Refusal } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
-import type { Refusal } from "../../core/quote";
 import { timeText } from "./challenge";
 
 /** @param challengeId of the credential that was paid by */

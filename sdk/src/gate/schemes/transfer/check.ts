@@ -11,11 +11,10 @@ import {
   verdictOfLate,
 } from "../../core/claim-payment";
 import type { GateContext } from "../../core/context";
-import { MAX_TIMEOUT_SEC } from "../../core/offers";
+import { MAX_TIMEOUT_SEC, usableKeyOf } from "../../core/offers";
 import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
-import { mayReserve, noReservations, type SettleOrder } from "../../core/payment-flow";
-import { usableKeyOf } from "../../core/quote";
+import { mayReserve, noReservations, type SettleOrder } from "../../core/readiness";
 import type { TokenTerms } from "../../core/terms";
 import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../../methods";
 import { recoverSigner } from "../../methods/method";

@@ -24,14 +24,15 @@ import {
   verdictOfLate,
 } from "../../../../../sdk/src/gate/core/claim-payment";
 import { type Dialect, type PaymentCredential, singleHeader } from "../../../../../sdk/src/gate/core/dialect";
+import { soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/offers";
 import {
   chargesNothing,
   countsOnly,
   deductsNothing,
   type OneTimePayment,
+  type Refusal,
 } from "../../../../../sdk/src/gate/core/payment";
 import type { PaymentCase } from "../../../../../sdk/src/gate/core/payment-case";
-import { type Refusal, soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/quote";
 import type { TokenTerms } from "../../../../../sdk/src/gate/core/terms";
 import { deferSettlement } from "../../../../../sdk/src/gate/schemes/deferral";
 import { toyScheme } from "./scheme";
