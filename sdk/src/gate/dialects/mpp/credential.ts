@@ -17,7 +17,7 @@ import type { PaymentCase } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { eip3009, readable, signedByToken } from "../../methods";
-import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
+import { checkPresented, verdictOfFault } from "../../schemes/transfer";
 import { type CredentialHeader, headerParameter, isGenuine, placeOf } from "./challenge";
 
 /** What a credential holds; undefined: it is no base64url of one JSON object. */

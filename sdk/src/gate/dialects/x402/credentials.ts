@@ -31,7 +31,7 @@ import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { methodOfPayload, parsed, readable, signedByToken } from "../../methods";
 import { recoverSigner } from "../../methods/method";
-import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
+import { checkPresented, verdictOfFault } from "../../schemes/transfer";
 
 type PaymentHeader = typeof HEADER.payment | typeof HEADER.paymentSignatureV2;
 

@@ -34,6 +34,7 @@ import {
 } from "../../../../../sdk/src/gate/core/payment";
 import type { PaymentCase } from "../../../../../sdk/src/gate/core/payment-case";
 import type { TokenTerms } from "../../../../../sdk/src/gate/core/terms";
+import { eip3009 } from "../../../../../sdk/src/gate/methods";
 import { deferSettlement } from "../../../../../sdk/src/gate/schemes/deferral";
 import { toyScheme } from "./scheme";
 
@@ -171,7 +172,8 @@ async function checked(at: PaymentCase, presented: Presented): Promise<Candidate
   const nowSec = time.nowSec();
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   const purchase = { dialect: toy, payment, signature, secret, keepUntilSec, nowSec };
-  const settled = { ...purchase, settlement: settlementOf(presented, token, chainId) };
+  const settlement = settlementOf(presented, token, chainId);
+  const settled = { ...purchase, settlement, method: eip3009, nonce };
   const late = lateness(presented, time.latestSec());
   if (late) {
     const used = await verdictOfLate(at, purchase);
