@@ -1,7 +1,7 @@
 /** Makes arguments that a tool's input schema accepts, so that a tool can be asked for its price. */
 
 import { isObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 
 /** How deep a schema is followed, and how long texts and lists get. */
 const MAX_DEPTH = 8;

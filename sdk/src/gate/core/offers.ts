@@ -15,7 +15,7 @@ import {
   refOfIdempotencyKey,
   type SignedOffer,
 } from "../../protocol";
-import { parseStrictJson } from "../../protocol/strict-json";
+import { parseStrictJson } from "../../protocol/headers";
 import { eip3009, type Method, type OfferedTerms, type SchemeName } from "../methods";
 import type { GateTime } from "./chain-follower";
 import type { PaymentFlow, Refusal } from "./payment";

@@ -5,12 +5,11 @@
 import { COMMON_HEADERS_BYTES, isTurnpikeError, MAX_QUOTE_HEADERS_BYTES, TurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
-import { claimPayment, invalid, type PaymentVerdict } from "../core/claim-payment";
 import type { GateContext } from "../core/context";
 import { type Credentials, type Dialect, type PaymentCredential, readCredentials } from "../core/dialect";
 import { type QuoteRequest, soldSingly } from "../core/offers";
 import { freePayment, type Payment, type Refusal } from "../core/payment";
-import { PaymentCase } from "../core/payment-case";
+import { claimPayment, invalid, PaymentCase, type PaymentVerdict } from "../core/payment-case";
 import {
   bookkeepingOutage,
   collectableOffers,

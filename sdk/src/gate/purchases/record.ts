@@ -6,7 +6,7 @@
  */
 import { type Hex, isHash32, keccakText, parseAmount, Unavailable } from "../../protocol";
 import { anObject, isObject, kind } from "../../protocol/arguments";
-import { parseStrictJson } from "../../protocol/strict-json";
+import { parseStrictJson } from "../../protocol/headers";
 
 /** How often one payment may be released by handlers that fail. */
 export const MAX_RELEASES = 3;

@@ -4,6 +4,7 @@
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/exchange";
+import type { DeferredOutcome, DeferredSettlement } from "../core/payment";
 import {
   ALREADY_USED,
   barredAs,
@@ -13,8 +14,7 @@ import {
   messageOf,
   type PaymentVerdict,
   withdrawClaim,
-} from "../core/claim-payment";
-import type { DeferredOutcome, DeferredSettlement } from "../core/payment";
+} from "../core/payment-case";
 import { MAX_RELEASES } from "../purchases/record";
 import { fitAnswer, type KeptAnswer } from "../replay/fit";
 import { sealedWithin, secretOfSignature, withReceipts } from "../replay/keeper";

@@ -19,10 +19,9 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
-import type { PaymentAnswers } from "../core/claim-payment";
 import type { GateContext } from "../core/context";
 import { MAX_WITHHELD_BYTES, type OneTimePayment } from "../core/payment";
-import type { PaymentCase } from "../core/payment-case";
+import type { PaymentAnswers, PaymentCase } from "../core/payment-case";
 import type { Method } from "../methods";
 import { recoverSigner } from "../methods/method";
 import type { HeldClaim } from "../purchases/held";

@@ -4,17 +4,17 @@ import type { X402RequestWire } from "../../facilitator/payments";
 import { type Address, type Hex, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
 import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/periods";
 import { traceHeadersOf } from "../../protocol/tracing";
+import type { GateContext } from "../core/context";
+import { MAX_TIMEOUT_SEC, usableKeyOf } from "../core/offers";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../core/payment";
 import {
   type Candidate,
   invalid,
   type PaymentAnswers,
+  type PaymentCase,
   type PaymentVerdict,
   verdictOfLate,
-} from "../core/claim-payment";
-import type { GateContext } from "../core/context";
-import { MAX_TIMEOUT_SEC, usableKeyOf } from "../core/offers";
-import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../core/payment";
-import type { PaymentCase } from "../core/payment-case";
+} from "../core/payment-case";
 import { mayReserve, noReservations, type SettleOrder } from "../core/readiness";
 import type { TokenTerms } from "../core/terms";
 import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../methods";

@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { Contract } from "ethers";
 import { type ClaimStore, fileClaims, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
 import { type AcceptEntryWire, encodeJsonHeader, type Hex, keccakText } from "turnpike/protocol";
 import {

@@ -285,7 +285,8 @@ for (const name of ["Express 5", "Hono", "fetch"] as const) {
         invalid_exact_evm_nonce_already_used: 409,
         a_reason_of_another_maker: 409,
         invalid_exact_evm_insufficient_balance: 402,
-        invalid_exact_evm_transaction_failed: 402,
+        invalid_exact_evm_transaction_failed: 409,
+        terms: 402,
       })) {
         const before = { ...facilitator };
         const headers = await toyPaid(await send(url));

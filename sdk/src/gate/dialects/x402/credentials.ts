@@ -23,10 +23,9 @@ import {
   x402V1PayloadSchema,
 } from "../../../protocol";
 import { isObject } from "../../../protocol/arguments";
-import type { Candidate, PaymentAnswers, PaymentVerdict } from "../../core/claim-payment";
 import { ambiguous, contextsOn, isRawJson, singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
-import type { PaymentCase } from "../../core/payment-case";
+import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { methodOfPayload, parsed, readable, signedByToken } from "../../methods";

@@ -3,10 +3,9 @@
  * report a payment, for clients of both versions.
  */
 import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt } from "../../../protocol";
-import { invalid, type PaymentReport } from "../../core/claim-payment";
 import { type BodyDialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import type { OneTimePayment } from "../../core/payment";
-import type { PaymentCase } from "../../core/payment-case";
+import { invalid, type PaymentCase, type PaymentReport } from "../../core/payment-case";
 import type { Settings } from "../../core/settings";
 import { checkProof } from "../../schemes/once";
 import { checkV1, checkV2, entryOfV1, type Reading, readPaymentHeaders } from "./credentials";
