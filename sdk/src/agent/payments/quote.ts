@@ -23,7 +23,7 @@ import {
 import { memberOf } from "../../protocol/headers";
 import type { Challenge } from "../../protocol/payment-auth";
 import { originAndPath } from "../core/request";
-import type { JudgedOffer } from "../ledger/signed-statements";
+import type { JudgedOffer } from "../ledger/evidence";
 
 interface OptionBase {
   readonly network: string;
