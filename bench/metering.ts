@@ -7,10 +7,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Hex } from "turnpike/protocol";
-import { createFileMeterStore } from "../sdk/src/gate/metering/file-store";
 import { createMeter } from "../sdk/src/gate/metering/meter";
 import { createMemoryMeterStore } from "../sdk/src/gate/metering/shared-store";
 import type { MeterStore } from "../sdk/src/gate/metering/store";
+import { createFileMeterStore } from "../sdk/src/gate/provider/create-meter";
 import { MeteredChain } from "../test/support/metered-chain";
 
 interface Figure {

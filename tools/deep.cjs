@@ -85,6 +85,7 @@ const STAGES = {
     env: { VARIANTS: "all" },
     paths: EVERYTHING,
   },
+  runtimes: { args: [join(__dirname, "runtimes.cjs")], paths: EVERYTHING },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
   drills: { args: [SUITE, "drills"], paths: EVERYTHING },

@@ -175,7 +175,7 @@ const SAFEGUARDS = [
   },
   {
     name: "a grant of one's own",
-    file: "sdk/src/gate/schemes/transfer/settle.ts",
+    file: "sdk/src/gate/schemes/scheme.ts",
     keep: "  if (!isGranted(at, payment, { transaction, grantId, grant })) {",
     instead: "  if (false as boolean) {",
     test: "test/sdk/gate/core/grants.ts",

@@ -12,6 +12,7 @@ const SUITES = {
   image: "npm run test:image",
   interop: "npm run test:interop",
   redis: "npm run test:redis",
+  runtimes: "npm run test:runtimes",
 };
 
 /**

@@ -3,7 +3,7 @@ import { writeSync } from "node:fs";
 import path from "node:path";
 import { type Hex, keccakText } from "turnpike/protocol";
 import { LogCells } from "../../sdk/src/gate/cells/log";
-import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../sdk/src/gate/provider/create-meter";
 import { claimsOn } from "../../sdk/src/gate/purchases/store";
 
 const [, , kind = "", folder = "", name = "", seed = "0"] = process.argv;

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { fileLedger } from "../../sdk/src/agent/file-ledger";
 import { lockFile } from "../../sdk/src/file-lock";
-import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../sdk/src/gate/provider/create-meter";
 
 const [, , kind = "", path = ""] = process.argv;
 const staleMs = Number(process.env.STALE_MS);

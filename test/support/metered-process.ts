@@ -5,8 +5,8 @@
 import { writeSync } from "node:fs";
 import { connectRpc, createOperator, type MeteredState } from "turnpike/chain";
 import type { Address, Hex } from "turnpike/protocol";
-import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
 import { createMeter } from "../../sdk/src/gate/metering/meter";
+import { createFileMeterStore } from "../../sdk/src/gate/provider/create-meter";
 
 interface Assignment {
   readonly rpcUrl: string;

@@ -1,7 +1,7 @@
 /** An agent's ledger and a meter's journal as one: what was kept is found again when the file is opened next. */
 import { keccakText } from "turnpike/protocol";
 import { fileLedger } from "../../sdk/src/agent/file-ledger";
-import { createFileMeterStore } from "../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../sdk/src/gate/provider/create-meter";
 
 const STALE_MS = 2_000;
 

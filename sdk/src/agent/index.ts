@@ -9,17 +9,22 @@ export type { AgentPolicy, Amount, AskReason, Preference, SpendIntent } from "./
 export type { RequestInput } from "./core/request";
 export type { Agent } from "./create-agent";
 export { createAgent } from "./create-agent";
+export type {
+  JudgedOffer,
+  JudgedReceipt,
+  KeptReceipt,
+  ReceiptFault,
+  ReceiptStore,
+  StatementFault,
+} from "./ledger/evidence";
+export { memoryReceipts } from "./ledger/evidence";
 export type { Ledger, LedgerRecord } from "./ledger/ledger-store";
 export { memoryLedger } from "./ledger/ledger-store";
-export type { KeptReceipt, ReceiptFault, ReceiptStore } from "./ledger/receipt-store";
-export { memoryReceipts } from "./ledger/receipt-store";
-export type { JudgedOffer, JudgedReceipt, StatementFault } from "./ledger/signed-statements";
-export type { BudgetView } from "./payments/budget";
 export type { PayInit } from "./payments/pay";
 export type { PaidResponse, PaymentReceipt } from "./payments/receipt";
 export { receiptOf } from "./payments/receipt";
 export type { Credited } from "./payments/refunds";
-export type { ChargeView, PaymentView } from "./payments/view";
+export type { BudgetView, ChargeView, PaymentView } from "./payments/view";
 export type { FoundRoute, FoundRoutes } from "./pricing/find-routes";
 export type {
   MeteredPrice,

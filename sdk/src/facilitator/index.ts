@@ -16,6 +16,6 @@ export * from "./submit-refund";
 export * from "./subscription-figures";
 export * from "./subscriptions";
 export * from "./supported";
-export * from "./verify-webhook";
+export { type VerifyWebhookOptions, verifyWebhook, type WebhookHeaders } from "./verify-webhook";
 export * from "./webhook-endpoints";
 export * from "./webhook-events";

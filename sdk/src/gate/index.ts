@@ -43,7 +43,24 @@ export {
   verifyPaymentProof,
 } from "./provider/provider";
 export type { AnyRequest } from "./provider/verify";
-export * from "./purchases/record";
+export {
+  applyClaim,
+  type ClaimAct,
+  type ClaimOutcome,
+  type ClaimRecord,
+  type ClaimStore,
+  type FactsOfPayment,
+  isHeldAfter,
+  type KeptUntil,
+  MAX_RELEASES,
+  noteFact,
+  outcomeFor,
+  type PurchaseFacts,
+  pinNameOf,
+  type ServedClaim,
+  type StoredAnswer,
+  servedOf,
+} from "./purchases/record";
 export { fileClaims, memoryClaims } from "./purchases/store";
 export type { ReplayOptions } from "./replay/keeper";
 export {

@@ -8,11 +8,18 @@ export {
   COMMON_HEADERS_BYTES,
   CORS_ALLOW_HEADERS,
   CORS_EXPOSE_HEADERS,
+  decodeJsonHeader,
+  encodeHeaderText,
+  encodeJsonHeader,
   HEADER,
+  MAX_ANSWER_DEPTH,
   MAX_CREDENTIAL_BYTES,
   MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   MAX_QUOTE_HEADERS_BYTES,
   MAX_RESOURCE_BYTES,
+  memberOf,
+  parseStrictBody,
+  parseStrictJson,
   VARY,
 } from "./headers";
 export {
@@ -68,6 +75,5 @@ export * from "./receipts";
 export * from "./refunds";
 export * from "./resource";
 export * from "./schemas";
-export * from "./strict-json";
 export * from "./typed-data";
 export * from "./x402-v2";

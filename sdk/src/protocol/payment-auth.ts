@@ -3,9 +3,9 @@
  * for charges of EIP-3009 tokens (method `evm`, intent `charge`, credential type `authorization`).
  */
 import * as z from "zod";
+import { decodeJsonHeader } from "./headers";
 import { type Hex, keccakText, toBase64Url, utf8ToBytes } from "./hex";
 import { addressSchema, amountSchema, authorizationSchema, signatureSchema } from "./schemas";
-import { decodeJsonHeader } from "./strict-json";
 
 export const CHARGE_METHOD = "evm";
 

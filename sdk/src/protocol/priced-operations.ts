@@ -3,7 +3,7 @@
  * word: it moves no money, leads to no other origin, and the 402 of an operation decides what it costs.
  */
 import { parseAmount } from "./amounts";
-import { isObject, type JsonObject, memberOf } from "./strict-json";
+import { isObject, type JsonObject, memberOf } from "./headers";
 
 /** The largest document that is read. */
 export const MAX_DOCUMENT_BYTES = 4_194_304;

@@ -8,9 +8,9 @@ import { aBigint, aList, aNumber, aText, fieldsOf, type JsonObject } from "./arg
 import { BoundedMap } from "./bounded-map";
 import { type RecoverSigner, recoverSigner, signDigest, type TypedDataField, typedDataDigest } from "./eip712";
 import { InvalidPaymentProof } from "./errors";
+import { decodeJsonHeader, encodeJsonHeader } from "./headers";
 import { type Hex, keccakText } from "./hex";
 import { type PaymentProof, type PaymentProofWire, paymentProofSchema } from "./schemas";
-import { decodeJsonHeader, encodeJsonHeader } from "./strict-json";
 
 /** How long after settlement a proof may be presented, seconds: 7 days. */
 export const PROOF_LIFE_SEC = 7 * 24 * 60 * 60;

@@ -6,8 +6,7 @@ import type { StateReader, SubscriptionState } from "../chain/states";
 import type { Terms } from "../gate/core/terms";
 import type { MeterPort } from "../gate/metering/meter";
 import { nextReceipt, type ReceiptCount } from "../gate/metering/receipt-count";
-import { GONE, heldByOthers, smallest } from "../gate/metering/reservation";
-import type { MeterReport } from "../gate/metering/store";
+import { GONE, heldByOthers, type MeterReport, smallest } from "../gate/metering/store";
 import {
   type Address,
   AllowanceExhausted,

@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { parseStrictJson } from "../../../sdk/src/protocol/strict-json";
+import { parseStrictJson } from "../../../sdk/src/protocol/headers";
 
 describe("protocol > strict JSON", () => {
   const READ = [

@@ -1,8 +1,8 @@
 import type { Clock, Network, TurnpikeDeployment } from "../../protocol";
 import { anObject, anything, aText, callback, listOf, optionsOf, recordOf, textOr } from "../../protocol/arguments";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
+import type { ReceiptStore } from "../ledger/evidence";
 import type { Ledger } from "../ledger/ledger-store";
-import type { ReceiptStore } from "../ledger/receipt-store";
 import type { AgentWallet } from "../signing/wallet";
 import { type AgentContext, type KnownToken, RecentChanges } from "./context";
 import type { AgentEvent, AgentLimits, Sleep } from "./effects";

@@ -2,8 +2,8 @@
 
 import type { ChainReader } from "../../chain/reader";
 import type { Address, Clock, Hex, Network, TurnpikeDeployment } from "../../protocol";
+import type { ReceiptStore } from "../ledger/evidence";
 import type { AgentLedger } from "../ledger/ledger";
-import type { ReceiptStore } from "../ledger/receipt-store";
 import type { Roots, Signer } from "../signing/wallet";
 import type { Effects } from "./effects";
 import type { Facilitators } from "./facilitators";

@@ -10,9 +10,9 @@ import {
 } from "../../protocol";
 import { requireKnownFields } from "../../protocol/arguments";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
+import { memoryReceipts } from "../ledger/evidence";
 import { type AgentLedger, openLedger } from "../ledger/ledger";
 import { memoryLedger } from "../ledger/ledger-store";
-import { memoryReceipts } from "../ledger/receipt-store";
 import { createRoots, createSigner, type Signer } from "../signing/wallet";
 import type { Lifetime } from "./abort";
 import { type AgentEnvironment, type AgentOptions, createAgentMemory } from "./agent-options";

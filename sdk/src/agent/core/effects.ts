@@ -1,8 +1,7 @@
 /** Defines the agent's injected effects (fetch, time, waiting, events) and the limits of its retries. */
 import type { Address, Clock, Hex } from "../../protocol";
+import type { ReceiptFault, StatementFault } from "../ledger/evidence";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import type { ReceiptFault } from "../ledger/receipt-store";
-import type { StatementFault } from "../ledger/signed-statements";
 
 export type FetchFunction = (input: string, init: RequestInit) => Promise<Response>;
 

@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { isDiskFull } from "../../file-lock";
 import { ConfigError } from "../../protocol";
 import { anObject, aText } from "../../protocol/arguments";
-import { type KeptReceipt, nameOfReceipts, type ReceiptFault, type ReceiptStore } from "../ledger/receipt-store";
+import { type KeptReceipt, nameOfReceipts, type ReceiptFault, type ReceiptStore } from "../ledger/evidence";
 import { makeFolder } from "./folder";
 
 const LINE = /^(?:(malformed|subscription|request) )?([!-~]+)$/;

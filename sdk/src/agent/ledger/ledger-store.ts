@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { subscribeRequestSchema } from "../../facilitator/subscriptions";
 import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../../protocol";
-import { judgedOfferSchema, judgedReceiptSchema } from "./signed-statements";
+import { judgedOfferSchema, judgedReceiptSchema } from "./evidence";
 
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
 

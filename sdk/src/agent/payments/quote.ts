@@ -20,10 +20,10 @@ import {
   sameAddress,
   shortResourceOf,
 } from "../../protocol";
+import { memberOf } from "../../protocol/headers";
 import type { Challenge } from "../../protocol/payment-auth";
-import { memberOf } from "../../protocol/strict-json";
 import { originAndPath } from "../core/request";
-import type { JudgedOffer } from "../ledger/signed-statements";
+import type { JudgedOffer } from "../ledger/evidence";
 
 interface OptionBase {
   readonly network: string;

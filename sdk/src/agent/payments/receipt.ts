@@ -1,8 +1,8 @@
 /** Attaches to a response the receipt of its payment; the Response itself stays fetch's. */
 import { type Address, findNetwork, type Hex, networkOfChain, type PaymentMethod } from "../../protocol";
 import { originAndPath } from "../core/request";
+import type { JudgedOffer, JudgedReceipt } from "../ledger/evidence";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import type { JudgedOffer, JudgedReceipt } from "../ledger/signed-statements";
 
 /** What was paid for a response. */
 export interface PaymentReceipt {

@@ -19,8 +19,8 @@ import {
   typedDataDigest,
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
+import type { JudgedOffer, JudgedReceipt, StatementFault } from "../ledger/evidence";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import type { JudgedOffer, JudgedReceipt, StatementFault } from "../ledger/signed-statements";
 import type { PurchaseTarget } from "./channel";
 import { verifyJws } from "./json-web-signature";
 import type { PaymentOption } from "./quote";

@@ -22,7 +22,7 @@ import {
   type Network,
   type PaymentMethod,
 } from "../../protocol";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import { compareOptions, isRequested, type ParsedQuote, type Requested, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {

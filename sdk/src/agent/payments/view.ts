@@ -1,4 +1,6 @@
 import type { Address, Hex } from "../../protocol";
+import { DAY_SEC } from "../../protocol/periods";
+import type { AgentContext } from "../core/context";
 import { refundedAmount } from "../ledger/ledger";
 import type { PaymentEntry, SpendEntry } from "../ledger/ledger-store";
 import { type PaymentReceipt, receiptFor } from "./receipt";
@@ -42,3 +44,19 @@ export const chargeViewOf = (entry: SpendEntry, idHash: Hex): ChargeView => ({
 
 /** Returns the subscription that a reservation's id names: `signup:<idHash>` or `change:<idHash>:<version>`. */
 export const idHashOfSpend = (id: string): Hex => (id.split(":")[1] ?? id) as Hex;
+
+/** The budget of the last 24 hours, base units. */
+export interface BudgetView {
+  readonly perDay: bigint;
+  readonly perPayee: bigint | undefined;
+  /** reserved and spent by every agent with this ledger, less proven refunds */
+  readonly spent: bigint;
+  /** what may still be spent now */
+  readonly remaining: bigint;
+}
+
+export async function budget({ ledger, policy, effects }: AgentContext): Promise<BudgetView> {
+  const { perDay, perPayee } = policy.limits;
+  const spent = (await ledger()).spentSince({ sinceSec: effects.clock.nowSec() - DAY_SEC });
+  return { perDay, perPayee, spent, remaining: spent < perDay ? perDay - spent : 0n };
+}

@@ -12,8 +12,8 @@ import {
 } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Arrival } from "../core/request";
+import type { KeptReceipt, ReceiptFault } from "../ledger/evidence";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import type { KeptReceipt, ReceiptFault } from "../ledger/receipt-store";
 
 export interface ReceiptedRequest {
   readonly entry: SubscriptionEntry;

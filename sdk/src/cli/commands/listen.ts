@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { isPrivateChannel } from "../../agent/core/request";
 import { makeFolder } from "../../agent/file-ledger/folder";
 import { createFacilitatorClient, type FacilitatorClient, isWebhookEventType } from "../../facilitator";
-import { webhookKeyOf, webhookSecretOf } from "../../facilitator/webhook-signature";
+import { webhookKeyOf, webhookSecretOf } from "../../facilitator/verify-webhook";
 import { randomBytes } from "../../protocol";
 import type { Command, CommandContext } from "../command";
 import { UsageError } from "../command-errors";

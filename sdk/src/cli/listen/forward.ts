@@ -2,7 +2,7 @@
 
 import type * as z from "zod";
 import type { FacilitatorEvent, webhookEnvelopeSchema } from "../../facilitator";
-import { webhookSignature } from "../../facilitator/webhook-signature";
+import { webhookSignature } from "../../facilitator/verify-webhook";
 import { Deadline } from "../../protocol/exchange";
 import type { CliIo } from "../io";
 

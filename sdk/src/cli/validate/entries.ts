@@ -11,7 +11,7 @@ import {
   shortResourceOf,
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import type { Problems } from "./problem";
 
 /** What one entry asks for, as far as it is well-formed: to compare the versions. */

@@ -1,6 +1,6 @@
 /** Makes arguments that a tool's input schema accepts, so that a tool can be asked for its price. */
 import { isObject, type JsonObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 
 /** How deep a schema is followed, how long texts and lists get, and how many values a sample has. */
 const MAX_DEPTH = 8;

@@ -1,7 +1,7 @@
 /** Checks PaymentRequired of version 1 and of version 2, wherever a server sends them. */
 import type { JsonObject } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import { checkAccepts, type Price } from "./entries";
 import type { Problems } from "./problem";
 

@@ -7,7 +7,7 @@ import type { Readable } from "node:stream";
 import * as z from "zod";
 import { ConfigError, isTurnpikeError, type JsonObject, Unavailable } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import { CommandFailed, isUnreached, UsageError } from "../command-errors";
 import { safeLine } from "../text";
 import { VERSION } from "../version";

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import { MCP_META, toolResource } from "../../mcp/wire";
 import { type JsonObject, parseStrictBody } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import { type Problem, Problems } from "./problem";
 import { checkTermsV1, checkTermsV2 } from "./terms";
 

@@ -14,8 +14,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
-import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
-import type { Payment } from "../core/payment";
+import { MAX_WITHHELD_BYTES, type Payment } from "../core/payment";
 import type { GateRequest } from "../core/request";
 import type { Gate } from "../decision/gate";
 import {

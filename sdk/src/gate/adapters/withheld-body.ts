@@ -2,7 +2,7 @@
  * Reads the body of a fetch-style response while it is withheld: whole, or as a stream where it is one, is too long or
  * takes too long.
  */
-import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/payment";
 import { readerOf, restOf } from "../replay/fetch-recorder";
 import { isStream } from "../replay/keeper";
 

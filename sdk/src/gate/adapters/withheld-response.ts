@@ -5,7 +5,7 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { errorAnswer } from "../core/answer";
-import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/deferred-settlement";
+import { MAX_WITHHELD_BYTES, MAX_WITHHELD_MS } from "../core/payment";
 import type { Gate } from "../decision/gate";
 import { cancelDeferred, hasFailed, type RequestScope, type SettledScope } from "../decision/request-scope";
 import type { KeptAnswer } from "../replay/fit";

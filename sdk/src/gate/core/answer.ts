@@ -13,10 +13,8 @@ import { PAGE_HEADERS } from "../page/document";
 import type { HeldClaim } from "../purchases/held";
 import type { KeptAnswer } from "../replay/fit";
 import type { AnswerKeeper } from "../replay/keeper";
-import type { DeferredSettlement } from "./deferred-settlement";
-import type { OneTimePayment, Payment } from "./payment";
-import type { Quote } from "./quote";
-import type { RefundOnFailure } from "./refund-requests";
+import type { Quote } from "./offers";
+import type { DeferredSettlement, OneTimePayment, Payment, RefundOnFailure } from "./payment";
 
 export interface Answer {
   readonly status: number;

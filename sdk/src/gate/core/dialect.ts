@@ -8,12 +8,10 @@ import {
   sameAddress,
   TurnpikeError,
 } from "../../protocol";
-import { parseStrictJson } from "../../protocol/strict-json";
-import type { Candidate, PaymentAnswers, PaymentVerdict } from "./claim-payment";
+import { parseStrictJson } from "../../protocol/headers";
 import type { GateContext } from "./context";
-import type { Offer } from "./offers";
-import type { PaymentCase } from "./payment-case";
-import type { QuoteRequest, Quotes } from "./quote";
+import type { Offer, QuoteRequest, Quotes } from "./offers";
+import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "./payment-case";
 import type { GateRequest } from "./request";
 
 /** A payment that a request presents. */

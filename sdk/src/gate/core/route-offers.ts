@@ -5,8 +5,8 @@ import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import type { Offer, OfferContext } from "./offers";
 import type { Price, Pricing } from "./pricing";
+import { needsSupport, offeredTermsOf, requireSupport, supportOutage } from "./readiness";
 import type { GateRequest } from "./request";
-import { needsSupport, offeredTermsOf, requireSupport, supportOutage } from "./stated-support";
 
 export interface OffersNow {
   readonly offers: readonly Offer[];

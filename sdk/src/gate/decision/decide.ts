@@ -5,18 +5,20 @@
 import { COMMON_HEADERS_BYTES, isTurnpikeError, MAX_QUOTE_HEADERS_BYTES, TurnpikeError } from "../../protocol";
 import type { Decision } from "../core/answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
-import { claimPayment, invalid, type PaymentVerdict } from "../core/claim-payment";
 import type { GateContext } from "../core/context";
 import { type Credentials, type Dialect, type PaymentCredential, readCredentials } from "../core/dialect";
-import { soldSingly } from "../core/offers";
-import { pageFor } from "../core/page";
-import { freePayment, type Payment } from "../core/payment";
-import { PaymentCase } from "../core/payment-case";
-import { quotedFlow } from "../core/payment-flow";
-import type { QuoteRequest, Refusal } from "../core/quote";
-import { bookkeepingOutage, collectableOffers, isBookkeepingKnown, isRouteCollectable } from "../core/readiness";
+import { type QuoteRequest, soldSingly } from "../core/offers";
+import { freePayment, type Payment, type Refusal } from "../core/payment";
+import { claimPayment, invalid, PaymentCase, type PaymentVerdict } from "../core/payment-case";
+import {
+  bookkeepingOutage,
+  collectableOffers,
+  isBookkeepingKnown,
+  isRouteCollectable,
+  quotedFlow,
+} from "../core/readiness";
 import type { GateRequest } from "../core/request";
-import { isAuthorized, isFree, type Route } from "../core/route";
+import { isAuthorized, isFree, pageFor, type Route } from "../core/route";
 import type { Dialects } from "../dialects";
 import { grantFromCache, judgeSubscription } from "../schemes/subscription/judge";
 import type { SubscriptionVerdict } from "../schemes/subscription/payment";

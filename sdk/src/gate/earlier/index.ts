@@ -29,9 +29,8 @@ import {
   SENDER_KEY,
   senderText,
 } from "../metering/shared-view";
-import { applyClaim, type ClaimAct, type ClaimRecord } from "../purchases/record";
+import { applyClaim, type ClaimAct, type ClaimRecord, recordOfText, textOfRecord } from "../purchases/record";
 import { CLAIM_LOG, GRANT_KEY } from "../purchases/store";
-import { recordOfText, textOfRecord } from "../purchases/text";
 
 /** What was found and imported. */
 export interface Imported {

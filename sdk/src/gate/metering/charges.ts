@@ -6,17 +6,17 @@ import type { Hex } from "../../protocol/hex";
 import { heldOf, type MeteredAccount, unsettledOf } from "./books";
 import type { Loop } from "./loop";
 import type { ReceiptCount } from "./receipt-count";
+import type { MeterLimits } from "./schedule";
+import type { Settler } from "./settler";
 import {
   type HeldCharge,
   type HoldCharge,
   type HoldRequest,
   heldByOthers,
+  type MeterStore,
   type Reserved,
   type ReserveRequest,
-} from "./reservation";
-import type { MeterLimits } from "./schedule";
-import type { Settler } from "./settler";
-import type { MeterStore } from "./store";
+} from "./store";
 
 /** A charge; amounts in token base units. */
 export interface Deduction {

@@ -4,8 +4,7 @@
  */
 import { AllowanceExhausted, isTurnpikeError } from "../../protocol/errors";
 import { type Hex, randomBytes, toHex } from "../../protocol/hex";
-import { isOutOfCap } from "./reservation";
-import type { UnstatedBasis } from "./store";
+import { isOutOfCap, type UnstatedBasis } from "./store";
 import {
   costOf,
   endedMeter,

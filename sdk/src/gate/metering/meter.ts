@@ -9,10 +9,17 @@ import type { Clock } from "../../protocol/periods";
 import { isFundsReason, remainingOf, unsettledOf } from "./books";
 import { Charges, type ReadNewest, type ReceiptedDeduction, TICK_MS } from "./charges";
 import { Loop } from "./loop";
-import { type HeldCharge, isHeldByOthers } from "./reservation";
 import { limitsOf, type MeterLimits } from "./schedule";
 import { Settler } from "./settler";
-import { type MeterReport, type MeterStore, type UnsettledReport, type UnstatedBasis, unsettledReport } from "./store";
+import {
+  type HeldCharge,
+  isHeldByOthers,
+  type MeterReport,
+  type MeterStore,
+  type UnsettledReport,
+  type UnstatedBasis,
+  unsettledReport,
+} from "./store";
 import type { ChargeHold, HoldAhead } from "./usage-meter";
 
 /** Whether the debits of plans can be collected. */

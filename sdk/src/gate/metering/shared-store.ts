@@ -5,20 +5,9 @@
  */
 import { ConfigError } from "../../protocol/errors";
 import type { Hex } from "../../protocol/hex";
-import type { AskedChange, Cells } from "../cells/cells";
-import { memoryCells } from "../cells/memory";
+import { type AskedChange, type Cells, memoryCells } from "../cells/cells";
 import { emptyAccount, hasBalance, heldOf, type MeteredAccount, type Totals, unsettledOf } from "./books";
 import { nextReceipt, type ReceiptCount } from "./receipt-count";
-import {
-  chargeHold,
-  decideReservation,
-  GONE,
-  type HeldCharge,
-  type HoldCharge,
-  holdAhead,
-  type Reserved,
-  releaseExpired,
-} from "./reservation";
 import { SharedSender } from "./shared-sender";
 import {
   accountKey,
@@ -30,7 +19,17 @@ import {
   receiptText,
   SharedView,
 } from "./shared-view";
-import type { MeterStore } from "./store";
+import {
+  chargeHold,
+  decideReservation,
+  GONE,
+  type HeldCharge,
+  type HoldCharge,
+  holdAhead,
+  type MeterStore,
+  type Reserved,
+  releaseExpired,
+} from "./store";
 
 export interface SharedMeterOptions {
   /** how long the sender's lease outlives its last sign of life; default 15,000 */

@@ -1,7 +1,7 @@
 /**
  * Creates the meter that a provider's options ask for: debits by its operator's own key, or through the Facilitator.
  */
-import { join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import type { DebitItem, DebitOutcome, DebitResult, DebitSender } from "../../chain/debit-sender";
 import { createOperator } from "../../chain/operator";
 import type { Rpc } from "../../chain/rpc";
@@ -20,12 +20,15 @@ import {
   toHex,
   Unavailable,
 } from "../../protocol";
+import type { TurnpikeError } from "../../protocol/errors";
+import { LogCells } from "../cells/log";
 import type { ProviderOptions } from "../core/options";
 import type { Settings } from "../core/settings";
 import { Collection, type CollectionCheck } from "../metering/collection";
 import { facilitatorRight, operatorRight } from "../metering/debit-rights";
-import { createFileMeterStore } from "../metering/file-store";
 import { createMeter, type MeterPort } from "../metering/meter";
+import { sharedMeterStore } from "../metering/shared-store";
+import type { MeterStore } from "../metering/store";
 
 /** Refusals that mean that no debit of the plan, or none by this key, can be collected. */
 const CONTRADICTS_RIGHT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -174,4 +177,33 @@ function encode(items: readonly DebitItem[]): string {
     index,
   }));
   return JSON.stringify(debits);
+}
+
+export interface FileMeterStoreOptions {
+  /** the files' folder and the start of their names, with `.log` */
+  readonly path: string;
+  /** how long the sender's lease outlives its last sign of life; default 20,000 */
+  readonly leaseMs?: number;
+  /** how much a file may grow before it is replaced by its living records, at least; default 32 MiB */
+  readonly compactAtBytes?: number;
+  /** Called once, when the disk has failed; default: a warning. Everything is refused until a restart. */
+  readonly onFailure?: (error: TurnpikeError) => void;
+}
+
+const MIB = 1_024 * 1_024;
+
+/** Keeps a meter's books in one file that any number of processes on this machine share. */
+export function createFileMeterStore(options: FileMeterStoreOptions): MeterStore {
+  const { leaseMs = 20_000, compactAtBytes: rotateBytes = 32 * MIB, onFailure } = options;
+  const path = resolve(options.path);
+  const cells = new LogCells({
+    folder: dirname(path),
+    name: basename(path, ".log"),
+    what: "meterFolder",
+    // The journal of an earlier version.
+    isEarlier: (file) => file === basename(path),
+    rotateBytes,
+    onFailure,
+  });
+  return sharedMeterStore(cells, { leaseMs, refreshMs: Math.min(500, leaseMs / 10) });
 }

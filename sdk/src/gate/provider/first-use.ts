@@ -6,7 +6,7 @@
 import { createFacilitatorClient } from "../../facilitator/client";
 import { type Supported, supportedOn } from "../../facilitator/supported";
 import { ConfigError, caip2Of, networkOfChain, requireNetwork } from "../../protocol";
-import { claimsOf } from "../core/create-context";
+import { claimsOf } from "../core/context";
 import type { ProviderOptions } from "../core/options";
 import { checkProviderOptions } from "../core/provider-checks";
 import { FACILITATOR_WAIT_MS, httpUrl } from "../core/settings";

@@ -14,8 +14,7 @@ import {
 import { anObject, isObject, wrongKind } from "../../protocol/arguments";
 import { type NodeGate, nodeGate } from "../adapters/node-gate";
 import { watchResponse } from "../adapters/node-response";
-import type { GateContext } from "../core/context";
-import { createGateContext } from "../core/create-context";
+import { createGateContext, type GateContext } from "../core/context";
 import type { GateOptions } from "../core/gate-options";
 import { optionsFromEnvironment, type ProviderOptions, signersFromEnvironment } from "../core/options";
 import type { Amount } from "../core/pricing";

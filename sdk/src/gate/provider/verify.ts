@@ -21,7 +21,7 @@ import {
   resourceOfRequest,
 } from "../core/request";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
-import { buildQuote } from "../dialects/x402/quote-body";
+import { buildQuote } from "../dialects/x402/quotes";
 import { type HeldClaim, holdClaim } from "../purchases/held";
 import { faultOfSettlement, judgeProof } from "../schemes/once";
 

@@ -1,10 +1,12 @@
 /**
- * Defines what is recorded of a payment. Its claim: `running` under a lease while one request uses the payment, then
- * `used`; or `free` again when its handler failed, at most three times; or `refund` for good, when it is to be refunded
- * instead. And facts of each purchase that it was presented for. Pure, so that every store applies the same rules.
+ * Defines what is recorded of a payment, and writes it as the texts of its cells. Its claim: `running` under a lease while
+ * one request uses the payment, then `used`; or `free` again when its handler failed, at most three times; or `refund` for
+ * good, when it is to be refunded instead. And facts of each purchase that it was presented for. Pure, so that every store
+ * applies the same rules.
  */
-import { type Hex, keccakText, Unavailable } from "../../protocol";
-import { anObject, kind } from "../../protocol/arguments";
+import { type Hex, isHash32, keccakText, parseAmount, Unavailable } from "../../protocol";
+import { anObject, isObject, kind } from "../../protocol/arguments";
+import { parseStrictJson } from "../../protocol/headers";
 
 /** How often one payment may be released by handlers that fail. */
 export const MAX_RELEASES = 3;
@@ -222,4 +224,52 @@ export interface ClaimStore {
   ready(): Promise<void>;
   /** Releases the store's resources. */
   close(): Promise<void>;
+}
+
+const RECORD =
+  /^S (?:0x[0-9a-f]{64} )?(running|free|used|refund) ([A-Za-z0-9_-]{0,22}) ([0-9]{1,16}) ([0-9]{1,16}) ([0-9]{1,16});$/;
+
+/** @param paymentId undefined: it is the key of the cell */
+export function textOfRecord(paymentId: Hex | undefined, record: ClaimRecord): string {
+  const { state, owner, leaseUntilMs, releases, keepUntilSec } = record;
+  const named = paymentId === undefined ? "" : `${paymentId} `;
+  return `S ${named}${state} ${owner} ${leaseUntilMs} ${releases} ${keepUntilSec};`;
+}
+
+export function recordOfText(text: string): ClaimRecord | undefined {
+  const stored = RECORD.exec(text);
+  if (!stored) return undefined;
+  const [, state, owner, leaseUntilMs, releases, keepUntilSec] = stored;
+  return {
+    state: state as ClaimRecord["state"],
+    owner: owner ?? "",
+    leaseUntilMs: Number(leaseUntilMs),
+    releases: Number(releases),
+    keepUntilSec: Number(keepUntilSec),
+  };
+}
+
+export function textOfFacts(facts: FactsOfPayment): string {
+  const written = [...facts].map(([grantId, { unusedAtFirst, charged }]) => [
+    grantId,
+    { unusedAtFirst, charged: charged?.toString() },
+  ]);
+  return JSON.stringify(Object.fromEntries(written));
+}
+
+export function factsOfText(text: string): FactsOfPayment | undefined {
+  const written = parseStrictJson(text);
+  if (!isObject(written)) return undefined;
+  const facts = new Map<Hex, PurchaseFacts>();
+  for (const [grantId, { unusedAtFirst, charged }] of Object.entries(
+    written as Record<string, Record<string, unknown>>,
+  )) {
+    const amount = charged === undefined ? undefined : parseAmount(charged);
+    if (!isHash32(grantId) || (charged !== undefined && amount === undefined)) return undefined;
+    facts.set(grantId, {
+      ...(unusedAtFirst === true && { unusedAtFirst }),
+      ...(amount !== undefined && { charged: amount }),
+    });
+  }
+  return facts;
 }

@@ -2,24 +2,26 @@
 import { ConfigError, type Hex, isHash32, randomBytes, toHex, Unavailable } from "../../protocol";
 import { aNumber, aText, optionsOf } from "../../protocol/arguments";
 import { HOUR_SEC } from "../../protocol/periods";
-import { type AskedChange, answerKey, type Cells } from "../cells/cells";
+import { type AskedChange, answerKey, type Cells, memoryCells } from "../cells/cells";
 import { LogCells } from "../cells/log";
-import { memoryCells } from "../cells/memory";
 import {
   applyClaim,
   type ClaimAct,
   type ClaimRecord,
   type ClaimStore,
   type FactsOfPayment,
+  factsOfText,
   isHeldAfter,
   type KeptUntil,
   noteFact,
   outcomeFor,
   pinNameOf,
+  recordOfText,
   type StoredAnswer,
   servedOf,
+  textOfFacts,
+  textOfRecord,
 } from "./record";
-import { factsOfText, recordOfText, textOfFacts, textOfRecord } from "./text";
 
 /** Chain time may run behind the store's. */
 const MARGIN_SEC = HOUR_SEC;

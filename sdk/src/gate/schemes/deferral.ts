@@ -4,6 +4,7 @@
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/exchange";
+import type { DeferredOutcome, DeferredSettlement } from "../core/payment";
 import {
   ALREADY_USED,
   barredAs,
@@ -13,13 +14,21 @@ import {
   messageOf,
   type PaymentVerdict,
   withdrawClaim,
-} from "../core/claim-payment";
-import type { DeferredOutcome, DeferredSettlement } from "../core/deferred-settlement";
+} from "../core/payment-case";
 import { MAX_RELEASES } from "../purchases/record";
 import { fitAnswer, type KeptAnswer } from "../replay/fit";
 import { sealedWithin, secretOfSignature, withReceipts } from "../replay/keeper";
-import { grantIdsOf, type Purchase, type Run, type Settlement } from "./scheme";
-import { findUnsettled, storeUnsettled, type UnsettledPurchase } from "./unsettled-answers";
+import {
+  findUnsettled,
+  grantIdsOf,
+  type Purchase,
+  type Run,
+  reserveFor,
+  type Settlement,
+  settleFor,
+  storeUnsettled,
+  type UnsettledPurchase,
+} from "./scheme";
 import { ChargeRule, chargeable, UptoCharge } from "./upto-charge";
 
 type AnyRun = Pick<Run<Purchase>, "at" | "purchase">;
@@ -56,7 +65,7 @@ export async function deferSettlement<P extends Purchase>({
     if (await scheme.isUnderWay(at, purchase)) return settleUnderWay(run);
     return withdrawClaim(claim, "handler_failed");
   }
-  const reserved = await scheme.reserve(at, purchase);
+  const reserved = await reserveFor(run);
   if (reserved.kind === "under_way") return settleUnderWay(run);
   if (reserved.kind === "refused") return withdrawClaim(claim, reserved.reason);
   const charge = isUpto ? chargeOf(run, recorded) : undefined;
@@ -96,8 +105,8 @@ export async function settleFirst<P extends Purchase>(
   run: Run<P>,
   grant: typeof grantRefundable = grantRefundable,
 ): Promise<PaymentVerdict> {
-  const { at, scheme, purchase, claim } = run;
-  const settled = await scheme.settle(at, purchase);
+  const { at, purchase, claim } = run;
+  const settled = await settleFor(run);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   return grant(at, { ...purchase, payment: paidBy(run, settled), claim });
 }
@@ -123,13 +132,13 @@ async function storedAnswer(run: AnyRun): Promise<KeptAnswer | undefined> {
 
 /** Settles the payment of an earlier run, whose answer is stored. Runs nothing, so that it counts as no run. */
 async function settleStored<P extends Purchase>(run: Run<P>, answer: KeptAnswer): Promise<PaymentVerdict> {
-  const { at, scheme, purchase, claim } = run;
+  const { at, purchase, claim } = run;
   const found = await fitAnswer(answer, at.request);
   if (found.kind === "unfit") {
     await claim.settle("withdraw");
     return barredAs(found);
   }
-  const settled = await scheme.settle(at, purchase);
+  const settled = await settleFor(run);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
   const { headers: receipts } = await purchase.dialect.report(at, paid);
@@ -223,8 +232,8 @@ class ReservedPayment<P extends Purchase> implements DeferredSettlement {
       await this.#record(amount);
       if (answer) await this.#store(answer);
       const run = amount === undefined ? this.#run : chargedAt(this.#run, amount);
-      const { at, scheme, purchase } = run;
-      const settled = await scheme.settle(at, purchase);
+      const { at, purchase } = run;
+      const settled = await settleFor(run);
       if (settled.kind === "faulty") {
         // The handler has run for nothing: that counts.
         await claim.settle("release");

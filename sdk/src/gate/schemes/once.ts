@@ -23,18 +23,18 @@ import {
 } from "../../protocol";
 import { DAY_SEC } from "../../protocol/periods";
 import { traceHeadersOf } from "../../protocol/tracing";
+import type { GateContext } from "../core/context";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "../core/payment";
 import {
   type Candidate,
   grantRefundable,
   invalid,
   messageOf,
   type PaymentAnswers,
+  type PaymentCase,
   type PaymentVerdict,
   withdrawClaim,
-} from "../core/claim-payment";
-import type { GateContext } from "../core/context";
-import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment } from "../core/payment";
-import type { PaymentCase } from "../core/payment-case";
+} from "../core/payment-case";
 import type { Settings } from "../core/settings";
 import { recoverSigner } from "../methods/method";
 import { secretOfProof } from "../replay/keeper";

@@ -3,8 +3,13 @@ import { ConfigError, isTurnpikeError, type Money, type PricedToken, parseMoney,
 import { callbackFault } from "../core/callback-fault";
 import type { GateOptions } from "../core/gate-options";
 import type { OneTimePayment } from "../core/payment";
-import { CountedMeter, type UsageBudget } from "../metering/counted-meter";
-import { type UsageMeter, type UsageMeterOptions, usageTermsOf } from "../metering/usage-meter";
+import {
+  CountedMeter,
+  type UsageBudget,
+  type UsageMeter,
+  type UsageMeterOptions,
+  usageTermsOf,
+} from "../metering/usage-meter";
 
 export class UptoCharge {
   readonly #max: bigint;

@@ -1,8 +1,7 @@
 /** Meters the tokens of one answer: one meter for each kind of token that has a price of its own. */
 import { Unavailable } from "../../protocol";
 import type { Payment } from "../core/payment";
-import { isOutOfCap } from "../metering/reservation";
-import type { UnstatedBasis } from "../metering/store";
+import { isOutOfCap, type UnstatedBasis } from "../metering/store";
 import { costOf, type PartMeter, toCount, type UnitPriceOption, type UsageMeterOptions } from "../metering/usage-meter";
 import type { TokenUsage } from "./token-usage";
 

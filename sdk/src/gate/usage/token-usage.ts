@@ -2,7 +2,7 @@
  * Reads how many tokens an answer has used from what language models return: whole answers and stream chunks in the
  * forms of OpenAI (chat completions, responses) and Anthropic (messages). Reads counts alone; prices are the provider's.
  */
-import { memberOf } from "../../protocol/strict-json";
+import { memberOf } from "../../protocol/headers";
 import type { UnstatedBasis } from "../metering/store";
 
 /** Tokens that an answer has used so far. */

@@ -1,8 +1,7 @@
 /** Shows amounts, prices, subscriptions and payments as a tool result does: no id, secret or signature is in them. */
 import { originAndPath } from "../../agent/core/request";
-import type { BudgetView } from "../../agent/payments/budget";
 import type { PaymentReceipt } from "../../agent/payments/receipt";
-import type { ChargeView, PaymentView } from "../../agent/payments/view";
+import type { BudgetView, ChargeView, PaymentView } from "../../agent/payments/view";
 import type { PriceOption, PriceQuote } from "../../agent/pricing/price-quote";
 import type { Subscription } from "../../agent/subscriptions/subscription";
 

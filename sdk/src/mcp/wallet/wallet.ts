@@ -8,8 +8,8 @@ import { type AgentEvent, DEFAULT_LIMITS, type FetchFunction } from "../../agent
 import type { SpendIntent } from "../../agent/core/policy-options";
 import { type Agent, createAgentWith } from "../../agent/create-agent";
 import { fileReceipts } from "../../agent/file-ledger";
+import type { ReceiptStore } from "../../agent/ledger/evidence";
 import { type Ledger, memoryLedger } from "../../agent/ledger/ledger-store";
-import type { ReceiptStore } from "../../agent/ledger/receipt-store";
 import { AbortError, HEADER } from "../../protocol";
 import type { Reach, WalletConfig } from "./config";
 import { guardedFetch } from "./guarded-fetch";

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
 import type { TurnpikeError } from "turnpike/protocol";
+import { memoryCells } from "../../../../sdk/src/gate/cells/cells";
 import { LogCells, type LogOptions } from "../../../../sdk/src/gate/cells/log";
-import { CellTable } from "../../../../sdk/src/gate/cells/log/table";
-import { memoryCells } from "../../../../sdk/src/gate/cells/memory";
+import { CellTable } from "../../../../sdk/src/gate/cells/log/line";
 import { claimsOn } from "../../../../sdk/src/gate/purchases/store";
 import { attempt, idOf, NOW_MS } from "../support/claim-store";
 

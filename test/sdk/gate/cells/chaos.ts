@@ -7,7 +7,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "chai";
 import fc from "fast-check";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import { bundled } from "../../../support/bundled";
 import { until } from "../../../support/until";
 

@@ -6,7 +6,7 @@ import { Pool } from "pg";
 import { type ClaimStore, type MeterPort, memoryClaims, type Provider } from "turnpike/gate";
 import { postgresClaims } from "turnpike/gate/postgres";
 import { Unavailable } from "turnpike/protocol";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import {
   FRAMEWORKS,
   type Framework,

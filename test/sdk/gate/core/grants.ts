@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
-import { Contract } from "ethers";
 import { type ClaimStore, fileClaims, memoryClaims, type Provider, type ProviderOptions } from "turnpike/gate";
 import { type AcceptEntryWire, encodeJsonHeader, type Hex, keccakText } from "turnpike/protocol";
 import {
@@ -23,7 +22,7 @@ import {
   testProvider,
 } from "../../../support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld } from "../../../support/subscriptions";
-import { providerOn, TRANSFER } from "../support/chain-provider";
+import { providerOn, settleOnChain } from "../support/chain-provider";
 import { requiredIn, v1Headers, v2Headers } from "../support/standard";
 
 const RANDOM_TRANSACTION: Hex = keccakText("a transaction that nobody sent");
@@ -343,35 +342,7 @@ describe("standard payments verified on chain", function () {
     return v1Headers(entry, {}, { world });
   }
 
-  /** Settles it as a relayer does. @param amount the amount that is transferred */
-  async function transfer(asked: SettleBody, amount?: bigint): Promise<Hex> {
-    const { authorization, signature } = asked.paymentPayload.payload as unknown as {
-      authorization: Record<string, string>;
-      signature: string;
-    };
-    const relayer = await world.chain.wallet("relayer");
-    await world.contracts.mint(authorization.from as Hex, BigInt(authorization.value as string));
-    const send = new Contract(
-      world.contracts.token,
-      [TRANSFER, "function transfer(address to, uint256 amount) returns (bool)"],
-      relayer,
-    );
-    if (amount !== undefined) {
-      await world.contracts.mint(relayer.address as Hex, amount);
-      return (await (await send.getFunction("transfer")(authorization.to, amount)).wait()).hash;
-    }
-    const { from, to, value, validAfter, validBefore, nonce } = authorization;
-    const sent = await send.getFunction("transferWithAuthorization")(
-      from,
-      to,
-      value,
-      validAfter,
-      validBefore,
-      nonce,
-      signature,
-    );
-    return (await sent.wait()).hash;
-  }
+  const transfer = (asked: SettleBody, amount?: bigint): Promise<Hex> => settleOnChain(world, asked, amount);
 
   it("HA2 serves what the token's own logs show, and trusts no Facilitator's statement, not even a signed one", async () => {
     await serve({ settleWaitMs: 0 });

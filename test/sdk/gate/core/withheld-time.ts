@@ -4,7 +4,7 @@ import { expect } from "chai";
 import { gated, type Provider } from "turnpike/gate";
 import { fetchGate } from "turnpike/gate/fetch";
 import type { AcceptEntryWire, PaymentRequiredWire } from "turnpike/protocol";
-import { MAX_WITHHELD_MS } from "../../../../sdk/src/gate/core/deferred-settlement";
+import { MAX_WITHHELD_MS } from "../../../../sdk/src/gate/core/payment";
 import { type Deferred, deferred } from "../../../../sdk/src/protocol/exchange";
 import {
   closeServer,

@@ -5,7 +5,7 @@ import path from "node:path";
 import { expect } from "chai";
 import { fileClaims } from "turnpike/gate";
 import { importStore } from "../../../../sdk/src/gate/earlier";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import { idHashOf } from "../../../support/metered-chain";
 import { expectCode, terminal } from "../../cli/support/run";
 import { attempt, idOf, LEASE_MS, NOW_MS } from "../support/claim-store";

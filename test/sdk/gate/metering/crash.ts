@@ -4,9 +4,9 @@ import path from "node:path";
 import { expect } from "chai";
 import type { DebitSender } from "turnpike/chain";
 import type { Hex } from "turnpike/protocol";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
 import { createMeter, type Meter } from "../../../../sdk/src/gate/metering/meter";
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import { MeteredChain } from "../../../support/metered-chain";
 import { until } from "../../../support/until";
 

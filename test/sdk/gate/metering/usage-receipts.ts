@@ -23,9 +23,9 @@ import {
   usageReceiptTypedData,
 } from "turnpike/protocol";
 import { createTestProvider, type TestProvider } from "turnpike/testing";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
 import { createMemoryMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
 import type { MeterStore } from "../../../../sdk/src/gate/metering/store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import { testKey } from "../../../support/chain";
 import { closeServer, listen, type SmallFacilitator, startSmallFacilitator } from "../../../support/gate";
 import { type SubscriptionWorld, startSubscriptionWorld, until } from "../../../support/subscriptions";

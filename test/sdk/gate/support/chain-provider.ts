@@ -2,24 +2,26 @@
 import { Contract, Wallet } from "ethers";
 import type { Provider, ProviderOptions } from "turnpike/gate";
 import { type AcceptEntryWire, type Hex, parseMemo, paymentNonce, transferTypedData } from "turnpike/protocol";
-import { keyOf, type SmallFacilitator, testProvider } from "../../../support/gate";
+import { keyOf, type SettleBody, type SmallFacilitator, testProvider } from "../../../support/gate";
 import type { SubscriptionWorld } from "../../../support/subscriptions";
 
-export function providerOn(
-  { contracts, rpc }: SubscriptionWorld,
-  facilitator: SmallFacilitator,
-  more: ProviderOptions = {},
-): Provider {
+export function optionsOn({ contracts, rpc }: SubscriptionWorld, more: ProviderOptions = {}): ProviderOptions {
   const { token, tokenName, tokenVersion, turnpike } = contracts;
-  return testProvider(facilitator, {
+  return {
     token: { address: token, name: tokenName, version: tokenVersion },
     rpcUrl: rpc.url,
     turnpike,
     pollMs: 50,
     clock: undefined as never,
     ...more,
-  });
+  };
 }
+
+export const providerOn = (
+  world: SubscriptionWorld,
+  facilitator: SmallFacilitator,
+  more: ProviderOptions = {},
+): Provider => testProvider(facilitator, optionsOn(world, more));
 
 export interface OnChainPayment {
   readonly transaction: Hex;
@@ -60,4 +62,38 @@ export async function payOnChain(
   const receipt = await (await send(...Object.values(authorization), signature)).wait();
   const block = await chain.provider.getBlock(receipt.blockNumber);
   return { transaction: receipt.hash, blockNumber: receipt.blockNumber, settledAt: block?.timestamp ?? 0 };
+}
+
+/** Settles a payment as a relayer does. @param amount the amount that is transferred, in another way */
+export async function settleOnChain(
+  { chain, contracts }: SubscriptionWorld,
+  asked: SettleBody,
+  amount?: bigint,
+): Promise<Hex> {
+  const { authorization, signature } = asked.paymentPayload.payload as unknown as {
+    authorization: Record<string, string>;
+    signature: string;
+  };
+  const relayer = await chain.wallet("relayer");
+  await contracts.mint(authorization.from as Hex, BigInt(authorization.value as string));
+  const send = new Contract(
+    contracts.token,
+    [TRANSFER, "function transfer(address to, uint256 amount) returns (bool)"],
+    relayer,
+  );
+  if (amount !== undefined) {
+    await contracts.mint(relayer.address as Hex, amount);
+    return (await (await send.getFunction("transfer")(authorization.to, amount)).wait()).hash;
+  }
+  const { from, to, value, validAfter, validBefore, nonce } = authorization;
+  const sent = await send.getFunction("transferWithAuthorization")(
+    from,
+    to,
+    value,
+    validAfter,
+    validBefore,
+    nonce,
+    signature,
+  );
+  return (await sent.wait()).hash;
 }

@@ -2,9 +2,19 @@
  * One purchase, attempted by gates of one store that die, lose replies or find store and Facilitator away at any step, in
  * generated orders: nothing is served twice, and nothing that was paid is lost.
  */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { expect } from "chai";
 import fc from "fast-check";
-import { type ClaimStore, createProvider, type GateOptions, type Payment } from "turnpike/gate";
+import {
+  type ClaimStore,
+  createProvider,
+  fileClaims,
+  type GateOptions,
+  memoryClaims,
+  type Payment,
+} from "turnpike/gate";
 import { fetchGate } from "turnpike/gate/fetch";
 import { type Hex, Unavailable } from "turnpike/protocol";
 import {
@@ -125,6 +135,26 @@ const never = <T>(): Promise<T> => new Promise(() => undefined);
 export interface CrashWorld {
   /** a store's place: each call opens it as another process does */
   open(): ClaimStore;
+}
+
+/** Places of the stores of one machine, each its own. */
+export function localPlaces() {
+  let folder = "";
+  let places = 0;
+  before(() => {
+    folder = mkdtempSync(path.join(tmpdir(), "turnpike-crash-orders-"));
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return {
+    inMemory(): CrashWorld {
+      const store = memoryClaims({ warn: false });
+      return { open: () => ({ ...store, close: async () => undefined }) };
+    },
+    inFile(): CrashWorld {
+      const place = path.join(folder, String(places++));
+      return { open: () => fileClaims({ folder: place }) };
+    },
+  };
 }
 
 /** A way to pay for the purchase. */

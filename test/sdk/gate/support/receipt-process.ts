@@ -1,6 +1,7 @@
 /** A meter on a file in its own process, which charges without end and prints the number and sum of each receipt. */
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
+
 import { createMeter } from "../../../../sdk/src/gate/metering/meter";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 import { MeteredChain } from "../../../support/metered-chain";
 
 async function main(file: string): Promise<void> {

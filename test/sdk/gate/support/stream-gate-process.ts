@@ -20,8 +20,8 @@ import {
 import { isTurnpikeError } from "turnpike/protocol";
 import { cellsOn } from "../../../../sdk/src/gate/cells/cells";
 import { postgresCells } from "../../../../sdk/src/gate/cells/postgres";
-import { createFileMeterStore } from "../../../../sdk/src/gate/metering/file-store";
 import { METER_STORE, sharedMeterStore } from "../../../../sdk/src/gate/metering/shared-store";
+import { createFileMeterStore } from "../../../../sdk/src/gate/provider/create-meter";
 
 export interface StreamGateAssignment {
   readonly options: ProviderOptions;

@@ -1,29 +1,10 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
-import { fileClaims, memoryClaims } from "turnpike/gate";
 import { ONE_TIME } from "../../../support/gate";
-import { type PurchaseKind, testCrashOrders } from "../support/crash-orders";
+import { localPlaces, type PurchaseKind, testCrashOrders } from "../support/crash-orders";
 import { toyPaid } from "./support/client";
 import { toyProvider } from "./support/provider";
 
 describe("a purchase in the toy dialect whose gates die", () => {
-  let folder: string;
-  let places = 0;
-
-  before(() => {
-    folder = mkdtempSync(path.join(tmpdir(), "turnpike-toy-crash-orders-"));
-  });
-  after(() => rmSync(folder, { recursive: true, force: true }));
-
-  const inMemory = () => {
-    const store = memoryClaims({ warn: false });
-    return { open: () => ({ ...store, close: async () => undefined }) };
-  };
-  const inFile = () => {
-    const place = path.join(folder, String(places++));
-    return { open: () => fileClaims({ folder: place }) };
-  };
+  const { inMemory, inFile } = localPlaces();
   const toy: PurchaseKind = {
     gate: { pricing: ONE_TIME },
     pay: (quoted) => toyPaid(quoted),

@@ -13,12 +13,15 @@ import {
   type SettleBody,
   type SmallFacilitator,
   send,
+  signedSettlement,
   startSmallFacilitator,
   TOKEN,
   testClock,
   testOptions,
   testProvider,
 } from "../../../support/gate";
+import { type SubscriptionWorld, startSubscriptionWorld } from "../../../support/subscriptions";
+import { optionsOn, settleOnChain } from "../support/chain-provider";
 import { ADAPTERS, type AdapterServer, type Handled, PREFIX } from "../support/frameworks";
 import { v1Headers, v2Headers } from "../support/standard";
 import { toyHeaders, toyPaid, toyPresented, toyQuotes, toyReceipt } from "./support/client";
@@ -282,7 +285,8 @@ for (const name of ["Express 5", "Hono", "fetch"] as const) {
         invalid_exact_evm_nonce_already_used: 409,
         a_reason_of_another_maker: 409,
         invalid_exact_evm_insufficient_balance: 402,
-        invalid_exact_evm_transaction_failed: 402,
+        invalid_exact_evm_transaction_failed: 409,
+        terms: 402,
       })) {
         const before = { ...facilitator };
         const headers = await toyPaid(await send(url));
@@ -307,5 +311,71 @@ for (const name of ["Express 5", "Hono", "fetch"] as const) {
     });
   });
 }
+
+describe("a toy scheme on a chain", function () {
+  this.timeout(120_000);
+  let world: SubscriptionWorld;
+  let facilitator: SmallFacilitator;
+  let provider: Provider;
+  let server: AdapterServer;
+  let url: string;
+
+  before(async () => {
+    world = await startSubscriptionWorld();
+    facilitator = await startSmallFacilitator();
+    facilitator.supported = RESERVING;
+  });
+  after(async () => {
+    await facilitator.stop();
+    await world.stop();
+  });
+  afterEach(async () => {
+    await server.stop();
+    await provider.close();
+  });
+
+  async function serve(options: object): Promise<void> {
+    provider = toyProvider(
+      testOptions(facilitator, optionsOn(world, { publicUrl: "https://api.example", settleWaitMs: 0, ...options })),
+    );
+    const handle = () => ({ body: "the content" });
+    server = await (ADAPTERS.fetch as (typeof ADAPTERS)[string])(provider, [
+      { path: "/paid", gate: { pricing: ONE_TIME } as never, handle },
+    ]);
+    await provider.ready();
+    url = `${server.url}${PREFIX}/paid`;
+  }
+  const pay = async () => toyPaid(await send(url), { world });
+
+  it("HA2 with verify onchain, serves what the token's own logs show, and nothing on a signed statement", async () => {
+    await serve({ verify: "onchain" });
+    const headers = await pay();
+    facilitator.settle = async (asked) => signedSettlement(asked, `0x${"ab".repeat(32)}`, "facilitator");
+    const lied = await send(url, { headers });
+    expect([lied.status, lied.text.includes("the content")]).to.deep.equal([503, false]);
+    facilitator.settle = async (asked) => signedSettlement(asked, await settleOnChain(world, asked), "facilitator");
+    const paid = await send(url, { headers });
+    expect([paid.status, paid.text], paid.text).to.deep.equal([200, "the content"]);
+  });
+
+  it("HA2 with another vendor's Facilitator, accepts no authorization that was used before it came here", async () => {
+    const at = { url: facilitator.url, signers: [facilitator.signer], trustUnsigned: true };
+    await serve({ facilitator: at });
+    const headers = await pay();
+    let settled: Hex | undefined;
+    facilitator.settle = async (asked) => {
+      settled ??= await settleOnChain(world, asked);
+      return signedSettlement({ ...asked, grant: undefined as never }, settled, "x");
+    };
+    expect((await send(url, { headers })).status).to.equal(200);
+    await server.stop();
+    await provider.close();
+    // Another gate: the transfer exists, and has already bought a response.
+    facilitator.verify = () => ({ isValid: true, payer: addressOf("payer") as Hex, reserved: true });
+    await serve({ facilitator: at });
+    const answer = await send(url, { headers });
+    expect([answer.status, answer.json?.reason], answer.text).to.deep.equal([409, "authorization_used"]);
+  });
+});
 
 const refusal = (errorReason: string) => ({ success: false, errorReason, transaction: "", network: "local-31337" });

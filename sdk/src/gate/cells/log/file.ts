@@ -2,8 +2,7 @@
 import { closeSync, constants, fdatasync, fstatSync, fsync, openSync, readSync, statSync, writeSync } from "node:fs";
 import { isDiskFull } from "../../../file-lock";
 import { ConfigError, Unavailable } from "../../../protocol";
-import { fieldsOf, HEAD_CHARS, type LineChange, swapLine, tailIn } from "./line";
-import { CellTable } from "./table";
+import { CellTable, fieldsOf, HEAD_CHARS, type LineChange, swapLine, tailIn } from "./line";
 
 const READ_BYTES = 65_536;
 

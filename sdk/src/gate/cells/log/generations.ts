@@ -7,8 +7,7 @@ import { closeSync, linkSync, openSync, readdirSync, rmSync, writeSync } from "n
 import { join } from "node:path";
 import { randomBytes, toHex, Unavailable } from "../../../protocol";
 import { fullDisk, LogFile, syncData, syncFolder, withSpace } from "./file";
-import { cellLine, endLine, headLine } from "./line";
-import type { SnapshotCell } from "./table";
+import { cellLine, endLine, headLine, type SnapshotCell } from "./line";
 
 /** A log is the files `<folder>/<name>-<generation>.log`. */
 export interface LogPlace {

@@ -1,10 +1,8 @@
 /** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
-import type { PaymentReport } from "../../core/claim-payment";
-import type { OneTimePayment } from "../../core/payment";
-import type { PaymentCase } from "../../core/payment-case";
-import type { Refusal } from "../../core/quote";
+import type { OneTimePayment, Refusal } from "../../core/payment";
+import type { PaymentCase, PaymentReport } from "../../core/payment-case";
 import { timeText } from "./challenge";
 
 /** @param challengeId of the credential that was paid by */

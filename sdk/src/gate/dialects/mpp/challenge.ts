@@ -22,10 +22,17 @@ import {
   challengeText,
   encodeCanonical,
 } from "../../../protocol/payment-auth";
-import { MAX_TIMEOUT_SEC, methodOf, type Offer, schemeOf, soldSingly } from "../../core/offers";
+import {
+  MAX_TIMEOUT_SEC,
+  methodOf,
+  type Offer,
+  type QuoteRequest,
+  refOf,
+  schemeOf,
+  soldSingly,
+} from "../../core/offers";
 import type { ProviderOptions } from "../../core/options";
 import type { PaymentCase } from "../../core/payment-case";
-import { type QuoteRequest, refOf } from "../../core/quote";
 import { isLoopback, quotedMethod } from "../../core/request";
 import { eip3009 } from "../../methods";
 

@@ -11,14 +11,19 @@ import {
   sourceOf,
 } from "../../../protocol/payment-auth";
 import { DAY_SEC } from "../../../protocol/periods";
-import { type Candidate, invalid, type PaymentAnswers, type PaymentVerdict } from "../../core/claim-payment";
 import { singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC } from "../../core/offers";
-import type { PaymentCase } from "../../core/payment-case";
+import {
+  type Candidate,
+  invalid,
+  type PaymentAnswers,
+  type PaymentCase,
+  type PaymentVerdict,
+} from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { eip3009, readable, signedByToken } from "../../methods";
-import { checkPresented, verdictOfFault } from "../../schemes/transfer/check";
+import { checkPresented, verdictOfFault } from "../../schemes/transfer";
 import { type CredentialHeader, headerParameter, isGenuine, placeOf } from "./challenge";
 
 /** What a credential holds; undefined: it is no base64url of one JSON object. */

@@ -1,8 +1,8 @@
 /** MPP, the HTTP authentication scheme "Payment": sells single requests for EIP-3009 tokens beside x402. */
 import { caip2Of, HEADER, memberOf } from "../../../protocol";
 import { CHARGE_INTENT, CHARGE_METHOD } from "../../../protocol/payment-auth";
-import { invalid } from "../../core/claim-payment";
 import { type Dialect, entryNamed, type PaymentCredential } from "../../core/dialect";
+import { invalid } from "../../core/payment-case";
 import { errorFor, mayPayAgain, problemMembers, receiptOf } from "./answers";
 import { type CredentialHeader, challengesFor, isCharged } from "./challenge";
 import { bearsCredential, chargeOf, checkCredential, type Presented, readCredential } from "./credential";

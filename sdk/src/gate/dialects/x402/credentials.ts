@@ -1,9 +1,36 @@
-/** Reads the payment headers of x402 and of native proofs, and which form each holds. */
+/**
+ * Reads what a request presents in the payment headers of x402, both versions, and of native proofs: which form each header
+ * holds, the context that it is judged in, what it pays, by which option, and how its money moves.
+ */
 import { isDeepStrictEqual } from "node:util";
-import { decodeJsonHeader, exactPayloadSchema, HEADER, type JsonObject, signatureWithV } from "../../../protocol";
+import type { X402RequestWire } from "../../../facilitator/payments";
+import {
+  caip2Of,
+  checksum,
+  decodeJsonHeader,
+  exactPayloadSchema,
+  findNetwork,
+  HEADER,
+  type Hex,
+  isMemoGenuine,
+  type JsonObject,
+  parseMemo,
+  paymentIdentifierOf,
+  shortResourceOf,
+  signatureWithV,
+  transferTypedData,
+  typedDataDigest,
+  x402V1PayloadSchema,
+} from "../../../protocol";
 import { isObject } from "../../../protocol/arguments";
-import { ambiguous, isRawJson, singleHeader } from "../../core/dialect";
+import { ambiguous, contextsOn, isRawJson, singleHeader } from "../../core/dialect";
+import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
+import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
+import { requireToken } from "../../core/terms";
+import { methodOfPayload, parsed, readable, signedByToken } from "../../methods";
+import { recoverSigner } from "../../methods/method";
+import { checkPresented, verdictOfFault } from "../../schemes/transfer";
 
 type PaymentHeader = typeof HEADER.payment | typeof HEADER.paymentSignatureV2;
 
@@ -107,4 +134,130 @@ function misplacedIn(request: GateRequest): Reading | undefined {
     };
   }
   return undefined;
+}
+
+/**
+ * A version 1 payload names no token: its signature shows which of several it moves. A contract wallet's cannot be read
+ * here, so that it is judged in the first that sells at its amount and payee, and its Facilitator verifies the signature.
+ * @throws Unavailable where a price that it may pay cannot be read now
+ */
+export async function entryOfV1(payload: JsonObject, at: PaymentCase): Promise<PaymentCase> {
+  const onNetwork = contextsOn(payload.network, at);
+  const fallback = at.in(onNetwork[0] ?? at.context);
+  const parsed = onNetwork.length > 1 ? x402V1PayloadSchema.safeParse(payload) : undefined;
+  if (!parsed?.success) return fallback;
+  const { authorization, signature } = parsed.data.payload;
+  const now = await at.route.offers.now(at.request);
+  if (now.outage) throw now.outage;
+  const fitting = soldInVersion1(now.offers, at.route.presentation).flatMap((offer) => {
+    const context = onNetwork.find((each) => each === offer.context);
+    const isPaid = offer.payTo === authorization.to && offer.amount === authorization.value;
+    return context && isPaid ? [{ context, token: offer.token }] : [];
+  });
+  const signed = fitting.find(({ context, token: { address: token, name, version } }) => {
+    const { chainId } = context.settings.network;
+    const digest = typedDataDigest(transferTypedData({ chainId, token, name, version }, authorization));
+    return recoverSigner(digest, signatureWithV(signature)) === authorization.from;
+  });
+  if (signed) return at.in(signed.context);
+  // What it pays may be an entry that is left out now: that is no reason to refuse it.
+  for (const each of onNetwork) {
+    const outage = now.outages.get(each);
+    if (outage) throw outage;
+  }
+  const [context] = fitting;
+  return context ? at.in(context.context) : fallback;
+}
+
+/** The payload as it is sent on: the Facilitator may hand its signature to the token unread. */
+function payloadSigned(payload: JsonObject, signature: Hex): JsonObject {
+  const signed = payload.payload as JsonObject;
+  return signed.signature === signature ? payload : { ...payload, payload: { ...signed, signature } };
+}
+
+/** Checks a version 1 payload. It echoes nothing, so it must pay one of the current options exactly. */
+export async function checkV1(
+  credential: StandardCredential,
+  dialect: PaymentAnswers,
+  at: PaymentCase,
+): Promise<Candidate | PaymentVerdict> {
+  const { network, payload: signed } = parsed(x402V1PayloadSchema, credential);
+  const { settings } = at.context;
+  if (findNetwork(network, settings.extraNetworks)?.chainId !== settings.network.chainId)
+    return verdictOfFault("network");
+  const { authorization } = signed;
+  const now = await at.route.offers.now(at.request);
+  if (now.outage) throw now.outage;
+  const offers = soldInVersion1(now.offers, at.route.presentation).filter(({ context }) => context === at.context);
+  const offer = offers.find(({ payTo, amount }) => payTo === authorization.to && amount === authorization.value);
+  if (!offer) {
+    // What it pays may be left out of the options now: that is no reason to refuse it.
+    const outage = now.outages.get(at.context);
+    if (outage) throw outage;
+    return verdictOfFault("terms");
+  }
+  const { token, payTo, amount } = offer;
+  const facts = readable(signedByToken(signed, { chainId: settings.network.chainId, token }));
+  const paymentPayload = payloadSigned(credential.payload, facts.signature) as unknown as Extract<
+    X402RequestWire,
+    { paymentRequirements: { maxAmountRequired: string } }
+  >["paymentPayload"];
+  const paymentRequirements = {
+    scheme: "exact" as const,
+    network,
+    maxAmountRequired: amount.toString(),
+    resource: at.resource,
+    description: at.route.presentation.description,
+    mimeType: at.route.presentation.mimeType,
+    payTo,
+    maxTimeoutSeconds: MAX_TIMEOUT_SEC,
+    asset: token.address,
+    extra: { name: token.name, version: token.version },
+  };
+  const settlement = { paymentPayload, paymentRequirements };
+  return checkPresented({ ...facts, dialect, scheme: "exact", method: methodOf(offer), token, settlement }, at);
+}
+
+/**
+ * Checks a version 2 payload. It echoes the option, whose memo proves the quote: quoted terms hold until they expire.
+ */
+export async function checkV2(
+  credential: StandardCredential,
+  dialect: PaymentAnswers,
+  at: PaymentCase,
+): Promise<Candidate | PaymentVerdict> {
+  const method = methodOfPayload(credential.payload);
+  const option = method.read(credential);
+  if (typeof option === "string") return verdictOfFault(option);
+  const { accepted, resource, payTo, max, scheme } = option;
+  const { settings, terms, time } = at.context;
+  const { amount, extra } = accepted;
+  if (accepted.network !== caip2Of(settings.network.chainId)) return verdictOfFault("network");
+  if (resource && resource.url !== at.resource && resource.url !== shortResourceOf(at.resource)) {
+    return verdictOfFault("resource");
+  }
+  if (payTo !== accepted.payTo || max !== amount) return verdictOfFault("terms");
+  const memo = parseMemo(extra?.memo);
+  const transfer = method.bound(scheme);
+  const facts = {
+    method: at.quotedMethod,
+    resource: at.resource,
+    amount,
+    token: accepted.asset,
+    payTo,
+    network: settings.network.name,
+    ...(at.bodyHash !== undefined && { bodyHash: at.bodyHash }),
+    ...(transfer && { transfer }),
+  };
+  if (!memo || !isMemoGenuine(memo, facts, settings.memoKeys)) return verdictOfFault("memo");
+  const token = requireToken(terms, checksum(accepted.asset));
+  const signed = readable(option.signed({ chainId: settings.network.chainId, token }));
+  const payload = payloadSigned(credential.payload, signed.signature);
+  const settlement = { paymentPayload: payload, paymentRequirements: payload.accepted } as unknown as X402RequestWire;
+  const identifier = paymentIdentifierOf(payload);
+  if (identifier.kind === "malformed") return verdictOfFault("payment_identifier");
+  const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
+  const isLate = time.latestSec() >= memo.expiresAtSec;
+  const isQuotedAfter = extra?.paymentFlow !== "upfront";
+  return checkPresented({ ...signed, dialect, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
 }

@@ -1,5 +1,6 @@
 /** Presents a signed payment to the gate and reads its answer. Signs nothing. */
 import type { HEADER } from "../../../protocol/headers";
+import { hasBought, isUnsure } from "../../../protocol/refusals";
 import type { StoredPayment } from "./storage";
 
 export type Outcome =
@@ -30,18 +31,6 @@ const RECEIPT: typeof HEADER.paymentResponseV2 = "PAYMENT-RESPONSE";
 
 const WAITING: ReadonlySet<number> = new Set([409, 425, 429, 502, 503, 504]);
 
-/** Refusals that say that the money has moved already. */
-const SPENT: ReadonlySet<string> = new Set([
-  "already_used",
-  "payment_already_granted",
-  "authorization_used",
-  "invalid_transaction_state",
-  "invalid_exact_evm_nonce_already_used",
-]);
-
-/** Refusals by a Facilitator that has perhaps sent the transfer. */
-const UNSURE: ReadonlySet<string> = new Set(["unexpected_settle_error", "invalid_exact_evm_transaction_failed"]);
-
 const DEFAULT_WAIT_MS = 2_000;
 
 const MAX_WAIT_MS = 15_000;
@@ -70,8 +59,8 @@ export async function present({ header }: StoredPayment): Promise<Outcome> {
   }
   // Not the gate's: a host or a proxy has answered, and says nothing about the payment.
   if (error === "") return { kind: "pending", waitMs: DEFAULT_WAIT_MS };
-  if (error === "PaymentAlreadyUsed" || SPENT.has(reason)) return { kind: "spent" };
-  return { kind: "refused", reason, message, isFinal: !UNSURE.has(reason) };
+  if (error === "PaymentAlreadyUsed" || hasBought(reason)) return { kind: "spent" };
+  return { kind: "refused", reason, message, isFinal: !isUnsure(reason) };
 }
 
 /** The address that is sold; a fragment is not part of it. */

@@ -15,12 +15,11 @@ import {
 } from "../../../protocol";
 import { BoundedMap } from "../../../protocol/bounded-map";
 import type { GateContext } from "../../core/context";
-import type { MeteredRoute } from "../../core/payment";
-import type { Refusal } from "../../core/quote";
+import type { MeteredRoute, Refusal } from "../../core/payment";
 import { requireCollectable } from "../../core/readiness";
 import { requireLoaded } from "../../core/terms";
 import type { MeterPort } from "../../metering/meter";
-import { heldByOthers } from "../../metering/reservation";
+import { heldByOthers } from "../../metering/store";
 import { factsOf, SubscriberPayment, type SubscriptionVerdict } from "./payment";
 
 const CAPACITY_WAIT_MS = 10_000;

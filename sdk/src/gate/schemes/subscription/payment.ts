@@ -12,16 +12,14 @@ import {
   toAmount,
 } from "../../../protocol";
 import type { GateContext } from "../../core/context";
-import { chargesNothing, type MeteredRoute, type SubscriptionPayment } from "../../core/payment";
-import type { Refusal } from "../../core/quote";
+import { chargesNothing, type MeteredRoute, type Refusal, type SubscriptionPayment } from "../../core/payment";
 import { requireCollectable } from "../../core/readiness";
 import type { GateRequest } from "../../core/request";
 import { ReceiptTray } from "../../core/usage-receipts";
 import type { Deduction } from "../../metering/charges";
 import { HeldMeter } from "../../metering/held-meter";
 import type { ReceiptCount } from "../../metering/receipt-count";
-import { GONE, type HeldCharge } from "../../metering/reservation";
-import type { UnstatedBasis } from "../../metering/store";
+import { GONE, type HeldCharge, type UnstatedBasis } from "../../metering/store";
 import {
   type ChargedUsage,
   type ChargeHold,

@@ -17,23 +17,26 @@ import {
 } from "turnpike/protocol";
 import * as z from "zod";
 import type { X402RequestWire } from "../../../../../sdk/src/facilitator/payments";
-import {
-  type Candidate,
-  invalid,
-  type PaymentVerdict,
-  verdictOfLate,
-} from "../../../../../sdk/src/gate/core/claim-payment";
 import { type Dialect, type PaymentCredential, singleHeader } from "../../../../../sdk/src/gate/core/dialect";
+import { soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/offers";
 import {
   chargesNothing,
   countsOnly,
   deductsNothing,
   type OneTimePayment,
+  type Refusal,
 } from "../../../../../sdk/src/gate/core/payment";
-import type { PaymentCase } from "../../../../../sdk/src/gate/core/payment-case";
-import { type Refusal, soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/quote";
+import {
+  type Candidate,
+  invalid,
+  type PaymentCase,
+  type PaymentVerdict,
+  verdictOfLate,
+} from "../../../../../sdk/src/gate/core/payment-case";
 import type { TokenTerms } from "../../../../../sdk/src/gate/core/terms";
+import { eip3009 } from "../../../../../sdk/src/gate/methods";
 import { deferSettlement } from "../../../../../sdk/src/gate/schemes/deferral";
+import { hasMovedNothing } from "../../../../../sdk/src/protocol/refusals";
 import { toyScheme } from "./scheme";
 
 const HEADER = "Toy-Payment";
@@ -84,28 +87,9 @@ export const toy: Dialect = {
   },
 };
 
-/** Where nothing has moved and nothing will: this payment buys nothing, and another one may. */
-const UNPAID = new Set([
-  "malformed",
-  "memo",
-  "memo_expired",
-  "window",
-  "signature",
-  "handler_failed",
-  "insufficient_funds",
-  "invalid_payment_requirements",
-  "invalid_exact_evm_insufficient_balance",
-  "invalid_exact_evm_signature",
-  "invalid_exact_evm_recipient_mismatch",
-  "invalid_exact_evm_payload_authorization_value_mismatch",
-  "invalid_exact_evm_payload_authorization_valid_before",
-  "invalid_exact_evm_payload_authorization_valid_after",
-  "invalid_exact_evm_transaction_failed",
-]);
-
 /** Any reason that is not known may follow a transfer. */
 const isUnpaid = ({ code, reason }: Refusal): boolean =>
-  code === "InvalidPaymentProof" && reason !== undefined && UNPAID.has(reason);
+  code === "InvalidPaymentProof" && reason !== undefined && hasMovedNothing(reason);
 
 function credentialOf(text: string): PaymentCredential {
   const bytes = fromBase64Url(text);
@@ -170,7 +154,8 @@ async function checked(at: PaymentCase, presented: Presented): Promise<Candidate
   const nowSec = time.nowSec();
   const keepUntilSec = Number(validBefore) + DAY_SEC;
   const purchase = { dialect: toy, payment, signature, secret, keepUntilSec, nowSec };
-  const settled = { ...purchase, settlement: settlementOf(presented, token, chainId) };
+  const settlement = settlementOf(presented, token, chainId);
+  const settled = { ...purchase, settlement, method: eip3009, nonce };
   const late = lateness(presented, time.latestSec());
   if (late) {
     const used = await verdictOfLate(at, purchase);

@@ -1,6 +1,6 @@
 /** A provider whose gates read the toy dialect besides the built-in ones. */
 import type { Provider, ProviderOptions } from "turnpike/gate";
-import { createGateContext } from "../../../../../sdk/src/gate/core/create-context";
+import { createGateContext } from "../../../../../sdk/src/gate/core/context";
 import { DIALECTS } from "../../../../../sdk/src/gate/dialects";
 import { providerFrom } from "../../../../../sdk/src/gate/provider/provider";
 import { toy } from "./dialect";

@@ -1,28 +1,28 @@
 /** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
-import { hasCode } from "../../../chain/views";
-import type { X402RequestWire } from "../../../facilitator/payments";
-import { type Address, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../../protocol";
-import { CLOCK_SLACK_SEC, DAY_SEC } from "../../../protocol/periods";
+import { hasCode } from "../../chain/views";
+import type { X402RequestWire } from "../../facilitator/payments";
+import { type Address, type Hex, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
+import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/periods";
+import { traceHeadersOf } from "../../protocol/tracing";
+import type { GateContext } from "../core/context";
+import { MAX_TIMEOUT_SEC, usableKeyOf } from "../core/offers";
+import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../core/payment";
 import {
   type Candidate,
   invalid,
   type PaymentAnswers,
+  type PaymentCase,
   type PaymentVerdict,
   verdictOfLate,
-} from "../../core/claim-payment";
-import type { GateContext } from "../../core/context";
-import { MAX_TIMEOUT_SEC } from "../../core/offers";
-import { chargesNothing, countsOnly, deductsNothing, type OneTimePayment, type PaymentFlow } from "../../core/payment";
-import type { PaymentCase } from "../../core/payment-case";
-import { mayReserve, noReservations, type SettleOrder } from "../../core/payment-flow";
-import { usableKeyOf } from "../../core/quote";
-import type { TokenTerms } from "../../core/terms";
-import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../../methods";
-import { recoverSigner } from "../../methods/method";
-import type { ClaimStore } from "../../purchases/record";
-import type { ReplaySecret } from "../../replay/keeper";
-import { deferSettlement, settleFirst } from "../deferral";
-import { exact, upto } from "./settle";
+} from "../core/payment-case";
+import { mayReserve, noReservations, type SettleOrder } from "../core/readiness";
+import type { TokenTerms } from "../core/terms";
+import type { Method, PresentedFault, SchemeName, SignedTransfer } from "../methods";
+import { recoverSigner } from "../methods/method";
+import type { ClaimStore } from "../purchases/record";
+import type { ReplaySecret } from "../replay/keeper";
+import { deferSettlement, settleFirst } from "./deferral";
+import type { Purchase, Reservation, Scheme, SettlementAnswer } from "./scheme";
 
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
 export interface PresentedPayment extends SignedTransfer {
@@ -192,4 +192,57 @@ export async function bindIdentifier({ store, id, payer, paymentId, ...until }: 
   const key = keccakText(JSON.stringify(["payment-identifier", payer, id]));
   if ((await store.first(key, paymentId, until)) === paymentId) return;
   throw new TurnpikeError("PayloadConflict", "This payment-identifier was used for another payment.");
+}
+
+/** A transfer that a Facilitator makes by what its payer has signed. */
+export interface TransferPurchase extends Purchase {
+  readonly settlement: X402RequestWire;
+}
+
+/** Costs its amount. */
+export const exact: Scheme<TransferPurchase> = { reserve, settle, cancel, isUnderWay };
+
+/** Costs what its handler charges, at most its amount. */
+export const upto: Scheme<TransferPurchase> = { ...exact, charged };
+
+function charged(purchase: TransferPurchase, amount: bigint): TransferPurchase {
+  const { payment, settlement } = purchase;
+  const paymentRequirements = { ...settlement.paymentRequirements, amount: amount.toString() };
+  return {
+    ...purchase,
+    payment: { ...payment, amount },
+    settlement: { ...settlement, paymentRequirements } as X402RequestWire,
+  };
+}
+
+async function isUnderWay({ context }: PaymentCase, { payment }: Pick<Purchase, "payment">): Promise<boolean> {
+  const found = await context.facilitator.payment(payment.paymentId);
+  if (found.kind === "refused") throw new Unavailable(found.error.message, { cause: found.error, retryAfterSec: 2 });
+  return found.value.status !== "unknown" && found.value.status !== "failed";
+}
+
+/** @throws Unavailable when the Facilitator does not answer, or reserves nothing */
+async function reserve(at: PaymentCase, { settlement }: TransferPurchase, grantId: Hex): Promise<Reservation> {
+  const { context, request, resource } = at;
+  const asked = { ...settlement, grant: { id: grantId, resource } };
+  const verdict = await context.facilitator.x402Verify(asked, { trace: traceHeadersOf(request) });
+  if (!verdict.isValid) return { kind: "refused", reason: verdict.invalidReason };
+  if (verdict.reserved) return { kind: "reserved", grantId };
+  throw new Unavailable("The Facilitator did not reserve the payment: nothing is served by it.", { retryAfterSec: 60 });
+}
+
+function cancel({ context }: PaymentCase, { payment }: TransferPurchase, grantId: Hex): Promise<unknown> {
+  return context.facilitator.releasePayment(payment.paymentId, grantId);
+}
+
+/** Facilitators of other makes name a time-out, after which the transfer may still be mined. */
+const UNKNOWN_OUTCOME = /^settlement_pending$|time(?:d_)?out$/;
+
+async function settle(at: PaymentCase, { settlement }: TransferPurchase, grantId: Hex): Promise<SettlementAnswer> {
+  const { context, request, resource } = at;
+  const asked = { ...settlement, grant: { id: grantId, resource } };
+  const outcome = await context.facilitator.x402Settle(asked, { trace: traceHeadersOf(request) });
+  if (outcome.success) return { kind: "settled", transaction: outcome.transaction, grant: outcome.grant };
+  if (!UNKNOWN_OUTCOME.test(outcome.errorReason)) return { kind: "faulty", reason: outcome.errorReason };
+  throw new Unavailable("The payment is not settled yet: send the same payload again.", { retryAfterSec: 2 });
 }

@@ -1,0 +1,9 @@
+import { createServer } from "node:http";
+import { shopOf } from "./shop.mjs";
+
+const shop = shopOf(process.env.SHOP);
+createServer(async (req, res) => {
+  const response = await shop(new Request(`http://${req.headers.host}${req.url}`, { headers: req.headers }));
+  res.writeHead(response.status, Object.fromEntries(response.headers));
+  res.end(await response.text());
+}).listen(Number(process.env.PORT), "127.0.0.1");

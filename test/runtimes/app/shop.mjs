@@ -1,0 +1,33 @@
+// What every runtime of the suite runs: sells `/report`, and buys what `/buy?of=` names.
+import { createAgent, walletFromKey } from "turnpike/agent";
+import { createProvider, memoryClaims } from "turnpike/gate";
+import { paymentGate } from "turnpike/gate/fetch";
+
+async function begin({ gate, amount, agent }) {
+  const provider = await createProvider({ ...gate, claims: memoryClaims() });
+  const report = paymentGate({ provider, pricing: [{ type: "one-time", amount }] })((request) =>
+    Response.json({ paid: request.payment.kind }),
+  );
+  const { key, ...options } = agent;
+  const buyer = createAgent({ ...options, wallet: walletFromKey(key) });
+  return async (request) => {
+    const { pathname, searchParams } = new URL(request.url);
+    if (pathname === "/up") return new Response("up");
+    if (pathname === "/report") return report(request);
+    const { status, receipt } = await buyer.pay(searchParams.get("of"));
+    return Response.json({ status, transaction: receipt.transaction, amount: String(receipt.amount) });
+  };
+}
+
+/** Begins with the first request, as a function of a platform does. */
+export function shopOf(settings) {
+  let shop;
+  return async (request) => {
+    try {
+      shop ??= begin(JSON.parse(settings));
+      return await (await shop)(request);
+    } catch (error) {
+      return new Response(String(error?.stack ?? error), { status: 500 });
+    }
+  };
+}

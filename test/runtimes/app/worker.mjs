@@ -1,0 +1,9 @@
+import { shopOf } from "./shop.mjs";
+
+let shop;
+export default {
+  fetch(request, { SHOP }) {
+    shop ??= shopOf(SHOP);
+    return shop(request);
+  },
+};

@@ -1,0 +1,119 @@
+/** A gate and an agent in every runtime: they sell and buy over the real Facilitator, frozen or woken as hosts do it. */
+import { createServer, type Server } from "node:net";
+import { expect } from "chai";
+import { createAgent, type TurnpikeAgent, walletFromKey } from "turnpike/agent";
+import type { Project } from "../package/support/packed";
+import { testKey } from "../support/chain";
+import { spentBy, startSandbox, until, type World } from "../support/sandbox";
+import { RUNTIMES, type Running, runtimeProject, startRuntime } from "./support/runtimes";
+
+const PRICE = 500_000n;
+
+describe("runtimes", function () {
+  this.timeout(240_000);
+  let project: Project;
+  let world: World;
+  /** accepts connections and answers nothing */
+  let blackHole: Server;
+  let deadUrl: string;
+  before(async () => {
+    project = await runtimeProject();
+    world = await startSandbox();
+    blackHole = createServer();
+    await new Promise<void>((resolve) => blackHole.listen(0, "127.0.0.1", resolve));
+    deadUrl = `http://127.0.0.1:${(blackHole.address() as { port: number }).port}`;
+  });
+  after(async () => {
+    blackHole?.close();
+    await world?.stop();
+    await project?.remove();
+  });
+
+  const agentOptions = (key: string) => ({
+    key,
+    policy: { perPayment: 1_000_000, perDay: 10_000_000, tokens: [world.contracts.token] },
+    facilitators: [world.facilitator.url],
+    deployments: [{ chainId: world.contracts.chainId, turnpike: world.contracts.turnpike }],
+  });
+
+  const settings = (key: string) => ({
+    gate: { ...world.gateOptions, payTo: world.providerAccount.address, secret: testKey("runtimes") },
+    amount: Number(PRICE),
+    agent: agentOptions(key),
+  });
+
+  function buyer(key: string): TurnpikeAgent {
+    const { key: _, ...options } = agentOptions(key);
+    return createAgent({ ...options, wallet: walletFromKey(key) });
+  }
+
+  for (const runtime of RUNTIMES) {
+    describe(runtime, () => {
+      let running: Running;
+      let own: { readonly key: string; readonly address: string };
+      before(async () => {
+        const { wallet, address } = await world.agent(`an agent in ${runtime}`);
+        own = { key: wallet.privateKey, address };
+        running = await startRuntime(runtime, project, settings(own.key));
+        await until(async () => (await fetch(`${running.url}/report`)).status === 402, "the gate knows its token");
+      });
+      after(() => running?.stop());
+
+      it("sells to many at once, each for one transfer", async () => {
+        const { wallet, address } = await world.agent(`a buyer from ${runtime}`);
+        const agent = buyer(wallet.privateKey);
+        const spent = await spentBy(world, address, async () => {
+          const answers = await Promise.all([1, 2, 3].map(() => agent.pay(`${running.url}/report`)));
+          for (const answer of answers) expect(await answer.json()).to.deep.equal({ paid: "one-time" });
+        });
+        await agent.close();
+        expect(spent).to.equal(3n * PRICE);
+      });
+
+      it("buys", async () => {
+        const spent = await spentBy(world, own.address, async () => {
+          const answer = await fetch(`${running.url}/buy?of=${encodeURIComponent(`${running.url}/report`)}`);
+          const said = await answer.json();
+          expect(said, JSON.stringify(said)).to.include({ status: 200, amount: String(PRICE) });
+        });
+        expect(spent).to.equal(PRICE);
+      });
+
+      it("serves who paid while it was frozen, once", async () => {
+        const { wallet, address } = await world.agent(`a patient buyer from ${runtime}`);
+        const agent = buyer(wallet.privateKey);
+        const spent = await spentBy(world, address, async () => {
+          running.process.kill("SIGSTOP");
+          const waiting = agent.pay(`${running.url}/report`);
+          await world.chain.provider.send("evm_increaseTime", [120]);
+          await world.chain.provider.send("evm_mine", []);
+          running.process.kill("SIGCONT");
+          expect((await waiting).status).to.equal(200);
+        });
+        await agent.close();
+        expect(spent).to.equal(PRICE);
+      });
+
+      it("asks for payment from a cold start while no backend answers", async () => {
+        const gate = {
+          ...settings(own.key).gate,
+          network: "base-mainnet",
+          rpcUrl: deadUrl,
+          facilitator: { url: deadUrl, signers: [world.facilitator.signer] },
+          token: undefined,
+          turnpike: undefined,
+        };
+        const cold = await startRuntime(runtime, project, { ...settings(own.key), gate });
+        try {
+          const beganMs = performance.now();
+          const answer = await fetch(`${cold.url}/report`);
+          expect(answer.status).to.equal(402);
+          expect(answer.headers.get("payment-required")).to.be.a("string");
+          console.log(JSON.stringify({ runtime, coldMs: Math.round(performance.now() - beganMs) }));
+        } finally {
+          await cold.stop();
+        }
+      });
+    });
+  }
+});
