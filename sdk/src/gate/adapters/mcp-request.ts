@@ -12,6 +12,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
+import { credentialTextIn } from "../dialects/mpp/tool-calls";
 import { MISPLACED_HEADERS } from "../dialects/x402/credentials";
 
 export interface ToolRequestFacts {
@@ -99,7 +100,9 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
   }
   // Read as two headers are, of which both may hold one payment.
   if (second) headers.set(HEADER.payment.toLowerCase(), credential("the payment in _meta", second.text));
-  const key = keyOf(headers.get(HEADER.paymentSignatureV2.toLowerCase()));
+  const mpp = credentialTextIn(meta);
+  if (mpp !== undefined) headers.set(MCP_META.credential, credential(`_meta["${MCP_META.credential}"]`, mpp));
+  const key = keyOf(headers.get(HEADER.paymentSignatureV2.toLowerCase()), meta);
   if (key !== undefined) headers.set(HEADER.idempotencyKey.toLowerCase(), key);
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;
@@ -109,11 +112,12 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
 }
 
 /**
- * Returns the key of a payment of version 2: its memo, which no chain shows. By it the result is kept for a repeated call,
- * and for nobody who copies the payment from calldata.
+ * Returns the key of a payment of version 2 or of MPP: what proves its quote, which no chain shows. By it the result is kept
+ * for a repeated call, and for nobody who copies the payment from calldata.
  */
-function keyOf(payment: string | undefined): string | undefined {
-  const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo");
+function keyOf(payment: string | undefined, meta: Meta | undefined): string | undefined {
+  const ofMpp = memberOf(memberOf(meta?.[MCP_META.credential], "challenge"), "opaque");
+  const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo") ?? ofMpp;
   return typeof memo === "string" ? toHex(sha256(utf8ToBytes(memo))) : undefined;
 }
 

@@ -29,6 +29,7 @@ import {
   usageReceiptHeader,
   withdraw,
 } from "../decision/request-scope";
+import { challengesMeta } from "../dialects/mpp/tool-calls";
 import type { KeptAnswer } from "../replay/fit";
 
 /** The result of a tool call; more members pass through. */
@@ -182,6 +183,7 @@ function replayed({ headers, body }: KeptAnswer): ToolResult {
 const RECEIPTS = [
   [HEADER.paymentResponseV2, MCP_META.receipt],
   [HEADER.paymentResponse, MCP_META.receiptV1],
+  [HEADER.paymentReceipt, MCP_META.receiptMpp],
   [HEADER.paymentRefund, MCP_META.refund],
 ] as const;
 
@@ -199,7 +201,8 @@ function resultOf(answer: Answer, isStructured: boolean): ToolResult {
   if (answer.status !== 402) return refusalOf(answer);
   const said = saidBy(answer);
   const header = answer.headers[HEADER.paymentRequiredV2] ?? "";
-  return askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+  const asked = askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+  return { ...asked, _meta: { ...asked._meta, ...challengesMeta(answer, said) } };
 }
 
 /** Asks for payment, and says where the one belongs that is among the arguments. Models read `error` of the text. */

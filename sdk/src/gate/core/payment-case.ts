@@ -13,6 +13,7 @@ export class PaymentCase<R extends Route = Route> {
   #resource: string | undefined;
   #quotedMethod: string | undefined;
   #bodyHash: string | undefined;
+  #body: Uint8Array | undefined;
 
   /** @param known the same request, where its payment is judged in another context */
   constructor(context: GateContext, route: R, request: GateRequest, known?: PaymentCase<R>) {
@@ -25,6 +26,7 @@ export class PaymentCase<R extends Route = Route> {
     this.#resource = known.#resource;
     this.#quotedMethod = known.#quotedMethod;
     this.#bodyHash = known.#bodyHash;
+    this.#body = known.#body;
   }
 
   in(context: GateContext): PaymentCase<R> {
@@ -48,11 +50,17 @@ export class PaymentCase<R extends Route = Route> {
     return this.#bodyHash;
   }
 
+  /** the bytes that `bodyHash` covers */
+  get body(): Uint8Array | undefined {
+    return this.#body;
+  }
+
   /** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
   async hashBody(): Promise<void> {
     if (!this.route.bindsBody || this.#bodyHash !== undefined) return;
     const { request } = this;
     const bytes = await request.body(this.route.maxBodyBytes);
+    this.#body = bytes;
     const readAs = utf8ToBytes(
       `${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`,
     );

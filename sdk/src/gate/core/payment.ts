@@ -50,8 +50,8 @@ export interface OneTimePayment extends Deducts {
   readonly paymentId: Hex;
   /** absent until it has settled, after the handler where it settles then; and where nothing was charged */
   readonly transaction?: Hex;
-  /** a proof of this project's Facilitator, or a standard x402 payload */
-  readonly dialect: "turnpike" | "x402";
+  /** a proof of this project's Facilitator, a standard x402 payload, or a credential of MPP */
+  readonly dialect: "turnpike" | "x402" | "mpp";
 }
 
 /** Paid by a subscription. */

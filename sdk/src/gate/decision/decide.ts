@@ -230,9 +230,11 @@ function quoteOf(
   const { settings, time } = at.context;
   const { presentation, quotes, dialects } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...given };
+  const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), body: at.body, ...given };
   const beside = dialects.length > 1 ? besideBody(dialects, asked) : undefined;
-  const quote = quotes.quote(beside ? { ...asked, headerBytes: beside.headerBytes } : asked);
+  // In a tool's result what the dialects add is no header, and shares no limit.
+  const isShared = beside !== undefined && request.resource === undefined;
+  const quote = quotes.quote(isShared ? { ...asked, headerBytes: beside.headerBytes } : asked);
   if (!route.hasPage) return { kind: "pay", quote, beside };
   const page = pageFor({ request, resource, presentation, settings, quote });
   return { kind: "pay", quote, beside, negotiated: { page } };

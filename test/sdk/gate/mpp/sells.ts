@@ -2,7 +2,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect } from "chai";
-import { createProvider, type Provider, type ProviderOptions } from "turnpike/gate";
+import { createProvider, type Payment, type Provider, type ProviderOptions } from "turnpike/gate";
 import {
   addressOf,
   CHAIN_ID,
@@ -113,6 +113,20 @@ for (const framework of ["express", "hono"] as const) {
       expect(settled).to.have.length(4);
       const nonces = settled.map(({ body }) => (body as never as Settled).paymentPayload.payload.authorization.nonce);
       expect(new Set(nonces).size).to.equal(4);
+    });
+
+    it("names its dialect in the payment that handlers and hooks get", async () => {
+      const seen: unknown[] = [];
+      const note = (payment: Payment) => (payment.kind === "one-time" ? seen.push(payment.dialect) : 0);
+      const authorize = (payment: Payment) => note(payment) > 0;
+      const { url } = await start({ authorize }, {}, (payment) => {
+        note(payment);
+        return {};
+      });
+      for (const headers of [await paying(url), await v2Headers(url), await paidHeaders(url)]) {
+        expect((await send(url, { headers })).status).to.equal(200);
+      }
+      expect(seen).to.deep.equal(["mpp", "mpp", "x402", "x402", "turnpike", "turnpike"]);
     });
 
     for (const [order, gate] of [

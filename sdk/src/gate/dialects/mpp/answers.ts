@@ -1,14 +1,19 @@
 /** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
-import type { PaymentReport } from "../../core/claim-payment";
+import type { PaymentAnswers, PaymentReport } from "../../core/claim-payment";
 import type { OneTimePayment } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
 import type { Refusal } from "../../core/quote";
 import { timeText } from "./challenge";
 
-/** @param challengeId of the credential that was paid by */
-export function receiptOf(
+/** @param challengeId of the credential that is paid by */
+export const answersTo = (challengeId: string): PaymentAnswers => ({
+  report: (at, payment) => receiptOf(at, payment, challengeId),
+  errorFor,
+});
+
+function receiptOf(
   { context: { settings, time } }: PaymentCase,
   { transaction }: OneTimePayment,
   challengeId: string,
@@ -22,7 +27,7 @@ export function receiptOf(
     status: "success",
     timestamp: timeText(time.nowSec()),
   };
-  return { headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) } };
+  return { headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) }, headersOfFailure: {} };
 }
 
 const PROBLEMS = "https://paymentauth.org/problems/";

@@ -1,6 +1,6 @@
 /** x402 in both versions, and native proofs, which share its headers and the body of its 402. */
 import { HEADER } from "../../../protocol";
-import { invalid } from "../../core/claim-payment";
+import { invalid, type PaymentAnswers } from "../../core/claim-payment";
 import { type BodyDialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import { checkProof } from "../../schemes/once";
 import { type Reading, readPaymentHeaders } from "./credentials";
@@ -9,7 +9,7 @@ import { createQuotes } from "./quotes";
 import { reportOf } from "./receipts";
 import { checkV1, checkV2 } from "./standard";
 
-export const x402: BodyDialect = {
+export const x402: BodyDialect & PaymentAnswers = {
   read(request) {
     const read = readPaymentHeaders(request);
     return read && credentialOf(read);

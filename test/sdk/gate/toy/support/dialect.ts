@@ -20,6 +20,7 @@ import type { X402RequestWire } from "../../../../../sdk/src/facilitator/payment
 import {
   type Candidate,
   invalid,
+  type PaymentAnswers,
   type PaymentVerdict,
   verdictOfLate,
 } from "../../../../../sdk/src/gate/core/claim-payment";
@@ -48,7 +49,7 @@ type Presented = z.output<typeof presentedSchema>;
 
 const encoded = (value: object): string => toBase64Url(utf8ToBytes(JSON.stringify(value)));
 
-export const toy: Dialect = {
+export const toy: Dialect & PaymentAnswers = {
   read(request) {
     const text = singleHeader(request, HEADER.toLowerCase());
     return text === undefined ? undefined : credentialOf(text);
