@@ -11,7 +11,7 @@ import type { GateRequest, Origin } from "../core/request";
 import { createRoute, type Route } from "../core/route";
 import { DIALECTS, type Dialects } from "../dialects";
 import type { KeptAnswer } from "../replay/fit";
-import { decide, type GatedRoute, UNPAID } from "./decide";
+import { decide, type GatedRoute, quoteInDialects, UNPAID } from "./decide";
 import {
   answerOfRefusedCharge,
   type RequestScope,
@@ -85,10 +85,11 @@ export function createGate<Req>(context: GateContext, options: GateOptions<Req>,
 }
 
 /** Builds a quote of a short URL at start-up: one that does not fit its header is logged with what it lacks. */
-function warnOfCuts({ settings, time }: GateContext, { contexts, offers, presentation, quotes, settle }: Route): void {
+function warnOfCuts({ settings, time }: GateContext, route: GatedRoute): void {
+  const { contexts, offers, presentation, settle } = route;
   const sold = offers.cached() ?? [];
   if (sold.length === 0) return;
-  quotes.quote({
+  quoteInDialects(route, {
     settings,
     request: { method: "GET", header: () => undefined },
     resource: new URL(settings.publicUrl ?? "https://localhost").href,

@@ -240,6 +240,23 @@ for (const framework of ["express", "hono"] as const) {
       }
     });
 
+    it("warns with the bytes that PAYMENT-REQUIRED may take beside its challenges", async () => {
+      const description = `Cut in a test of ${framework}. `.repeat(200);
+      const warned: Error[] = [];
+      const note = (warning: Error) => warned.push(warning);
+      process.on("warning", note);
+      const { url } = await start({ description });
+      const { headers } = await send(url);
+      // Warnings are emitted in a turn of their own.
+      await new Promise(setImmediate);
+      process.off("warning", note);
+      const text = warned.map(({ message }) => message).find((each) => each.startsWith("PAYMENT-REQUIRED"));
+      const stated = Number(/may take (\d+) bytes/.exec(text ?? "")?.[1]);
+      const sent = String(headers["payment-required"]).length;
+      expect(stated).to.be.below(3_072);
+      expect(sent).to.be.within(stated - 200, stated);
+    });
+
     it("sells by x402 alone what MPP cannot: prices as used, tokens over Permit2, plain http to other machines", async () => {
       const elsewhere = await start({}, { publicUrl: "http://api.example" });
       expect((await send(elsewhere.url)).headers).to.not.have.property("www-authenticate");

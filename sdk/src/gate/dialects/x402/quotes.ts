@@ -3,19 +3,14 @@
  * so their text is kept and these are filled in: any client can request a 402 as often as it likes, so it must be
  * cheap.
  */
-import {
-  EXTENSION,
-  encodeHeaderText,
-  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
-  memoIssuer,
-  type PaymentRequiredWire,
-} from "../../../protocol";
+import { EXTENSION, encodeHeaderText, memoIssuer, type PaymentRequiredWire } from "../../../protocol";
 import { BoundedMap } from "../../../protocol/bounded-map";
 import { expiryOf } from "../../core/offers";
 import { factsOf, isUsableKey, keyIn, type Quote, type QuoteRequest, type Quotes, refOf } from "../../core/quote";
 import { quotedMethod } from "../../core/request";
 import { signInChallenge } from "../../schemes/subscription/sign-in";
 import { buildQuote } from "./quote-body";
+import { maxHeaderBytesOf } from "./quote-header";
 
 /** Per route; a client that requests ever new resources only clears the templates. */
 const MAX_TEMPLATES = 200;
@@ -32,7 +27,7 @@ export function createQuotes(): Quotes {
       hasWarned = true;
       const named = [...input.presentation.description].slice(0, MAX_NAME_CHARS).join("");
       process.emitWarning(
-        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${MAX_PAYMENT_REQUIRED_HEADER_BYTES} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
+        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${maxHeaderBytesOf(input)} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
         { code: "TurnpikeQuoteCut" },
       );
     }
