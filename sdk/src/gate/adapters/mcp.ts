@@ -15,7 +15,7 @@ import {
 } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import { MAX_WITHHELD_BYTES } from "../core/deferred-settlement";
-import type { Payment } from "../core/payment";
+import { type Payment, reportedWith } from "../core/payment";
 import type { GateRequest } from "../core/request";
 import type { Gate } from "../decision/gate";
 import {
@@ -134,7 +134,7 @@ async function settled(gate: Gate, call: PaidCall, { scope, decision, outcome }:
   const fits = scope.keeper !== undefined && body.byteLength <= scope.keeper.maxBytes;
   const kept = !isFailure && fits ? { status, headers: lowered(decision.headers), body } : undefined;
   await settleScope(scope, isFailure ? "release" : "use", kept);
-  const headers = (result.isError === true && decision.headersOfFailure) || decision.headers;
+  const headers = reportedWith(decision, status);
   return withUsageReceipts(withReceipts(result, { ...headers, ...(isFailure && scope.refund?.headers) }), scope);
 }
 
@@ -170,7 +170,7 @@ async function settledAfter(
   }
   const outcome = await gate.settle(scope, answer);
   return outcome.kind === "settled"
-    ? withReceipts(result, outcome.headers)
+    ? withReceipts(result, outcome.report.headers)
     : resultOf(outcome.answer, call.isStructured);
 }
 

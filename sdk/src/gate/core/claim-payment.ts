@@ -7,18 +7,11 @@ import { type Fitted, fitAnswer, type KeptAnswer } from "../replay/fit";
 import { type AnswerKeeper, findServed, keeperOf, type Purchased, type ReplaySecret } from "../replay/keeper";
 import type { GateContext } from "./context";
 import type { DeferredSettlement } from "./deferred-settlement";
-import type { OneTimePayment } from "./payment";
+import type { OneTimePayment, PaymentReport } from "./payment";
 import type { PaymentCase } from "./payment-case";
 import type { Refusal } from "./quote";
 import { type RefundOnFailure, type RefundState, refundOnFailureOf } from "./refund-requests";
 import { isAuthorized } from "./route";
-
-/** The headers of a paid answer that report its payment. */
-export interface PaymentReport {
-  readonly headers: Readonly<Record<string, string>>;
-  /** in place of them where the status is 400 or more; absent: the same */
-  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
-}
 
 /** How the answers to a purchase speak of its payment. */
 export interface PaymentAnswers {

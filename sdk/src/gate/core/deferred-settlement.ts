@@ -1,6 +1,7 @@
 /** Describes a payment that settles once its handler has answered: what an adapter does with it. */
 import type { TurnpikeError } from "../../protocol";
 import type { KeptAnswer } from "../replay/fit";
+import type { PaymentReport } from "./payment";
 import type { Refusal } from "./quote";
 
 /** The largest answer that is withheld until its payment has settled, bytes; a longer one settles first. */
@@ -11,8 +12,8 @@ export const MAX_WITHHELD_MS = 5_000;
 
 /** What became of a settlement that followed its handler. */
 export type DeferredOutcome =
-  /** headers: receipts, which the answer carries */
-  | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
+  /** report: receipts, which the answer carries */
+  | { readonly kind: "settled"; readonly report: PaymentReport }
   /** nothing was charged by this request: the answer must not leave */
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** the handler charged what cannot be charged: nothing was, and the answer must not leave */

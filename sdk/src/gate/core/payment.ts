@@ -54,6 +54,26 @@ export interface OneTimePayment extends Deducts {
   readonly dialect: "turnpike" | "x402" | "mpp";
 }
 
+/** The headers of a paid answer that report its payment, by the kind of the answer. */
+export interface PaymentReport {
+  /** of 2xx, and of the other kinds that are not named */
+  readonly headers: Readonly<Record<string, string>>;
+  /** of redirects and other answers below 400 */
+  readonly headersOfRedirect?: Readonly<Record<string, string>> | undefined;
+  /** of a status from 400 on, and of a handler that has failed */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Returns the headers that report a payment with this answer. */
+export function reportedWith(
+  { headers, headersOfRedirect, headersOfFailure }: PaymentReport,
+  status: number,
+  hasFailed = false,
+): PaymentReport["headers"] {
+  if (hasFailed || status >= 400) return headersOfFailure ?? headers;
+  return status >= 200 && status < 300 ? headers : (headersOfRedirect ?? headers);
+}
+
 /** Paid by a subscription. */
 export interface SubscriptionPayment extends Deducts {
   readonly kind: "subscription";

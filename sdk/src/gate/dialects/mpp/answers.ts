@@ -1,8 +1,8 @@
 /** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
-import type { PaymentAnswers, PaymentReport } from "../../core/claim-payment";
-import type { OneTimePayment } from "../../core/payment";
+import type { PaymentAnswers } from "../../core/claim-payment";
+import type { OneTimePayment, PaymentReport } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
 import type { Refusal } from "../../core/quote";
 import { timeText } from "./challenge";
@@ -27,7 +27,11 @@ function receiptOf(
     status: "success",
     timestamp: timeText(time.nowSec()),
   };
-  return { headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) }, headersOfFailure: {} };
+  return {
+    headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) },
+    headersOfRedirect: {},
+    headersOfFailure: {},
+  };
 }
 
 const PROBLEMS = "https://paymentauth.org/problems/";

@@ -1,7 +1,6 @@
 /** Writes the headers that report a payment, for clients of both versions. */
 import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt } from "../../../protocol";
-import type { PaymentReport } from "../../core/claim-payment";
-import type { OneTimePayment } from "../../core/payment";
+import type { OneTimePayment, PaymentReport } from "../../core/payment";
 import type { PaymentCase } from "../../core/payment-case";
 import type { Settings } from "../../core/settings";
 import { receiptExtension } from "./extensions";
