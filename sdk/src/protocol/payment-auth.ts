@@ -14,6 +14,9 @@ export const CHARGE_INTENT = "charge";
 /** The one type that is bought by: a server that lists none has to take transactions. */
 export const CREDENTIAL_TYPE = "authorization";
 
+/** The key of `_meta` under which a tool call bears its credential. */
+export const CREDENTIAL_META = "org.paymentauth/credential";
+
 /** The parameters of a challenge, as they are on the wire. */
 export const challengeSchema = z.object({
   id: z.string().min(1).max(256),

@@ -12,8 +12,8 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
-import { credentialTextIn } from "../dialects/mpp/tool-calls";
 import { MISPLACED_HEADERS } from "../dialects/x402/credentials";
+import { credentialTextIn } from "./mcp-mpp";
 
 export interface ToolRequestFacts {
   readonly tool: string;

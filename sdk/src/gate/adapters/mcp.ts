@@ -29,8 +29,8 @@ import {
   usageReceiptHeader,
   withdraw,
 } from "../decision/request-scope";
-import { challengesMeta } from "../dialects/mpp/tool-calls";
 import type { KeptAnswer } from "../replay/fit";
+import { challengesMeta } from "./mcp-mpp";
 
 /** The result of a tool call; more members pass through. */
 export interface ToolResult extends CallResult {

@@ -6,7 +6,7 @@ import {
   MAX_ANSWER_DEPTH,
   MAX_USAGE_RECEIPTS,
 } from "../../protocol";
-import { reportOfReceipt } from "../../protocol/payment-auth";
+import { CREDENTIAL_META, reportOfReceipt } from "../../protocol/payment-auth";
 import { isObject } from "../../protocol/strict-json";
 
 /** The keys of `_meta` in tool calls and their results. */
@@ -18,7 +18,7 @@ export const MCP_META = {
   /** request: the secret id of a subscription; over stdio or https alone */
   subscription: "turnpike/subscription",
   /** request: a credential of MPP */
-  credential: "org.paymentauth/credential",
+  credential: CREDENTIAL_META,
   /** result: the challenges of MPP, `{ challenges, problem? }` */
   challenges: "org.paymentauth/payment-required",
   /** result: the receipt of MPP */

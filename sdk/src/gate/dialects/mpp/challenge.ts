@@ -3,7 +3,6 @@
  * authorization's nonce with it. What the draft binds to nothing, such as URL and body, is bound by a MAC over every
  * parameter, which clients send back in `opaque`.
  */
-import type { MCP_META } from "../../../mcp/wire";
 import {
   decodeJsonHeader,
   equalConstantTime,
@@ -20,6 +19,7 @@ import {
   CHARGE_INTENT,
   CHARGE_METHOD,
   type Challenge,
+  type CREDENTIAL_META,
   CREDENTIAL_TYPE,
   challengeText,
   encodeCanonical,
@@ -32,7 +32,7 @@ import { isLoopback, quotedMethod } from "../../core/request";
 import { eip3009 } from "../../methods";
 
 /** In which header a client sends its credential, or under which key of `_meta`. */
-export type CredentialHeader = NonNullable<ProviderOptions["mpp"]> | typeof MCP_META.credential;
+export type CredentialHeader = NonNullable<ProviderOptions["mpp"]> | typeof CREDENTIAL_META;
 
 /** As a challenge names it: the default is not named. */
 export const headerParameter = (header: CredentialHeader): string | undefined =>

@@ -1,6 +1,6 @@
 /** MPP, the HTTP authentication scheme "Payment": sells single requests for EIP-3009 tokens beside x402. */
-import { MCP_META } from "../../../mcp/wire";
 import { caip2Of, HEADER } from "../../../protocol";
+import { CREDENTIAL_META } from "../../../protocol/payment-auth";
 import { invalid } from "../../core/claim-payment";
 import { type Dialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import type { GateRequest } from "../../core/request";
@@ -11,7 +11,7 @@ import { bearsCredential, chargeOf, checkCredential, type Presented, readCredent
 /** @param named the header in which clients send their credential over HTTP */
 export function mpp(named: CredentialHeader): Dialect {
   const headerOf = ({ resource }: Pick<GateRequest, "resource">): CredentialHeader =>
-    resource === undefined ? named : MCP_META.credential;
+    resource === undefined ? named : CREDENTIAL_META;
   const dialect: Dialect = {
     read(request) {
       const header = headerOf(request);

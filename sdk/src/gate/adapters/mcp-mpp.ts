@@ -1,9 +1,9 @@
 /** Speaks MPP in tool calls of the Model Context Protocol, where the `request` of a challenge is JSON as it is. */
-import { canonicalJson, MCP_META, type Meta } from "../../../mcp/wire";
-import { decodeJsonHeader, HEADER, type JsonObject, toBase64Url, utf8ToBytes } from "../../../protocol";
-import { challengesIn } from "../../../protocol/payment-auth";
-import { isObject } from "../../../protocol/strict-json";
-import type { Answer } from "../../core/answer";
+import { canonicalJson, MCP_META, type Meta } from "../../mcp/wire";
+import { decodeJsonHeader, HEADER, type JsonObject, toBase64Url, utf8ToBytes } from "../../protocol";
+import { challengesIn } from "../../protocol/payment-auth";
+import { isObject } from "../../protocol/strict-json";
+import type { Answer } from "../core/answer";
 
 /** Returns the credential of a call as it is sent over HTTP; undefined where there is none. @throws InvalidRequest */
 export function credentialTextIn(meta: Meta | undefined): string | undefined {
