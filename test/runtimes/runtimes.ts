@@ -1,7 +1,8 @@
 /** A gate and an agent in every runtime: they sell and buy over the real Facilitator, frozen or woken as hosts do it. */
 import { createServer, type Server } from "node:net";
 import { expect } from "chai";
-import { createAgent, type TurnpikeAgent, walletFromKey } from "turnpike/agent";
+import { type Agent, createAgent, walletFromKey } from "turnpike/agent";
+import type { Hex } from "turnpike/protocol";
 import type { Project } from "../package/support/packed";
 import { testKey } from "../support/chain";
 import { spentBy, startSandbox, until, type World } from "../support/sandbox";
@@ -29,20 +30,20 @@ describe("runtimes", function () {
     await project?.remove();
   });
 
-  const agentOptions = (key: string) => ({
+  const agentOptions = (key: Hex) => ({
     key,
     policy: { perPayment: 1_000_000, perDay: 10_000_000, tokens: [world.contracts.token] },
     facilitators: [world.facilitator.url],
     deployments: [{ chainId: world.contracts.chainId, turnpike: world.contracts.turnpike }],
   });
 
-  const settings = (key: string) => ({
+  const settings = (key: Hex) => ({
     gate: { ...world.gateOptions, payTo: world.providerAccount.address, secret: testKey("runtimes") },
     amount: Number(PRICE),
     agent: agentOptions(key),
   });
 
-  function buyer(key: string): TurnpikeAgent {
+  function buyer(key: Hex): Agent {
     const { key: _, ...options } = agentOptions(key);
     return createAgent({ ...options, wallet: walletFromKey(key) });
   }
@@ -50,18 +51,18 @@ describe("runtimes", function () {
   for (const runtime of RUNTIMES) {
     describe(runtime, () => {
       let running: Running;
-      let own: { readonly key: string; readonly address: string };
+      let own: { readonly key: Hex; readonly address: string };
       before(async () => {
         const { wallet, address } = await world.agent(`an agent in ${runtime}`);
-        own = { key: wallet.privateKey, address };
+        own = { key: wallet.privateKey as Hex, address };
         running = await startRuntime(runtime, project, settings(own.key));
-        await until(async () => (await fetch(`${running.url}/report`)).status === 402, "the gate knows its token");
+        await until("a 402", async () => (await fetch(`${running.url}/report`)).status === 402);
       });
       after(() => running?.stop());
 
       it("sells to many at once, each for one transfer", async () => {
         const { wallet, address } = await world.agent(`a buyer from ${runtime}`);
-        const agent = buyer(wallet.privateKey);
+        const agent = buyer(wallet.privateKey as Hex);
         const spent = await spentBy(world, address, async () => {
           const answers = await Promise.all([1, 2, 3].map(() => agent.pay(`${running.url}/report`)));
           for (const answer of answers) expect(await answer.json()).to.deep.equal({ paid: "one-time" });
@@ -81,7 +82,7 @@ describe("runtimes", function () {
 
       it("serves who paid while it was frozen, once", async () => {
         const { wallet, address } = await world.agent(`a patient buyer from ${runtime}`);
-        const agent = buyer(wallet.privateKey);
+        const agent = buyer(wallet.privateKey as Hex);
         const spent = await spentBy(world, address, async () => {
           running.process.kill("SIGSTOP");
           const waiting = agent.pay(`${running.url}/report`);

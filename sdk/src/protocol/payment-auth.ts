@@ -3,6 +3,7 @@
  * for charges of EIP-3009 tokens (method `evm`, intent `charge`, credential type `authorization`).
  */
 import * as z from "zod";
+import type { JsonObject } from "./arguments";
 import { decodeJsonHeader } from "./headers";
 import { type Hex, keccakText, toBase64Url, utf8ToBytes } from "./hex";
 import { addressSchema, amountSchema, authorizationSchema, signatureSchema } from "./schemas";
@@ -13,6 +14,9 @@ export const CHARGE_INTENT = "charge";
 
 /** The one type that is bought by: a server that lists none has to take transactions. */
 export const CREDENTIAL_TYPE = "authorization";
+
+/** The key of `_meta` under which a tool call bears its credential. */
+export const CREDENTIAL_META = "org.paymentauth/credential";
 
 /** The parameters of a challenge, as they are on the wire. */
 export const challengeSchema = z.object({
@@ -76,6 +80,15 @@ export function expirySecOf(expires: string): number | undefined {
 /** @param value whose keys are sorted, as the canonical form of JSON has them */
 export const encodeCanonical = (value: object): string => toBase64Url(utf8ToBytes(JSON.stringify(value)));
 
+export const isCharge = (challenge: Pick<Challenge, "method" | "intent"> | undefined): boolean =>
+  challenge?.method === CHARGE_METHOD && challenge.intent === CHARGE_INTENT;
+
+/** Returns a receipt in the form of x402's reports. */
+export const reportOfReceipt = ({ status, reference }: JsonObject): JsonObject => ({
+  success: status === "success",
+  transaction: reference,
+});
+
 /** @returns undefined for a request that is no charge of an EIP-3009 token */
 export function chargeIn({ request }: Pick<Challenge, "request">): ChargeRequest | undefined {
   return chargeRequestSchema.safeParse(decodeJsonHeader(request)).data;
@@ -86,3 +99,47 @@ export function challengeText(challenge: Challenge): string {
   const named = Object.entries(challenge).filter(([, value]) => value !== undefined);
   return `Payment ${named.map(([name, value]) => `${name}="${value}"`).join(", ")}`;
 }
+
+const MAX_HEADER_CHARS = 16 * 1_024;
+
+const MAX_CHALLENGES = 64;
+
+/** A scheme, if it begins a challenge, and one parameter. */
+const PARAMETER = /[\s,]*(?:([\w-]+)[ \t]+)?([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))[ \t]*(?=,|$)/gy;
+
+/** Returns the challenges of the scheme in a header, as they came; undefined for one that is malformed. */
+export function challengesIn(header: string): (Challenge | undefined)[] {
+  if (header.length > MAX_HEADER_CHARS) return [];
+  const found: { scheme: string; parameters: Map<string, string>; isDoubled: boolean }[] = [];
+  PARAMETER.lastIndex = 0;
+  while (PARAMETER.lastIndex < header.length) {
+    const at = PARAMETER.lastIndex;
+    const match = PARAMETER.exec(header);
+    if (!match) {
+      // Of another scheme, which may have no parameters.
+      const comma = header.indexOf(",", at + 1);
+      if (comma < 0) break;
+      PARAMETER.lastIndex = comma;
+      continue;
+    }
+    const [, scheme, name = "", quoted, token = ""] = match;
+    if (scheme !== undefined) found.push({ scheme: scheme.toLowerCase(), parameters: new Map(), isDoubled: false });
+    const current = found.at(-1);
+    if (!current) continue;
+    const key = name.toLowerCase();
+    current.isDoubled ||= current.parameters.has(key);
+    current.parameters.set(key, quoted === undefined ? token : unescaped(quoted));
+  }
+  return found
+    .filter(({ scheme }) => scheme === "payment")
+    .slice(0, MAX_CHALLENGES)
+    .map(({ parameters, isDoubled }) =>
+      isDoubled ? undefined : challengeSchema.safeParse(Object.fromEntries(parameters)).data,
+    );
+}
+
+/** `mppx` writes what no header can hold as \\uXXXX, and every backslash of its own as two. */
+const unescaped = (text: string): string =>
+  text.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code: string | undefined, other: string) =>
+    code === undefined ? other : String.fromCharCode(Number.parseInt(code, 16)),
+  );

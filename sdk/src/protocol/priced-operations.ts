@@ -3,7 +3,8 @@
  * word: it moves no money, leads to no other origin, and the 402 of an operation decides what it costs.
  */
 import { parseAmount } from "./amounts";
-import { isObject, type JsonObject, memberOf } from "./headers";
+import { isObject, type JsonObject } from "./arguments";
+import { memberOf } from "./headers";
 
 /** The largest document that is read. */
 export const MAX_DOCUMENT_BYTES = 4_194_304;

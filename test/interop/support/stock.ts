@@ -111,6 +111,13 @@ export const mppx = {
       Mppx: { create(options: object): MppServer };
       evm: { charge(options: object): object };
     }>("mppx/server"),
+  /** pays for tool calls */
+  mcpClient: () =>
+    load<{
+      McpClient: { wrap<C extends object>(client: C, config: object): C };
+    }>("mppx/mcp/client").McpClient,
+  /** charges tool calls: throws what asks for payment */
+  mcpServer: () => load<{ Transport: { mcpSdk(): object } }>("mppx/server").Transport.mcpSdk(),
   receipts: () => load<{ Receipt: { fromResponse(response: Response): MppReceipt } }>("mppx").Receipt,
 };
 

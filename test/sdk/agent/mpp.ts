@@ -1,6 +1,6 @@
 /** An agent at servers that sell by MPP, alone or beside x402. */
 import { expect } from "chai";
-import { challengesIn } from "../../../sdk/src/agent/payments/mpp";
+import { challengesIn } from "../../../sdk/src/protocol/payment-auth";
 import { type ChallengeChange, digestOf, type MppOptions, startMppServer } from "./support/mpp-server";
 import { rejection } from "./support/rejection";
 import { closeAll } from "./support/servers";

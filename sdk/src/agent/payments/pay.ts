@@ -1,6 +1,7 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
 import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
 import { refuseMisspelled } from "../../protocol/arguments";
+import { challengesIn } from "../../protocol/payment-auth";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy-options";
 import {
@@ -123,7 +124,7 @@ export async function quoteOf(
   const x402 = combined(own, readQuoteV2(header, requested, networks));
   const quote = combined(
     x402,
-    readChallenges(response.headers.get(HEADER.authenticate), {
+    readChallenges(challengesIn(response.headers.get(HEADER.authenticate) ?? ""), {
       resource: template.url,
       bodyHash: bodyHashOf(template),
       isAuthorized: template.headers.has(HEADER.authorization),

@@ -1,5 +1,6 @@
 /** Checks a site's OpenAPI document: its priced operations, and that the 402 of each asks for what the document states. */
 import { findNetwork } from "../../protocol";
+import { memberOf } from "../../protocol/headers";
 import {
   documentUrlOf,
   MAX_DOCUMENT_BYTES,
@@ -7,7 +8,6 @@ import {
   pricedOperationsIn,
   type StatedWay,
 } from "../../protocol/priced-operations";
-import { memberOf } from "../../protocol/strict-json";
 import { checkAnswer } from "./check";
 import type { Price } from "./entries";
 import { type Problem, Problems } from "./problem";

@@ -4,6 +4,7 @@
  */
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Answer } from "../core/answer";
+import { type PaymentReport, reportedWith } from "../core/payment";
 import {
   type AnswerPolicy,
   AnswerQueue,
@@ -227,8 +228,8 @@ export class AnswerWriter {
     return true;
   }
 
-  /** What waits leaves, in its order, with these headers. */
-  release(headers: Readonly<Record<string, string>> = {}): void {
+  /** What waits leaves, in its order, with the headers of this report. */
+  release(report: PaymentReport = { headers: {} }): void {
     const queue = this.#queue;
     if (!queue) return;
     const response = this.#response;
@@ -236,7 +237,7 @@ export class AnswerWriter {
     const isHeadWaiting = this.#isHeadWaiting;
     const cut = this.#open();
     if (isHeadWaiting) response.statusCode = this.status;
-    setAbsent(response, headers);
+    setAbsent(response, reportedWith(report, this.status));
     this.#asOwn(() => {
       for (const { method, args } of queue.operations) this.#own[method].apply(response, args as unknown[]);
     });

@@ -15,9 +15,8 @@ import {
   errorAnswer,
   privateCacheControl,
   varyWith,
-  withoutReceipt,
 } from "../core/answer";
-import type { Payment } from "../core/payment";
+import { type Payment, reportedWith } from "../core/payment";
 import { type GateRequest, gateRequestOfFetch } from "../core/request";
 import type { DecisionHandlers, Gate } from "../decision/gate";
 import {
@@ -216,8 +215,7 @@ export async function settleResponse(served: ServedResponse): Promise<Response> 
     return responseOf({ ...answer, headers: { ...answer.headers, ...usageReceiptHeader(scope) } });
   }
   const isFailure = threw || hasFailed(scope, response.status);
-  const isError = isFailure || response.status >= 400;
-  const headers = (isError && decision.headersOfFailure) || decision.headers;
+  const headers = reportedWith(decision, response.status, isFailure);
   try {
     const sent = { ...headers, ...usageReceiptHeader(scope), ...(isFailure && scope.refund?.headers) };
     if (isFailure || scope.claims.length === 0) {
@@ -270,7 +268,7 @@ async function settleWithheld({ gate, scope, response, threw, hasLeft }: ServedR
     body.kind === "stream"
       ? new Response(body.stream, head)
       : wholeResponse(response.body === null ? null : body.bytes, head);
-  return withPaidHeaders(sent, settled.headers, gate.cors);
+  return withPaidHeaders(sent, reportedWith(settled.report, status), gate.cors);
 }
 
 /** @returns why a handler's result cannot be sent: it has failed then, as one that throws */
@@ -295,14 +293,13 @@ async function settleThrown(gate: Gate, scope: RequestScope, status: number): Pr
 }
 
 function withPaidHeaders(response: Response, extra: Readonly<Record<string, string>>, cors: Gate["cors"]): Response {
-  const sent = withoutReceipt(response.status, extra);
   try {
-    setPaidHeaders(response.headers, sent, cors);
+    setPaidHeaders(response.headers, extra, cors);
     return response;
   } catch {
     // Headers that came over the network are immutable: copy the response.
     const headers = new Headers(response.headers);
-    setPaidHeaders(headers, sent, cors);
+    setPaidHeaders(headers, extra, cors);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
   }
 }

@@ -13,6 +13,7 @@ import {
 } from "../../protocol";
 import type { GateRequest, Origin } from "../core/request";
 import { MISPLACED_HEADERS } from "../dialects/x402/credentials";
+import { credentialTextIn } from "./mcp-mpp";
 
 export interface ToolRequestFacts {
   readonly tool: string;
@@ -99,8 +100,10 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
   }
   // Read as two headers are, of which both may hold one payment.
   if (second) headers.set(HEADER.payment.toLowerCase(), credential("the payment in _meta", second.text));
+  const mpp = credentialTextIn(meta);
+  if (mpp !== undefined) headers.set(MCP_META.credential, credential(`_meta["${MCP_META.credential}"]`, mpp));
   // A payment of version 2 may come in either.
-  const [key] = PAYMENT_HEADERS.map((name) => keyOf(headers.get(name))).filter((each) => each !== undefined);
+  const [key] = PAYMENT_HEADERS.map((name) => keyOf(headers.get(name), meta)).filter((each) => each !== undefined);
   if (key !== undefined) headers.set(HEADER.idempotencyKey.toLowerCase(), key);
   const id = meta?.[MCP_META.subscription];
   if (id === undefined) return headers;
@@ -110,11 +113,12 @@ function headersOf(meta: Meta | undefined, paid: ReadonlyMap<string, string>): R
 }
 
 /**
- * Returns the key of a payment of version 2: its memo, which no chain shows. By it the result is kept for a repeated call,
- * and for nobody who copies the payment from calldata.
+ * Returns the key of a payment of version 2 or of MPP: what proves its quote, which no chain shows. By it the result is kept
+ * for a repeated call, and for nobody who copies the payment from calldata.
  */
-function keyOf(payment: string | undefined): string | undefined {
-  const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo");
+function keyOf(payment: string | undefined, meta: Meta | undefined): string | undefined {
+  const ofMpp = memberOf(memberOf(meta?.[MCP_META.credential], "challenge"), "opaque");
+  const memo = memberOf(memberOf(payment && decodeJsonHeader(payment)?.accepted, "extra"), "memo") ?? ofMpp;
   return typeof memo === "string" ? toHex(sha256(utf8ToBytes(memo))) : undefined;
 }
 

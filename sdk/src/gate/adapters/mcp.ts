@@ -14,7 +14,7 @@ import {
   utf8ToBytes,
 } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
-import { MAX_WITHHELD_BYTES, type Payment } from "../core/payment";
+import { MAX_WITHHELD_BYTES, type Payment, reportedWith } from "../core/payment";
 import type { GateRequest } from "../core/request";
 import type { Gate } from "../decision/gate";
 import {
@@ -29,6 +29,7 @@ import {
   withdraw,
 } from "../decision/request-scope";
 import type { KeptAnswer } from "../replay/fit";
+import { challengesMeta } from "./mcp-mpp";
 
 /** The result of a tool call; more members pass through. */
 export interface ToolResult extends CallResult {
@@ -128,7 +129,7 @@ async function settled(gate: Gate, call: PaidCall, { scope, decision, outcome }:
   const fits = scope.keeper !== undefined && body.byteLength <= scope.keeper.maxBytes;
   const kept = !isFailure && fits ? { status, headers: lowered(decision.headers), body } : undefined;
   await settleScope(scope, isFailure ? "release" : "use", kept);
-  const headers = (result.isError === true && decision.headersOfFailure) || decision.headers;
+  const headers = reportedWith(decision, status);
   return withUsageReceipts(withReceipts(result, { ...headers, ...(isFailure && scope.refund?.headers) }), scope);
 }
 
@@ -164,7 +165,7 @@ async function settledAfter(
   }
   const outcome = await gate.settle(scope, answer);
   return outcome.kind === "settled"
-    ? withReceipts(result, outcome.headers)
+    ? withReceipts(result, outcome.report.headers)
     : resultOf(outcome.answer, call.isStructured);
 }
 
@@ -177,6 +178,7 @@ function replayed({ headers, body }: KeptAnswer): ToolResult {
 const RECEIPTS = [
   [HEADER.paymentResponseV2, MCP_META.receipt],
   [HEADER.paymentResponse, MCP_META.receiptV1],
+  [HEADER.paymentReceipt, MCP_META.receiptMpp],
   [HEADER.paymentRefund, MCP_META.refund],
 ] as const;
 
@@ -194,7 +196,8 @@ function resultOf(answer: Answer, isStructured: boolean): ToolResult {
   if (answer.status !== 402) return refusalOf(answer);
   const said = saidBy(answer);
   const header = answer.headers[HEADER.paymentRequiredV2] ?? "";
-  return askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+  const asked = askResult({ required: askedBy(header) ?? said, quote: said }, isStructured);
+  return { ...asked, _meta: { ...asked._meta, ...challengesMeta(answer, said) } };
 }
 
 /** Asks for payment, and says where the one belongs that is among the arguments. Models read `error` of the text. */

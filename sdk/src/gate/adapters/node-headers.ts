@@ -1,8 +1,7 @@
 /** Writes the headers of a Node response: those of a paid one, and those that the application has not set itself. */
 import { type ServerResponse, validateHeaderName, validateHeaderValue } from "node:http";
-import { HEADER } from "../../protocol";
 import { isForSharedCaches } from "../../protocol/headers";
-import { CORS_HEADERS, isReceipted, privateCacheControl, varyWith } from "../core/answer";
+import { CORS_HEADERS, privateCacheControl, varyWith } from "../core/answer";
 import { pairsOf } from "../replay/recorder";
 import { isHttp2, nodeError } from "./shown-answer";
 
@@ -26,7 +25,6 @@ export function writePrivateHead(
     return writeHead(status, ...reason, privateHeaders((headers ?? {}) as Record<string, HeaderValue>, cors));
   }
   applyHeaders(response, headers);
-  if (!isReceipted(Number(status))) response.removeHeader(HEADER.paymentReceipt);
   dropForSharedCaches(response);
   if (cors) setAbsent(response, CORS_HEADERS);
   response.setHeader("Cache-Control", privateCacheControl(headerOf(response, "Cache-Control")));

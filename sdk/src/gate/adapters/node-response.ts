@@ -4,7 +4,8 @@
  * answer where it is kept for a client that loses it.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type Allowed, type Answer, errorAnswer } from "../core/answer";
+import { type Answer, errorAnswer } from "../core/answer";
+import { type PaymentReport, reportedWith } from "../core/payment";
 import type { Gate } from "../decision/gate";
 import {
   hasFailed,
@@ -25,7 +26,7 @@ export interface PaidResponse {
   readonly response: ServerResponse;
   readonly scope: RequestScope;
   /** its headers report the payment */
-  readonly decision: Pick<Allowed, "headers" | "headersOfFailure">;
+  readonly decision: PaymentReport;
 }
 
 /** Returns whether the request is over: the client has left, or the application has answered. */
@@ -100,7 +101,7 @@ class WatchedResponse implements AnswerPolicy {
 
   onHead(args: readonly unknown[]): void {
     const status = args[0] as number;
-    this.#markFailure(status);
+    this.#setReport(status);
     this.#recording?.head(args);
     this.#setHeaders(status);
     if (this.#hasBegun || !this.#onRefusedCharge || !isRefusedCharge(this.#scope, status)) return;
@@ -116,16 +117,18 @@ class WatchedResponse implements AnswerPolicy {
   }
 
   /** Before the headers are recorded or written. */
-  #markFailure(status: number): void {
-    const { headers, headersOfFailure } = this.#report ?? {};
-    if (!headersOfFailure || (status < 400 && !hasFailed(this.#scope, status))) return;
-    for (const name of Object.keys(headers ?? {})) this.#response.removeHeader(name);
-    setAbsent(this.#response, headersOfFailure);
+  #setReport(status: number): void {
+    if (!this.#report) return;
+    const { headers } = this.#report;
+    const reported = reportedWith(this.#report, status, hasFailed(this.#scope, status));
+    if (reported === headers) return;
+    for (const name of Object.keys(headers)) this.#response.removeHeader(name);
+    setAbsent(this.#response, reported);
   }
 
   holdsPart(args: readonly unknown[]): boolean {
     if (this.#failsFirst()) return false;
-    if (!this.#response.headersSent) this.#markFailure(this.#response.statusCode);
+    if (!this.#response.headersSent) this.#setReport(this.#response.statusCode);
     this.#hasBegun = true;
     const recorded = this.#record(args);
     if (recorded === "last") return true;
@@ -139,7 +142,7 @@ class WatchedResponse implements AnswerPolicy {
     if (this.#failsFirst()) return false;
     const { statusCode, headersSent } = this.#response;
     if (this.#onRefusedCharge && !headersSent && isRefusedCharge(this.#scope, statusCode)) return true;
-    if (!headersSent) this.#markFailure(statusCode);
+    if (!headersSent) this.#setReport(statusCode);
     this.#isKept = this.#record(args) !== "void";
     if (this.#settling || this.#scope.claims.length > 0) return true;
     void this.#settleByStatus();
@@ -259,7 +262,7 @@ class WatchedResponse implements AnswerPolicy {
     const headers = Object.entries(this.#response.getHeaders());
     const kept = Object.fromEntries(headers.filter(([name]) => name.startsWith("access-control-")));
     this.#writer.replace(answer, kept, () => {
-      this.#markFailure(answer.status);
+      this.#setReport(answer.status);
       this.#setHeaders(answer.status);
     });
   }

@@ -140,7 +140,7 @@ class WithheldResponse implements AnswerPolicy {
   }
 
   #cancel(): void {
-    this.#resolve(cancelDeferred(this.#scope).then(() => ({ kind: "settled", headers: {} })));
+    this.#resolve(cancelDeferred(this.#scope).then(() => ({ kind: "settled", report: { headers: {} } })));
   }
 
   #settle(answer: KeptAnswer | undefined): void {
@@ -155,7 +155,7 @@ class WithheldResponse implements AnswerPolicy {
       .catch((error): SettledScope => ({ kind: "withheld", answer: errorAnswer(error) }))
       .then((settled) => {
         openStream(this.#response);
-        if (settled.kind === "settled") this.#writer.release(settled.headers);
+        if (settled.kind === "settled") this.#writer.release(settled.report);
         else this.#writer.replace(settled.answer, this.#headersBefore);
       })
       // A fault of one answer never ends the process.

@@ -14,7 +14,7 @@ import type { HeldClaim } from "../purchases/held";
 import type { KeptAnswer } from "../replay/fit";
 import type { AnswerKeeper } from "../replay/keeper";
 import type { Quote } from "./offers";
-import type { DeferredSettlement, OneTimePayment, Payment, RefundOnFailure } from "./payment";
+import type { DeferredSettlement, OneTimePayment, Payment, PaymentReport, RefundOnFailure } from "./payment";
 
 export interface Answer {
   readonly status: number;
@@ -84,8 +84,7 @@ function answerWithCors(decision: Exclude<Decision, Allowed>): Answer {
       return PREFLIGHT;
     case "replay": {
       const { answer, cors } = decision;
-      const headers = withoutReceipt(answer.status, replayedHeaders(answer, cors));
-      return { status: answer.status, headers, body: answer.body };
+      return { status: answer.status, headers: replayedHeaders(answer, cors), body: answer.body };
     }
     case "pay":
       return payAnswer(decision);
@@ -131,18 +130,6 @@ function payAnswer({ quote, negotiated, beside }: Extract<Decision, { kind: "pay
 }
 
 const PROBLEM_TYPE = "application/problem+json";
-
-/** Returns what is left of the headers that report a payment: receipts of MPP are of answers that have succeeded. */
-export function withoutReceipt<T extends Readonly<Record<string, string>>>(status: number, headers: T): T {
-  if (isReceipted(status) || !Object.keys(headers).some(isReceipt)) return headers;
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !isReceipt(name))) as T;
-}
-
-export const isReceipted = (status: number): boolean => status >= 200 && status < 300;
-
-const RECEIPT = HEADER.paymentReceipt.toLowerCase();
-
-const isReceipt = (name: string): boolean => name.toLowerCase() === RECEIPT;
 
 /**
  * Answers an error as JSON. An error that is no TurnpikeError becomes Internal, without its message. The chain's hosts are
@@ -194,7 +181,7 @@ export function varyWith(current: string | undefined): string {
 
 /** The decision on a request: serve it, ask for payment, refuse it, or report an outage. */
 export type Decision =
-  | {
+  | (PaymentReport & {
       readonly kind: "allow";
       readonly payment: Payment;
       readonly claim: HeldClaim | undefined;
@@ -202,14 +189,11 @@ export type Decision =
       readonly deferred?: DeferredSettlement | undefined;
       /** seals the answer for clients that lose it, where that is done */
       readonly keeper?: AnswerKeeper | undefined;
-      readonly headers: Readonly<Record<string, string>>;
-      /** in place of `headers` where the status is 400 or more */
-      readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
       /** where a failure of the handler is refunded */
       readonly refund?: RefundOnFailure | undefined;
       /** called once, with how the request ended */
       readonly onEnd?: (how: "use" | "release") => void;
-    }
+    })
   /** the answer that this payment has bought before; no handler runs. settled: by this request */
   | { readonly kind: "replay"; readonly answer: KeptAnswer; readonly cors: boolean; readonly settled?: OneTimePayment }
   /** 402. negotiated: of a route that has a page, with the page where this client gets it instead of JSON. beside: of dialects that write no body */

@@ -33,7 +33,7 @@ export interface PaymentCredential {
   check(at: PaymentCase): Candidate | PaymentVerdict | Promise<Candidate | PaymentVerdict>;
 }
 
-export interface Dialect extends PaymentAnswers {
+export interface Dialect extends Pick<PaymentAnswers, "errorFor"> {
   /** Reads the credential that a request presents. @throws AmbiguousCredentials for two of them */
   read(request: GateRequest): PaymentCredential | undefined;
   /** Returns the headers that it adds to a 402. Absent: the dialect writes the body, and its header with it. */

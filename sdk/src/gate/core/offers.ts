@@ -182,6 +182,7 @@ export interface QuoteRequest {
   readonly signedOffers?: readonly SignedOffer[] | undefined;
   /** hex SHA-256, where the route binds bodies */
   readonly bodyHash?: string | undefined;
+  readonly body?: Uint8Array | undefined;
   readonly offers: readonly Offer[];
   /** the most that the body's own header may take beside those of other dialects; absent: its own limit alone */
   readonly headerBytes?: number;

@@ -12,6 +12,7 @@ import type { GateContext } from "./context";
 import {
   type DeferredSettlement,
   type OneTimePayment,
+  type PaymentReport,
   type RefundOnFailure,
   type RefundState,
   type Refusal,
@@ -29,6 +30,7 @@ export class PaymentCase<R extends Route = Route> {
   #resource: string | undefined;
   #quotedMethod: string | undefined;
   #bodyHash: string | undefined;
+  #body: Uint8Array | undefined;
 
   /** @param known the same request, where its payment is judged in another context */
   constructor(context: GateContext, route: R, request: GateRequest, known?: PaymentCase<R>) {
@@ -41,6 +43,7 @@ export class PaymentCase<R extends Route = Route> {
     this.#resource = known.#resource;
     this.#quotedMethod = known.#quotedMethod;
     this.#bodyHash = known.#bodyHash;
+    this.#body = known.#body;
   }
 
   in(context: GateContext): PaymentCase<R> {
@@ -64,23 +67,22 @@ export class PaymentCase<R extends Route = Route> {
     return this.#bodyHash;
   }
 
+  /** the bytes that `bodyHash` covers */
+  get body(): Uint8Array | undefined {
+    return this.#body;
+  }
+
   /** Hashes the body with its content type and encoding: the same bytes under another type may be another request. */
   async hashBody(): Promise<void> {
     if (!this.route.bindsBody || this.#bodyHash !== undefined) return;
     const { request } = this;
     const bytes = await request.body(this.route.maxBodyBytes);
+    this.#body = bytes;
     const readAs = utf8ToBytes(
       `${request.header("content-type") ?? ""}\n${request.header("content-encoding") ?? ""}\n`,
     );
     this.#bodyHash = toHex(sha256(concatBytes(readAs, bytes)));
   }
-}
-
-/** The headers of a paid answer that report its payment. */
-export interface PaymentReport {
-  readonly headers: Readonly<Record<string, string>>;
-  /** in place of them where the status is 400 or more; absent: the same */
-  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
 }
 
 /** How the answers to a purchase speak of its payment. */

@@ -73,8 +73,28 @@ export interface OneTimePayment extends Deducts {
   readonly paymentId: Hex;
   /** absent until it has settled, after the handler where it settles then; and where nothing was charged */
   readonly transaction?: Hex;
-  /** a proof of this project's Facilitator, or a standard x402 payload */
-  readonly dialect: "turnpike" | "x402";
+  /** a proof of this project's Facilitator, a standard x402 payload, or a credential of MPP */
+  readonly dialect: "turnpike" | "x402" | "mpp";
+}
+
+/** The headers of a paid answer that report its payment, by the kind of the answer. */
+export interface PaymentReport {
+  /** of 2xx, and of the other kinds that are not named */
+  readonly headers: Readonly<Record<string, string>>;
+  /** of redirects and other answers below 400 */
+  readonly headersOfRedirect?: Readonly<Record<string, string>> | undefined;
+  /** of a status from 400 on, and of a handler that has failed */
+  readonly headersOfFailure?: Readonly<Record<string, string>> | undefined;
+}
+
+/** Returns the headers that report a payment with this answer. */
+export function reportedWith(
+  { headers, headersOfRedirect, headersOfFailure }: PaymentReport,
+  status: number,
+  hasFailed = false,
+): PaymentReport["headers"] {
+  if (hasFailed || status >= 400) return headersOfFailure ?? headers;
+  return status >= 200 && status < 300 ? headers : (headersOfRedirect ?? headers);
 }
 
 /** Paid by a subscription. */
@@ -141,8 +161,8 @@ export const MAX_WITHHELD_MS = 5_000;
 
 /** What became of a settlement that followed its handler. */
 export type DeferredOutcome =
-  /** headers: receipts, which the answer carries */
-  | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
+  /** report: receipts, which the answer carries */
+  | { readonly kind: "settled"; readonly report: PaymentReport }
   /** nothing was charged by this request: the answer must not leave */
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** the handler charged what cannot be charged: nothing was, and the answer must not leave */

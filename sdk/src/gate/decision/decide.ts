@@ -230,14 +230,22 @@ function quoteOf(
 ): Decision {
   const { request, route, resource } = at;
   const { settings, time } = at.context;
-  const { presentation, quotes, dialects } = route;
+  const { presentation } = route;
   const flow = quotedFlow(route.contexts, route.settle);
-  const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), ...given };
-  const beside = dialects.length > 1 ? besideBody(dialects, asked) : undefined;
-  const quote = quotes.quote(beside ? { ...asked, headerBytes: beside.headerBytes } : asked);
+  const asked = { settings, request, resource, presentation, flow, nowSec: time.latestSec(), body: at.body, ...given };
+  const { quote, beside } = quoteInDialects(route, asked);
   if (!route.hasPage) return { kind: "pay", quote, beside };
   const page = pageFor({ request, resource, presentation, settings, quote });
   return { kind: "pay", quote, beside, negotiated: { page } };
+}
+
+/** Writes a 402 in every dialect that a route sells by. */
+export function quoteInDialects({ quotes, dialects }: GatedRoute, asked: QuoteRequest) {
+  const beside = dialects.length > 1 ? besideBody(dialects, asked) : undefined;
+  // In a tool's result what the dialects add is no header, and shares no limit.
+  const isShared = beside !== undefined && asked.request.resource === undefined;
+  const quote = quotes.quote(isShared ? { ...asked, headerBytes: beside.headerBytes } : asked);
+  return { quote, beside };
 }
 
 /** What dialects add that write no body, and what they leave of the headers to the one that does. */

@@ -12,7 +12,7 @@ import { DIALECTS, type Dialects } from "../dialects";
 import type { ListedRoute } from "../discovery/payment-info";
 import { placeIn } from "../discovery/place";
 import type { KeptAnswer } from "../replay/fit";
-import { decide, type GatedRoute, UNPAID } from "./decide";
+import { decide, type GatedRoute, quoteInDialects, UNPAID } from "./decide";
 import {
   answerOfRefusedCharge,
   type RequestScope,
@@ -102,10 +102,11 @@ export function createGate<Req>(
 }
 
 /** Builds a quote of a short URL at start-up: one that does not fit its header is logged with what it lacks. */
-function warnOfCuts({ settings, time }: GateContext, { contexts, offers, presentation, quotes, settle }: Route): void {
+function warnOfCuts({ settings, time }: GateContext, route: GatedRoute): void {
+  const { contexts, offers, presentation, settle } = route;
   const sold = offers.cached() ?? [];
   if (sold.length === 0) return;
-  quotes.quote({
+  quoteInDialects(route, {
     settings,
     request: { method: "GET", header: () => undefined },
     resource: new URL(settings.publicUrl ?? "https://localhost").href,

@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { type ErrorCode, HEADER, isTurnpikeError, MAX_USAGE_RECEIPTS, type TurnpikeError } from "../../protocol";
 import { type Allowed, type Answer, answerOf, type Decision, errorAnswer } from "../core/answer";
 import type { GateContext } from "../core/context";
-import type { DeferredSettlement, Payment, RefundOnFailure, Refusal } from "../core/payment";
+import type { DeferredSettlement, Payment, PaymentReport, RefundOnFailure, Refusal } from "../core/payment";
 import { PaymentCase } from "../core/payment-case";
 import type { GateRequest } from "../core/request";
 import type { HeldClaim } from "../purchases/held";
@@ -141,8 +141,8 @@ export function hasFailed({ payment, deferred, refund }: RequestScope, status: n
 
 /** What becomes of an answer whose payment settles after the handler. */
 export type SettledScope =
-  /** it may leave, with these headers */
-  | { readonly kind: "settled"; readonly headers: Readonly<Record<string, string>> }
+  /** it may leave, with the headers of this report */
+  | { readonly kind: "settled"; readonly report: PaymentReport }
   /** it stays here; this one leaves instead */
   | { readonly kind: "withheld"; readonly answer: Answer };
 
@@ -157,7 +157,7 @@ export async function settleDeferred(
   const outcome = await deferred?.settle(answer);
   if (outcome === undefined || outcome.kind === "settled") {
     await settleScope(scope, "use");
-    return { kind: "settled", headers: outcome?.headers ?? {} };
+    return { kind: "settled", report: outcome?.report ?? { headers: {} } };
   }
   if (outcome.kind === "failed") {
     await settleScope(scope, "release");

@@ -3,8 +3,8 @@
  * stays as it is: an operation of its own gets its price and its 402, and no other field.
  */
 import { ConfigError, type JsonObject } from "../../protocol";
-import { wrongKind } from "../../protocol/arguments";
-import { isObject, memberOf } from "../../protocol/strict-json";
+import { isObject, wrongKind } from "../../protocol/arguments";
+import { memberOf } from "../../protocol/headers";
 import { type ListedRoute, paymentInfoOf } from "./payment-info";
 import { OPERATIONS, type PathTemplate, shapeOf, templateOf } from "./place";
 

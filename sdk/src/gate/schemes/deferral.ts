@@ -4,7 +4,7 @@
  */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import { atMost } from "../../protocol/exchange";
-import type { DeferredOutcome, DeferredSettlement } from "../core/payment";
+import { type DeferredOutcome, type DeferredSettlement, reportedWith } from "../core/payment";
 import {
   ALREADY_USED,
   barredAs,
@@ -141,10 +141,11 @@ async function settleStored<P extends Purchase>(run: Run<P>, answer: KeptAnswer)
   const settled = await settleFor(run);
   if (settled.kind === "faulty") return withdrawClaim(claim, settled.reason);
   const paid = paidBy(run, settled);
-  const { headers: receipts } = await purchase.dialect.report(at, paid);
-  await claim.settle("use", sealedWithin(keeperFor(at, purchase), withReceipts(answer, receipts)));
+  const report = await purchase.dialect.report(at, paid);
+  const reported = (each: KeptAnswer) => withReceipts(each, reportedWith(report, each.status));
+  await claim.settle("use", sealedWithin(keeperFor(at, purchase), reported(answer)));
   const cors = at.route.cors !== false;
-  return { kind: "replay", answer: withReceipts(found.answer, receipts), cors, settled: paid };
+  return { kind: "replay", answer: reported(found.answer), cors, settled: paid };
 }
 
 const paidBy = ({ purchase: { payment } }: AnyRun, { transaction }: Extract<Settlement, { kind: "settled" }>) =>
@@ -241,9 +242,10 @@ class ReservedPayment<P extends Purchase> implements DeferredSettlement {
         const cause = purchase.dialect.errorFor?.(refusal);
         return cause ? { kind: "failed", cause } : { kind: "refused", refusal };
       }
-      const { headers } = await purchase.dialect.report(at, paidBy(run, settled));
-      await claim.settle("use", answer && sealedWithin(keeperFor(at, purchase), withReceipts(answer, headers)));
-      return { kind: "settled", headers };
+      const report = await purchase.dialect.report(at, paidBy(run, settled));
+      const reported = answer && withReceipts(answer, reportedWith(report, answer.status));
+      await claim.settle("use", sealedWithin(keeperFor(at, purchase), reported));
+      return { kind: "settled", report };
     } catch (error) {
       if (!isTurnpikeError(error)) throw error;
       // A retry settles the stored answer, or runs again. Where it cannot be written, the lease expires.

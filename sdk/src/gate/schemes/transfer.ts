@@ -27,6 +27,8 @@ import type { Purchase, Reservation, Scheme, SettlementAnswer } from "./scheme";
 /** One payment as a payload presents it: its facts and its signature are not checked yet. */
 export interface PresentedPayment extends SignedTransfer {
   readonly dialect: PaymentAnswers;
+  /** as the payment's `dialect` has it */
+  readonly dialectName: OneTimePayment["dialect"];
   /** the client's own idempotency key, which names this payment and no other */
   readonly identifier?: string;
   /** its quote has expired */
@@ -81,7 +83,7 @@ export async function checkPresented(found: PresentedPayment, at: PaymentCase): 
   const { from, to, value, nonce, validBefore } = authorization;
   const payment: OneTimePayment = {
     kind: "one-time",
-    dialect: "x402",
+    dialect: found.dialectName,
     payer: from,
     payTo: to,
     amount: value,

@@ -175,12 +175,12 @@ async function bySubscription<R extends CallResult>(
 
 /** Returns what a result asks to be paid; undefined where it asks for nothing, or in terms that cannot be understood. */
 async function askedQuote<R extends CallResult>(
-  { networks }: AgentContext,
+  { networks, tokens }: AgentContext,
   { tool, idempotencyKey }: ToolCallJob<R>,
   result: R,
 ): Promise<ParsedQuote | undefined> {
   const ask = readAsk(result);
-  return ask && quoteOf(result, ask, { tool, networks, isKeyed: idempotencyKey !== undefined });
+  return ask && quoteOf(result, ask, { tool, networks, tokens, isKeyed: idempotencyKey !== undefined });
 }
 
 /**

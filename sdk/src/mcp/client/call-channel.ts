@@ -78,11 +78,16 @@ function paymentMetaOf({ header, proof }: PaymentEntry): Meta {
   const { name, value } = header;
   if (name === CARRIER.base64) return { [MCP_META.payment]: value };
   const payload = decodeJsonHeader(value, value.length) ?? {};
+  if (name === CARRIER.mpp) {
+    const challenge = payload.challenge as JsonObject;
+    const request = decodeJsonHeader(String(challenge.request), value.length);
+    return { [MCP_META.credential]: { ...payload, challenge: { ...challenge, request } } };
+  }
   // Stock servers of version 1 read base64 under a key of their own.
   return name === CARRIER.v1 ? { ...paymentMeta(payload), [MCP_META.paymentV1]: value } : paymentMeta(payload);
 }
 
-function readResult(result: CallResult, { proof }: PaymentEntry): Reading {
+function readResult(result: CallResult, { proof, dialect }: PaymentEntry): Reading {
   const ask = readAsk(result);
   if (ask) {
     const { error, reason } = ask.quote ?? ask.required;
@@ -90,7 +95,12 @@ function readResult(result: CallResult, { proof }: PaymentEntry): Reading {
   }
   // It has settled and is refunded, and buys nothing more. Of another payment it says nothing that the agent can know.
   if (proof && objectOf(result._meta?.[MCP_META.refund])) return { kind: "served" };
-  const code = refusalIn(result)?.error;
+  const refusal = refusalIn(result);
+  const code = refusal?.error;
+  // What this project's tools say to clients of MPP in place of an ask.
+  if (dialect === "mpp" && code === "PayloadConflict") {
+    return { kind: "rejected", error: code, reason: codeIn(refusal?.reason) };
+  }
   if (code === "ProofInFlight") return { kind: "in_flight" };
   if (TRY_LATER.has(isErrorCode(code) ? ERRORS[code].status : 0)) return { kind: "later" };
   // Also where the server reports that a failed call's payment has settled: presented again, it cannot be paid twice.

@@ -7,6 +7,7 @@ import { refuseMisspelled, requireKnownFields } from "../../protocol/arguments";
 import { type CallResult, canonicalJson, type Meta } from "../wire";
 import { buyCall, type ToolPurchases, type ToolSubscriptions } from "./buy-call";
 import { untilClosed } from "./call-channel";
+import { askThrown } from "./read-ask";
 import { requireServer, serverIdentity } from "./server-identity";
 import { withUnpaidStreams } from "./streamed-calls";
 import { keepWithinOrigin } from "./within-origin";
@@ -90,7 +91,12 @@ export function payingClient(
         // Each time: a client that has lost its connection may be connected elsewhere.
         requireConnection();
         const params = { ...message.params, _meta: { ...meta, ...ours } };
-        const result = await client.request({ ...message, params }, ...schemas, { ...sdkOptions, signal: ending });
+        const sent = client.request({ ...message, params }, ...schemas, { ...sdkOptions, signal: ending });
+        const result = await sent.catch((error: unknown) => {
+          const asked = askThrown(error);
+          if (asked) return asked;
+          throw error;
+        });
         return result as CallResult;
       });
     const most = lower(limit, amountOf(maxAmount));

@@ -1,17 +1,37 @@
 /** Reads what a tool's result asks to be paid, in the forms that servers send. Knows no budget and no key. */
+import type { AgentContext } from "../../agent/core/context";
 import { agreed, combined } from "../../agent/payments/combined-quote";
+import { readChallenges } from "../../agent/payments/mpp";
 import { type ParsedQuote, type Requested, readQuote } from "../../agent/payments/quote";
 import { signedOffersIn } from "../../agent/payments/signed-statements";
 import { readQuoteV2 } from "../../agent/payments/standard";
-import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network } from "../../protocol";
-import { type Ask, askIn, type CallResult, MCP_META } from "../wire";
+import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network, toBase64Url, utf8ToBytes } from "../../protocol";
+import { isObject } from "../../protocol/arguments";
+import { type Challenge, challengeSchema, isCharge } from "../../protocol/payment-auth";
+import { type Ask, askIn, type CallResult, canonicalJson, MCP_META } from "../wire";
 
 /** The key of `_meta` that bears a payload, and for servers that take no object the encoding of its value. */
 export const CARRIER = {
   object: MCP_META.payment,
   base64: `${MCP_META.payment};base64`,
   v1: MCP_META.paymentV1,
+  mpp: MCP_META.credential,
 } as const;
+
+/** The errors by which servers of MPP ask for payment, and say that one was refused. */
+const PAYMENT_ERRORS: readonly unknown[] = [-32_042, -32_043];
+
+/**
+ * Returns what a server has thrown to ask for payment, as a result that asks; undefined for any other error, and where the
+ * agent could pay nothing of it.
+ */
+export function askThrown(error: unknown): CallResult | undefined {
+  const data = memberOf(error, "data");
+  const challenges = memberOf(data, "challenges");
+  if (!PAYMENT_ERRORS.includes(memberOf(error, "code")) || !Array.isArray(challenges)) return undefined;
+  if (!isBounded({ challenges }) || !challenges.some((each) => isCharge(challengeOf(each)))) return undefined;
+  return { isError: true, content: [], _meta: { [MCP_META.challenges]: data } };
+}
 
 /**
  * Returns what a result asks to be paid. Text is not read: a tool's error may repeat what a stranger wrote.
@@ -31,11 +51,17 @@ export async function quoteOf(
   {
     tool,
     networks,
+    tokens,
     isKeyed,
-  }: { readonly tool: string; readonly networks: readonly Network[]; readonly isKeyed: boolean },
+  }: Pick<AgentContext, "networks" | "tokens"> & { readonly tool: string; readonly isKeyed: boolean },
 ): Promise<ParsedQuote | undefined> {
   const { required, other, quote } = ask;
-  if (![required, other, quote].every(isBounded)) return undefined;
+  const { challenges } = ask;
+  if (![required, other, quote, { challenges }].every(isBounded)) return undefined;
+  if (challenges) {
+    const reader = { resource: namesOfTool(tool)[0], bodyHash: undefined, isAuthorized: false, networks, tokens };
+    return readChallenges(challenges.map(challengeOf), { ...reader, carrier: CARRIER.mpp });
+  }
   const own = quote && readQuote(quote, requestedTool(tool, quote), networks);
   const standard = combined(
     standardOf(required, carrierOf(result, ask), { tool, networks }),
@@ -43,6 +69,13 @@ export async function quoteOf(
   );
   const all = isKeyed && own && standard ? keyed(own, standard) : combined(own, standard);
   return all && { ...all, signedOffers: await signedOffersIn(required) };
+}
+
+/** In results the request is JSON as it is; the challenge of a header has it encoded. */
+function challengeOf(given: unknown): Challenge | undefined {
+  const request = memberOf(given, "request");
+  const text = isObject(request) ? toBase64Url(utf8ToBytes(canonicalJson(request))) : undefined;
+  return isObject(given) ? challengeSchema.safeParse({ ...given, request: text }).data : undefined;
 }
 
 /** Returns what the agent can pay by a nonce of its own, where there is any. */

@@ -1,5 +1,5 @@
 /** Writes and reads the result of a tool call that asks for payment, in every form that stock clients know. */
-import type { JsonObject } from "../../protocol";
+import { type JsonObject, memberOf } from "../../protocol";
 import { MCP_META, type Meta, objectOf } from "./meta";
 
 /** What both sides need of a tool's result. */
@@ -28,6 +28,8 @@ export interface Ask {
   readonly required: JsonObject;
   /** the same from another place of the result, where it differs */
   readonly other?: JsonObject | undefined;
+  /** of MPP, as they came: of a server that asks for nothing else */
+  readonly challenges?: readonly unknown[] | undefined;
   /** the body of a 402 as this project's gates send it; undefined from other servers */
   readonly quote: JsonObject | undefined;
 }
@@ -71,7 +73,8 @@ export function askIn({ isError, structuredContent, content, _meta }: CallResult
     const said = requiredOf(text);
     if (said) return { required: said, quote };
   }
-  return undefined;
+  const challenges = memberOf(_meta?.[MCP_META.challenges], "challenges");
+  return Array.isArray(challenges) && challenges.length > 0 ? { required: {}, quote, challenges } : undefined;
 }
 
 const isSame = (one: JsonObject, other: JsonObject | undefined): boolean =>

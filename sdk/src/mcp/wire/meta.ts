@@ -7,6 +7,7 @@ import {
   MAX_USAGE_RECEIPTS,
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
+import { CREDENTIAL_META, reportOfReceipt } from "../../protocol/payment-auth";
 
 /** The keys of `_meta` in tool calls and their results. */
 export const MCP_META = {
@@ -16,6 +17,12 @@ export const MCP_META = {
   paymentV1: "x402.payment",
   /** request: the secret id of a subscription; over stdio or https alone */
   subscription: "turnpike/subscription",
+  /** request: a credential of MPP */
+  credential: CREDENTIAL_META,
+  /** result: the challenges of MPP, `{ challenges, problem? }` */
+  challenges: "org.paymentauth/payment-required",
+  /** result: the receipt of MPP */
+  receiptMpp: "org.paymentauth/receipt",
   /** result: the PaymentRequired object, where some stock clients look for it */
   error: "x402/error",
   /** result: the body of a 402 as the gates send it over HTTP: plans, memos, the Facilitator */
@@ -37,7 +44,12 @@ export const MCP_META = {
 /** `_meta` of a request or a result. */
 export type Meta = Readonly<Record<string, unknown>>;
 
-const CREDENTIALS: readonly string[] = [MCP_META.payment, MCP_META.paymentV1, MCP_META.subscription];
+const CREDENTIALS: readonly string[] = [
+  MCP_META.payment,
+  MCP_META.paymentV1,
+  MCP_META.credential,
+  MCP_META.subscription,
+];
 
 /** Returns the first key of `_meta` that pays; undefined where none does. */
 export const credentialKeyIn = (meta: Meta | undefined): string | undefined =>
@@ -114,7 +126,9 @@ export const subscriptionMeta = (id: string): Meta => ({ [MCP_META.subscription]
 
 /** Returns the receipt of a result, in whichever form a server writes it; undefined where it has none. */
 export function receiptIn(meta: Meta | undefined): JsonObject | undefined {
-  return objectOf(meta?.[MCP_META.receipt]) ?? objectOf(meta?.[MCP_META.receiptV1]);
+  const ofX402 = objectOf(meta?.[MCP_META.receipt]) ?? objectOf(meta?.[MCP_META.receiptV1]);
+  const ofMpp = objectOf(meta?.[MCP_META.receiptMpp]);
+  return ofX402 ?? (ofMpp && reportOfReceipt(ofMpp));
 }
 
 /** Returns an object of a result, also where it is base64 of JSON. */

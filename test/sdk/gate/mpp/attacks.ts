@@ -1,4 +1,5 @@
 /** Credentials of MPP that were changed, or taken elsewhere: none buys anything, and none moves money. */
+import { createHash } from "node:crypto";
 import { expect } from "chai";
 import type { Provider } from "turnpike/gate";
 import { encodeJsonHeader, keccakText } from "turnpike/protocol";
@@ -100,6 +101,27 @@ describe("attacks on credentials of MPP", () => {
       "invalid-challenge",
     );
     expect((await send(at, { ...sent, headers })).status).to.equal(200);
+  });
+
+  it("names the body that it quotes for in `digest`, and refuses another", async () => {
+    const at = `${server.url}/body`;
+    const sent = { method: "POST", body: '{"a":1}' };
+    const challenge = await challengeOf(at, sent);
+    expect(challenge.digest).to.equal(`sha-256=:${createHash("sha256").update(sent.body).digest("base64")}:`);
+    expect(await challengeOf(at)).to.not.have.property("digest");
+    expect(await challengeOf(url, sent)).to.not.have.property("digest");
+    const credential = await credentialOf(challenge);
+    const other = `sha-256=:${createHash("sha256").update("{}").digest("base64")}:`;
+    for (const [digest, body] of [
+      [challenge.digest, "{}"],
+      [other, "{}"],
+      [other, sent.body],
+      [undefined, sent.body],
+    ]) {
+      const answer = await send(at, { ...sent, body, headers: headerOf(changed(credential, { digest })) });
+      expectRefused(answer, "invalid-challenge", `${digest} of ${body}`);
+    }
+    expect((await send(at, { ...sent, headers: headerOf(credential) })).status).to.equal(200);
   });
 
   it("refuses a credential of another realm, and a challenge of another provider", async () => {

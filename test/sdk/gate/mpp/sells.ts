@@ -2,7 +2,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect } from "chai";
-import { createProvider, type Provider, type ProviderOptions } from "turnpike/gate";
+import { createProvider, type Payment, type Provider, type ProviderOptions } from "turnpike/gate";
 import {
   addressOf,
   CHAIN_ID,
@@ -115,6 +115,20 @@ for (const framework of ["express", "hono"] as const) {
       expect(new Set(nonces).size).to.equal(4);
     });
 
+    it("names its dialect in the payment that handlers and hooks get", async () => {
+      const seen: unknown[] = [];
+      const note = (payment: Payment) => (payment.kind === "one-time" ? seen.push(payment.dialect) : 0);
+      const authorize = (payment: Payment) => note(payment) > 0;
+      const { url } = await start({ authorize }, {}, (payment) => {
+        note(payment);
+        return {};
+      });
+      for (const headers of [await paying(url), await v2Headers(url), await paidHeaders(url)]) {
+        expect((await send(url, { headers })).status).to.equal(200);
+      }
+      expect(seen).to.deep.equal(["mpp", "mpp", "x402", "x402", "turnpike", "turnpike"]);
+    });
+
     for (const [order, gate] of [
       ["after", { settle: "after" }],
       ["before", { settle: "before" }],
@@ -224,6 +238,23 @@ for (const framework of ["express", "hono"] as const) {
           expect(requiredIn({ headers: head } as never).accepts, each).to.not.have.length(0);
         }
       }
+    });
+
+    it("warns with the bytes that PAYMENT-REQUIRED may take beside its challenges", async () => {
+      const description = `Cut in a test of ${framework}. `.repeat(200);
+      const warned: Error[] = [];
+      const note = (warning: Error) => warned.push(warning);
+      process.on("warning", note);
+      const { url } = await start({ description });
+      const { headers } = await send(url);
+      // Warnings are emitted in a turn of their own.
+      await new Promise(setImmediate);
+      process.off("warning", note);
+      const text = warned.map(({ message }) => message).find((each) => each.startsWith("PAYMENT-REQUIRED"));
+      const stated = Number(/may take (\d+) bytes/.exec(text ?? "")?.[1]);
+      const sent = String(headers["payment-required"]).length;
+      expect(stated).to.be.below(3_072);
+      expect(sent).to.be.within(stated - 200, stated);
     });
 
     it("sells by x402 alone what MPP cannot: prices as used, tokens over Permit2, plain http to other machines", async () => {

@@ -12,6 +12,7 @@ export interface Challenge {
   readonly expires: string;
   readonly opaque: string;
   readonly header?: string;
+  readonly digest?: string;
 }
 
 /** Every challenge of a 402, in its order. */

@@ -15,6 +15,9 @@ import { askIn } from "../../../../sdk/src/mcp/wire";
 import { closeServer, listen } from "../../../support/gate";
 import { exactPayload } from "../../gate/support/standard";
 
+/** Of the copy of the SDK that these servers are of. */
+export { McpError as ServerError } from "@modelcontextprotocol/sdk/types.js";
+
 export interface ServedTools {
   readonly url: string;
   /** Connects a new session. @param headers of each request */

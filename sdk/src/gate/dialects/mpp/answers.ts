@@ -1,12 +1,17 @@
 /** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
-import type { OneTimePayment, Refusal } from "../../core/payment";
-import type { PaymentCase, PaymentReport } from "../../core/payment-case";
+import type { OneTimePayment, PaymentReport, Refusal } from "../../core/payment";
+import type { PaymentAnswers, PaymentCase } from "../../core/payment-case";
 import { timeText } from "./challenge";
 
-/** @param challengeId of the credential that was paid by */
-export function receiptOf(
+/** @param challengeId of the credential that is paid by */
+export const answersTo = (challengeId: string): PaymentAnswers => ({
+  report: (at, payment) => receiptOf(at, payment, challengeId),
+  errorFor,
+});
+
+function receiptOf(
   { context: { settings, time } }: PaymentCase,
   { transaction }: OneTimePayment,
   challengeId: string,
@@ -20,7 +25,11 @@ export function receiptOf(
     status: "success",
     timestamp: timeText(time.nowSec()),
   };
-  return { headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) } };
+  return {
+    headers: { [HEADER.paymentReceipt]: encodeCanonical(receipt) },
+    headersOfRedirect: {},
+    headersOfFailure: {},
+  };
 }
 
 const PROBLEMS = "https://paymentauth.org/problems/";

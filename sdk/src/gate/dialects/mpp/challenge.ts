@@ -11,6 +11,7 @@ import {
   hmacSha256,
   type MemoKey,
   memberOf,
+  sha256,
   toBase64Url,
   utf8ToBytes,
 } from "../../../protocol";
@@ -18,6 +19,7 @@ import {
   CHARGE_INTENT,
   CHARGE_METHOD,
   type Challenge,
+  type CREDENTIAL_META,
   CREDENTIAL_TYPE,
   challengeText,
   encodeCanonical,
@@ -36,17 +38,20 @@ import type { PaymentCase } from "../../core/payment-case";
 import { isLoopback, quotedMethod } from "../../core/request";
 import { eip3009 } from "../../methods";
 
-/** In which header a client sends its credential. */
-export type CredentialHeader = NonNullable<ProviderOptions["mpp"]>;
+/** In which header a client sends its credential, or under which key of `_meta`. */
+export type CredentialHeader = NonNullable<ProviderOptions["mpp"]> | typeof CREDENTIAL_META;
 
 /** As a challenge names it: the default is not named. */
 export const headerParameter = (header: CredentialHeader): string | undefined =>
-  header === HEADER.authorization ? undefined : header;
+  header === HEADER.paymentAuthorization ? header : undefined;
 
 /** What the challenges of one 402 may take, so that an entry still fits into PAYMENT-REQUIRED. */
 const MAX_CHALLENGES_BYTES = 1_400;
 
 const MAC_BYTES = 16;
+
+/** Of tools over a pipe, whose provider has no address. */
+const LOCAL_URL = "http://localhost";
 
 /** What a challenge is bound to besides its own parameters. */
 export interface Place {
@@ -67,9 +72,10 @@ export const isCharged = (offer: Offer): boolean => methodOf(offer) === eip3009 
 /** Returns the value of WWW-Authenticate: the cheapest offers first, as many as fit. Empty where none can be sold so. */
 export function challengesFor(asked: QuoteRequest, header: CredentialHeader): string {
   const { request, settings, resource, bodyHash, offers, presentation } = asked;
-  const { protocol, host } = new URL(resource);
+  // A tool's own URL names no host.
+  const { protocol, host } = new URL(request.resource === undefined ? resource : (settings.publicUrl ?? LOCAL_URL));
   // Nobody may read along, or send the credential elsewhere.
-  if (request.resource !== undefined || (protocol !== "https:" && !isLoopback(host))) return "";
+  if (protocol !== "https:" && !isLoopback(host)) return "";
   const place = { method: quotedMethod(request, settings), resource, bodyHash };
   let list = "";
   for (const offer of soldSingly(offers, presentation)) {
@@ -104,8 +110,16 @@ function challengeOf(asked: QuoteRequest, { offer, realm, header }: Offered): Ch
       recipient: offer.payTo,
     }),
     expires: timeText(time.latestSec() + lifeSec),
+    digest: digestOf(asked),
     header: headerParameter(header),
   };
+}
+
+/** Returns the digest of the body that was quoted for, as RFC 9530 writes it; undefined where none is bound. */
+function digestOf({ body, request }: QuoteRequest): string | undefined {
+  // What a tool call is bound to is no body that its client has sent.
+  if (body === undefined || body.byteLength === 0 || request.resource !== undefined) return undefined;
+  return `sha-256=:${Buffer.from(sha256(body)).toString("base64")}:`;
 }
 
 export const timeText = (sec: number): string => new Date(sec * 1_000).toISOString().replace(".000Z", "Z");

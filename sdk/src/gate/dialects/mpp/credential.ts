@@ -13,17 +13,12 @@ import {
 import { DAY_SEC } from "../../../protocol/periods";
 import { singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC } from "../../core/offers";
-import {
-  type Candidate,
-  invalid,
-  type PaymentAnswers,
-  type PaymentCase,
-  type PaymentVerdict,
-} from "../../core/payment-case";
+import { type Candidate, invalid, type PaymentCase, type PaymentVerdict } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { eip3009, readable, signedByToken } from "../../methods";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer";
+import { answersTo } from "./answers";
 import { type CredentialHeader, headerParameter, isGenuine, placeOf } from "./challenge";
 
 /** What a credential holds; undefined: it is no base64url of one JSON object. */
@@ -65,11 +60,8 @@ function parsed({ payload }: Presented, header: CredentialHeader): ChargeCredent
 /** Checks a credential. It claims and moves nothing. @throws InvalidPaymentProof, PayloadConflict, Unavailable */
 export async function checkCredential(
   presented: Presented,
-  {
-    at,
-    header,
-    dialect,
-  }: { readonly at: PaymentCase; readonly header: CredentialHeader; readonly dialect: PaymentAnswers },
+  header: CredentialHeader,
+  at: PaymentCase,
 ): Promise<Candidate | PaymentVerdict> {
   const { challenge, payload, source } = parsed(presented, header);
   const { settings, terms, time } = at.context;
@@ -132,5 +124,6 @@ export async function checkCredential(
     paymentRequirements: accepted,
   };
   const isLate = time.latestSec() >= expiresSec;
-  return checkPresented({ ...signed, dialect, scheme: "exact", method: eip3009, token, settlement, isLate }, at);
+  const answers = { dialect: answersTo(challenge.id), dialectName: "mpp" } as const;
+  return checkPresented({ ...signed, ...answers, scheme: "exact", method: eip3009, token, settlement, isLate }, at);
 }

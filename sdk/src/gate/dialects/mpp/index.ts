@@ -1,31 +1,31 @@
 /** MPP, the HTTP authentication scheme "Payment": sells single requests for EIP-3009 tokens beside x402. */
-import { caip2Of, HEADER, memberOf } from "../../../protocol";
-import { CHARGE_INTENT, CHARGE_METHOD } from "../../../protocol/payment-auth";
+import { caip2Of, HEADER } from "../../../protocol";
+import { CHARGE_INTENT, CHARGE_METHOD, CREDENTIAL_META } from "../../../protocol/payment-auth";
 import { type Dialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import { invalid } from "../../core/payment-case";
-import { errorFor, mayPayAgain, problemMembers, receiptOf } from "./answers";
+import type { GateRequest } from "../../core/request";
+import { errorFor, mayPayAgain, problemMembers } from "./answers";
 import { type CredentialHeader, challengesFor, isCharged } from "./challenge";
 import { bearsCredential, chargeOf, checkCredential, type Presented, readCredential } from "./credential";
 
-/** @param header in which clients send their credential */
-export function mpp(header: CredentialHeader): Dialect {
+/** @param named the header in which clients send their credential over HTTP */
+export function mpp(named: CredentialHeader): Dialect {
+  const headerOf = ({ resource }: Pick<GateRequest, "resource">): CredentialHeader =>
+    resource === undefined ? named : CREDENTIAL_META;
   const dialect: Dialect = {
     read(request) {
+      const header = headerOf(request);
       const presented = readCredential(request, header);
       return presented && credentialOf(presented, header, dialect);
     },
     quote(asked) {
-      const challenges = mayPayAgain(asked.refusal) ? challengesFor(asked, header) : "";
+      const challenges = mayPayAgain(asked.refusal) ? challengesFor(asked, headerOf(asked.request)) : "";
       const headers: Record<string, string> = challenges === "" ? {} : { [HEADER.authenticate]: challenges };
       return headers;
     },
     problem({ request, refusal }) {
-      const isSpoken = request.header("accept-payment") !== undefined || bearsCredential(request, header);
+      const isSpoken = request.header("accept-payment") !== undefined || bearsCredential(request, headerOf(request));
       return isSpoken ? problemMembers(refusal) : undefined;
-    },
-    report(at, payment) {
-      const challenge = memberOf(readCredential(at.request, header)?.payload, "challenge");
-      return receiptOf(at, payment, String(memberOf(challenge, "id")));
     },
     errorFor,
     charge: (offer) => (isCharged(offer) ? { method: CHARGE_METHOD, intent: CHARGE_INTENT } : undefined),
@@ -47,6 +47,6 @@ function credentialOf(presented: Presented, header: CredentialHeader, dialect: D
       const { currency: asset, recipient: payTo, methodDetails } = charge;
       return entryNamed({ network: caip2Of(methodDetails.chainId), asset, payTo }, at);
     },
-    check: (at) => checkCredential(presented, { at, header, dialect }),
+    check: (at) => checkCredential(presented, header, at),
   };
 }

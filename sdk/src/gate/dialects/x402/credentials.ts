@@ -215,7 +215,8 @@ export async function checkV1(
     extra: { name: token.name, version: token.version },
   };
   const settlement = { paymentPayload, paymentRequirements };
-  return checkPresented({ ...facts, dialect, scheme: "exact", method: methodOf(offer), token, settlement }, at);
+  const answers = { dialect, dialectName: "x402" } as const;
+  return checkPresented({ ...facts, ...answers, scheme: "exact", method: methodOf(offer), token, settlement }, at);
 }
 
 /**
@@ -259,5 +260,6 @@ export async function checkV2(
   const named = identifier.kind === "given" ? { identifier: identifier.id } : {};
   const isLate = time.latestSec() >= memo.expiresAtSec;
   const isQuotedAfter = extra?.paymentFlow !== "upfront";
-  return checkPresented({ ...signed, dialect, scheme, method, token, settlement, isLate, isQuotedAfter, ...named }, at);
+  const found = { ...signed, scheme, method, token, settlement, isLate, isQuotedAfter, ...named };
+  return checkPresented({ ...found, dialect, dialectName: "x402" }, at);
 }

@@ -4,15 +4,15 @@
  */
 import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt } from "../../../protocol";
 import { type BodyDialect, entryNamed, type PaymentCredential } from "../../core/dialect";
-import type { OneTimePayment } from "../../core/payment";
-import { invalid, type PaymentCase, type PaymentReport } from "../../core/payment-case";
+import type { OneTimePayment, PaymentReport } from "../../core/payment";
+import { invalid, type PaymentAnswers, type PaymentCase } from "../../core/payment-case";
 import type { Settings } from "../../core/settings";
 import { checkProof } from "../../schemes/once";
 import { checkV1, checkV2, entryOfV1, type Reading, readPaymentHeaders } from "./credentials";
 import { receiptExtension } from "./quote-header";
 import { createQuotes } from "./quotes";
 
-export const x402: BodyDialect = {
+export const x402: BodyDialect & PaymentAnswers = {
   read(request) {
     const read = readPaymentHeaders(request);
     return read && credentialOf(read);

@@ -41,15 +41,19 @@ export interface QuoteHeader {
   readonly cuts: readonly string[];
 }
 
+/** Returns what the header may take, beside those of other dialects. */
+export const maxHeaderBytesOf = ({ headerBytes = MAX_PAYMENT_REQUIRED_HEADER_BYTES }: HeaderRequest): number =>
+  Math.max(0, Math.min(headerBytes, MAX_PAYMENT_REQUIRED_HEADER_BYTES));
+
 /**
  * Leaves out what does not fit, in this order: the end of the description, extensions from the last on, the dearest
  * entries. Where only plans are offered extensions outlast entries, since subscribers sign in through them: the entries
  * only let stock clients parse the header.
  */
 export function headerV2Of(input: HeaderRequest, contents: HeaderContents): QuoteHeader {
-  const { resource, presentation, refusal, headerBytes = MAX_PAYMENT_REQUIRED_HEADER_BYTES } = input;
+  const { resource, presentation, refusal } = input;
   // Of JSON, whose base64 is a third longer.
-  const maxTextBytes = Math.floor(Math.min(headerBytes, MAX_PAYMENT_REQUIRED_HEADER_BYTES) / 4) * 3;
+  const maxTextBytes = Math.floor(maxHeaderBytesOf(input) / 4) * 3;
   const { description, mimeType } = presentation;
   const accepts = acceptsOf(input, contents);
   const extensionsFor = extensionLists(input, contents);

@@ -10,7 +10,6 @@ import {
   EXTENSION,
   encodeHeaderText,
   IDEMPOTENCY_KEY_LENGTH,
-  MAX_PAYMENT_REQUIRED_HEADER_BYTES,
   memoIssuer,
   type PaymentRequiredWire,
   type PlanTermsWire,
@@ -39,7 +38,7 @@ import {
 import { quotedMethod } from "../../core/request";
 import type { Settings } from "../../core/settings";
 import { signInChallenge } from "../../schemes/subscription/sign-in";
-import { headerV2Of } from "./quote-header";
+import { headerV2Of, maxHeaderBytesOf } from "./quote-header";
 
 /** Per route; a client that requests ever new resources only clears the templates. */
 const MAX_TEMPLATES = 200;
@@ -56,7 +55,7 @@ export function createQuotes(): Quotes {
       hasWarned = true;
       const named = [...input.presentation.description].slice(0, MAX_NAME_CHARS).join("");
       process.emitWarning(
-        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${MAX_PAYMENT_REQUIRED_HEADER_BYTES} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
+        `PAYMENT-REQUIRED of a route (${JSON.stringify(named)}) may take ${maxHeaderBytesOf(input)} bytes, so it lacks ${quote.cuts.join(", ")}. Shorten the description or the URL, or offer less.`,
         { code: "TurnpikeQuoteCut" },
       );
     }

@@ -29,6 +29,7 @@ import {
 import {
   type Candidate,
   invalid,
+  type PaymentAnswers,
   type PaymentCase,
   type PaymentVerdict,
   verdictOfLate,
@@ -51,7 +52,7 @@ type Presented = z.output<typeof presentedSchema>;
 
 const encoded = (value: object): string => toBase64Url(utf8ToBytes(JSON.stringify(value)));
 
-export const toy: Dialect = {
+export const toy: Dialect & PaymentAnswers = {
   read(request) {
     const text = singleHeader(request, HEADER.toLowerCase());
     return text === undefined ? undefined : credentialOf(text);
