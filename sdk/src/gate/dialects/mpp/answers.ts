@@ -1,6 +1,7 @@
 /** What clients get besides a challenge: receipts, problems, and errors in place of a challenge that they would pay too. */
 import { HEADER, TurnpikeError } from "../../../protocol";
 import { CHARGE_METHOD, encodeCanonical } from "../../../protocol/payment-auth";
+import { hasBought, hasMovedNothing } from "../../../protocol/refusals";
 import type { OneTimePayment, PaymentReport, Refusal } from "../../core/payment";
 import type { PaymentAnswers, PaymentCase } from "../../core/payment-case";
 import { timeText } from "./challenge";
@@ -44,8 +45,8 @@ const TITLES = {
 
 type Problem = keyof typeof TITLES;
 
-/** Every reason that no money has moved for, and none can: clients may pay again. */
-const UNPAID: Readonly<Record<string, Problem>> = {
+/** By the reason of a payment that has moved nothing; any other failed its verification. */
+const PROBLEM_OF: Readonly<Record<string, Problem>> = {
   malformed: "malformed-credential",
   memo: "invalid-challenge",
   network: "invalid-challenge",
@@ -55,15 +56,8 @@ const UNPAID: Readonly<Record<string, Problem>> = {
   transfer_method: "invalid-challenge",
   spender: "invalid-challenge",
   payment_identifier: "invalid-challenge",
-  terms: "verification-failed",
-  signature: "verification-failed",
-  handler_failed: "verification-failed",
   memo_expired: "payment-expired",
   window: "payment-expired",
-  // Of Facilitators, for payments that they have not accepted.
-  insufficient_funds: "verification-failed",
-  invalid_exact_evm_insufficient_balance: "verification-failed",
-  invalid_exact_evm_signature: "verification-failed",
   invalid_exact_evm_payload_authorization_valid_after: "payment-expired",
   invalid_exact_evm_payload_authorization_valid_before: "payment-expired",
 };
@@ -79,9 +73,8 @@ const OF_SUBSCRIPTIONS: ReadonlySet<string> = new Set([
 /** @returns undefined where money has moved, or may have: nobody is to be asked to pay again */
 function problemOf({ code, reason }: Refusal): Problem | undefined {
   if (OF_SUBSCRIPTIONS.has(code)) return "payment-required";
-  return code === "InvalidPaymentProof" && reason !== undefined && Object.hasOwn(UNPAID, reason)
-    ? UNPAID[reason]
-    : undefined;
+  if (code !== "InvalidPaymentProof" || reason === undefined || !hasMovedNothing(reason)) return undefined;
+  return Object.hasOwn(PROBLEM_OF, reason) ? PROBLEM_OF[reason] : "verification-failed";
 }
 
 export const mayPayAgain = (refusal: Refusal): boolean => problemOf(refusal) !== undefined;
@@ -92,18 +85,12 @@ export function problemMembers(refusal: Refusal): Readonly<Record<string, unknow
   return { type: `${PROBLEMS}${problem}`, title: TITLES[problem], status: 402, detail: refusal.message };
 }
 
-/** Reasons of a payment that has bought something, here or elsewhere. */
-const SPENT: ReadonlySet<string | undefined> = new Set([
-  "payment_already_granted",
-  "authorization_used",
-  "invalid_exact_evm_nonce_already_used",
-]);
-
 /** @returns what to answer instead of a 402; undefined where its payer may pay again */
 export function errorFor(refusal: Refusal): TurnpikeError | undefined {
   if (mayPayAgain(refusal)) return undefined;
   const { code, reason, message } = refusal;
   const named = reason === undefined ? {} : { reason };
-  if (code === "PaymentAlreadyUsed" || SPENT.has(reason)) return new TurnpikeError("PayloadConflict", message, named);
+  const isSpent = code === "PaymentAlreadyUsed" || (reason !== undefined && hasBought(reason));
+  if (isSpent) return new TurnpikeError("PayloadConflict", message, named);
   return new TurnpikeError("PaymentPending", message, { ...named, retryAfterSec: 2 });
 }
