@@ -1,5 +1,5 @@
 /**
- * Says by the reason of a refused payment whether its money can have moved, for whoever would ask its payer to pay again.
+ * Says by the reason of a refused payment whether its money can have moved, for a program that would ask its payer to pay again.
  * A reason that is listed nowhere may follow a transfer. Imports nothing: the payment page's script has it.
  */
 

@@ -7,7 +7,7 @@ const MAX_DEPTH = 8;
 const MAX_LENGTH = 1_000;
 const MAX_VALUES = 10_000;
 
-interface Room {
+interface Capacity {
   values: number;
 }
 
@@ -26,13 +26,14 @@ const FORMATS: Readonly<Record<string, string>> = {
  */
 export const sampleOf = (schema: unknown): unknown => sampleIn({ values: MAX_VALUES }, schema, MAX_DEPTH);
 
-function sampleIn(room: Room, schema: unknown, depth: number): unknown {
-  room.values--;
-  if (!isObject(schema) || depth === 0 || room.values < 0) return {};
+function sampleIn(capacity: Capacity, schema: unknown, depth: number): unknown {
+  capacity.values--;
+  if (!isObject(schema) || depth === 0 || capacity.values < 0) return {};
   if (schema.const !== undefined) return schema.const;
   if (schema.default !== undefined) return schema.default;
   for (const list of [schema.examples, schema.enum]) if (Array.isArray(list) && list.length > 0) return list[0];
-  for (const list of [schema.anyOf, schema.oneOf]) if (Array.isArray(list)) return sampleIn(room, list[0], depth - 1);
+  for (const list of [schema.anyOf, schema.oneOf])
+    if (Array.isArray(list)) return sampleIn(capacity, list[0], depth - 1);
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : schema.type;
   switch (type) {
     case "string":
@@ -45,9 +46,9 @@ function sampleIn(room: Room, schema: unknown, depth: number): unknown {
     case "null":
       return null;
     case "array":
-      return listIn(room, schema, depth - 1);
+      return listIn(capacity, schema, depth - 1);
     default:
-      return objectIn(room, schema, depth - 1);
+      return objectIn(capacity, schema, depth - 1);
   }
 }
 
@@ -58,15 +59,16 @@ function numberOf(minimum: unknown, exclusive: unknown): number {
   return typeof exclusive === "number" ? Math.floor(exclusive) + 1 : 1;
 }
 
-function listIn(room: Room, { minItems, items }: JsonObject, depth: number): unknown[] {
+function listIn(capacity: Capacity, { minItems, items }: JsonObject, depth: number): unknown[] {
   const list: unknown[] = [];
-  for (let left = atMost(minItems); left > 0 && room.values > 0; left--) list.push(sampleIn(room, items, depth));
+  for (let left = atMost(minItems); left > 0 && capacity.values > 0; left--)
+    list.push(sampleIn(capacity, items, depth));
   return list;
 }
 
-function objectIn(room: Room, { required, properties }: JsonObject, depth: number): Record<string, unknown> {
+function objectIn(capacity: Capacity, { required, properties }: JsonObject, depth: number): Record<string, unknown> {
   const names = (Array.isArray(required) ? required : []).filter((name) => typeof name === "string");
   return Object.fromEntries(
-    names.slice(0, MAX_LENGTH).map((name) => [name, sampleIn(room, memberOf(properties, name), depth)]),
+    names.slice(0, MAX_LENGTH).map((name) => [name, sampleIn(capacity, memberOf(properties, name), depth)]),
   );
 }

@@ -187,12 +187,9 @@ function requireComplete({ network, token, payTo, facilitator, rpcUrls, verify }
 }
 
 function tokenOf(token: PaymentTarget["token"], network: Network, field: string): TokenSetting | undefined {
-  if (token === undefined) return network.token && presetSetting(network.token, network);
+  if (token === undefined) return presetSetting(network.token, network);
   checkToken(token, field);
-  const presetAt = (given: Address): TokenSetting | undefined => {
-    const preset = knownToken(network, given);
-    return preset && presetSetting(preset, network);
-  };
+  const presetAt = (given: Address) => presetSetting(knownToken(network, given), network);
   if (typeof token === "string") {
     const given = address(token, field);
     return presetAt(given) ?? { address: given, hasGivenDecimals: false };
@@ -214,18 +211,16 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
   return preset ?? { ...given, hasGivenDecimals: decimals !== undefined };
 }
 
-function presetSetting(preset: TokenPreset, { chainId }: Network): TokenSetting {
-  const isOfTable = knownToken(networkOfChain(chainId), preset.address) === preset;
+function presetSetting(preset: TokenPreset | undefined, { chainId }: Network): TokenSetting | undefined {
+  if (!preset) return undefined;
   const { name, version, isUnverified, isBridged, ...known } = preset;
-  return {
-    ...known,
-    // Else they are read from the chain.
-    ...(isUnverified !== true && { name, version }),
-    hasGivenDecimals: !isOfTable,
-    ...(isBridged && { transferMethod: "permit2" }),
-    // Every token of this package's table that no bridge made has EIP-2612 permits.
-    ...(isOfTable && !isBridged && { permits: true }),
-  };
+  const isOfTable = knownToken(networkOfChain(chainId), preset.address) === preset;
+  // Else they are read from the chain.
+  const domain = isUnverified ? {} : { name, version };
+  // Every token of this package's table that no bridge made has EIP-2612 permits.
+  const permits = isOfTable && !isBridged ? { permits: true } : {};
+  const method = isBridged ? ({ transferMethod: "permit2" } as const) : {};
+  return { ...known, ...domain, ...permits, ...method, hasGivenDecimals: !isOfTable };
 }
 
 /** A whole token of more decimals is no uint256. */

@@ -19,6 +19,7 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
+import { hasBought } from "../../protocol/refusals";
 import type { GateContext } from "../core/context";
 import { MAX_WITHHELD_BYTES, type OneTimePayment } from "../core/payment";
 import type { PaymentAnswers, PaymentCase } from "../core/payment-case";
@@ -132,15 +133,13 @@ export async function settleFor<P extends Purchase>({ at, scheme, purchase }: Ru
   return answer;
 }
 
-/** These say themselves that it was used. */
-const OF_USED: ReadonlySet<string> = new Set([TAKEN, "invalid_exact_evm_nonce_already_used"]);
-
 /** Returns whether an earlier attempt may have moved the money of a refused payment: its payer must not pay again. */
 async function mayHaveMoved<P extends Purchase>(
   { at, scheme, purchase }: Pick<Run<P>, "at" | "scheme" | "purchase">,
   reason: string,
 ): Promise<boolean> {
-  if (OF_USED.has(reason)) return false;
+  // It says itself that it was used.
+  if (hasBought(reason)) return false;
   const { rpc, settings } = at.context;
   const { payment, nonce, method } = purchase;
   if (!settings.facilitator?.trustUnsigned) return scheme.isUnderWay(at, purchase);
