@@ -11,7 +11,7 @@ import { RUNTIMES, type Running, runtimeProject, startRuntime } from "./support/
 const PRICE = 500_000n;
 
 describe("runtimes", function () {
-  this.timeout(240_000);
+  this.timeout(480_000);
   let project: Project;
   let world: World;
   /** accepts connections and answers nothing */

@@ -15,7 +15,7 @@ export interface TokenPreset extends PricedToken {
   readonly decimals: number;
   /** public sources agree on the address, and not on name and version: the token itself says them */
   readonly isUnverified?: boolean;
-  /** a bridge's token, without EIP-3009: it is paid over Permit2 */
+  /** a bridge's token, which has no EIP-3009 */
   readonly isBridged?: boolean;
 }
 
