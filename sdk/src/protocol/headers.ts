@@ -6,6 +6,7 @@
 import { aText, isObject, type JsonObject, wrongKind } from "./arguments";
 import { NodeBuffer } from "./hex";
 
+/** The names of headers, by what they bear. */
 export const HEADER = {
   payment: "X-PAYMENT",
   paymentResponse: "X-PAYMENT-RESPONSE",

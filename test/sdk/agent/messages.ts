@@ -60,7 +60,7 @@ describe("an agent's messages", () => {
   const terms: Record<string, [RequestListener, RegExp]> = {
     "another protocol's challenge": [
       (_, response) => void response.writeHead(402, { "www-authenticate": 'Payment id="x", method="tempo"' }).end(),
-      /WWW-Authenticate: Payment.* another protocol.* not of x402/,
+      /WWW-Authenticate: Payment \(MPP\) names no charge of the method evm/,
     ],
     "no terms at all": [
       (_, response) => void response.writeHead(402).end("pay me"),
