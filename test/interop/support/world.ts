@@ -116,6 +116,8 @@ export async function startInteropWorld(): Promise<InteropWorld> {
       PERMIT2: "true",
       UPTO_SIGNER: relayer.address,
       PROOF_KEY: proofKey,
+      // Fifty payers at once are no overload, also on a machine that is slow.
+      MAX_QUEUE_AGE_MS: "120000",
       METRICS_PORT: "public",
       WALLET_FACTORIES: factory.address,
       ...database,
