@@ -368,6 +368,12 @@ describe("the OpenAPI document of a provider", () => {
 
     const cyclic: Record<string, unknown> = { ...own({}) };
     cyclic["x-self"] = cyclic;
+    const unreadable = Object.defineProperty({ ...own({}) }, "x-own", {
+      enumerable: true,
+      get() {
+        throw new Error("no such file");
+      },
+    });
     for (const [what, document, message] of [
       ["a list", [], /^document is a list/],
       ["Swagger 2", { swagger: "2.0", info: INFO }, /^document\.openapi is undefined: convert/],
@@ -378,7 +384,8 @@ describe("the OpenAPI document of a provider", () => {
       ["an operation that is none", own({ "/a": { get: [] } }), /^document\.paths\["\/a"\]\["get"\] is no object/],
       ["servers that are none", own({}, { servers: {} }), /^document\.servers is no list/],
       ["what is within itself", cyclic, /^document is no JSON/],
-      ["a bigint", own({}, { "x-price": 1n }), /^document is no JSON/],
+      ["a bigint", own({}, { "x-price": 1n }), /^document is no JSON: .*BigInt/],
+      ["what cannot be read", unreadable, /^document is no JSON: no such file/],
     ] as const) {
       it(`refusing ${what} where it is passed`, () => {
         expect(() => start().openApi(document as never)).to.throw(ConfigError, message);
