@@ -6,7 +6,7 @@ import { ConfigError, type JsonObject } from "../../protocol";
 import { isObject, wrongKind } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
 import type { ListedRoute } from "./payment-info";
-import { OPERATIONS, type PathTemplate, shapeOf, templateOf } from "./place";
+import { OPERATIONS, type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
 
 /** An OpenAPI document of version 3; its paths begin where its first server does. */
 export interface OpenApiDocument {
@@ -81,6 +81,7 @@ export function mergedDocument({ document, routes, publicUrl }: DocumentFacts): 
   for (const { route, info } of routes) {
     if (info) paths.add(route, below(base, templateOf(route.place)), info);
   }
+  for (const { route, info } of routes) if (info && route.decides) paths.cover(route, base, info);
   return { ...document, ...(servers !== undefined && { servers }), paths: paths.all };
 }
 
@@ -154,6 +155,21 @@ class Paths {
     if (Object.keys(item).length === 0) return;
     this.#keys.set(shape, key);
     this.all[key] = item;
+  }
+
+  /** Prices the application's own operations on whose paths a route decides, without a price of another provider's. */
+  cover({ decides }: ListedRoute, { server, gates }: Bases, info: JsonObject): void {
+    for (const [path, item] of Object.entries(this.all)) {
+      if (!path.startsWith("/") || !isObject(item) || "$ref" in item) continue;
+      const whole = sampleOf(`${server}${path}`);
+      if (!whole.startsWith(gates)) continue;
+      for (const method of OPERATIONS) {
+        const operation = memberOf(item, method);
+        if (!isObject(operation) || "x-payment-info" in operation) continue;
+        if (!decides?.(method.toUpperCase(), whole.slice(gates.length))) continue;
+        this.all[path] = { ...(this.all[path] as JsonObject), [method]: priced(operation, info, at(path, method)) };
+      }
+    }
   }
 
   /** Catalogues require that an operation says what it needs besides its payment. */

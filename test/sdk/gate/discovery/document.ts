@@ -221,6 +221,65 @@ describe("the OpenAPI document of a provider", () => {
     });
   });
 
+  it("of the application's own operations under a pattern of paymentMiddleware, each at the price that decides there", async () => {
+    const provider = start();
+    const at = (price: string) => ({ accepts: { price } }) as never;
+    paymentMiddleware(
+      {
+        "GET /api/dear/:id": at("$9.00"),
+        "GET /api/*": at("$0.05"),
+        "/any/*": at("$0.01"),
+        "POST /up/:id": at("$0.02"),
+        "GET /x": at("$0.03"),
+        "GET /:page": at("$0.04"),
+      },
+      { provider },
+    );
+    provider.gate({ pricing: [dollars], discovery: { path: "/mounted/:id", method: "GET" } } as GateOptions);
+    const operation = { responses: {} };
+    const asked = {
+      "/api/weather": { get: operation, post: operation },
+      "/api/dear/{id}": { get: operation },
+      "/API/{city}/now": { get: operation, head: operation },
+      "/any/thing": { put: operation, delete: operation },
+      "/up/a/b": { post: operation },
+      "/mounted/free": { get: operation },
+      "/not/sold": { get: operation },
+    };
+    const { paths } = read(await provider.openApi(own(asked)).document());
+    const prices = Object.entries<Record<string, Record<string, { price: { amount: string } }>>>(paths).map(
+      ([path, item]) => [
+        path,
+        Object.entries(item).map(([method, each]) => [method, each["x-payment-info"]?.price.amount]),
+      ],
+    );
+    expect(Object.fromEntries(prices)).to.deep.equal({
+      "/api/weather": [
+        ["get", "0.05"],
+        ["post", undefined],
+      ],
+      "/api/dear/{id}": [["get", "9.00"]],
+      "/API/{city}/now": [
+        ["get", "0.05"],
+        ["head", "0.05"],
+      ],
+      "/any/thing": [
+        ["put", "0.01"],
+        ["delete", "0.01"],
+      ],
+      "/up/a/b": [["post", undefined]],
+      // Its application may have mounted that one before the gate.
+      "/mounted/free": [["get", undefined]],
+      "/not/sold": [["get", undefined]],
+      "/api/{path}": [["get", "0.05"]],
+      "/any/{path}": [["get", "0.01"]],
+      "/up/{id}": [["post", "0.02"]],
+      "/x": [["get", "0.03"]],
+      "/{page}": [["get", "0.04"]],
+      "/mounted/{id}": [["get", "0.05"]],
+    });
+  });
+
   it("describes a route's call by its discovery, where the application does not", async () => {
     const gate = {
       pricing: [dollars],
