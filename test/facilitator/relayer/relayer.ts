@@ -135,6 +135,32 @@ describe("relayer", function () {
     await node.stop();
   });
 
+  it("counts no receipt that is ahead of its block, and the same one once the node has the block", async () => {
+    const node = await startChaosRpc(world.chain.rpcUrl);
+    let shown = 0;
+    const showing = (_: unknown, honest: unknown) => {
+      if (honest !== null) shown++;
+      return honest;
+    };
+    node.set(
+      { name: "no block yet", strikes: GROUPS.block, act: { kind: "lie", respond: () => null } },
+      { name: "receipts", strikes: GROUPS.receipt, act: { kind: "lie", respond: showing } },
+    );
+    const { core } = await fresh({ RPC_URLS: node.url });
+    const to = someone();
+    let kind: string | undefined;
+    const waiting = core.relayer.waitFor(await mint(core, "ahead", to), 60_000).then((outcome) => {
+      kind = outcome.kind;
+    });
+    await until(async () => shown >= 3, "its receipt is seen");
+    expect(kind).to.equal(undefined);
+    node.set();
+    await waiting;
+    expect([kind, await world.contracts.balanceOf(to)]).to.deep.equal(["mined", 1n]);
+    await core.stop();
+    await node.stop();
+  });
+
   it("stops the lane when somebody else sends with its key, and says so", async () => {
     const { core, key } = await fresh();
     await core.relayer.waitFor(await mint(core, "before", someone()), 60_000);

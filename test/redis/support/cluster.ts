@@ -53,6 +53,32 @@ export async function startCluster(): Promise<TestCluster> {
   };
 }
 
+/** Starts a replica of one master. */
+export async function startReplica(cluster: TestCluster, of: TestRedis): Promise<TestRedis> {
+  const replica = await startMaster(await freePort());
+  const [, bus] = (await of.client.config("GET", "cluster-port")) as string[];
+  await replica.client.call("CLUSTER", "MEET", "127.0.0.1", portOf(cluster, of), Number(bus));
+  const masterId = await idOf(of);
+  await until(async () => String(await replica.client.call("CLUSTER", "NODES")).includes(`${masterId} 127.0.0.1`));
+  await until(
+    async () => (await replica.client.call("CLUSTER", "REPLICATE", masterId).catch(() => "not yet")) === "OK",
+  );
+  await until(async () => /^master_link_status:up/m.test(await replica.client.info("replication")));
+  return replica;
+}
+
+/** Has a replica take its master's place, as an operator does before maintenance: nothing is lost by it. */
+export async function failOverTo(replica: TestRedis): Promise<void> {
+  const isMaster = async () => /^role:master/m.test(await replica.client.info("replication"));
+  await until(async () => {
+    if (await isMaster()) return true;
+    await replica.client.call("CLUSTER", "FAILOVER").catch(() => undefined);
+    return isMaster();
+  });
+}
+
+const portOf = ({ ports, masters }: TestCluster, one: TestRedis): number => ports[masters.indexOf(one)] as number;
+
 /** Moves a slot and its keys, as `redis-cli --cluster reshard` does. */
 export async function moveSlot(
   cluster: TestCluster,
@@ -60,7 +86,7 @@ export async function moveSlot(
   between: () => Promise<void> = async () => undefined,
 ): Promise<void> {
   const [fromId, toId] = [await idOf(from), await idOf(to)];
-  const port = cluster.ports[cluster.masters.indexOf(to)] as number;
+  const port = portOf(cluster, to);
   await to.client.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
   await from.client.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
   for (;;) {

@@ -29,6 +29,12 @@ function jws(payload: object, { alg, kid, sign }: JwsKey) {
   return { format: "jws", signature: `${signed}.${toBase64Url(sign(utf8ToBytes(signed)))}` };
 }
 
+/** A statement whose payload lacks a field that it was signed with. */
+const without = <T extends { readonly payload: object }>(signed: T, field: keyof T["payload"] & string) => ({
+  ...signed,
+  payload: { ...signed.payload, [field]: undefined },
+});
+
 const SECRET = new Uint8Array(32).fill(5);
 
 const JWS_KEYS: Readonly<Record<string, JwsKey>> = {
@@ -141,6 +147,13 @@ describe("agent > offers and receipts of providers", () => {
     ],
     "with another version": ["malformed", (facts) => ({ ...signedReceipt(facts), payload: { ...facts, version: 2 } })],
     "that is no receipt": ["malformed", () => "paid"],
+    "that is null": ["malformed", () => null],
+    "without a signature": ["malformed", (facts) => ({ ...signedReceipt(facts), signature: undefined })],
+    "without a payload": ["malformed", (facts) => ({ ...signedReceipt(facts), payload: undefined })],
+    "without a payer": ["malformed", (facts) => without(signedReceipt(facts), "payer")],
+    "without a resource": ["malformed", (facts) => without(signedReceipt(facts), "resourceUrl")],
+    "without a network": ["malformed", (facts) => without(signedReceipt(facts), "network")],
+    "without a time": ["malformed", (facts) => without(signedReceipt(facts), "issuedAt")],
     "in a JWS whose payload was changed": [
       "signature",
       (facts) => {
@@ -295,6 +308,11 @@ describe("agent > offers and receipts of providers", () => {
     "of another resource": ["resource", (terms) => [signedOffer({ ...terms, resourceUrl: "https://api.example/" })]],
     "that has ended": ["time", (terms) => [signedOffer({ ...terms, validUntil: terms.validUntil - 1_000 })]],
     "by a stranger": [undefined, (terms) => [signedOffer(terms, "stranger")]],
+    "that is null": [undefined, () => [null]],
+    "without a signature": [undefined, (terms) => [{ ...signedOffer(terms), signature: undefined }]],
+    "without an amount": [undefined, (terms) => [without(signedOffer(terms), "amount")]],
+    "without a payee": [undefined, (terms) => [without(signedOffer(terms), "payTo")]],
+    "without a resource": [undefined, (terms) => [without(signedOffer(terms), "resourceUrl")]],
   };
   for (const [kind, [fault, offers]] of Object.entries(OFFERS)) {
     it(`HA30 an offer ${kind} is paid by default and named; with requireReceipt nothing is signed`, async () => {

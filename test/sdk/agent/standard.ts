@@ -46,6 +46,63 @@ for (const version of [1, 2] as const) {
       expect([transfersSigned(subject), server.payloads.size]).to.deep.equal([2, 2]);
     });
 
+    for (const status of [400, 403, 410] as const) {
+      it(`D13 that settle and answer ${status} are not sent that payment again`, async () => {
+        const server = await startStandardServer(chain, { version, steps: [`settle_then_${status}`] });
+        const subject = agentOn();
+        const answer = await subject.agent.pay(server.url);
+        expect([answer.status, answer.receipt?.amount]).to.deep.equal([status, 10_000n]);
+        expect([transfersSigned(subject), chain.transfers.length]).to.deep.equal([1, 1]);
+        expect((await subject.agent.pay(server.url)).status, "a purchase of its own").to.equal(200);
+        expect([transfersSigned(subject), server.payloads.size, chain.transfers.length]).to.deep.equal([2, 2, 2]);
+      });
+    }
+
+    for (const [then, redeems, outcomes] of [
+      ["and redeem the payload later", true, ["200"]],
+      ["and never redeem it", false, ["InvalidPaymentProof", "InvalidPaymentProof"]],
+    ] as const) {
+      it(`D4 that report a time-out of their settlement as a 402, ${then}, get one payload`, async () => {
+        const server = await startStandardServer(chain, { version, redeems, steps: ["settle_then_402"] });
+        const subject = agentOn();
+        for (const outcome of outcomes) {
+          const paid = subject.agent.pay(server.url);
+          expect(await paid.then(({ status }) => String(status)).catch(({ code }) => code)).to.equal(outcome);
+        }
+        expect([transfersSigned(subject), server.payloads.size, chain.transfers.length]).to.deep.equal([1, 1, 1]);
+      });
+    }
+
+    it("are paid where fields that may be left out are null or absent", async () => {
+      const left = { description: null, mimeType: null, outputSchema: null };
+      for (const terms of [
+        { entry: left, required: { error: null, extensions: null } },
+        { entry: { ...left, description: undefined, mimeType: undefined }, required: { error: undefined } },
+      ]) {
+        const server = await startStandardServer(chain, { version, terms });
+        expect((await agentOn().agent.pay(server.url)).status).to.equal(200);
+      }
+    });
+
+    for (const [what, terms] of [
+      ["no entries", { required: { accepts: [] } }],
+      ["null for entries", { required: { accepts: null } }],
+      ["an entry that is null", { required: { accepts: [null] } }],
+      ["no amount", { entry: { amount: null, maxAmountRequired: null } }],
+      ["no payee", { entry: { payTo: null } }],
+      ["no token", { entry: { asset: null } }],
+      ["no network", { entry: { network: null } }],
+      ["no scheme", { entry: { scheme: null } }],
+    ] as const) {
+      it(`D6 whose terms have ${what} get no signature, and a reason`, async () => {
+        const server = await startStandardServer(chain, { version, terms });
+        const subject = agentOn();
+        const error = await rejection(subject.agent.pay(server.url));
+        expect([error.code, subject.signed, server.payloads.size]).to.deep.equal(["PolicyRefused", [], 0]);
+        expect(error.reason).to.be.oneOf(["quote", "malformed", "no_option"]);
+      });
+    }
+
     it("that keep rejecting are quoted with their own reason, and nothing is said to be paid", async () => {
       const server = await startStandardServer(chain, {
         version,

@@ -4,7 +4,7 @@ import { BrowserProvider, Wallet } from "ethers";
 import { type AgentWallet, createAgent } from "turnpike/agent";
 import { ConfigError } from "turnpike/protocol";
 import { bare, highS } from "../../support/signature-forms";
-import { browserWallet } from "./support/browser-wallet";
+import { type BrowserWalletOptions, browserWallet } from "./support/browser-wallet";
 import { rejection } from "./support/rejection";
 import { addressOf, agentFor, marketBeforeEach, testKey } from "./support/world";
 
@@ -27,6 +27,8 @@ describe("an agent's wallet", () => {
     "one that writes a high s": () => writing(highS),
     "an ethers BrowserProvider's signer": () => new BrowserProvider(browserWallet()).getSigner(),
     "an EIP-1193 provider": () => browserWallet(),
+    "an EIP-1193 provider that hashes the type EIP712Domain as it is given": () =>
+      browserWallet({ domainType: (given) => given }),
     "an EIP-1193 provider that shares no account yet": () => browserWallet({ isShared: false }),
   };
   for (const [kind, make] of Object.entries(WALLETS)) {
@@ -49,6 +51,22 @@ describe("an agent's wallet", () => {
     expect(market.chain.transfers).to.have.length(0);
     expect((await agent.pay(market.provider.url)).status).to.equal(200);
   });
+
+  for (const [how, domainType] of Object.entries<NonNullable<BrowserWalletOptions["domainType"]>>({
+    "in another order": (given) => [...given].reverse(),
+    "without the version": (given) => given.filter(({ name }) => name !== "version"),
+    "without the chain": (given) => given.filter(({ name }) => name !== "chainId"),
+    "without a field": () => [],
+  })) {
+    it(`pays nothing by one that signs the type EIP712Domain ${how}, and counts what it has signed`, async () => {
+      const wallet = browserWallet({ domainType });
+      const agent = agentOf(wallet);
+      expect((await rejection(agent.pay(market.provider.url))).code).to.equal("InvalidSignature");
+      expect(market.chain.transfers).to.have.length(0);
+      expect(wallet.asked.filter((asked) => asked === "eth_signTypedData_v4")).to.have.length(1);
+      expect((await agent.budget()).spent).to.equal(500_000n);
+    });
+  }
 
   it("says of a wallet that sends calls alone (EIP-5792) what it lacks", async () => {
     for (const code of [4200, -32_601]) {

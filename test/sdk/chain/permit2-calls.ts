@@ -15,10 +15,12 @@ interface Shown {
   readonly log?: Partial<typeof FACTS>;
   readonly to?: Address;
   readonly status?: string;
+  /** the node's newest block */
+  readonly head?: string;
 }
 
 /** A node that shows one transaction: a call of the proxy in block 5, and the token's transfer. */
-function nodeWith({ call = {}, log = {}, to = UPTO_PERMIT2_PROXY, status = "0x1" }: Shown): Rpc {
+function nodeWith({ call = {}, log = {}, to = UPTO_PERMIT2_PROXY, status = "0x1", head = "0x6" }: Shown): Rpc {
   const called = { ...FACTS, ...call };
   const permit = [[called.token, 500_000n], called.nonce, 1_800_000_000n];
   const witness = [called.payTo, other, 0n];
@@ -29,7 +31,7 @@ function nodeWith({ call = {}, log = {}, to = UPTO_PERMIT2_PROXY, status = "0x1"
   const answers: Readonly<Record<string, unknown>> = {
     eth_getTransactionByHash: { to: to.toLowerCase(), input },
     eth_getTransactionReceipt: { status, blockNumber: "0x5", logs: [{ address: moved.token, ...event }] },
-    eth_blockNumber: "0x6",
+    eth_blockNumber: head,
   };
   return { send: async (method: string) => answers[method] } as unknown as Rpc;
 }
@@ -42,6 +44,11 @@ describe("chain > payments over Permit2", () => {
     expect(await find({})).to.equal("settled");
     expect(await find({}, 2)).to.equal("settled");
     expect(await find({}, 3)).to.equal("shallow");
+  });
+
+  it("are not deep enough by a receipt that is ahead of the node's newest block", async () => {
+    for (const head of ["0x4", "0x5"]) expect(await find({ head }, 2), head).to.equal("shallow");
+    expect(await find({ head: "0x6" }, 2)).to.equal("settled");
   });
 
   it("HU8 are not shown by another payment, a failed call, or a call of something else", async () => {

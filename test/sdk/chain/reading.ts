@@ -200,6 +200,13 @@ describe("reading the chain", function () {
       { ...expected, transaction: `0x${"ad".repeat(32)}` as Hex },
     ];
     for (const other of others) expect(await findSettlement(rpc, other)).to.equal("absent");
+    // A node that shows a receipt before the receipt's block does not say when the payment was made.
+    const send = async (method: string, params: readonly unknown[]) =>
+      method === "eth_getBlockByNumber" ? null : rpc.send(method, params);
+    const ahead = { ...rpc, send } as Rpc;
+    const judged = await findSettlement(ahead, { ...expected, before: 2 ** 40 }).catch((error: unknown) => error);
+    expect(judged).to.be.instanceOf(Unavailable);
+    expect(await findSettlement(rpc, { ...expected, before: 2 ** 40 })).to.equal("settled");
     const deep = { ...expected, confirmations: 2 };
     expect(await findSettlement(rpc, deep)).to.equal("shallow");
     await world.chain.advance(1);

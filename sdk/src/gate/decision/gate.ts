@@ -47,6 +47,12 @@ export interface ListedGate extends Gate {
   readonly listed: ListedRoute | undefined;
 }
 
+/** Says of a gate before the whole application on which of its paths it decides. */
+export function decideOn(gate: Gate, decides: NonNullable<ListedRoute["decides"]>): void {
+  const { listed } = gate as ListedGate;
+  if (listed) listed.decides = decides;
+}
+
 /** @throws ConfigError for pricing that could never be charged as written */
 export function createGate<Req>(
   context: GateContext,

@@ -5,8 +5,8 @@
 import { ConfigError, type JsonObject } from "../../protocol";
 import { isObject, wrongKind } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
-import { type ListedRoute, paymentInfoOf } from "./payment-info";
-import { OPERATIONS, type PathTemplate, shapeOf, templateOf } from "./place";
+import type { ListedRoute } from "./payment-info";
+import { OPERATIONS, type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
 
 /** An OpenAPI document of version 3; its paths begin where its first server does. */
 export interface OpenApiDocument {
@@ -17,12 +17,18 @@ export interface OpenApiDocument {
   readonly [field: string]: unknown;
 }
 
+/** A route, and what it costs; undefined where it sells nothing now. */
+export interface PricedRoute {
+  readonly route: ListedRoute;
+  readonly info: JsonObject | undefined;
+}
+
 /** What a document is made from. */
 export interface DocumentFacts {
   /** of the application, checked */
   readonly document: JsonObject;
   /** in the order in which they decide */
-  readonly routes: readonly ListedRoute[];
+  readonly routes: readonly PricedRoute[];
   readonly publicUrl: string | undefined;
 }
 
@@ -58,9 +64,8 @@ function copyOf(given: object): JsonObject {
     const copy: unknown = JSON.parse(JSON.stringify(given));
     if (isObject(copy)) return copy;
   } catch (cause) {
-    throw new ConfigError("document is no JSON: it holds a bigint, or an object within itself. Resolve it first", {
-      cause,
-    });
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`document is no JSON: ${why}. Resolve it first`, { cause });
   }
   throw wrongKind(given, "document", "an OpenAPI document, as an object");
 }
@@ -68,15 +73,15 @@ function copyOf(given: object): JsonObject {
 const at = (path: string, ...fields: readonly string[]): string =>
   `.paths${[path, ...fields].map((name) => `[${JSON.stringify(name)}]`).join("")}`;
 
-/** Returns the document with its prices. @throws ConfigError for a conflict, naming the field; Unavailable */
-export async function mergedDocument({ document, routes, publicUrl }: DocumentFacts): Promise<JsonObject> {
+/** Returns the document with its prices. @throws ConfigError for a conflict, naming the field */
+export function mergedDocument({ document, routes, publicUrl }: DocumentFacts): JsonObject {
   const servers = document.servers ?? (publicUrl === undefined ? undefined : [{ url: publicUrl.replace(/\/+$/, "") }]);
   const paths = new Paths(document.paths as JsonObject | undefined, document.security === undefined);
   const base = basesOf(servers, publicUrl);
-  for (const route of routes) {
-    const info = await paymentInfoOf(route);
+  for (const { route, info } of routes) {
     if (info) paths.add(route, below(base, templateOf(route.place)), info);
   }
+  for (const { route, info } of routes) if (info && route.decides) paths.cover(route, base, info);
   return { ...document, ...(servers !== undefined && { servers }), paths: paths.all };
 }
 
@@ -150,6 +155,21 @@ class Paths {
     if (Object.keys(item).length === 0) return;
     this.#keys.set(shape, key);
     this.all[key] = item;
+  }
+
+  /** Prices the application's own operations on whose paths a route decides, without a price of another provider's. */
+  cover({ decides }: ListedRoute, { server, gates }: Bases, info: JsonObject): void {
+    for (const [path, item] of Object.entries(this.all)) {
+      if (!path.startsWith("/") || !isObject(item) || "$ref" in item) continue;
+      const whole = sampleOf(`${server}${path}`);
+      if (!whole.startsWith(gates)) continue;
+      for (const method of OPERATIONS) {
+        const operation = memberOf(item, method);
+        if (!isObject(operation) || "x-payment-info" in operation) continue;
+        if (!decides?.(method.toUpperCase(), whole.slice(gates.length))) continue;
+        this.all[path] = { ...(this.all[path] as JsonObject), [method]: priced(operation, info, at(path, method)) };
+      }
+    }
   }
 
   /** Catalogues require that an operation says what it needs besides its payment. */

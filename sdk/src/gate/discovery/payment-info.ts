@@ -16,6 +16,8 @@ export interface ListedRoute {
   offers(): Promise<readonly Offer[]>;
   /** Returns by which methods of MPP an offer can be paid. */
   charges(offer: Offer): readonly { readonly method: string; readonly intent: string }[];
+  /** Returns whether it decides on a plain path; only of gates before the whole application. */
+  decides?(method: string, path: string): boolean;
 }
 
 /** Returns what a route costs; undefined where it sells nothing now. */

@@ -90,9 +90,15 @@ export function templateOf({ parts }: Place): PathTemplate {
   return { template: path.replace(/(.)\/$/, "$1"), parameters };
 }
 
+/** In place of what varies in a path: a character for private use, which no literal part is likely to be. */
+const SAMPLE = "\uE000";
+
 /** Returns one of the paths that a place takes. */
 export const samplePathOf = ({ parts }: Place): string =>
-  parts.map((part) => (part.length === 1 && part !== "*" ? part : "x")).join("");
+  parts.map((part) => (part.length === 1 && part !== "*" ? part : SAMPLE)).join("");
+
+/** Returns one of the paths that OpenAPI writes so. */
+export const sampleOf = (template: string): string => template.replace(/\{[^{}]*\}/g, SAMPLE);
 
 /** Returns what equal paths have in common, whatever their parameters are called. */
 export const shapeOf = (template: string): string => template.replace(/\{[^{}]*\}/g, "{}").replace(/(.)\/+$/, "$1");

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type JsonObject, sha256, toBase64Url, utf8ToBytes } from "../../protocol";
 import { type Answer, CORS_HEADERS, errorAnswer } from "../core/answer";
 import { mergedDocument, type OpenApiDocument } from "./document";
-import type { ListedRoute } from "./payment-info";
+import { type ListedRoute, paymentInfoOf } from "./payment-info";
 
 /** Fastify's reply, as far as it is used. */
 interface Reply {
@@ -33,19 +33,41 @@ export interface ServedDocument {
   known(): { readonly routes: readonly ListedRoute[]; readonly publicUrl: string | undefined };
 }
 
+/** A document as it is sent. */
+interface WrittenDocument {
+  /** of every route, as JSON: with the same ones the document is the same */
+  readonly prices: string;
+  readonly body: string;
+  readonly tag: string;
+}
+
+/** Returns what writes the document, again only once a price has changed or a route was added: anybody may ask for it. */
+function writerOf({ document, known }: ServedDocument): () => Promise<WrittenDocument> {
+  let last: WrittenDocument | undefined;
+  return async () => {
+    const { routes, publicUrl } = known();
+    const priced = await Promise.all(routes.map(async (route) => ({ route, info: await paymentInfoOf(route) })));
+    const prices = JSON.stringify(priced.map(({ info }) => info ?? null));
+    if (last?.prices === prices) return last;
+    const body = JSON.stringify(mergedDocument({ document, routes: priced, publicUrl }));
+    last = { prices, body, tag: `"${toBase64Url(sha256(utf8ToBytes(body)).subarray(0, 16))}"` };
+    return last;
+  };
+}
+
 /** Creates the handler. */
-export function openApiHandler({ document, known }: ServedDocument): OpenApiHandler {
-  const merged = () => mergedDocument({ document, ...known() });
+export function openApiHandler(served: ServedDocument): OpenApiHandler {
+  const write = writerOf(served);
   const handler = async (first: unknown, second?: unknown): Promise<unknown> => {
     const request = first as { headers?: unknown; req?: { raw?: unknown }; raw?: unknown };
     const fetched = isFetched(request) ? request : isFetched(request.req?.raw) ? request.req.raw : undefined;
     if (fetched) {
-      const { status, headers, body } = await answerTo(fetched.method, fetched.headers.get("if-none-match"), merged);
+      const { status, headers, body } = await answerTo(fetched.method, fetched.headers.get("if-none-match"), write);
       return new Response(body === "" ? null : (body as string), { status, headers });
     }
     const reply = isReply(second) ? second : undefined;
     const message = (reply ? request.raw : first) as IncomingMessage;
-    const answer = await answerTo(message.method, message.headers["if-none-match"], merged);
+    const answer = await answerTo(message.method, message.headers["if-none-match"], write);
     if (reply) {
       reply.code(answer.status);
       reply.headers({ ...answer.headers });
@@ -58,7 +80,7 @@ export function openApiHandler({ document, known }: ServedDocument): OpenApiHand
     return response.end(answer.body);
   };
   return Object.assign(handler as OpenApiHandler, {
-    document: async () => (await merged()) as unknown as OpenApiDocument,
+    document: async () => JSON.parse((await write()).body) as OpenApiDocument,
   });
 }
 
@@ -74,16 +96,16 @@ const HEADERS = { "Access-Control-Allow-Origin": "*", "Cache-Control": "public, 
 async function answerTo(
   method: string | undefined,
   tags: string | null | undefined,
-  merged: () => Promise<JsonObject>,
+  write: () => Promise<WrittenDocument>,
 ): Promise<Answer> {
   if (method !== "GET" && method !== "HEAD") return notAllowed(method);
-  let body: string;
+  let written: WrittenDocument;
   try {
-    body = JSON.stringify(await merged());
+    written = await write();
   } catch (error) {
     return errorAnswer(error);
   }
-  const tag = `"${toBase64Url(sha256(utf8ToBytes(body)).subarray(0, 16))}"`;
+  const { body, tag } = written;
   const headers = { ...HEADERS, ETag: tag };
   const known = tags?.split(",").map((each) => each.trim().replace(/^W\//, "")) ?? [];
   if (known.includes(tag) || known.includes("*")) return { status: 304, headers, body: "" };

@@ -4,7 +4,7 @@ import { isObject } from "../../protocol/arguments";
 import { GATE_FIELDS, type GateOptions, type RouteOptions } from "../core/gate-options";
 import type { Discovery } from "../core/offers";
 import type { AcceptOption, PricingEntry } from "../core/pricing";
-import type { Gate } from "../decision/gate";
+import { decideOn, type Gate } from "../decision/gate";
 import { createRouteMatcher, type RouteGates, type RouteMatcher } from "../decision/route-match";
 import { isOperation, placeOf, samplePathOf } from "../discovery/place";
 import { gateOf, type Provider } from "./provider";
@@ -67,6 +67,8 @@ export function routeGates<Req, T>(given: MiddlewareArguments<Req>, wrap: (gate:
     const gateOptions = gateOptionsOf(pattern, route);
     const discovery = placedAt(pattern, patterns, gateOptions.discovery);
     const gate = gateOf<Req>({ ...gateOptions, ...(discovery && { discovery }), ...options });
+    const isMountedElsewhere = gateOptions.discovery?.path !== undefined;
+    if (!isMountedElsewhere) decideOn(gate, (method, path) => patterns.first(method, path) === pattern);
     const behind = wrap(gate);
     gates.set(behind, gate);
     return [pattern, behind];

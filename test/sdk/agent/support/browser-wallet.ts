@@ -1,6 +1,6 @@
 /** A wallet as browsers inject it, with a key of the tests behind it. */
 import { expect } from "chai";
-import { type TypedDataField, Wallet } from "ethers";
+import { concat, keccak256, TypedDataEncoder, type TypedDataField, Wallet } from "ethers";
 import type { Eip1193Provider } from "turnpike/agent";
 import { testKey } from "./world";
 
@@ -14,8 +14,16 @@ export interface BrowserWallet extends Eip1193Provider {
   readonly asked: string[];
 }
 
-/** JSON in, JSON out, and the user decides. @param declines how often */
-export function browserWallet({ isShared = true, declines = 0 } = {}): BrowserWallet {
+export interface BrowserWalletOptions {
+  readonly isShared?: boolean;
+  /** how often its user declines */
+  readonly declines?: number;
+  /** the type EIP712Domain that it signs, of the one that it is given; default: as the standard has it */
+  domainType?(given: readonly TypedDataField[]): readonly TypedDataField[];
+}
+
+/** JSON in, JSON out, and the user decides. */
+export function browserWallet({ isShared = true, declines = 0, domainType }: BrowserWalletOptions = {}): BrowserWallet {
   const wallet = new Wallet(testKey("payer"));
   const asked: string[] = [];
   let left = declines;
@@ -33,7 +41,11 @@ export function browserWallet({ isShared = true, declines = 0 } = {}): BrowserWa
       const { domain, types, message } = JSON.parse(text) as TypedDataJson;
       const { EIP712Domain: fields, ...rest } = types;
       expect(fields?.map(({ name }) => name)).to.deep.equal(Object.keys(domain));
-      return wallet.signTypedData(domain, rest, message);
+      if (!domainType) return wallet.signTypedData(domain, rest, message);
+      const own = { EIP712Domain: [...domainType(fields ?? [])] };
+      const separator = TypedDataEncoder.hashStruct("EIP712Domain", own, { ...domain });
+      const digest = keccak256(concat(["0x1901", separator, TypedDataEncoder.from(rest).hash(message)]));
+      return wallet.signingKey.sign(digest).serialized;
     },
   };
 }

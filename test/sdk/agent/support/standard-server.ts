@@ -18,10 +18,10 @@ import { addressOf, CHAIN_ID, type Chain, NETWORK, TOKEN, TOKEN_DOMAIN } from ".
 
 /**
  * `granted`: the gate reports that the payment bought another request. `used`, `refunded`: that it is used or refunded,
- * and nothing has settled. `settle_then_404`: with the receipt beside it.
+ * and nothing has settled. `settle_then_402`: it asks for payment again. Of the other statuses: with the receipt beside it.
  */
 export type StandardStep =
-  | "settle_then_404"
+  | `settle_then_${400 | 402 | 403 | 404 | 410}`
   | "settle_then_drop"
   | "settle_then_502"
   | "502"
@@ -37,6 +37,8 @@ export interface StandardOptions {
   /** serves a settled payload every time it is presented, like a gate that redeems or replays */
   readonly redeems?: boolean;
   readonly lie?: { readonly asset?: string; readonly resource?: string };
+  /** fields of its entries and of its 402 in place of its own; undefined leaves a field out */
+  readonly terms?: { readonly entry?: object; readonly required?: object };
   /** what it signs, in version 2; with the schemas that stock servers send */
   readonly signs?: Statements;
 }
@@ -90,7 +92,7 @@ export function settleStandard(
 }
 
 export async function startStandardServer(chain: Chain, options: StandardOptions): Promise<StandardServer> {
-  const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {}, signs } = options;
+  const { version, steps = [], maxTimeoutSeconds = 60, redeems = false, lie = {}, terms: own = {}, signs } = options;
   const payloads = new Set<string>();
   const windows: number[] = [];
   let base = "";
@@ -107,15 +109,15 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
       extra: TOKEN_DOMAIN,
     };
     if (version === 1) {
-      const entry = { ...common, maxAmountRequired: "10000", resource, description: "", mimeType: "" };
-      return { status: 402, json: { x402Version: 1, error, accepts: [entry] } };
+      const entry = { ...common, maxAmountRequired: "10000", resource, description: "", mimeType: "", ...own.entry };
+      return { status: 402, json: { x402Version: 1, error, accepts: [entry], ...own.required } };
     }
     const { maxTimeoutSeconds: _, extra: __, ...terms } = { ...common, amount: "10000" };
     const offered = { version: 1 as const, resourceUrl: resource, ...terms, validUntil: chain.nowSec + 300 };
     const offers = signs?.offers?.(offered);
     const extensions = offers && { extensions: extensionOf({ offers }) };
-    const accepts = [{ ...common, amount: "10000" }];
-    const required = { x402Version: 2, error, resource: { url: resource }, accepts, ...extensions };
+    const accepts = [{ ...common, amount: "10000", ...own.entry }];
+    const required = { x402Version: 2, error, resource: { url: resource }, accepts, ...extensions, ...own.required };
     return { status: 402, json: {}, headers: { "PAYMENT-REQUIRED": encodeJsonHeader(required) } };
   }
 
@@ -141,13 +143,14 @@ export async function startStandardServer(chain: Chain, options: StandardOptions
     const transaction = settle(header);
     if (step === "settle_then_502") return { status: 502, json: {} };
     if (step === "settle_then_drop") return { status: 0, drop: true };
+    if (step === "settle_then_402") return quote(request, "settlement_timeout");
     if (!transaction) return quote(request, "invalid_payload");
     const name = version === 1 ? "X-PAYMENT-RESPONSE" : "PAYMENT-RESPONSE";
     const paid = { version: 1 as const, network, payer: addressOf("payer"), transaction };
     const signed = signs?.receipt?.({ ...paid, resourceUrl: `${base}${request.url}`, issuedAt: chain.nowSec });
-    const extensions = signed ? { extensions: extensionOf({ receipt: signed }) } : {};
+    const extensions = signed !== undefined ? { extensions: extensionOf({ receipt: signed }) } : {};
     const receipt = { success: true, transaction, network, payer: addressOf("payer"), ...extensions };
-    const status = step === "settle_then_404" ? 404 : 200;
+    const status = step ? Number(step.slice(-3)) : 200;
     return { status, json: { weather: "fine" }, headers: { [name]: encodeJsonHeader(receipt) } };
   });
   base = server.url;

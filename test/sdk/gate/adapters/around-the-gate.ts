@@ -1,13 +1,16 @@
 /** What an application puts around a gate: another gate, middleware behind it, and handlers that go past the response. */
 import { createServer, type Server, ServerResponse } from "node:http";
 import http2 from "node:http2";
+import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { expect } from "chai";
 import express, { type RequestHandler } from "express";
+import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import { type GateOptions, gated, type Provider } from "turnpike/gate";
 import { expressGate } from "turnpike/gate/express";
+import { fastifyGate } from "turnpike/gate/fastify";
 import { fetchGate } from "turnpike/gate/fetch";
 import { honoGate } from "turnpike/gate/hono";
 import type { AcceptEntryWire } from "turnpike/protocol";
@@ -26,6 +29,8 @@ import {
 } from "../../../support/gate";
 import { exchange } from "../support/raw-answers";
 import { v1Headers } from "../support/standard";
+
+const UNFUNDED = { success: false, errorReason: "insufficient_funds", transaction: "", network: "local-31337" };
 
 const optionsOf = (more: object = {}) => ({ pricing: ONE_TIME, ...more }) as unknown as GateOptions<never>;
 
@@ -142,6 +147,53 @@ describe("what is around a gate", () => {
     }
     expect(settlements()).to.equal(4);
   });
+
+  /** Passes on what is written through methods of its own, as Fastify's plugins hook `reply.raw`. */
+  async function hook(raw: ServerResponse, seen: string[]): Promise<void> {
+    for (const method of ["writeHead", "write", "end"] as const) {
+      const own = raw[method] as (...args: unknown[]) => unknown;
+      raw[method] = function (this: ServerResponse, ...args: unknown[]) {
+        seen.push(method);
+        return own.apply(this, args);
+      } as never;
+    }
+  }
+
+  for (const settle of ["before", "after"] as const) {
+    for (const place of ["before", "behind"] as const) {
+      it(`HA27 S2 hooks ${place} the gate on Fastify's reply.raw see what leaves, and nothing unpaid does, settled ${settle}`, async () => {
+        const seen: string[] = [];
+        const app = fastify();
+        const hooked = async (_request: FastifyRequest, reply: FastifyReply) => hook(reply.raw, seen);
+        const own = fastifyGate(provider.gate(optionsOf({ settle })));
+        if (place === "before") app.addHook("onRequest", hooked);
+        const preHandler = place === "before" ? own : [own, hooked];
+        app.get("/x", { preHandler }, async ({ query }, reply) => {
+          const { raw } = reply.hijack();
+          if ((query as { way: string }).way === "pipe") return void Readable.from(["con", "tent"]).pipe(raw);
+          raw.writeHead(200, { "X-Own": "1" });
+          raw.write("con");
+          raw.end("tent");
+        });
+        servers.push(app.server);
+        await app.ready();
+        const base = `${await listen(app.server)}/x`;
+        for (const way of ["write", "pipe"]) {
+          const url = `${base}?way=${way}`;
+          const headers = await standard(url);
+          seen.length = 0;
+          facilitator.settlements.push(UNFUNDED);
+          const refused = await send(url, { headers });
+          expect([refused.status, refused.text.includes("tent")], way).to.deep.equal([402, false]);
+          const paid = await send(url, { headers });
+          expect([paid.status, paid.text], way).to.deep.equal([200, "content"]);
+          expect(seen, way).to.include.members(["write", "end"]);
+        }
+        expect(settlements()).to.equal(4);
+        await app.close();
+      });
+    }
+  }
 
   it("C39 S2 a handler that answers past its response by the methods of its prototype fails, and costs nothing", async () => {
     const { prototype } = ServerResponse;

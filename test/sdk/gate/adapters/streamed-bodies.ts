@@ -1,5 +1,5 @@
 /** HA23: a fetch-style body of any parts is served as without a gate, and one that fails before its first byte is free. */
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import { expect } from "chai";
 import { Hono } from "hono";
 import type { Provider } from "turnpike/gate";
@@ -20,6 +20,7 @@ import {
   startSmallFacilitator,
   testProvider,
 } from "../../../support/gate";
+import { until } from "../../../support/subscriptions";
 import { v1Headers } from "../support/standard";
 
 type Fetch = (request: Request) => Response | Promise<Response>;
@@ -122,6 +123,35 @@ describe("a fetch-style body that is paid for", () => {
           if (name.includes("declared")) {
             expect(paid.headers["content-length"], name).to.equal(free.headers["content-length"]);
           }
+        }
+      });
+
+      it(`${framework}, ${payment}: passes an upstream's body on that goes on while the payment settles`, async () => {
+        const parts = ["first ", "x".repeat(3_000_000), " last"];
+        let release = () => {};
+        facilitator.holds = (path) => settle === "after" && path === "/settle";
+        const upstream = createServer(async (_request, response) => {
+          response.writeHead(200, { "Content-Type": "text/plain", "X-Upstream": "yes" });
+          for (const part of parts.slice(0, 2)) response.write(part);
+          // The gate withholds no more than that, and settles.
+          if (settle === "after" && !isProof) await until(async () => settles() > 0);
+          response.end(parts[2]);
+          release();
+        });
+        servers.push(upstream);
+        const origin = await listen(upstream);
+        const gated = await start(async ({ url }) => {
+          const answer = await fetch(origin);
+          return url.endsWith("/copied") ? new Response(answer.body, answer) : answer;
+        });
+        for (const path of ["/copied", "/returned"]) {
+          const headers = await payFor(`${gated}${path}`);
+          facilitator.calls.length = 0;
+          facilitator.held = new Promise<void>((resolve) => {
+            release = resolve;
+          });
+          const paid = await send(`${gated}${path}`, { headers });
+          expect([paid.status, paid.headers["x-upstream"], paid.text]).to.deep.equal([200, "yes", parts.join("")]);
         }
       });
 

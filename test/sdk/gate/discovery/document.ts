@@ -221,6 +221,65 @@ describe("the OpenAPI document of a provider", () => {
     });
   });
 
+  it("of the application's own operations under a pattern of paymentMiddleware, each at the price that decides there", async () => {
+    const provider = start();
+    const at = (price: string) => ({ accepts: { price } }) as never;
+    paymentMiddleware(
+      {
+        "GET /api/dear/:id": at("$9.00"),
+        "GET /api/*": at("$0.05"),
+        "/any/*": at("$0.01"),
+        "POST /up/:id": at("$0.02"),
+        "GET /x": at("$0.03"),
+        "GET /:page": at("$0.04"),
+      },
+      { provider },
+    );
+    provider.gate({ pricing: [dollars], discovery: { path: "/mounted/:id", method: "GET" } } as GateOptions);
+    const operation = { responses: {} };
+    const asked = {
+      "/api/weather": { get: operation, post: operation },
+      "/api/dear/{id}": { get: operation },
+      "/API/{city}/now": { get: operation, head: operation },
+      "/any/thing": { put: operation, delete: operation },
+      "/up/a/b": { post: operation },
+      "/mounted/free": { get: operation },
+      "/not/sold": { get: operation },
+    };
+    const { paths } = read(await provider.openApi(own(asked)).document());
+    const prices = Object.entries<Record<string, Record<string, { price: { amount: string } }>>>(paths).map(
+      ([path, item]) => [
+        path,
+        Object.entries(item).map(([method, each]) => [method, each["x-payment-info"]?.price.amount]),
+      ],
+    );
+    expect(Object.fromEntries(prices)).to.deep.equal({
+      "/api/weather": [
+        ["get", "0.05"],
+        ["post", undefined],
+      ],
+      "/api/dear/{id}": [["get", "9.00"]],
+      "/API/{city}/now": [
+        ["get", "0.05"],
+        ["head", "0.05"],
+      ],
+      "/any/thing": [
+        ["put", "0.01"],
+        ["delete", "0.01"],
+      ],
+      "/up/a/b": [["post", undefined]],
+      // Its application may have mounted that one before the gate.
+      "/mounted/free": [["get", undefined]],
+      "/not/sold": [["get", undefined]],
+      "/api/{path}": [["get", "0.05"]],
+      "/any/{path}": [["get", "0.01"]],
+      "/up/{id}": [["post", "0.02"]],
+      "/x": [["get", "0.03"]],
+      "/{page}": [["get", "0.04"]],
+      "/mounted/{id}": [["get", "0.05"]],
+    });
+  });
+
   it("describes a route's call by its discovery, where the application does not", async () => {
     const gate = {
       pricing: [dollars],
@@ -368,6 +427,12 @@ describe("the OpenAPI document of a provider", () => {
 
     const cyclic: Record<string, unknown> = { ...own({}) };
     cyclic["x-self"] = cyclic;
+    const unreadable = Object.defineProperty({ ...own({}) }, "x-own", {
+      enumerable: true,
+      get() {
+        throw new Error("no such file");
+      },
+    });
     for (const [what, document, message] of [
       ["a list", [], /^document is a list/],
       ["Swagger 2", { swagger: "2.0", info: INFO }, /^document\.openapi is undefined: convert/],
@@ -378,7 +443,8 @@ describe("the OpenAPI document of a provider", () => {
       ["an operation that is none", own({ "/a": { get: [] } }), /^document\.paths\["\/a"\]\["get"\] is no object/],
       ["servers that are none", own({}, { servers: {} }), /^document\.servers is no list/],
       ["what is within itself", cyclic, /^document is no JSON/],
-      ["a bigint", own({}, { "x-price": 1n }), /^document is no JSON/],
+      ["a bigint", own({}, { "x-price": 1n }), /^document is no JSON: .*BigInt/],
+      ["what cannot be read", unreadable, /^document is no JSON: no such file/],
     ] as const) {
       it(`refusing ${what} where it is passed`, () => {
         expect(() => start().openApi(document as never)).to.throw(ConfigError, message);

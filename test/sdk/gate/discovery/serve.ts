@@ -99,6 +99,41 @@ describe("/openapi.json", () => {
     });
   }
 
+  it("stays as it is whatever becomes of what `document` has returned", async () => {
+    const handler = provider.openApi({ openapi: "3.1.0", info: { title: "Own", version: "1" } });
+    const returned = (await handler.document()) as { info: { title: string }; paths?: Record<string, object> };
+    returned.info.title = "changed";
+    delete returned.paths?.["/report"];
+    const { info, paths } = await handler.document();
+    expect([info.title, Object.keys(paths ?? {})]).to.deep.equal(["Own", ["/report"]]);
+  });
+
+  it("is written once for as long as its prices stay: large ones cost no processor time for each reader", async () => {
+    const item = { get: { description: "x".repeat(200), responses: {} } };
+    const paths = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`/own/${i}`, item]));
+    const { provider: own } = createTestProvider();
+    own.gate({ price: "$0.05", discovery: { path: "/first", method: "GET" } });
+    const handler = own.openApi({ openapi: "3.1.0", info: { title: "Large", version: "1" }, paths });
+    const ask = async (tag = "") => {
+      const request = new Request("http://localhost/openapi.json", { headers: { "If-None-Match": tag } });
+      const { user, system } = process.cpuUsage();
+      const answer = await handler(request);
+      const spent = process.cpuUsage({ user, system });
+      return { status: answer.status, tag: answer.headers.get("etag") ?? "", spent: spent.user + spent.system };
+    };
+    const first = await ask();
+    let spent = 0;
+    for (let n = 0; n < 5; n++) {
+      const again = await ask(first.tag);
+      expect([again.status, again.tag]).to.deep.equal([304, first.tag]);
+      spent += again.spent;
+    }
+    expect(spent).to.be.below(2 * first.spent);
+    own.gate({ price: "$0.06", discovery: { path: "/second", method: "GET" } });
+    const more = await ask(first.tag);
+    expect([more.status, more.tag === first.tag], "a route that was added later").to.deep.equal([200, false]);
+  });
+
   describe("of a provider that cannot be read", () => {
     let facilitator: SmallFacilitator;
     before(async () => {

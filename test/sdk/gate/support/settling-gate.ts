@@ -17,6 +17,7 @@ export interface SettlingGate {
   readonly facilitator: { readonly url: string; readonly signers: readonly string[]; readonly refundsKey?: string };
   readonly token: { readonly address: string; readonly name: string; readonly version: string };
   readonly payTo: string;
+  readonly mpp?: "Authorization";
 }
 
 async function main({ place, nowSec, ...terms }: SettlingGate): Promise<void> {
