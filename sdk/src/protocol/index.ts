@@ -44,7 +44,15 @@ export {
   wordOfUint,
 } from "./hex";
 export * from "./ids";
-export * from "./networks";
+export {
+  caip2Of,
+  findNetwork,
+  knownToken,
+  type Network,
+  networkOfChain,
+  requireNetwork,
+  type TokenPreset,
+} from "./networks";
 export {
   type Clock,
   defaultGraceSec,

@@ -221,12 +221,17 @@ export function requireNetwork(name: string, extra: readonly Network[] = []): Ne
   throw new ConfigError(`network is "${name}": use one of ${names}, local-<chainId> or eip155:<chainId>`);
 }
 
+/** Returns the tokens that are known on a network, the usual one first. */
+export function tokensOf(network: Network): readonly TokenPreset[] {
+  requireNetworks([network]);
+  const { token, otherTokens = [] } = network;
+  return token ? [token, ...otherTokens] : otherTokens;
+}
+
 /** Returns what is known of a token on a network. */
 export function knownToken(network: Network, token: Address): TokenPreset | undefined {
-  requireNetworks([network]);
   aText(token, "token");
-  const { token: usual, otherTokens = [] } = network;
-  return [...(usual ? [usual] : []), ...otherTokens].find(({ address }) => sameAddress(address, token));
+  return tokensOf(network).find(({ address }) => sameAddress(address, token));
 }
 
 /** A chain in CAIP-2, as x402 version 2 writes it: `eip155:8453`. */

@@ -17,7 +17,8 @@ const MAX_TEXT = 1_000;
 
 const MAX_REFERENCES = 8;
 
-const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
+/** The methods of which OpenAPI has operations. */
+export const OPERATIONS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
 
 /** One way to pay, as a document states it; amounts in base units, absent where they depend on the request. */
 export interface StatedWay {
@@ -71,7 +72,7 @@ export function pricedOperationsIn(text: string, documentUrl: string): readonly 
   for (const [path, given] of Object.entries(isObject(document.paths) ? document.paths : {})) {
     const item = resolved(document, given);
     if (!path.startsWith("/") || !isObject(item)) continue;
-    for (const method of METHODS) {
+    for (const method of OPERATIONS) {
       const operation = memberOf(item, method);
       const info = memberOf(operation, "x-payment-info");
       if (!isObject(operation) || info === undefined) continue;
@@ -120,12 +121,17 @@ const firstOf = (...lists: readonly unknown[]): unknown => lists.flatMap((list) 
 const textOf = (value: unknown): string | undefined =>
   typeof value === "string" && value !== "" ? value.slice(0, MAX_TEXT) : undefined;
 
-function resourceAt(path: string, server: unknown, documentUrl: string): string | undefined {
-  const named = memberOf(server, "url");
-  const variables = memberOf(server, "variables");
-  const url = (typeof named === "string" ? named : "/").replace(/\{([^{}]*)\}/g, (_, name: string) =>
+/** Returns the URL of a server with its variables at their defaults; undefined where it names none. */
+export function serverUrlOf(server: unknown): string | undefined {
+  const [url, variables] = ["url", "variables"].map((name) => memberOf(server, name));
+  if (typeof url !== "string") return undefined;
+  return url.replace(/\{([^{}]*)\}/g, (_, name: string) =>
     String(memberOf(memberOf(variables, name), "default") ?? ""),
   );
+}
+
+function resourceAt(path: string, server: unknown, documentUrl: string): string | undefined {
+  const url = serverUrlOf(server) ?? "/";
   if (!URL.canParse(url, documentUrl) || /[?#\\\s]/.test(path)) return undefined;
   const { origin, pathname } = new URL(url, documentUrl);
   const resource = `${origin}${pathname.replace(/\/+$/, "")}${path}`;

@@ -12,6 +12,9 @@ const SPENT: ReadonlySet<string> = new Set([
   "invalid_exact_evm_nonce_already_used",
 ]);
 
+/** The transfer may still be mined: Facilitators of other makes name a time-out. */
+const PENDING = /^settlement_pending$|time(?:d_)?out$/;
+
 /** A Facilitator has perhaps sent the transfer. */
 const UNSURE: ReadonlySet<string> = new Set(["unexpected_settle_error", "invalid_exact_evm_transaction_failed"]);
 
@@ -44,6 +47,8 @@ const UNMOVED: ReadonlySet<string> = new Set([
 ]);
 
 export const hasBought = (reason: string): boolean => SPENT.has(reason);
+
+export const isPending = (reason: string): boolean => PENDING.test(reason);
 
 export const isUnsure = (reason: string): boolean => UNSURE.has(reason);
 

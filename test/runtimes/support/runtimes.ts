@@ -2,10 +2,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, writeFile } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
 import { emptyProject, type Project } from "../../package/support/packed";
+import { freePort } from "../../support/chain";
 import { until } from "../../support/until";
 
 const FOLDER = resolve(__dirname, "..");
@@ -108,15 +109,6 @@ const shop :Workerd.Worker = (
   compatibilityDate = "2026-11-01",
 );
 `;
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 /** Connects and says nothing, so that the program's first request is the test's own. */
 async function isListening(port: number): Promise<boolean> {

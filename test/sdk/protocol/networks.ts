@@ -3,6 +3,7 @@ import { expect } from "chai";
 import { checksum, findNetwork, knownToken, type Network, requireNetwork, ZERO_ADDRESS } from "turnpike/protocol";
 import { tokenDomain } from "../../../sdk/src/agent/payments/token-domain";
 import { settingsOf } from "../../../sdk/src/gate/core/settings";
+import { tokensOf } from "../../../sdk/src/protocol/networks";
 
 const CHAINS = ["base", "polygon", "arbitrum", "optimism", "avalanche", "world", "celo", "linea", "monad", "robinhood"];
 const TESTNETS = ["base-sepolia", "polygon-amoy", "arbitrum-sepolia", "optimism-sepolia", "avalanche-fuji"].concat([
@@ -13,8 +14,6 @@ const TESTNETS = ["base-sepolia", "polygon-amoy", "arbitrum-sepolia", "optimism-
   "robinhood-testnet",
 ]);
 const NETWORKS = [...CHAINS.map((chain) => `${chain}-mainnet`), ...TESTNETS].map((name) => requireNetwork(name));
-
-const tokensOf = ({ token, otherTokens = [] }: Network) => (token ? [token, ...otherTokens] : otherTokens);
 
 const OPTIMISM = requireNetwork("optimism-mainnet");
 

@@ -11,6 +11,7 @@ import {
   toAmount,
 } from "../../protocol";
 import { requireKnownFields } from "../../protocol/arguments";
+import { tokensOf } from "../../protocol/networks";
 import { policyFields } from "./policy-fields";
 import { originOf } from "./request";
 
@@ -228,9 +229,8 @@ export function policyTermsOf(settings: AgentPolicy, networks: readonly Network[
   const askAbove = optional(settings.askAbove, "policy.askAbove");
   const maxWindowSec = requireWindow(settings.maxWindowSec ?? DEFAULT_MAX_WINDOW_SEC);
   const onPayeeChange = requirePayeeChange(settings.onPayeeChange);
-  for (const { name, token, otherTokens = [] } of networks)
-    for (const each of token ? [token, ...otherTokens] : otherTokens)
-      requireAddress(each.address, `networks: token of ${name}`);
+  for (const each of networks)
+    for (const token of tokensOf(each)) requireAddress(token.address, `networks: token of ${each.name}`);
   const chainIds = settings.networks && chainIdsOf(settings.networks, networks, "policy.networks");
   const { prefer } = settings;
   const preferred = {

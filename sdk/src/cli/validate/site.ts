@@ -1,5 +1,5 @@
 /** Checks a site's OpenAPI document: its priced operations, and that the 402 of each asks for what the document states. */
-import { findNetwork } from "../../protocol";
+import { type Address, findNetwork, knownToken, networkOfChain } from "../../protocol";
 import { memberOf } from "../../protocol/headers";
 import {
   documentUrlOf,
@@ -158,7 +158,7 @@ function scaled(decimal: string): bigint {
 
 /** Returns a price in dollars, where its token is known to be worth one; undefined for a plan or any other. */
 function dollarsOf({ chainId, asset, scheme, amount }: Price): bigint | undefined {
-  const token = findNetwork(`eip155:${chainId}`)?.token;
-  if (scheme === "plan" || token?.currency !== "USD" || token.address.toLowerCase() !== asset) return undefined;
+  const token = knownToken(networkOfChain(chainId), asset as Address);
+  if (scheme === "plan" || token?.currency !== "USD") return undefined;
   return amount * 10n ** BigInt(SCALE - token.decimals);
 }

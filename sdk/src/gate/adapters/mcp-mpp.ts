@@ -1,6 +1,6 @@
 /** Speaks MPP in tool calls of the Model Context Protocol, where the `request` of a challenge is JSON as it is. */
-import { canonicalJson, MCP_META, type Meta } from "../../mcp/wire";
-import { decodeJsonHeader, HEADER, type JsonObject, toBase64Url, utf8ToBytes } from "../../protocol";
+import { encodedJson, MCP_META, type Meta } from "../../mcp/wire";
+import { decodeJsonHeader, HEADER, type JsonObject } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { challengesIn } from "../../protocol/payment-auth";
 import type { Answer } from "../core/answer";
@@ -10,11 +10,9 @@ export function credentialTextIn(meta: Meta | undefined): string | undefined {
   const given = meta?.[MCP_META.credential];
   if (given === undefined) return undefined;
   const { challenge } = (isObject(given) ? given : {}) as { challenge?: JsonObject };
-  const request = challenge && isObject(challenge.request) ? textOf(challenge.request) : challenge?.request;
-  return `Payment ${textOf(isObject(given) ? { ...given, challenge: { ...challenge, request } } : { given })}`;
+  const request = challenge && isObject(challenge.request) ? encodedJson(challenge.request) : challenge?.request;
+  return `Payment ${encodedJson(isObject(given) ? { ...given, challenge: { ...challenge, request } } : { given })}`;
 }
-
-const textOf = (value: unknown): string => toBase64Url(utf8ToBytes(canonicalJson(value)));
 
 /** Returns `_meta` of a result that asks for payment; undefined where nothing is sold so. @param said its body */
 export function challengesMeta({ headers }: Answer, said: JsonObject): Meta | undefined {

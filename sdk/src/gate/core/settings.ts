@@ -26,6 +26,7 @@ import {
   utf8ToBytes,
   ZERO_ADDRESS,
 } from "../../protocol";
+import { tokensOf } from "../../protocol/networks";
 import { TRANSFER_METHODS, type TransferMethod } from "../methods";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
@@ -94,9 +95,8 @@ export function settingsOf(options: ProviderOptions, isProduction: boolean): Set
       "network is not set (TURNPIKE_NETWORK): e.g. base-mainnet or local-31337. configure() reads it of a Facilitator by https, where claims last",
     );
   const extraNetworks = options.networks ?? [];
-  for (const { name, token, otherTokens = [] } of extraNetworks)
-    for (const each of token ? [token, ...otherTokens] : otherTokens)
-      address(each.address, `networks: token of ${name}`);
+  for (const each of extraNetworks)
+    for (const token of tokensOf(each)) address(token.address, `networks: token of ${each.name}`);
   const named = requireNetwork(options.network, extraNetworks);
   const network = networkOfChain(named.chainId, extraNetworks);
   const { chainId } = network;

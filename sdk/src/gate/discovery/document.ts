@@ -5,8 +5,9 @@
 import { ConfigError, type JsonObject } from "../../protocol";
 import { isObject, wrongKind } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
+import { OPERATIONS, serverUrlOf } from "../../protocol/priced-operations";
 import type { ListedRoute } from "./payment-info";
-import { OPERATIONS, type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
+import { type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
 
 /** An OpenAPI document of version 3; its paths begin where its first server does. */
 export interface OpenApiDocument {
@@ -95,13 +96,8 @@ interface Bases {
 function basesOf(servers: unknown, publicUrl: string | undefined): Bases {
   const gates = publicUrl === undefined ? "" : pathOf(publicUrl);
   const [first] = Array.isArray(servers) ? (servers as readonly unknown[]) : [];
-  const url = memberOf(first, "url");
-  if (typeof url !== "string") return { server: gates, gates };
-  const variables = memberOf(first, "variables");
-  const filled = url.replace(/\{([^{}]*)\}/g, (_, name: string) =>
-    String(memberOf(memberOf(variables, name), "default") ?? ""),
-  );
-  return { server: pathOf(filled), gates };
+  const url = serverUrlOf(first);
+  return { server: url === undefined ? gates : pathOf(url), gates };
 }
 
 /** Returns the path of a URL, also of a relative one, without a slash at its end. */

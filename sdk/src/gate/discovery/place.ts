@@ -1,6 +1,7 @@
 /** Reads where a gate is mounted: the notation of `paymentMiddleware`'s patterns, and how OpenAPI writes the same path. */
 import { ConfigError } from "../../protocol";
 import { aText } from "../../protocol/arguments";
+import { OPERATIONS } from "../../protocol/priced-operations";
 import type { Discovery } from "../core/offers";
 import { requireKnown } from "../core/pricing";
 
@@ -36,9 +37,6 @@ function partsOf(path: string, refused: (why: string) => ConfigError): readonly 
   return parts;
 }
 
-/** The methods of which OpenAPI has operations. */
-export const OPERATIONS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
-
 export const isOperation = (method: string): boolean =>
   (OPERATIONS as readonly string[]).includes(method.toLowerCase());
 
@@ -67,6 +65,9 @@ export function placeIn(discovery: Discovery | undefined): Place | undefined {
   return { method: method.toUpperCase(), parts };
 }
 
+/** A name or a wildcard, and no character that stands for itself. */
+const isVaried = (part: string): boolean => part.length > 1 || part === "*";
+
 /** A path as OpenAPI writes it, and the parameters in it. */
 export interface PathTemplate {
   readonly template: string;
@@ -77,7 +78,7 @@ export interface PathTemplate {
 export function templateOf({ parts }: Place): PathTemplate {
   const parameters: PathTemplate["parameters"][number][] = [];
   const texts = parts.map((part) => {
-    if (part.length === 1 && part !== "*") return part;
+    if (!isVaried(part)) return part;
     const isWildcard = part.startsWith("*") || part.includes("...");
     const given = part.replace(/[^\w-]/g, "") || "path";
     let name = given;
@@ -95,7 +96,7 @@ const SAMPLE = "\uE000";
 
 /** Returns one of the paths that a place takes. */
 export const samplePathOf = ({ parts }: Place): string =>
-  parts.map((part) => (part.length === 1 && part !== "*" ? part : SAMPLE)).join("");
+  parts.map((part) => (isVaried(part) ? SAMPLE : part)).join("");
 
 /** Returns one of the paths that OpenAPI writes so. */
 export const sampleOf = (template: string): string => template.replace(/\{[^{}]*\}/g, SAMPLE);

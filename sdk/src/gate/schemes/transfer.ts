@@ -3,6 +3,7 @@ import { hasCode } from "../../chain/views";
 import type { X402RequestWire } from "../../facilitator/payments";
 import { type Address, type Hex, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
 import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/periods";
+import { isPending } from "../../protocol/refusals";
 import { traceHeadersOf } from "../../protocol/tracing";
 import type { GateContext } from "../core/context";
 import { MAX_TIMEOUT_SEC, usableKeyOf } from "../core/offers";
@@ -237,14 +238,11 @@ function cancel({ context }: PaymentCase, { payment }: TransferPurchase, grantId
   return context.facilitator.releasePayment(payment.paymentId, grantId);
 }
 
-/** Facilitators of other makes name a time-out, after which the transfer may still be mined. */
-const UNKNOWN_OUTCOME = /^settlement_pending$|time(?:d_)?out$/;
-
 async function settle(at: PaymentCase, { settlement }: TransferPurchase, grantId: Hex): Promise<SettlementAnswer> {
   const { context, request, resource } = at;
   const asked = { ...settlement, grant: { id: grantId, resource } };
   const outcome = await context.facilitator.x402Settle(asked, { trace: traceHeadersOf(request) });
   if (outcome.success) return { kind: "settled", transaction: outcome.transaction, grant: outcome.grant };
-  if (!UNKNOWN_OUTCOME.test(outcome.errorReason)) return { kind: "faulty", reason: outcome.errorReason };
+  if (!isPending(outcome.errorReason)) return { kind: "faulty", reason: outcome.errorReason };
   throw new Unavailable("The payment is not settled yet: send the same payload again.", { retryAfterSec: 2 });
 }

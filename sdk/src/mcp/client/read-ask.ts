@@ -5,10 +5,10 @@ import { readChallenges } from "../../agent/payments/mpp";
 import { type ParsedQuote, type Requested, readQuote } from "../../agent/payments/quote";
 import { signedOffersIn } from "../../agent/payments/signed-statements";
 import { readQuoteV2 } from "../../agent/payments/standard";
-import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network, toBase64Url, utf8ToBytes } from "../../protocol";
+import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { type Challenge, challengeSchema, isCharge } from "../../protocol/payment-auth";
-import { type Ask, askIn, type CallResult, canonicalJson, MCP_META } from "../wire";
+import { type Ask, askIn, type CallResult, encodedJson, MCP_META } from "../wire";
 
 /** The key of `_meta` that bears a payload, and for servers that take no object the encoding of its value. */
 export const CARRIER = {
@@ -74,7 +74,7 @@ export async function quoteOf(
 /** In results the request is JSON as it is; the challenge of a header has it encoded. */
 function challengeOf(given: unknown): Challenge | undefined {
   const request = memberOf(given, "request");
-  const text = isObject(request) ? toBase64Url(utf8ToBytes(canonicalJson(request))) : undefined;
+  const text = isObject(request) ? encodedJson(request) : undefined;
   return isObject(given) ? challengeSchema.safeParse({ ...given, request: text }).data : undefined;
 }
 

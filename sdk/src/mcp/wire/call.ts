@@ -1,5 +1,5 @@
 /** Identifies one tool call: its resource, and the hash of the server's id, the tool's name and its arguments. */
-import { ConfigError, type Hex, InvalidRequest, sha256, toHex, utf8ToBytes } from "../../protocol";
+import { ConfigError, type Hex, InvalidRequest, sha256, toBase64Url, toHex, utf8ToBytes } from "../../protocol";
 
 /** Letters, digits and `_ - . /`, as the protocol recommends. */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
@@ -46,6 +46,9 @@ export const callHash = (call: ToolCall): Hex => toHex(sha256(utf8ToBytes(callTe
 export function canonicalJson(value: unknown): string {
   return canonical(value, "arguments", MAX_DEPTH);
 }
+
+/** Returns a value as MPP encodes it: base64url of its canonical form. @throws InvalidRequest as `canonicalJson` */
+export const encodedJson = (value: unknown): string => toBase64Url(utf8ToBytes(canonicalJson(value)));
 
 function canonical(value: unknown, path: string, depth: number): string {
   switch (typeof value) {
