@@ -65,7 +65,7 @@ export function placeIn(discovery: Discovery | undefined): Place | undefined {
   return { method: method.toUpperCase(), parts };
 }
 
-/** A name or a wildcard, and no character that stands for itself. */
+/** Whether a part is a name or a wildcard, and not a character of the path. */
 const isVaried = (part: string): boolean => part.length > 1 || part === "*";
 
 /** A path as OpenAPI writes it, and the parameters in it. */
