@@ -235,7 +235,7 @@ describe("BatchSettler", () => {
       const item = concat([dataSlice(sound, 0, offset), toBeHex(2n ** 64n, 32), dataSlice(sound, offset + 32)]);
       expect(await answerTo(w, sound)).to.deep.equal([true, true]);
       for (const data of [item, length, await corrupted(w, batch, 1, 7, 2n ** 64n), dataSlice(sound, 0, 200)]) {
-        await expect(w.relayer.call({ to: w.settler, data })).to.be.rejected;
+        await expect(w.relayer.call({ to: w.settler, data })).to.be.reverted;
         await expect(w.relayer.sendTransaction({ to: w.settler, data, gasLimit: 1_000_000n })).to.be.reverted;
       }
       expect(await w.token.balanceOf(w.treasury)).to.equal(0n);
