@@ -100,10 +100,13 @@ export function fixedTime(clock: Clock): GateTime {
 /** How far a public chain's time may be behind: a machine's clock may be off besides. */
 const MAX_LATE_SEC = MAX_SILENCE_MS / 1_000 + CLOCK_SLACK_SEC;
 
-/** How long requests wait for a head since it was asked for: a function that begins cold still answers at once. */
+/** How long requests wait for a head since it was asked for. */
 const WAIT_MS = 250;
 
-/** For the first head of a local chain, whose time may be any, while that of a public one is near the machine's. */
+/** For the first head. A public chain's time is near the machine's, and a function that begins cold answers at once. */
+const FIRST_WAIT_MS = 75;
+
+/** For the first head of a local chain, whose time may be any. */
 const FIRST_LOCAL_WAIT_MS = 1_000;
 
 /** In an outage the last known head and the time since it still serve: quotes need a time even then. */
@@ -134,7 +137,8 @@ export function chainTime(
     },
     refresh() {
       if (heads.fresh()) return undefined;
-      const leftMs = (clock.head || isPublic ? WAIT_MS : FIRST_LOCAL_WAIT_MS) - heads.missingForMs();
+      const waitMs = clock.head ? WAIT_MS : isPublic ? FIRST_WAIT_MS : FIRST_LOCAL_WAIT_MS;
+      const leftMs = waitMs - heads.missingForMs();
       const current = heads.current().then(ignored, ignored);
       return leftMs > 0 ? atMost(leftMs, current, ignored) : undefined;
     },

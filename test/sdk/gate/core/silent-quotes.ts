@@ -28,7 +28,7 @@ import { until } from "../../../support/subscriptions";
 import { ADAPTERS, PREFIX } from "../support/frameworks";
 
 /** Shorter timers are no waits for a backend, and run by themselves. */
-const LEAST_WAIT_MS = 200;
+const LEAST_WAIT_MS = 70;
 
 /** The time of waits passes where a test says so: an answer that comes meanwhile has waited for nothing. */
 function holdTime() {
@@ -170,10 +170,10 @@ describe("quotes while a backend is silent", function () {
     });
   }
 
-  it("an RPC of a public chain that never answered delays the first 402 by a quarter of a second at most", async () => {
+  it("an RPC of a public chain that never answered delays the first 402 by a tenth of a second at most", async () => {
     fallSilent();
     const url = await serve(ONE_TIME, { network: "base-mainnet", token: DOMAIN });
-    const first = await answerWithin(url, 250, 250);
+    const first = await answerWithin(url, 75, 75);
     expect(first.status, first.text).to.equal(402);
     await expectAtOnce(url, 402);
   });
