@@ -209,7 +209,7 @@ async function main(): Promise<void> {
     if (remaining.join() !== KEPT.join()) throw new TypeError(`after retention these have rows: ${remaining.join()}`);
     const kept = sizes.filter(({ table }) => KEPT.includes(table)).reduce((sum, size) => sum + totalBytes(size), 0);
     const pruned = await bytesOf(client, [
-      "pruned_sums",
+      "pruned_totals",
       "pruned_payers",
       "pruned_plans",
       "pruned_costs",

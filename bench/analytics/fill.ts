@@ -6,7 +6,7 @@ import { sql } from "kysely";
 import { compactRollups } from "../../facilitator/src/analytics/compact-rollups";
 import { hoursKeptSince } from "../../facilitator/src/analytics/ranges";
 import { deleteOld } from "../../facilitator/src/analytics/retention";
-import { bucketOf, SPANS } from "../../facilitator/src/analytics/rollups";
+import { bucketOf } from "../../facilitator/src/analytics/rollups";
 import { createEventFeed } from "../../facilitator/src/app/projections";
 import { standing as STANDING } from "../../facilitator/src/db/migrations/405-standing";
 import type { Db, Store } from "../../facilitator/src/db/open";
@@ -40,9 +40,8 @@ const FAILED_SHARE = 0.02;
 const WEEK_SEC = 7 * DAY_SEC;
 /** Synthetic data needs no log for recovery. */
 const UNLOGGED = [
-  ...["payments", "events", "subscriptions", "allowances", "rollup_volume", "rollup_plans", "rollup_payers"],
-  ...["rollup_events", "rollup_recurring", "rollup_causes", "rollup_funnel", "rollup_costs", "rollup_provider_plans"],
-  ...["rollup_providers", "rollup_provider_spans", "rollup_standing", "rollup_plan_standing", "failed_periods"],
+  ...["payments", "events", "subscriptions", "allowances", "rollup_totals", "rollup_plans", "rollup_payers"],
+  ...["rollup_providers", "rollup_funnel", "rollup_costs", "rollup_standing", "rollup_plan_standing", "failed_periods"],
 ];
 
 const u = (number: string, seed: number) =>
@@ -115,16 +114,12 @@ export async function sumUp(store: Store, indexes: readonly string[], report: (d
 
 /** These rows are written in compacted order. */
 const GATHERED_EVERY = [
-  [`rollup_volume ${HOUR_SEC}`, DAY_SEC],
-  [`rollup_volume ${DAY_SEC}`, WEEK_SEC],
-  [`rollup_events ${DAY_SEC}`, WEEK_SEC],
-  [`rollup_provider_plans ${DAY_SEC}`, WEEK_SEC],
-  [`rollup_provider_plans ${WEEK_SEC}`, FOUR_WEEKS_SEC],
-  [`rollup_provider_plans ${FOUR_WEEKS_SEC}`, FOUR_WEEKS_SEC],
+  [`rollup_totals ${HOUR_SEC}`, DAY_SEC],
+  [`rollup_totals ${DAY_SEC}`, WEEK_SEC],
+  [`rollup_plans ${DAY_SEC}`, FOUR_WEEKS_SEC],
   [`rollup_funnel ${DAY_SEC}`, WEEK_SEC],
   [`rollup_funnel ${WEEK_SEC}`, FOUR_WEEKS_SEC],
   [`rollup_funnel ${FOUR_WEEKS_SEC}`, FOUR_WEEKS_SEC],
-  [`rollup_recurring ${DAY_SEC}`, WEEK_SEC],
 ] as const;
 
 /** Runs the service's daily job: deletes old hours, and compacts the rollups of finished days. */
@@ -237,42 +232,33 @@ async function count(db: Db): Promise<void> {
   const moved = `(select *, coalesce(used, charged) as amount, case type when 'payment.settled' then 'one-time'
       when 'subscription.created' then 'signup' when 'subscription.renewed' then 'renewal' else 'overage' end as scheme
     from bench_counted where type in ('payment.settled', 'subscription.created', 'subscription.renewed', 'allowance.debited')) m`;
-  const volume = (grain: number, sinceSec: number) => `insert into rollup_volume
-    with own as materialized (select provider, at - at % ${grain} as bucket, scheme, count(*) as count, sum(amount) as amount
-      from ${moved} where at >= ${sinceSec} group by 1, 2, 3)
+  const owners = "cross join lateral (values (''), (provider)) o (owner)";
+  const counted = `select provider, at - at % ${DAY_SEC} as bucket, type as kind from bench_counted
+    union all select provider, at - at % ${DAY_SEC}, concat(type, ' ', cause) from bench_counted where cause is not null`;
+  await run(`insert into rollup_totals
+    with own as materialized (select provider, at - at % ${DAY_SEC} as bucket, scheme, plan_id, count(*) as count, sum(amount) as amount
+      from ${moved} group by 1, 2, 3, 4)
     select * from (
-      select ${CHAIN_ID}, provider, ${grain}, bucket, ${TOKEN_TEXT}, scheme, count, amount from own
-      union all select ${CHAIN_ID}, '', ${grain}, bucket, ${TOKEN_TEXT}, scheme, sum(count), sum(amount) from own group by bucket, scheme) s
-    ${gathered(grain === HOUR_SEC ? DAY_SEC : WEEK_SEC, "provider, bucket, scheme")}`;
-  await run(volume(HOUR_SEC, HOURS_SINCE_SEC));
-  await run(volume(DAY_SEC, 0));
-  for (const [table, span] of [
-    ["rollup_providers", DAY_SEC],
-    ["rollup_provider_spans", FOUR_WEEKS_SEC],
-  ] as const)
-    await run(`insert into ${table} select chain_id, token, bucket - bucket % ${span}, provider, sum(count), sum(amount)
-      from rollup_volume where grain = ${DAY_SEC} and provider <> '' group by 1, 2, 3, 4 order by 3`);
-  await run(`insert into rollup_provider_plans
-    with days as materialized (select p.provider, at - at % ${DAY_SEC} as day, plan_id, scheme, count(*) as count, sum(m.amount) as amount
-      from ${moved} join plans p using (plan_id) group by 1, 2, 3, 4)
-    select * from (
-      select ${CHAIN_ID}, provider, grain, day - day % grain as bucket, plan_id, scheme, sum(count), sum(amount)
-      from days cross join unnest(array[${SPANS.join(", ")}]) grain group by 2, 3, 4, 5, 6) s
-    ${gathered(FOUR_WEEKS_SEC, "grain, bucket - bucket % (7 * 86400), provider, bucket, plan_id, scheme")}`);
-  await run(`insert into rollup_recurring select ${CHAIN_ID}, o.owner, p.token, p.interval_sec, r.bucket, sum(r.count), sum(r.amount)
-    from rollup_provider_plans r join plans p using (plan_id) cross join lateral (values (''), (p.provider)) o (owner)
-    where r.grain = ${DAY_SEC} and r.scheme <> 'overage' group by 2, 3, 4, 5
-    order by r.bucket - r.bucket % ${WEEK_SEC}, o.owner, p.interval_sec, r.bucket`);
+      select ${CHAIN_ID}, owner, ${DAY_SEC}, bucket, scheme as kind, ${TOKEN_TEXT},
+        case when scheme in ('signup', 'renewal') then interval_sec else 0 end as length, sum(count), sum(w.amount)
+      from own w left join plans p using (plan_id) cross join lateral (values (''), (w.provider)) o (owner)
+      group by owner, bucket, scheme, length
+      union all select ${CHAIN_ID}, owner, ${DAY_SEC}, bucket, kind, '', 0, sum(count), 0
+        from (select provider, bucket, kind, count(*) as count from (${counted}) c group by 1, 2, 3) e ${owners} group by owner, bucket, kind) s
+    ${gathered(WEEK_SEC, "owner, bucket, kind")}`);
+  await run(`insert into rollup_totals
+    with own as materialized (select provider, at - at % ${HOUR_SEC} as bucket, scheme, count(*) as count, sum(amount) as amount
+      from ${moved} where at >= ${HOURS_SINCE_SEC} group by 1, 2, 3)
+    select ${CHAIN_ID}, owner, ${HOUR_SEC}, bucket, scheme, ${TOKEN_TEXT}, 0, sum(count), sum(amount)
+    from own ${owners} group by owner, bucket, scheme ${gathered(DAY_SEC, "owner, bucket, scheme")}`);
+  await run(`insert into rollup_providers select chain_id, token, bucket, provider, sum(count), sum(amount)
+    from rollup_totals where grain = ${DAY_SEC} and token <> '' and provider <> '' group by 1, 2, 3, 4 order by 3`);
+  await run(`insert into rollup_plans
+    select ${CHAIN_ID}, provider, at - at % ${DAY_SEC} as bucket, plan_id, scheme, ${TOKEN_TEXT}, count(*), sum(amount)
+    from ${moved} where plan_id is not null group by provider, 3, plan_id, scheme
+    ${gathered(FOUR_WEEKS_SEC, "provider, 3, plan_id, scheme").replace(/bucket/g, `(at - at % ${DAY_SEC})`)}`);
   await run(`insert into rollup_payers select ${CHAIN_ID}, provider, ${TOKEN_TEXT}, payer, count(*), sum(amount) from ${moved}
     group by provider, payer`);
-  await run(`insert into rollup_events
-    with own as materialized (select provider, at - at % ${DAY_SEC} as day, type, count(*) as count from bench_counted group by 1, 2, 3)
-    select * from (
-      select ${CHAIN_ID}, provider, ${DAY_SEC}, day as bucket, type, count from own
-      union all select ${CHAIN_ID}, '', ${DAY_SEC}, day, type, sum(count) from own group by day, type) s
-    ${gathered(WEEK_SEC, "provider, bucket, type")}`);
-  await run(`insert into rollup_causes select ${CHAIN_ID}, o.owner, at - at % ${DAY_SEC}, type, cause, count(*)
-    from bench_counted cross join lateral (values (''), (provider)) o (owner) where cause is not null group by 2, 3, 4, 5 order by 3`);
   for (const statement of STANDING.statements.filter((text) =>
     /^insert into rollup_(plan_)?standing/.test(text.trim()),
   ))

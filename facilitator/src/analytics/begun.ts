@@ -7,7 +7,7 @@ import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
 import type { Begun } from "./funnel";
 import type { LifecycleQuery } from "./lifecycle";
-import { byScheme, eventCounts, inSpans, volumeOverTime } from "./queries";
+import { byScheme, eventCounts, volumeOverTime } from "./queries";
 import type { Range, Scope } from "./ranges";
 
 export async function begunIn(db: Db, query: LifecycleQuery): Promise<Begun> {
@@ -24,13 +24,10 @@ async function signupsIn(db: Db, scope: Scope, range: Range): Promise<Pick<Begun
     const count = (schemes.get("signup")?.count ?? 0) + (schemes.get("plan-change")?.count ?? 0);
     return { signups: [{ price: undefined, count }], prices: new Set() };
   }
-  const spans = inSpans(
-    range,
-    (within) => sql`select plan_id, count from rollup_provider_plans
-      where chain_id = ${chainId} and provider = ${provider} and scheme in ('signup', 'plan-change') and ${within}`,
-  );
   const { rows } = await sql<{ price: string; count: number }>`
-    with begun as (select plan_id, sum(count) as count from (${spans}) r group by plan_id)
+    with begun as (select plan_id, sum(count) as count from rollup_plans where chain_id = ${chainId}
+        and provider = ${provider} and bucket >= ${range.fromSec} and bucket < ${range.toSec} and token = ${token}
+        and kind in ('signup', 'plan-change') group by plan_id)
     select p.amount as price, coalesce(sum(b.count), 0)::int8 as count
     from plans p left join begun b on b.plan_id = p.plan_id
     where p.chain_id = ${chainId} and p.provider = ${provider} and p.token = ${token}

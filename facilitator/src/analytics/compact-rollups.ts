@@ -10,7 +10,7 @@ import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
 import { bucketOf, type Span } from "./rollups";
 
 interface Compaction {
-  readonly table: "rollup_volume" | "rollup_events" | "rollup_provider_plans" | "rollup_funnel" | "rollup_recurring";
+  readonly table: "rollup_totals" | "rollup_plans" | "rollup_funnel";
   readonly key: string;
   readonly grain?: number;
   /** the span that is compacted at once, after its end */
@@ -23,23 +23,17 @@ interface Rollups {
   readonly chainId: number;
 }
 
-const VOLUME = { table: "rollup_volume", key: "provider, bucket, token, scheme" } as const;
-
-const PLANS = { table: "rollup_provider_plans", key: "provider, bucket, plan_id, scheme" } as const;
+const TOTALS = { table: "rollup_totals", key: "provider, bucket, kind, token, interval_sec" } as const;
 
 const FUNNEL = { table: "rollup_funnel", key: "provider, resource, bucket, token, step, cause, offer" } as const;
 
 const COMPACTIONS: readonly Compaction[] = [
-  { ...VOLUME, grain: HOUR_SEC, every: DAY_SEC },
-  { ...VOLUME, grain: DAY_SEC, every: WEEK_SEC },
-  { table: "rollup_events", key: "provider, bucket, type", grain: DAY_SEC, every: WEEK_SEC },
-  { ...PLANS, grain: DAY_SEC, every: WEEK_SEC },
-  { ...PLANS, grain: WEEK_SEC, every: FOUR_WEEKS_SEC },
-  { ...PLANS, grain: FOUR_WEEKS_SEC, every: FOUR_WEEKS_SEC },
+  { ...TOTALS, grain: HOUR_SEC, every: DAY_SEC },
+  { ...TOTALS, grain: DAY_SEC, every: WEEK_SEC },
+  { table: "rollup_plans", key: "provider, bucket, plan_id, kind, token", every: FOUR_WEEKS_SEC },
   { ...FUNNEL, grain: DAY_SEC, every: WEEK_SEC },
   { ...FUNNEL, grain: WEEK_SEC, every: FOUR_WEEKS_SEC },
   { ...FUNNEL, grain: FOUR_WEEKS_SEC, every: FOUR_WEEKS_SEC },
-  { table: "rollup_recurring", key: "provider, token, interval_sec, bucket", every: WEEK_SEC },
 ];
 
 /** Gates report about the last day. Older rows rarely change. */

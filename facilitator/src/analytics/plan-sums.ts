@@ -2,7 +2,7 @@ import { sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { proposalOf } from "../subscriptions/payloads";
-import { inSpans, type NetSum, type Sum } from "./queries";
+import type { NetSum, Sum } from "./queries";
 import type { Range, Scope } from "./ranges";
 import { REFUNDS, type VolumeScheme } from "./rollups";
 import { activeByPlan, inAMonth } from "./standing";
@@ -42,13 +42,10 @@ export async function planFigures(
   page: PlanPage,
 ): Promise<PlanFigures[]> {
   const { chainId, provider, token } = scope;
-  const spans = inSpans(
-    range,
-    (within) => sql`select plan_id, scheme, count, amount from rollup_provider_plans
-    where chain_id = ${chainId} and provider = ${provider} and ${within}`,
-  );
   const { rows } = await sql<PlanRow>`
-    with by_scheme as (select plan_id, scheme, sum(count) as count, sum(amount) as amount from (${spans}) r group by 1, 2),
+    with by_scheme as (select plan_id, kind as scheme, sum(count) as count, sum(amount) as amount from rollup_plans
+        where chain_id = ${chainId} and provider = ${provider} and token = ${token}
+          and bucket >= ${range.fromSec} and bucket < ${range.toSec} group by 1, 2),
     by_plan as materialized (select plan_id, sum(count) filter (where scheme <> ${REFUNDS}) as count,
         sum(amount) filter (where scheme <> ${REFUNDS}) as amount,
         json_agg(json_build_object('scheme', scheme, 'count', count, 'amount', amount::text)) as schemes

@@ -49,27 +49,31 @@ function inPageOrder<T>(db: Db, read: (from: Db) => Promise<T>): Promise<T> {
   });
 }
 
-const volumeIn = (db: Db, scope: Scope, range: Range, grain: Grain) =>
+/** @param token empty: of what is counted alone */
+export const totalsIn = (db: Db, { chainId, provider, token }: Scope, range: Range, grain: Grain = DAY_SEC) =>
   db
-    .selectFrom("rollup_volume")
-    .where("chain_id", "=", scope.chainId)
-    .where("provider", "=", scope.provider ?? EVERYONE)
+    .selectFrom("rollup_totals")
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider ?? EVERYONE)
     .where("grain", "=", grain)
     .where("bucket", ">=", range.fromSec)
     .where("bucket", "<", range.toSec)
-    .where("token", "=", scope.token);
+    .where("token", "=", token);
+
+const sumOf = sql<number>`sum(count)::int8`;
 
 async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
-  const rows = await volumeIn(db, scope, range, grain)
-    .select(["bucket", "scheme", "count", "amount"])
-    .where("scheme", "!=", REFUNDS)
+  const rows = await totalsIn(db, scope, range, grain)
+    .select(({ fn }) => ["bucket", "kind", sumOf.as("count"), fn.sum<string>("amount").as("amount")])
+    .where("kind", "!=", REFUNDS)
     .where("count", "!=", 0)
+    .groupBy(["bucket", "kind"])
     .orderBy("bucket")
-    .orderBy("scheme")
+    .orderBy("kind")
     .execute();
-  return rows.map(({ bucket, scheme, count, amount }) => ({
+  return rows.map(({ bucket, kind, count, amount }) => ({
     atSec: bucket,
-    scheme: scheme as Scheme,
+    scheme: kind as Scheme,
     count,
     amount: BigInt(amount),
   }));
@@ -77,9 +81,9 @@ async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): P
 
 /** Returns what was refunded in a range of whole days, of payments of any day. */
 export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum> {
-  const row = await volumeIn(db, scope, range, DAY_SEC)
+  const row = await totalsIn(db, scope, range)
     .select(({ fn }) => [fn.sum<string | null>("count").as("count"), fn.sum<string | null>("amount").as("amount")])
-    .where("scheme", "=", REFUNDS)
+    .where("kind", "=", REFUNDS)
     .executeTakeFirst();
   return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };
 }
@@ -93,22 +97,17 @@ export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Su
   return sums;
 }
 
+/** Returns the number of events by type, and of failures by type and cause. */
 export async function eventCounts(
   db: Db,
   scope: Pick<Scope, "chainId" | "provider">,
   range: Range,
 ): Promise<ReadonlyMap<string, number>> {
-  const rows = await db
-    .selectFrom("rollup_events")
-    .select(["type", sql<number>`sum(count)::int8`.as("count")])
-    .where("chain_id", "=", scope.chainId)
-    .where("provider", "=", scope.provider ?? EVERYONE)
-    .where("grain", "=", DAY_SEC)
-    .where("bucket", ">=", range.fromSec)
-    .where("bucket", "<", range.toSec)
-    .groupBy("type")
+  const rows = await totalsIn(db, { ...scope, token: "" }, range)
+    .select(["kind", sumOf.as("count")])
+    .groupBy("kind")
     .execute();
-  return new Map(rows.map(({ type, count }) => [type, count]));
+  return new Map(rows.map(({ kind, count }) => [kind, count]));
 }
 
 /** Returns the start of the first day with data; undefined before there is any. */
@@ -117,7 +116,7 @@ export async function firstDay(
   { chainId, provider }: Pick<Scope, "chainId" | "provider">,
 ): Promise<number | undefined> {
   const row = await db
-    .selectFrom("rollup_events")
+    .selectFrom("rollup_totals")
     .select("bucket")
     .where("chain_id", "=", chainId)
     .where("provider", "=", provider ?? EVERYONE)

@@ -11,7 +11,7 @@ import { SERVED_UNTIL } from "./standing";
 
 export interface WrongSum {
   readonly table:
-    | `rollup_${"volume" | "provider_plans" | "payers" | "providers" | "provider_spans" | "standing" | "plan_standing" | "events" | "recurring" | "causes" | "costs" | "funnel"}`
+    | `rollup_${"totals" | "plans" | "providers" | "payers" | "standing" | "plan_standing" | "costs" | "funnel"}`
     | "failed_periods";
   /** the columns of its key, joined by spaces */
   readonly key: string;
@@ -48,79 +48,53 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         coalesce((case when s.scheme in ('one-time', 'overage', ${REFUNDS}) then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
       where e.chain_id = ${chainId} and not e.reverted),
-    owned as (
-      select c.*, o.owner from counted c cross join lateral (select '' as owner union select c.provider) o),
-    pruned as (
-      select p.*, o.owner from pruned_sums p cross join lateral (values (''), (p.provider)) o (owner)
-      where p.chain_id = ${chainId}),
-    bucketed as (
-      select * from (
-        select owner, g.grain, at - at % g.grain as bucket, token, scheme, 1 as count, amount
-          from owned cross join (values (3600), (86400)) g (grain)
-          where scheme is not null and amount > 0 and token is not null
-        union all select owner, grain, bucket, token, counted, count, amount from pruned where token <> '') b
-      where grain = 86400 or bucket - bucket % 86400 >= ${sinceSec}),
-    daily as (select token, bucket, owner as provider, count, amount from bucketed
-      where grain = 86400 and owner <> '' and scheme <> ${REFUNDS}),
+    entries as (
+      select provider, at, type as kind, '' as token, '' as plan, 1 as count, 0::numeric as amount from counted
+      union all select provider, at, trial, '', '', 1, 0 from counted where trial is not null
+      union all select provider, at, concat(type, ' ', cause), '', '', 1, 0 from counted
+        where cause is not null and type in (${sql.join([...FAILURES])})
+      union all select provider, at, scheme, token, plan, 1, amount from counted
+        where scheme is not null and amount > 0 and token is not null),
+    totals as (
+      select o.owner as provider, g.grain, at - at % g.grain as bucket, kind, e.token,
+        case when g.grain = 86400 and kind in (${sql.join([...PERIOD_SCHEMES])}) then coalesce(p.interval_sec, 0) else 0 end as interval_sec,
+        count, e.amount
+      from entries e left join plans p on p.chain_id = ${chainId} and p.plan_id = e.plan
+      cross join lateral (select '' as owner union select e.provider) o cross join (values (3600), (86400)) g (grain)
+      where g.grain = 86400 or e.token <> ''
+      union all select provider, grain, bucket, kind, token, interval_sec, count, amount from pruned_totals
+        where chain_id = ${chainId}),
+    plan_days as (
+      select provider, at - at % 86400 as bucket, plan, kind, token, count, amount from entries
+        where plan <> '' and provider <> ''
+      union all select provider, bucket, plan_id, kind, token, count, amount from pruned_plans where chain_id = ${chainId}),
     paid as (
       select provider, token, payer, x.* from counted cross join lateral (
           select 1 as count, amount, 0 as refunds, 0::numeric as refunded where scheme <> ${REFUNDS}
           union all select 0, 0, 1, amount where scheme = ${REFUNDS}) x
         where counted.amount > 0 and token is not null and provider <> '' and payer is not null
       union all select provider, token, payer, count, amount, refunds, refunded from pruned_payers where chain_id = ${chainId}),
-    sold as (
-      select c.provider, c.plan, c.scheme, c.at, 1 as count, c.amount
-        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan and p.token = c.token
-        where c.scheme is not null and c.amount > 0
-      union all select provider, plan_id, scheme, bucket, count, amount from pruned_plans where chain_id = ${chainId}),
     truth (source, key, value) as (
-      select 'rollup_volume', concat_ws(' ', owner, grain, bucket, token, scheme), concat(sum(count), ' ', sum(amount))
-        from bucketed group by owner, grain, bucket, token, scheme
-      union all select 'rollup_provider_plans', concat_ws(' ', provider, d.days * 86400, at - at % (d.days * 86400), plan, scheme),
-          concat(sum(count), ' ', sum(amount))
-        from sold cross join (values (1), (7), (28)) d (days)
-        group by provider, d.days, at - at % (d.days * 86400), plan, scheme
+      select 'rollup_totals', concat_ws(' ', provider, grain, bucket, kind, token, interval_sec), concat(sum(count), ' ', sum(amount))
+        from totals where grain = 86400 or bucket - bucket % 86400 >= ${sinceSec}
+        group by provider, grain, bucket, kind, token, interval_sec
+      union all select 'rollup_plans', concat_ws(' ', provider, bucket, plan, kind, token), concat(sum(count), ' ', sum(amount))
+        from plan_days group by provider, bucket, plan, kind, token
+      union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(sum(count), ' ', sum(amount))
+        from totals where grain = 86400 and provider <> '' and token <> '' and kind <> ${REFUNDS} group by token, bucket, provider
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer),
           concat_ws(' ', sum(count), sum(amount), sum(refunds), sum(refunded))
-        from paid group by provider, token, payer
-      union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(sum(count), ' ', sum(amount))
-        from daily group by token, bucket, provider
-      union all select 'rollup_provider_spans', concat_ws(' ', token, bucket - bucket % 2419200, provider),
-          concat(sum(count), ' ', sum(amount))
-        from daily group by token, bucket - bucket % 2419200, provider
-      union all select 'rollup_events', concat_ws(' ', owner, day, type), sum(count)::text from (
-          select owner, at - at % 86400 as day, type, 1 as count from owned
-          union all select owner, bucket, counted, count from pruned where token = '') e
-        group by owner, day, type
-      union all select 'rollup_events', concat_ws(' ', owner, at - at % 86400, trial), count(*)::text
-        from owned where trial is not null group by owner, at - at % 86400, trial
-      union all select 'rollup_recurring', concat_ws(' ', o.owner, c.token, p.interval_sec, at - at % 86400),
-          concat(count(*), ' ', sum(c.amount))
-        from counted c join plans p on p.chain_id = ${chainId} and p.plan_id = c.plan
-        cross join lateral (values (''), (c.provider)) o (owner)
-        where c.scheme in (${sql.join([...PERIOD_SCHEMES])}) and c.amount > 0 and c.token is not null
-        group by o.owner, c.token, p.interval_sec, at - at % 86400
-      union all select 'rollup_causes', concat_ws(' ', owner, at - at % 86400, type, cause), count(*)::text
-        from owned where cause is not null and type in (${sql.join([...FAILURES])})
-        group by owner, at - at % 86400, type, cause),
+        from paid group by provider, token, payer),
     kept (source, key, value) as (
-      select 'rollup_volume', concat_ws(' ', provider, grain, bucket, token, scheme), concat(count, ' ', amount)
-        from rollup_volume where chain_id = ${chainId} and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
+      select 'rollup_totals', concat_ws(' ', provider, grain, bucket, kind, token, interval_sec), concat(count, ' ', amount)
+        from rollup_totals where chain_id = ${chainId} and (grain = 86400 or bucket - bucket % 86400 >= ${sinceSec})
           and (count <> 0 or amount <> 0)
-      union all select 'rollup_provider_plans', concat_ws(' ', provider, grain, bucket, plan_id, scheme), concat(count, ' ', amount)
-        from rollup_provider_plans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
-      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat_ws(' ', count, amount, refunds, refunded)
-        from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0 or refunds <> 0 or refunded <> 0)
-      union all select 'rollup_events', concat_ws(' ', provider, bucket, type), count::text
-        from rollup_events where chain_id = ${chainId} and count <> 0 and grain = 86400
-      union all select 'rollup_recurring', concat_ws(' ', provider, token, interval_sec, bucket), concat(count, ' ', amount)
-        from rollup_recurring where chain_id = ${chainId} and (count <> 0 or amount <> 0)
+      union all select 'rollup_plans', concat_ws(' ', provider, bucket, plan_id, kind, token), concat(count, ' ', amount)
+        from rollup_plans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
       union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
         from rollup_providers where chain_id = ${chainId} and (count <> 0 or amount <> 0)
-      union all select 'rollup_provider_spans', concat_ws(' ', token, bucket, provider), concat(count, ' ', amount)
-        from rollup_provider_spans where chain_id = ${chainId} and (count <> 0 or amount <> 0)
-      union all select 'rollup_causes', concat_ws(' ', provider, bucket, type, cause), count::text
-        from rollup_causes where chain_id = ${chainId} and count <> 0)
+      union all select 'rollup_payers', concat_ws(' ', provider, token, payer), concat_ws(' ', count, amount, refunds, refunded)
+        from rollup_payers where chain_id = ${chainId} and (count <> 0 or amount <> 0 or refunds <> 0 or refunded <> 0))
     select coalesce(k.source, t.source) as "table", coalesce(k.key, t.key) as key, k.value as stored, t.value as counted
     from kept k full join truth t on t.source = k.source and t.key = k.key
     where k.value is distinct from t.value order by 1, 2 limit ${limit}`.execute(db);

@@ -36,9 +36,12 @@ const MAX_DAYS = 1_100;
 /** Returns the days that a period pays for: whole ones, at least one. */
 const daysOf = (intervalSec: number): number => Math.min(MAX_DAYS, Math.max(1, Math.round(intervalSec / DAY_SEC)));
 
+/** One day more than any period reaches back. */
+export const MOST_LOOK_BACK_SEC = (MAX_DAYS + 2) * DAY_SEC;
+
 /** One day more than any period of that length reaches back. */
 export const lookBackSec = (intervalSec: RawBuilder<unknown>): RawBuilder<unknown> =>
-  sql`least(greatest(${intervalSec}, ${DAY_SEC}) + ${2 * DAY_SEC}, ${(MAX_DAYS + 2) * DAY_SEC})`;
+  sql`least(greatest(${intervalSec}, ${DAY_SEC}) + ${2 * DAY_SEC}, ${MOST_LOOK_BACK_SEC})`;
 
 interface Step {
   amount: bigint;

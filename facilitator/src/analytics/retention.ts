@@ -30,11 +30,10 @@ const LOOK_EVERY_MS = 60_000;
 /** Deletes hourly rollups and report ids past their retention. @returns the number of rows deleted */
 export async function deleteOld(db: Db, chainId: number, nowSec: number): Promise<number> {
   let gone = 0;
-  // Earlier releases kept hours of the last two as well: none is needed.
+  // Earlier releases kept hours of the last one as well: none is needed.
   for (const [table, sinceSec] of [
-    ["rollup_volume", hoursKeptSince(nowSec)],
-    ["pruned_sums", hoursKeptSince(nowSec)],
-    ["rollup_events", nowSec],
+    ["rollup_totals", hoursKeptSince(nowSec)],
+    ["pruned_totals", hoursKeptSince(nowSec)],
     ["rollup_funnel", nowSec],
   ] as const) {
     const { numDeletedRows } = await db

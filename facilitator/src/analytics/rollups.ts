@@ -12,8 +12,8 @@ export const GRAINS = [HOUR_SEC, DAY_SEC] as const;
 export type Grain = (typeof GRAINS)[number];
 
 /**
- * Spans of a day, a week, and four weeks, counted from the epoch. Long ranges of tables with many rows a day read the
- * longer spans.
+ * Spans of a day, a week, and four weeks, counted from the epoch. Long ranges of the funnel, which has many rows a day,
+ * read the longer spans.
  */
 export const SPANS = [DAY_SEC, WEEK_SEC, FOUR_WEEKS_SEC] as const;
 
@@ -38,7 +38,7 @@ export function spansOf(fromSec: number, toSec: number, spans: readonly Span[] =
   return [...spansOf(fromSec, first, rest), { grain, fromSec: first, toSec: last }, ...spansOf(last, toSec, rest)];
 }
 
-/** The provider value for the sums of all providers. */
+/** The provider of the sums of all providers. */
 export const EVERYONE = "";
 
 interface Sum {
@@ -49,28 +49,23 @@ interface Sum {
 
 type Keyed<K> = Readonly<K> & Sum;
 
-/** The key of refunds in the sums, beside the schemes. No total includes it. */
+/** The kind of refunds in the sums, beside the schemes. No total includes it. */
 export const REFUNDS = "refund";
 
 export type VolumeScheme = Scheme | typeof REFUNDS;
 
-export type VolumeSum = Keyed<{ provider: string; grain: Grain; bucket: number; token: string; scheme: VolumeScheme }>;
-
-export type PlanSum = Keyed<{ provider: string; plan: string; bucket: number; token: string; scheme: VolumeScheme }>;
+/**
+ * What a provider's events of an hour add to its sums. Money has a scheme as its kind, and a token. What is counted alone
+ * has none: a type of event, one of `TRIAL`, or the type of a failure and its cause.
+ */
+export type Entry = Keyed<{ provider: string; bucket: number; kind: string; token: string; plan: string }>;
 
 export type PayerSum = Keyed<{ provider: string; token: string; payer: string; kind: "paid" | typeof REFUNDS }>;
 
-export type EventSum = Keyed<{ provider: string; bucket: number; type: string }>;
-
-export type CauseSum = Keyed<{ provider: string; bucket: number; type: string; cause: string }>;
-
 /** Sorted by key, so that two writers lock rows in the same order. */
 export interface Sums {
-  readonly volume: readonly VolumeSum[];
-  readonly plans: readonly PlanSum[];
+  readonly entries: readonly Entry[];
   readonly payers: readonly PayerSum[];
-  readonly events: readonly EventSum[];
-  readonly causes: readonly CauseSum[];
 }
 
 export type CountedEvent = Pick<EventDraft, "type" | "provider" | "payer" | "payload" | "blockTime">;
@@ -104,43 +99,22 @@ export const FAILURES: readonly string[] = ["subscription.renewal_failed", "paym
 const MAX_CAUSE_LENGTH = 64;
 
 export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums {
-  const volume = new Totals<VolumeSum>();
-  const plans = new Totals<PlanSum>();
+  const entries = new Totals<Entry>();
   const payers = new Totals<PayerSum>();
-  const counts = new Totals<EventSum>();
-  const causes = new Totals<CauseSum>();
   for (const event of events) {
-    const { type, provider, payer, blockTime } = event;
-    const owners = provider === undefined ? [EVERYONE] : [EVERYONE, provider];
-    for (const counted of [type, ...trialsOf(event)]) {
-      for (const owner of owners)
-        counts.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type: counted, count: sign, amount: 0n });
-    }
-    const cause = causeOf(event);
-    if (cause !== undefined) {
-      for (const owner of owners)
-        causes.add({ provider: owner, bucket: bucketOf(blockTime, DAY_SEC), type, cause, count: sign, amount: 0n });
-    }
+    const { type, provider = EVERYONE, payer, blockTime } = event;
+    const bucket = bucketOf(blockTime, HOUR_SEC);
+    for (const kind of [type, ...trialsOf(event), ...causesOf(event)])
+      entries.add({ provider, bucket, kind, token: "", plan: "", count: sign, amount: 0n });
     const moved = moneyOf(event);
     if (!moved) continue;
     const { scheme, token, plan } = moved;
     const sum = { count: sign, amount: moved.amount * BigInt(sign) };
-    for (const owner of owners) {
-      for (const grain of GRAINS)
-        volume.add({ provider: owner, grain, bucket: bucketOf(blockTime, grain), token, scheme, ...sum });
-    }
-    if (plan)
-      plans.add({ provider: provider ?? EVERYONE, plan, bucket: bucketOf(blockTime, DAY_SEC), token, scheme, ...sum });
+    entries.add({ provider, bucket, kind: scheme, token, plan, ...sum });
     const kind = scheme === REFUNDS ? REFUNDS : "paid";
-    if (payer && provider !== undefined) payers.add({ provider, token, payer, kind, ...sum });
+    if (payer && provider !== EVERYONE) payers.add({ provider, token, payer, kind, ...sum });
   }
-  return {
-    volume: volume.sorted(),
-    plans: plans.sorted(),
-    payers: payers.sorted(),
-    events: counts.sorted(),
-    causes: causes.sorted(),
-  };
+  return { entries: entries.sorted(), payers: payers.sorted() };
 }
 
 /** Returns the start of the hour, day or span, unix seconds; days are UTC days. */
@@ -156,8 +130,12 @@ function trialsOf({ type, payload: { intro, converted } }: CountedEvent): readon
   return type === "subscription.created" && intro === true ? [TRIAL.begun] : [];
 }
 
-function causeOf({ type, payload: { reason } }: CountedEvent): string | undefined {
-  return FAILURES.includes(type) && typeof reason === "string" ? reason.slice(0, MAX_CAUSE_LENGTH) : undefined;
+/** The kind of a failure for this cause begins with it. */
+export const causedBy = (type: string): string => `${type} `;
+
+function causesOf({ type, payload: { reason } }: CountedEvent): readonly string[] {
+  const isCaused = FAILURES.includes(type) && typeof reason === "string";
+  return isCaused ? [`${causedBy(type)}${reason.slice(0, MAX_CAUSE_LENGTH)}`] : [];
 }
 
 function moneyOf({

@@ -2,11 +2,10 @@ import { type RawBuilder, sql } from "kysely";
 import type { OverviewWire, ProviderFiguresWire, ServiceCostsWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { Db } from "../db/open";
-import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
+import { DAY_SEC } from "../lib/durations";
 import { centsOf } from "./costs";
 import type { Sum } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type Range, type Scope } from "./ranges";
-import { spansOf } from "./rollups";
 
 export interface ServiceFigures {
   /** @param query `limit` undefined: all of them */
@@ -149,13 +148,6 @@ async function volumeByProvider(db: Db, scope: Scope, range: Range, limit: numbe
   return rows.map((row) => ({ ...row, amount: BigInt(row.amount) }));
 }
 
-/** By day, and by four weeks where a range contains them in full. */
-function paidIn({ chainId, token }: Scope, { fromSec, toSec }: Range): RawBuilder<unknown> {
-  const parts = spansOf(fromSec, toSec, [DAY_SEC, FOUR_WEEKS_SEC]).map(
-    (
-      span,
-    ) => sql`select provider, count, amount from ${sql.table(span.grain === DAY_SEC ? "rollup_providers" : "rollup_provider_spans")}
-      where chain_id = ${chainId} and token = ${token} and bucket >= ${span.fromSec} and bucket < ${span.toSec}`,
-  );
-  return sql.join(parts, sql` union all `);
-}
+const paidIn = ({ chainId, token }: Scope, { fromSec, toSec }: Range): RawBuilder<unknown> => sql`
+  select provider, count, amount from rollup_providers
+  where chain_id = ${chainId} and token = ${token} and bucket >= ${fromSec} and bucket < ${toSec}`;

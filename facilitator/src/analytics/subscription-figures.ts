@@ -7,6 +7,7 @@ import { DAY_SEC } from "../lib/durations";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
 import { lifecycleIn } from "./lifecycle";
 import { listAllowances } from "./lists";
+import { eventCounts, totalsIn } from "./queries";
 import {
   type AnalyticsOptions,
   createRanges,
@@ -16,8 +17,8 @@ import {
   type Scope,
   type Whose,
 } from "./ranges";
-import { type Charged, lookBackSec, type PlanChange, recurringOn } from "./recurring";
-import { bucketOf, EVERYONE } from "./rollups";
+import { type Charged, lookBackSec, MOST_LOOK_BACK_SEC, type PlanChange, recurringOn } from "./recurring";
+import { bucketOf, causedBy, PERIOD_SCHEMES } from "./rollups";
 
 export interface SubscriptionFigures {
   renewals(whose: Whose, query: FiguresQuery): Promise<RenewalFiguresWire>;
@@ -149,49 +150,51 @@ const namesOf = <T extends object>(object: T) => Object.keys(object) as (keyof T
 /** In day order; days without data are left out. */
 async function countsByDay<N extends string>(
   db: Db,
-  { chainId, provider }: Scope,
+  scope: Scope,
   range: Range,
   types: Readonly<Record<N, string>>,
 ): Promise<Map<number, Record<N, number>>> {
-  const rows = await db
-    .selectFrom("rollup_events")
-    .select(["bucket", "type", "count"])
-    .where("chain_id", "=", chainId)
-    .where("provider", "=", provider ?? EVERYONE)
-    .where("grain", "=", DAY_SEC)
-    .where("bucket", ">=", range.fromSec)
-    .where("bucket", "<", range.toSec)
-    .where("type", "in", Object.values<string>(types))
+  const rows = await totalsIn(db, { ...scope, token: "" }, range)
+    .select(["bucket", "kind", "count"])
+    .where("kind", "in", Object.values<string>(types))
     .orderBy("bucket")
     .execute();
   const days = new Map<number, Record<N, number>>();
   const names = Object.entries<string>(types) as [N, string][];
-  for (const { bucket, type, count } of rows) {
+  for (const { bucket, kind, count } of rows) {
     const day = days.get(bucket) ?? (Object.fromEntries(names.map(([name]) => [name, 0])) as Record<N, number>);
-    for (const [name, named] of names) if (named === type) day[name] = count;
+    for (const [name, named] of names) if (named === kind) day[name] = count;
     days.set(bucket, day);
   }
   return days;
 }
 
-async function causesOf(db: Db, { chainId, provider }: Scope, range: Range, type: string) {
-  const { rows } = await sql<{ cause: string; count: number }>`
-    select cause, sum(count)::int8 as count from rollup_causes
-    where chain_id = ${chainId} and provider = ${provider ?? EVERYONE} and bucket >= ${range.fromSec}
-      and bucket < ${range.toSec} and type = ${type}
-    group by cause having sum(count) > 0 order by 2 desc, 1`.execute(db);
-  return rows;
+/** The most frequent one first. */
+async function causesOf(db: Db, scope: Scope, range: Range, type: string) {
+  const before = causedBy(type);
+  const counts = [...(await eventCounts(db, scope, range))].filter(([kind, n]) => kind.startsWith(before) && n > 0);
+  return counts
+    .map(([kind, count]) => ({ cause: kind.slice(before.length), count }))
+    .sort((a, b) => b.count - a.count || (a.cause < b.cause ? -1 : 1));
 }
 
-async function chargedIn(db: Db, { chainId, provider, token }: Scope, range: Range): Promise<Charged[]> {
-  const { rows } = await sql<{ interval_sec: number; bucket: number; count: number; amount: string }>`
-    select interval_sec, bucket, count, amount from rollup_recurring
-    where chain_id = ${chainId} and provider = ${provider ?? EVERYONE} and token = ${token}
-      and bucket >= ${range.fromSec} - ${lookBackSec(sql.ref("interval_sec"))} and bucket < ${range.toSec}`.execute(db);
+async function chargedIn(db: Db, scope: Scope, { fromSec, toSec }: Range): Promise<Charged[]> {
+  const rows = await totalsIn(db, scope, { fromSec: fromSec - MOST_LOOK_BACK_SEC, toSec })
+    .select(({ fn }) => [
+      "interval_sec",
+      "bucket",
+      fn.sum<string>("count").as("count"),
+      fn.sum<string>("amount").as("amount"),
+    ])
+    .where("kind", "in", PERIOD_SCHEMES)
+    .where("interval_sec", ">", 0)
+    .where(sql<boolean>`bucket >= ${fromSec} - ${lookBackSec(sql.ref("interval_sec"))}`)
+    .groupBy(["interval_sec", "bucket"])
+    .execute();
   return rows.map(({ interval_sec: intervalSec, bucket: atSec, count, amount }) => ({
     intervalSec,
-    atSec: bucketOf(atSec, DAY_SEC),
-    count,
+    atSec,
+    count: Number(count),
     amount: BigInt(amount),
   }));
 }

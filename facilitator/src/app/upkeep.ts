@@ -1,7 +1,7 @@
 /** Lists what is deleted when it is old. Nothing of it makes a payment unique, is owed or is the only evidence of it. */
 import type { Logger } from "pino";
 import { keepCosts } from "../analytics/costs";
-import { keepEventSums } from "../analytics/pruned-sums";
+import { keepEventSums } from "../analytics/event-sums";
 import type { FacilitatorConfig } from "../config";
 import { Archive } from "../db/archive";
 import type { Store, Tx } from "../db/open";

@@ -6,21 +6,14 @@ import type {
   FailedPeriodsTable,
   GateReportsTable,
   GateResourcesTable,
-  PrunedPayersTable,
-  PrunedPlansTable,
-  PrunedSumsTable,
-  RollupCausesTable,
   RollupCostsTable,
-  RollupEventsTable,
   RollupFunnelTable,
   RollupPayersTable,
   RollupPlanStandingTable,
-  RollupProviderPlansTable,
-  RollupProviderSpansTable,
+  RollupPlansTable,
   RollupProvidersTable,
-  RollupRecurringTable,
   RollupStandingTable,
-  RollupVolumeTable,
+  RollupTotalsTable,
 } from "./tables/analytics";
 import type { ArchiveFilesTable } from "./tables/archive";
 import type { AuditLogTable } from "./tables/audit";
@@ -93,27 +86,23 @@ export interface Tables {
   events: EventsTable;
   staged_events: StagedEventsTable;
   pruned_feeds: PrunedFeedsTable;
-  pruned_sums: PrunedSumsTable;
-  pruned_payers: PrunedPayersTable;
-  pruned_plans: PrunedPlansTable;
+  pruned_totals: RollupTotalsTable;
+  pruned_payers: RollupPayersTable;
+  pruned_plans: RollupPlansTable;
   archive_files: ArchiveFilesTable;
   renewal_due: RenewalDueTable;
   subscription_ends: SubscriptionEndsTable;
   role_leases: RoleLeasesTable;
   signed_acts: SignedActsTable;
-  rollup_volume: RollupVolumeTable;
-  rollup_provider_plans: RollupProviderPlansTable;
-  rollup_payers: RollupPayersTable;
-  rollup_events: RollupEventsTable;
-  rollup_recurring: RollupRecurringTable;
+  rollup_totals: RollupTotalsTable;
+  rollup_plans: RollupPlansTable;
   rollup_providers: RollupProvidersTable;
-  rollup_provider_spans: RollupProviderSpansTable;
+  rollup_payers: RollupPayersTable;
   rollup_standing: RollupStandingTable;
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
   failed_spends: FailedSpendsTable;
   wallet_deployments: WalletDeploymentsTable;
-  rollup_causes: RollupCausesTable;
   rollup_funnel: RollupFunnelTable;
   rollup_costs: RollupCostsTable;
   gate_reports: GateReportsTable;

@@ -92,7 +92,7 @@ describe("figures", () => {
       const { subscriptions } = await analytics().overview(PROVIDER, QUERY);
       expect(subscriptions.trials).to.deep.equal({ begun: 1, converted: 1 });
       const wrong = await findWrongSums(store.db, CHAIN_ID, 0);
-      expect(wrong.filter(({ table }) => table === "rollup_events")).to.deep.equal([]);
+      expect(wrong.filter(({ table }) => table === "rollup_totals")).to.deep.equal([]);
       await store.transaction((tx) => recountSums(tx, CHAIN_ID));
       expect((await analytics().overview(PROVIDER, QUERY)).subscriptions.trials).to.deep.equal({
         begun: 1,
@@ -449,7 +449,7 @@ describe("figures", () => {
       expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.be.greaterThan(0);
       expect(await deleteOld(db, CHAIN_ID, NOW_SEC)).to.equal(0);
       const hours = await db
-        .selectFrom("rollup_volume")
+        .selectFrom("rollup_totals")
         .select("bucket")
         .where("grain", "=", 3_600)
         .orderBy("bucket")

@@ -3,9 +3,8 @@ import fc from "fast-check";
 import type { Address } from "turnpike/protocol";
 import { compactRollups } from "../../../facilitator/src/analytics/compact-rollups";
 import { transactionCosts } from "../../../facilitator/src/analytics/costs";
-import { EVENT_SUMS, recountSums } from "../../../facilitator/src/analytics/event-sums";
+import { EVENT_SUMS, keepEventSums, recountSums } from "../../../facilitator/src/analytics/event-sums";
 import { planFigures } from "../../../facilitator/src/analytics/plan-sums";
-import { keepEventSums } from "../../../facilitator/src/analytics/pruned-sums";
 import { payersOf } from "../../../facilitator/src/analytics/queries";
 import { findWrongSums } from "../../../facilitator/src/analytics/recount";
 import { createReports } from "../../../facilitator/src/analytics/reports";
@@ -121,15 +120,26 @@ describe("sums of events", () => {
     blockTime: START_SEC + 3 * HOUR_SEC + 1,
   });
 
-  it("count a payment for its payee and for everyone, by hour and by day", () => {
-    const { volume, plans, payers } = sumsOf([payment("500000"), payment("1")]);
-    expect(volume.map(({ provider, grain, count, amount }) => [provider, grain, count, amount])).to.have.deep.members([
-      ["", HOUR_SEC, 2, 500_001n],
-      ["", DAY_SEC, 2, 500_001n],
-      [PROVIDER, HOUR_SEC, 2, 500_001n],
-      [PROVIDER, DAY_SEC, 2, 500_001n],
-    ]);
-    expect(plans).to.deep.equal([]);
+  it("count a payment for its payee and for everyone, by hour and by day", async () => {
+    const store = await freshStore();
+    try {
+      await store.transaction((tx) => feed.append(tx, [payment("500000"), { ...payment("1"), id: "0x3" }]));
+      await finalise(store, 1);
+      const sums = store.db.selectFrom("rollup_totals").select(["provider", "grain", "count", "amount"]);
+      const volume = await sums.where("token", "=", TOKEN).execute();
+      expect(volume.map(({ provider, grain, count, amount }) => [provider, grain, count, amount])).to.have.deep.members(
+        [
+          ["", HOUR_SEC, 2, "500001"],
+          ["", DAY_SEC, 2, "500001"],
+          [PROVIDER, HOUR_SEC, 2, "500001"],
+          [PROVIDER, DAY_SEC, 2, "500001"],
+        ],
+      );
+      expect(await store.db.selectFrom("rollup_plans").selectAll().execute()).to.deep.equal([]);
+    } finally {
+      await store.close();
+    }
+    const { payers } = sumsOf([payment("500000"), payment("1")]);
     expect(payers).to.deep.equal([
       { provider: PROVIDER, token: TOKEN, payer: "0xpayer", kind: "paid", count: 2, amount: 500_001n },
     ]);
@@ -179,7 +189,7 @@ describe("rollups", function () {
       .execute();
   }
 
-  const PRUNED = ["pruned_sums", "pruned_payers", "pruned_plans"] as const;
+  const PRUNED = ["pruned_totals", "pruned_payers", "pruned_plans"] as const;
 
   const CLEARED = [
     ...EVENT_SUMS,
@@ -320,16 +330,18 @@ describe("rollups", function () {
     await store.transaction((tx) => feed.append(tx, draftsOf(happenings, { block: "b", atSec: START_SEC })));
     const { db } = store;
     await db.updateTable("rollup_payers").set({ amount: "8" }).where("payer", "like", "%1").execute();
+    await db.deleteFrom("rollup_plans").execute();
     await db
-      .deleteFrom("rollup_provider_plans")
-      .where("grain", "=", 7 * DAY_SEC)
+      .updateTable("rollup_totals")
+      .set({ count: 9 })
+      .where("provider", "!=", "")
+      .where("interval_sec", ">", 0)
       .execute();
-    await db.updateTable("rollup_recurring").set({ count: 9 }).where("provider", "!=", "").execute();
     const wrong = await findWrongSums(db, CHAIN_ID, 0);
     expect(wrong.map(({ table, stored, counted }) => ({ table, stored, counted }))).to.deep.equal([
       { table: "rollup_payers", stored: "1 8 0 0", counted: "1 7 0 0" },
-      { table: "rollup_provider_plans", stored: null, counted: "3 21" },
-      { table: "rollup_recurring", stored: "9 21", counted: "3 21" },
+      { table: "rollup_plans", stored: null, counted: "3 21" },
+      { table: "rollup_totals", stored: "9 21", counted: "3 21" },
     ]);
   });
 });

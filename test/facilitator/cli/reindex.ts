@@ -197,7 +197,7 @@ describe("Facilitator: rebuilt from the chain", function () {
       .set({ tx_hash: bytes(`0x${"00".repeat(32)}`) })
       .where("payment_id", "=", payment?.payment_id ?? "")
       .execute();
-    await db.updateTable("rollup_volume").set({ count: 77 }).execute();
+    await db.updateTable("rollup_totals").set({ count: 77 }).execute();
     await db
       .updateTable("plans")
       .set({ first_pay_to: live.relayer.addresses[0] ?? "", stopped_at: 1 })
@@ -205,7 +205,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     const found = (await differencesOf(live)).join("\n");
     expect(found).to.contain(`subscriptions ${subscription?.id_hash}`).and.to.contain("in the contract");
     expect(found).to.contain(`payments ${payment?.payment_id}: settled here by 0x0000`);
-    expect(found).to.contain("rollup_volume");
+    expect(found).to.contain("rollup_totals");
     expect(found).to.match(/plans 0x[0-9a-f]{64}: 0x.* false true 0x0+ here, 0x.* false false 0x0+ in the contract/);
     await db.updateTable("plans").set({ first_pay_to: null, stopped_at: null }).execute();
     await db
@@ -238,7 +238,7 @@ describe("Facilitator: rebuilt from the chain", function () {
     await fresh.indexer.stop();
     const refused = await reindex({ ...job, isWiped: false }).catch((error: Error) => error.message);
     expect(refused).to.match(/read the chain already/);
-    await fresh.store.db.updateTable("rollup_volume").set({ count: 77 }).execute();
+    await fresh.store.db.updateTable("rollup_totals").set({ count: 77 }).execute();
     await fresh.store.db.updateTable("failed_periods").set({ outcome: "gone" }).execute();
     await reindex({ ...job, isWiped: true });
     expect(await dumpText(fresh.store.db, world.chain.chainId)).to.equal(lived);

@@ -206,18 +206,18 @@ describe("Facilitator: events that are no longer kept", function () {
   it("S3 S5 stay in the sums; their payments keep their proofs, and reconcile finds no difference", async () => {
     for (const signed of paid) expect((await core.payments.authorize(signed)).kind).to.equal("settled");
     expect(await differences()).to.deep.equal([]);
-    const count = (table: "pruned_payers" | "pruned_sums", value: number) =>
+    const count = (table: "pruned_payers" | "pruned_totals", value: number) =>
       core.store.db
         .updateTable(table)
         .set({ count: value })
-        .where("token", table === "pruned_sums" ? "=" : "<>", "");
+        .where("token", table === "pruned_totals" ? "=" : "<>", "");
     await count("pruned_payers", 77).execute();
-    await count("pruned_sums", 9).execute();
+    await count("pruned_totals", 9).execute();
     const found = (await differences()).join("\n");
     expect(found).to.match(/rollup_payers .*: 5 5000 0 0 here, 78 5000 0 0 by the events/);
     expect(found).to.match(/4 payments up to block \d+ are settled without an event, and 9 events were deleted/);
     await count("pruned_payers", 4).execute();
-    await count("pruned_sums", 4).execute();
+    await count("pruned_totals", 4).execute();
     expect(await findWrongSums(core.store.db, core.config.chainId, 0)).to.deep.equal([]);
   });
 

@@ -8,7 +8,7 @@
  */
 import { lensInterface, tokenInterface } from "turnpike/chain";
 import { type Address, type Hex, lensAddressOf, NO_PLAN, ZERO_ADDRESS } from "turnpike/protocol";
-import { countPruned } from "../../analytics/pruned-sums";
+import { countPruned } from "../../analytics/event-sums";
 import { HOURS_KEPT_DAYS } from "../../analytics/ranges";
 import { findWrongSums } from "../../analytics/recount";
 import { KNOWN_TOPICS } from "../../chain/facts";

@@ -1,4 +1,7 @@
-/** Rollups of valid events, one table per question. They are small where the events are many. */
+/**
+ * Rollups of valid events, which are small where the events are many. The sums of events that retention deleted are kept
+ * beside them, in tables of the same columns.
+ */
 import type { Generated } from "kysely";
 
 /** Costs of final transactions by day and purpose. Each transaction is added once, when it becomes final. */
@@ -78,25 +81,29 @@ interface Summed {
   amount: string;
 }
 
-/** Revenue by time, token and scheme; `provider` is empty for all providers together. */
-export interface RollupVolumeTable extends Summed {
+/** Revenue and numbers of events by hour or day; `provider` is empty for all providers together. */
+export interface RollupTotalsTable extends Summed {
   provider: string;
-  /** seconds: an hour or a day */
+  /** seconds: an hour, of money alone, or a day */
   grain: number;
   /** start of the hour or day, unix seconds */
   bucket: number;
+  /** a scheme or `refund`; without a token, a type of event, or the type of a failure and its cause */
+  kind: string;
+  /** empty for what is counted alone */
   token: string;
-  scheme: string;
+  /** length of the period that was paid for, of days; 0 where there is none */
+  interval_sec: number;
 }
 
-/** Revenue and refunds by provider, span of days and plan, in the plan's token. */
-export interface RollupProviderPlansTable extends Summed {
+/** Revenue and refunds by provider, day and plan. */
+export interface RollupPlansTable extends Summed {
   provider: string;
-  /** seconds: one of `SPANS` */
-  grain: number;
+  /** start of the day, unix seconds */
   bucket: number;
   plan_id: string;
-  scheme: string;
+  kind: string;
+  token: string;
 }
 
 /** All-time revenue from each payer of a provider, and what of it was refunded. */
@@ -109,42 +116,11 @@ export interface RollupPayersTable extends Summed {
   refunded: Generated<string>;
 }
 
-/** Number of events of each type, by day. */
-export interface RollupEventsTable {
-  chain_id: number;
-  provider: string;
-  grain: number;
-  bucket: number;
-  type: string;
-  count: number;
-}
-
-/** Charges for periods, by period length and day: the basis of recurring revenue. */
-export interface RollupRecurringTable extends Summed {
-  provider: string;
-  token: string;
-  interval_sec: number;
-  bucket: number;
-}
-
 /** Revenue of each provider by day, for the operator's totals. */
 export interface RollupProvidersTable extends Summed {
   token: string;
   bucket: number;
   provider: string;
-}
-
-/** Revenue of each provider by four weeks, for queries over a year. */
-export type RollupProviderSpansTable = RollupProvidersTable;
-
-/** Number of failures by cause and day. */
-export interface RollupCausesTable {
-  chain_id: number;
-  provider: string;
-  bucket: number;
-  type: string;
-  cause: string;
-  count: number;
 }
 
 /** Subscriptions by the day on which service ends and the length of their period. */
@@ -168,29 +144,4 @@ export interface RollupPlanStandingTable {
   bucket: number;
   plan_id: string;
   ends: number[];
-}
-
-/** Sums of the events that retention deleted. */
-export interface PrunedSumsTable extends Summed {
-  provider: string;
-  /** seconds: an hour or a day */
-  grain: number;
-  /** start of the hour or day, unix seconds */
-  bucket: number;
-  /** a type of event, or a scheme of `rollup_volume` */
-  counted: string;
-  /** empty for a type of event */
-  token: string;
-}
-
-/** The same by payer, of all days. */
-export type PrunedPayersTable = RollupPayersTable;
-
-/** The same by plan and day. */
-export interface PrunedPlansTable extends Summed {
-  provider: string;
-  /** start of the day, unix seconds */
-  bucket: number;
-  plan_id: string;
-  scheme: string;
 }
