@@ -15,7 +15,7 @@ async function main(): Promise<number> {
     write(HELP);
     return 0;
   }
-  const { exit, folder } = options;
+  const { exit, folder, verbose: isVerbose } = options;
   return runSandbox({
     options,
     command: "npm start --",
@@ -27,7 +27,7 @@ async function main(): Promise<number> {
     load: () => void walks(),
     async onUp({ progress, ...stage }) {
       progress.say("Walk through every flow:");
-      const failures = await walks().walkAll({ ...stage, folder });
+      const failures = await walks().walkAll({ ...stage, folder, isVerbose });
       if (failures && !exit) {
         write(`The sandbox stays up until Ctrl-C. Watch it at ${stage.world.facilitator.url}/`);
         write("A year in a minute: npm run sandbox -- scenario happy-year");

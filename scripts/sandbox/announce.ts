@@ -20,6 +20,7 @@ export async function announce(
     `Facilitator at ${facilitatorUrl}`,
     `Provider at ${providerUrl}`,
     `Dashboard at ${dashboardUrl} (it opens signed in; API key ${providerApiKey})`,
+    `Payment page at ${providerUrl}/quote (open it in a browser)`,
     `Webhooks that arrived at ${inboxUrl}/`,
     `Documentation at ${documentation.url}/${documentation.isBuilt() ? "" : " once `npm run docs` has built it"}`,
     `Specialist at ${specialistUrl}`,

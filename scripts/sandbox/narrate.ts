@@ -1,4 +1,8 @@
-/** Prints what happens, for a reader who is new to the project: requests, transactions, gas and balances. */
+/**
+ * Prints what happens, for a reader who is new to the project: a row for each step, with what was answered, what moved
+ * and the gas. A step that fails is shown whole, as all are when asked for: requests, transactions, gas and balances.
+ */
+import { styleText } from "node:util";
 import { HEADER, isPlanEntry, type PaymentRequiredWire } from "turnpike/protocol";
 import { transactionsSince } from "./transactions";
 import { shortened, units, withoutHex, withShortHex } from "./wording";
@@ -33,21 +37,47 @@ const SECRET_HEADERS: readonly string[] = [HEADER.payment, HEADER.subscription, 
 
 const MAX_BODY = 220;
 
-/**
- * @param accounts whose balances are printed, by name
- * @param signal when it is aborted, printing stops and the next step does not begin
- * @param steps counts those of the walk's other narrators, too
- */
+export interface NarratorOptions {
+  /** when it is aborted, printing stops and the next step does not begin */
+  readonly signal?: AbortSignal;
+  /** counts those of the walk's other narrators, too */
+  readonly steps?: StepCounter;
+  /** shows every step whole */
+  readonly isVerbose?: boolean;
+}
+
+/** Widths of a row's columns. */
+const TITLE = 54;
+const ANSWERS = 16;
+const MOVED = 32;
+
+const isColoured = process.stdout.isTTY === true && !process.env.NO_COLOR;
+
+const styled = (style: "green" | "red" | "dim" | "bold", text: string): string =>
+  isColoured ? styleText(style, text) : text;
+
+const rowOf = (sign: string, [number, title, answers, moved, gas]: readonly string[]): string =>
+  `${sign} ${(number ?? "").padStart(2)}  ${(title ?? "").padEnd(TITLE)}  ${(answers ?? "").padEnd(ANSWERS)}  ${(moved ?? "").padEnd(MOVED)} ${(gas ?? "").padStart(9)}`;
+
+/** @param accounts whose balances are printed, by name */
 export function createNarrator(
   world: World,
   accounts: () => Readonly<Record<string, string>>,
-  signal: AbortSignal = new AbortController().signal,
-  steps: StepCounter = { started: 0 },
+  { signal = new AbortController().signal, steps = { started: 0 }, isVerbose = false }: NarratorOptions = {},
 ): Narrator {
   const failures: string[] = [];
-  const say = (line: string): void => {
+  const print = (line: string): void => {
     if (!signal.aborted) process.stdout.write(`${line}\n`);
   };
+  /** lines of the step that runs; its details are printed where it is shown whole */
+  let ofStep: { readonly line: string; readonly isDetail: boolean }[] | undefined;
+  let answers: number[] = [];
+  const put = (line: string, isDetail: boolean): void => {
+    if (ofStep && !isVerbose) ofStep.push({ line, isDetail });
+    else print(line);
+  };
+  const say = (line: string): void => put(line, false);
+  const detail = (line: string): void => put(line, true);
 
   // An exchange is printed when it completes, so that simultaneous ones do not mix; repetitions are only counted.
   let last = "";
@@ -60,10 +90,10 @@ export function createNarrator(
     }
     printRepeats();
     last = exchange;
-    say(`   -> ${withShortHex(request)}\n   <- ${withShortHex(answer)}`);
+    detail(`   -> ${withShortHex(request)}\n   <- ${withShortHex(answer)}`);
   };
   const printRepeats = (): void => {
-    if (repeats > 0) say(`      (the same ${repeats} ${repeats === 1 ? "time" : "times"} more)`);
+    if (repeats > 0) detail(`      (the same ${repeats} ${repeats === 1 ? "time" : "times"} more)`);
     last = "";
     repeats = 0;
   };
@@ -78,6 +108,7 @@ export function createNarrator(
     const line = `${request.method} ${request.url}${shown.join("")}`;
     try {
       const response = await fetch(input, init);
+      if (!request.url.startsWith(world.facilitator.url)) answers.push(response.status);
       printExchange(line, `${response.status} ${await summaryOf(world, response.clone())}`);
       return response;
     } catch (error) {
@@ -97,13 +128,17 @@ export function createNarrator(
     async step(title, about, act) {
       signal.throwIfAborted();
       const number = ++steps.started;
-      say(`\n${number}. ${title}\n   ${about}`);
+      if (number === 1 && !isVerbose)
+        print(styled("bold", `\n${rowOf(" ", ["", "step", "answers", "received, tUSD", "gas"])}`));
+      ofStep = [];
+      answers = [];
+      detail(`\n${number}. ${title}\n   ${about}`);
       const from = await world.chain.provider.getBlockNumber();
       const before = await balances(world, accounts());
       try {
         await act();
         printRepeats();
-        say("   ok");
+        detail("   ok");
       } catch (error) {
         signal.throwIfAborted();
         printRepeats();
@@ -112,8 +147,27 @@ export function createNarrator(
         say(`   NOT AS IT MUST BE: ${message}`);
         if (!(error instanceof Unexpected) && error instanceof Error) say(`   ${error.stack ?? ""}`);
       }
-      for (const line of await transactionsSince(world, from)) say(`   chain: ${line}`);
-      for (const line of changes(before, await balances(world, accounts()))) say(`   balance: ${line}`);
+      const mined = await transactionsSince(world, from);
+      for (const { line } of mined) detail(`   chain: ${line}`);
+      const changed = changesOf(before, await balances(world, accounts()));
+      for (const { name, was, is } of changed) detail(`   balance: ${name} ${units(was)} -> ${units(is)} tUSD`);
+      const lines = ofStep;
+      ofStep = undefined;
+      if (isVerbose) return;
+      const hasFailed = failures.some((failure) => failure.startsWith(`${number}. `));
+      const received = changed
+        .filter(({ was, is }) => is > was)
+        .map(({ name, was, is }) => `${name} ${units(is - was)}`);
+      const gas = mined.reduce((sum, one) => sum + one.gas, 0n);
+      const columns = [
+        String(number),
+        title,
+        inRuns(answers),
+        received.join(", "),
+        gas ? gas.toLocaleString("en") : "",
+      ];
+      print(rowOf(hasFailed ? styled("red", "✘") : styled("green", "✔"), columns));
+      for (const { line, isDetail } of lines) if (hasFailed || !isDetail) print(line);
     },
   };
 }
@@ -158,8 +212,20 @@ async function balances({ contracts }: World, accounts: Readonly<Record<string, 
   return Object.fromEntries(await Promise.all(entries));
 }
 
-function changes(before: Balances, after: Balances): string[] {
-  return Object.entries(after)
-    .filter(([name, balance]) => before[name] !== undefined && before[name] !== balance)
-    .map(([name, balance]) => `${name} ${units(before[name])} -> ${units(balance)} tUSD`);
+function changesOf(before: Balances, after: Balances) {
+  return Object.entries(after).flatMap(([name, is]) => {
+    const was = before[name];
+    return was === undefined || was === is ? [] : [{ name, was, is }];
+  });
+}
+
+/** Writes statuses with the number of times that each came in turn: "402 200x10". */
+function inRuns(statuses: readonly number[]): string {
+  const runs: { status: number; times: number }[] = [];
+  for (const status of statuses) {
+    const last = runs.at(-1);
+    if (last?.status === status) last.times += 1;
+    else runs.push({ status, times: 1 });
+  }
+  return runs.map(({ status, times }) => (times === 1 ? `${status}` : `${status}x${times}`)).join(" ");
 }

@@ -14,6 +14,8 @@ export interface SandboxOptions {
   readonly wantsHelp: boolean;
   readonly exit: boolean;
   readonly prepare: boolean;
+  /** shows every step of the walk whole */
+  readonly verbose: boolean;
   readonly chainId: number;
   /** absent: there is one chain */
   readonly secondChainId?: number;
@@ -67,6 +69,7 @@ walks through every flow once, and stays up until Ctrl-C.
   --chain-id N           give the chain this id (31337)
   --chains N             1, or 2: the Facilitator serves a second chain too, whose id is the next number
   --folder PATH          keep the state in this folder (.sandbox); each folder has one sandbox at a time
+  --verbose              print every request, transaction and balance of the walk
   --prepare              compile the contracts and build the dashboard first; npm start does so
   --help                 show this text
 
@@ -123,6 +126,7 @@ export function readOptions(args: readonly string[], env: Environment, home = RO
     wantsHelp: given.help === true,
     exit: given.exit === true,
     prepare: given.prepare === true,
+    verbose: given.verbose === true,
     chainId,
     ...(chains === "2" && { secondChainId: chainId + 1 }),
     folder: path.resolve(value("folder") ?? path.join(home, FOLDER)),
@@ -145,7 +149,7 @@ function parsed(args: readonly string[]): Readonly<Record<string, string | boole
   try {
     return parseArgs({
       args: [...args],
-      options: { ...text, exit: flag, prepare: flag, help: { ...flag, short: "h" } },
+      options: { ...text, exit: flag, prepare: flag, verbose: flag, help: { ...flag, short: "h" } },
     }).values as Record<string, string | boolean>;
   } catch (error) {
     throw new WrongOption(`${firstSentence(error as Error)}. Run npm start -- --help to see the options.`);

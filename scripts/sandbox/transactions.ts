@@ -5,22 +5,28 @@ import { UPTO_PERMIT2_PROXY } from "turnpike/protocol";
 import { shortened } from "./wording";
 import type { World } from "./world";
 
-/** @returns one line for each transaction after block `from`, without the faucet's and the provider's own set-up */
-export async function transactionsSince(world: World, from: number): Promise<string[]> {
+export interface Mined {
+  readonly line: string;
+  readonly gas: bigint;
+}
+
+/** @returns the transactions after block `from`, without the faucet's and the provider's own set-up */
+export async function transactionsSince(world: World, from: number): Promise<Mined[]> {
   const { provider } = world.chain;
   const last = await provider.getBlockNumber();
-  const lines: string[] = [];
+  const mined: Mined[] = [];
   for (let number = from + 1; number <= last; number += 1) {
     const block = await provider.getBlock(number, true);
     for (const transaction of block?.prefetchedTransactions ?? []) {
       const receipt = await provider.getTransactionReceipt(transaction.hash);
       const outcome = receipt?.status === 1 ? "" : " REVERTED";
-      const gas = (receipt?.gasUsed ?? 0n).toLocaleString("en");
+      const gas = receipt?.gasUsed ?? 0n;
       const by = senderOf(world, transaction.from);
-      lines.push(`${nameOf(world, transaction)}${outcome}  ${gas} gas, paid by ${by}  ${shortened(transaction.hash)}`);
+      const cost = `${gas.toLocaleString("en")} gas, paid by ${by}`;
+      mined.push({ gas, line: `${nameOf(world, transaction)}${outcome}  ${cost}  ${shortened(transaction.hash)}` });
     }
   }
-  return lines;
+  return mined;
 }
 
 function nameOf({ contracts }: World, { to, data, value }: TransactionResponse): string {

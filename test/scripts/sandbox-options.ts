@@ -13,6 +13,7 @@ describe("the sandbox's options", () => {
       wantsHelp: false,
       exit: false,
       prepare: false,
+      verbose: false,
       chainId: 31_337,
       folder: DEFAULT_FOLDER,
     });
@@ -29,7 +30,7 @@ describe("the sandbox's options", () => {
 
   it("HB2 `npx turnpike sandbox` has the same, but those of the repository alone", () => {
     const named = [...HELP.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, name = ""]) => name);
-    const own = named.filter((name) => !["exit", "prepare", "help"].includes(name));
+    const own = named.filter((name) => !["exit", "verbose", "prepare", "help"].includes(name));
     expect(Object.keys(sandboxCommand.flags)).to.deep.equal(own);
     const { folder } = readOptions(["--chain-id=5"], {}, path.resolve("elsewhere"));
     expect(folder, "where the user works").to.equal(path.resolve("elsewhere/.sandbox"));

@@ -6,6 +6,9 @@ import type {
   FailedPeriodsTable,
   GateReportsTable,
   GateResourcesTable,
+  PrunedPayersTable,
+  PrunedPlansTable,
+  PrunedTotalsTable,
   RollupCostsTable,
   RollupFunnelTable,
   RollupPayersTable,
@@ -86,9 +89,9 @@ export interface Tables {
   events: EventsTable;
   staged_events: StagedEventsTable;
   pruned_feeds: PrunedFeedsTable;
-  pruned_totals: RollupTotalsTable;
-  pruned_payers: RollupPayersTable;
-  pruned_plans: RollupPlansTable;
+  pruned_totals: PrunedTotalsTable;
+  pruned_payers: PrunedPayersTable;
+  pruned_plans: PrunedPlansTable;
   archive_files: ArchiveFilesTable;
   renewal_due: RenewalDueTable;
   subscription_ends: SubscriptionEndsTable;

@@ -24,13 +24,15 @@ export interface WalkOptions {
   /** where the documentation is served, and whether it is built */
   readonly documentation: Pick<Documentation, "url" | "isBuilt">;
   readonly signal: AbortSignal;
+  /** shows every step whole */
+  readonly isVerbose: boolean;
 }
 
 /** @returns the unexpected result, or undefined when the walk was interrupted */
 export async function walkAll(options: WalkOptions): Promise<string[] | undefined> {
-  const { world, startApart, folder, documentation, signal } = options;
+  const { world, startApart, folder, documentation, signal, isVerbose } = options;
   const { lines } = await announce(world, folder, documentation);
-  const casts = new Casts(signal);
+  const casts = new Casts(signal, isVerbose);
   const cast = await casts.enter(world);
   const { say } = cast.narrator;
   const { second } = world;
@@ -81,11 +83,18 @@ class Casts {
   readonly #casts: Cast[] = [];
   readonly #steps = { started: 0 };
 
-  constructor(readonly signal: AbortSignal) {}
+  constructor(
+    readonly signal: AbortSignal,
+    readonly isVerbose: boolean,
+  ) {}
 
   async enter(world: World): Promise<Cast> {
     const accounts: Record<string, string> = { provider: world.providerAccount.address };
-    const narrator = createNarrator(world, () => accounts, this.signal, this.#steps);
+    const narrator = createNarrator(world, () => accounts, {
+      signal: this.signal,
+      steps: this.#steps,
+      isVerbose: this.isVerbose,
+    });
     const cast = await createCast(world, narrator);
     Object.assign(accounts, {
       Ada: cast.ada.address,

@@ -145,3 +145,10 @@ export interface RollupPlanStandingTable {
   plan_id: string;
   ends: number[];
 }
+
+/** The same of the events that retention deleted. */
+export type PrunedTotalsTable = RollupTotalsTable;
+
+export type PrunedPlansTable = RollupPlansTable;
+
+export type PrunedPayersTable = RollupPayersTable;
