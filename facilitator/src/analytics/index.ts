@@ -1,6 +1,7 @@
 /** Builds a provider's figures in wire terms. Reads the sums and its own rows; makes no chain request. */
 import type { Address } from "turnpike/protocol";
 import { findToken } from "../config";
+import { type Attention, createAttention } from "./attention";
 import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
 import { createOverviewFigures, type OverviewFigures } from "./overview";
@@ -13,6 +14,7 @@ import { createSubscriptionFigures, type SubscriptionFigures } from "./subscript
 
 export interface Analytics
   extends OverviewFigures,
+    Attention,
     PlansFigures,
     PayersFigures,
     RecordLists,
@@ -27,6 +29,7 @@ export interface Analytics
 export function createAnalytics(options: AnalyticsOptions): Analytics {
   return {
     ...createOverviewFigures(options),
+    ...createAttention(options),
     ...createPlanFigures(options),
     ...createPayerFigures(options),
     ...createRecordLists(options),

@@ -1,5 +1,7 @@
 /** The Facilitator's HTTP API: its wire bodies, each described once, and the typed client that agents and gates use. */
+
 export * from "./analytics";
+export * from "./attention";
 export * from "./client";
 export * from "./debits";
 export * from "./discovery";

@@ -88,12 +88,16 @@ export const systemSchema = readinessSchema.extend({
       isWell: z.boolean(),
       reason: z.string().max(256).optional(),
       balanceWei: z.string().optional(),
+      /** how long the balance lasts, as all lanes together spent in the last day; absent where they spent nothing */
+      daysLeft: z.number().int().nonnegative().optional(),
       inFlight: z.number().int(),
       queued: z.number().int(),
       oldestPendingSec: z.number().int(),
     }),
   ),
   payments: z.object({ queued: z.number().int(), oldestQueuedSec: z.number().int() }),
+  /** what the last `reconcile` of this chain found; absent before the first */
+  reconciled: z.object({ ageSec: z.number().int(), differences: z.number().int() }).optional(),
   renewalsDue: z.number().int(),
   /** claimed, and waiting for the chain */
   renewalsUnderWay: z.number().int(),

@@ -119,9 +119,15 @@ describe("Facilitator: providers", function () {
     expect(await detail())
       .to.include('"statusCode":500')
       .and.not.include("secret of the receiver");
+    const failing = async () => {
+      const { endpoints } = (await (await call("/analytics/attention", { key })).json()) as { endpoints: Endpoint[] };
+      return endpoints.map(({ id }) => id);
+    };
+    expect(await failing(), "what needs attention").to.include(endpoint.id);
     receiver.answer(204);
     expect((await call(`${path}/deliveries/${eventId}/resend`, { key, body: {} })).status).to.equal(202);
     await until(async () => (await detail()).includes('"state":"delivered"'), "it is delivered");
+    expect(await failing()).to.not.include(endpoint.id);
     const body = receiver.received.at(-1);
     expect(verifyWebhook(body?.body ?? "", body?.headers ?? {}, endpoint.secret).type).to.equal("webhook.test");
     await remove(endpoint);

@@ -7,6 +7,7 @@ import { Bar, Controls, Download, Empty, Figure, Figures, Hex, Panel, Shown } fr
 import { usePlanNames } from "../plan-names";
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useUnit } from "../use";
+import { Attention } from "./attention";
 import { TopPayers } from "./payers";
 import { Volume } from "./volume";
 
@@ -25,6 +26,7 @@ export function Overview() {
         {choices}
         <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
+      <Attention />
       <Shown of={overview}>{(data) => <Proposals data={data} />}</Shown>
       <Volume overview={overview} query={query} grain={grain} />
       <Shown of={overview}>{(data) => <Key data={data} query={query} unpaid={unpaid} />}</Shown>

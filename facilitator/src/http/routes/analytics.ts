@@ -4,6 +4,7 @@ import {
   type PayerFiguresWire,
   type PlanFiguresWire,
   type VolumeWire,
+  type WebhookEndpoint,
 } from "turnpike/facilitator";
 import { type Endpoint, ok, routes } from "../endpoint";
 import { bothForms, CSV_PAGE, isoTime, money, rangeOf, sheetOfPages } from "../figures";
@@ -55,8 +56,12 @@ const PAYER_COLUMNS = {
   net: money(({ net }: Payer) => net),
 };
 
+/** An owner who disabled one knows it. */
+const needsAttention = ({ status, failures, disabledReason }: WebhookEndpoint): boolean =>
+  status === "enabled" ? failures > 0 : disabledReason !== "owner";
+
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {
-  const { analytics, readiness } = services;
+  const { analytics, providers, readiness } = services;
   return routes(services, ANALYTICS_ENDPOINTS, {
     getOverview: async ({ query, caller: { provider } }) => ok(await analytics.overview(provider, rangeOf(query))),
     ...bothForms(ANALYTICS_ENDPOINTS.getVolume, {
@@ -79,6 +84,13 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
       return sheetOfPages("payers", { columns: PAYER_COLUMNS, unitOf: () => unit }, (at) => pageAfter(at, CSV_PAGE));
     },
     ...listHandlers(analytics),
+    async getAttention({ caller }) {
+      const [attention, endpoints] = await Promise.all([
+        analytics.attention(caller.provider),
+        providers.endpoints.list(caller),
+      ]);
+      return ok({ ...attention, endpoints: endpoints.filter(needsAttention) });
+    },
     getSystem: async ({ query }) => ok(readiness(networkAsked(query))),
   });
 }

@@ -14,6 +14,7 @@ import {
   subscriberListSchema,
   volumeSchema,
 } from "../analytics";
+import { attentionSchema } from "../attention";
 import { funnelSchema } from "../reports";
 import { healthSchema, readinessSchema, systemSchema, testClockSchema } from "../service";
 import {
@@ -176,6 +177,12 @@ export const ANALYTICS_ENDPOINTS = endpoints("analytics", {
   listChargesCsv: csv({ ...CHARGES, query: allOf(chargeFilter) }),
   listSubscriptions: paged(SUBSCRIPTIONS, subscriberFilter, subscriberListSchema),
   listSubscriptionsCsv: csv({ ...SUBSCRIPTIONS, query: allOf(subscriberFilter) }),
+  getAttention: json({
+    path: "/analytics/attention",
+    text: "Returns what a provider should look at now: renewals past due or at risk, failing webhook endpoints and payments that do not settle.",
+    query: networkQuerySchema,
+    answer: attentionSchema,
+  }),
   getSystem: json({
     path: "/analytics/system",
     text: "Returns the checks of `/readyz`, always with status 200, for dashboards.",
