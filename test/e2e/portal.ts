@@ -7,6 +7,7 @@ import type { Download, Page } from "playwright-core";
 import { createPlan } from "turnpike/chain";
 import { type Address, PERMIT2 } from "turnpike/protocol";
 import { buyQuote } from "../../examples/agent";
+import { expectCode, removeTerminals, terminal, writeSecret } from "../sdk/cli/support/run";
 import { openPage } from "../support/browser";
 import { recordOf, type TestAgent, until, type World } from "../support/sandbox";
 import { failuresOf } from "./support/axe";
@@ -260,6 +261,44 @@ describe("the payer's portal", function () {
     await card(page, "Reader").getByText("cancelled", { exact: true }).waitFor();
     await page.screenshot({ path: path.join(SHOTS, "portal-390-stopped.png"), fullPage: true });
     expect(errors).to.deep.equal([]);
+  });
+
+  it("B21 opens the link of `turnpike portal` once, to read alone, and sends its secret to no address", async () => {
+    const { world } = at;
+    const payer = await payerOf(world, "the owner of an agent");
+    const shell = terminal({ TURNPIKE_FACILITATOR_URL: world.facilitator.url });
+    writeSecret(path.join(shell.folder, "wallet.key"), payer.wallet.privateKey);
+    const ran = await shell.run("portal", "--json").finally(removeTerminals);
+    expectCode(ran, 0);
+    const { link } = ran.json() as { link: string };
+    const [, secret = ""] = link.split("#link=");
+    expect(ran.out + ran.err).not.to.include(payer.wallet.privateKey.slice(2));
+    const { page } = await openPage(at.browser);
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.goto(link);
+    await card(page, "Reader").waitFor();
+    await page.getByRole("table", { name: "One-time payments" }).getByText("/quote").waitFor();
+    await page.getByText("This page only reads").waitFor();
+    expect(await page.getByRole("button", { name: /Stop everything|Cancel|Withdraw/ }).count()).to.equal(0);
+    expect(page.url()).to.equal(`${world.facilitator.url}/me`);
+    expect(asked.join()).not.to.include(secret.slice(-43));
+    const key = (await page.evaluate(() => sessionStorage.getItem("turnpike-payer-key"))) ?? "";
+    expect(key).not.to.equal(secret);
+    const authorization = { authorization: `Bearer ${secret}` };
+    expect((await fetch(`${world.facilitator.url}/keys/current`, { headers: authorization })).status).to.equal(401);
+    const list = await fetch(`${world.facilitator.url}/keys`, { headers: { authorization: `Bearer ${key}` } });
+    expect(list.status, "it cannot list or make keys").to.equal(403);
+    const again = await openPage(at.browser);
+    await again.page.goto(link);
+    await again.page.getByRole("alert").filter({ hasText: "This link was opened before" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await until("the end of the tab's key", async () => {
+      const { status } = await fetch(`${world.facilitator.url}/keys/current`, {
+        headers: { authorization: `Bearer ${key}` },
+      });
+      return status === 401;
+    });
   });
 
   it("B22 shows names of plans and wallets that strangers wrote as text, and asks for no icon", async () => {
