@@ -101,6 +101,7 @@ const SLOW = {
     "test/e2e/dashboard-states.ts",
     "test/e2e/dashboard-totals.ts",
     "test/e2e/dashboard-webhooks.ts",
+    "test/e2e/portal.ts",
   ],
   // In a real browser, with a wallet.
   page: ["test/e2e/page"],

@@ -20,6 +20,7 @@ import { Webhooks } from "./pages/webhooks";
 import { Problem, Shown } from "./parts";
 import { endSession, isSandbox, type Session, savedNetwork, savedSession, saveNetwork, saveSession } from "./session";
 import "./style.css";
+import "./wallet/ask.css";
 import { latenessOf } from "./lateness";
 import {
   isOutage,

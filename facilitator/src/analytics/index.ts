@@ -10,6 +10,7 @@ import { createPlanFigures, type PlansFigures } from "./plan-figures";
 import type { AnalyticsOptions } from "./ranges";
 import { createRecordLists, type RecordLists } from "./record-lists";
 import { createServiceFigures, type ServiceFigures } from "./service-figures";
+import { createSpending, type Spending } from "./spending";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
 export interface Analytics
@@ -21,7 +22,8 @@ export interface Analytics
     SubscriptionFigures,
     FailedRenewalFigures,
     FunnelFigures,
-    ServiceFigures {
+    ServiceFigures,
+    Spending {
   /** @returns undefined for a token that is no longer settled */
   decimalsOf(token: string): number | undefined;
 }
@@ -37,6 +39,7 @@ export function createAnalytics(options: AnalyticsOptions): Analytics {
     ...createFailedRenewals(options),
     ...createFunnelFigures(options),
     ...createServiceFigures(options),
+    ...createSpending(options),
     decimalsOf: (token) => findToken(options.config, token as Address)?.decimals,
   };
 }

@@ -133,7 +133,7 @@ async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promis
 const idsOf = (places: readonly Place[]) => idList(places.map(({ id }) => id));
 
 /** The event types of a subscription's money, and the payload field with the amount. */
-const CHARGES = [
+export const CHARGES = [
   ["subscription.created", "signup", "charged"],
   ["subscription.renewed", "renewal", "charged"],
   ["subscription.resumed", "resume", "charged"],
@@ -143,9 +143,11 @@ const CHARGES = [
 
 export interface ChargeFilter {
   readonly chainId: number;
-  readonly provider: string;
+  /** undefined: every provider */
+  readonly provider?: string;
   readonly payer: string;
-  readonly token: string;
+  /** undefined: every token */
+  readonly token?: string;
 }
 
 export interface ChargeRow {
@@ -158,6 +160,9 @@ export interface ChargeRow {
   readonly version: number;
   readonly paid_through: number;
   readonly debit_index: number | null;
+  readonly provider: string;
+  readonly token: string;
+  readonly plan_id: string;
 }
 
 /** Lists what a payer's subscriptions were charged, newest first: merges the newest charges of each subscription. */
@@ -168,16 +173,20 @@ export async function listCharges(
 ): Promise<ChargeRow[]> {
   const schemes = sql.join(CHARGES.map(([type, scheme, field]) => sql`(${type}, ${scheme}, ${field})`));
   const { rows } = await sql<ChargeRow>`
-    with mine as materialized (select s.id_hash from subscriptions s
+    with mine as materialized (select s.id_hash, s.plan_id from subscriptions s
       join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id
-      where s.chain_id = ${chainId} and s.subscriber = ${payer} and p.provider = ${provider})
-    select newest.* from mine m cross join lateral (
+      where s.chain_id = ${chainId} and s.subscriber = ${payer}
+        ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`})
+    select newest.*, m.plan_id from mine m cross join lateral (
       select e.seq, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction,
         (e.payload->>'version')::int as version, (e.payload->>'paidThrough')::bigint as paid_through,
-        case when c.scheme = 'overage' then (e.payload->>'index')::bigint end as debit_index
+        case when c.scheme = 'overage' then (e.payload->>'index')::bigint end as debit_index,
+        e.provider, e.payload->>'token' as token
       from events e join (values ${schemes}) c (type, scheme, field) on c.type = e.type
-      where e.chain_id = ${chainId} and e.object_id = m.id_hash and e.provider = ${provider} and not e.reverted
-        and e.payload->>'token' = ${token} and coalesce((e.payload->>c.field)::numeric, 0) > 0
+      where e.chain_id = ${chainId} and e.object_id = m.id_hash and not e.reverted
+        ${provider === undefined ? sql`` : sql`and e.provider = ${provider}`}
+        ${token === undefined ? sql`` : sql`and e.payload->>'token' = ${token}`}
+        and coalesce((e.payload->>c.field)::numeric, 0) > 0
         ${afterSeq === undefined ? sql`` : sql`and e.seq < ${afterSeq}`}
       order by e.sequence desc limit ${limit}) newest
     order by newest.seq desc limit ${limit}`.execute(db);

@@ -42,16 +42,11 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
       const { unit } = scopeOf(provider, token);
       const filter = { chainId, provider, payer, token: unit.token };
       const rows = await listCharges(db, filter, { afterSeq: sequenceOf(cursor), limit });
-      const named = rows.map((row) => {
-        const target = targetOf(row);
-        return { row, target, id: refundedIdOf(config, target) };
-      });
-      const ids = named.map(({ id }) => id);
-      const refunded = await refundedSums(db, chainId, ids);
+      const named = await namedCharges({ db, config }, rows);
       return {
         ...unit,
         payer,
-        charges: named.map(({ row, target, id }) => ({
+        charges: named.map(({ row, target, refunded }) => ({
           at: row.block_time,
           scheme: row.scheme,
           token: unit.token,
@@ -59,12 +54,29 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
           subject: row.object_id,
           ...(row.transaction && { transaction: row.transaction }),
           target,
-          ...(refunded.has(id) && { refunded: String(refunded.get(id)) }),
+          ...(refunded !== undefined && { refunded }),
         })),
         ...(rows.length === limit && { next: String(rows.at(-1)?.seq) }),
       };
     },
   };
+}
+
+/** Adds to each charge how a refund names it, and what was refunded of it. */
+export async function namedCharges(
+  { db, config }: Pick<AnalyticsOptions, "db" | "config">,
+  rows: readonly ChargeRow[],
+) {
+  const named = rows.map((row) => {
+    const target = targetOf(row);
+    return { row, target, id: refundedIdOf(config, target) };
+  });
+  const sums = await refundedSums(
+    db,
+    config.chainId,
+    named.map(({ id }) => id),
+  );
+  return named.map(({ row, target, id }) => ({ row, target, refunded: sums.get(id)?.toString() }));
 }
 
 function targetOf(row: ChargeRow): RefundTarget {

@@ -25,6 +25,7 @@ import { discoveryEndpoints } from "./routes/discovery";
 import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
 import { operatorFigureEndpoints } from "./routes/operator-figures";
+import { payerEndpoints } from "./routes/payer";
 import { paymentEndpoints } from "./routes/payments";
 import { refundEndpoints } from "./routes/refunds";
 import { sandboxEndpoints } from "./routes/sandbox";
@@ -51,6 +52,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     discoveryEndpoints,
     analyticsEndpoints,
     figureEndpoints,
+    payerEndpoints,
     reportEndpoints,
     operatorFigureEndpoints,
     serviceEndpoints,

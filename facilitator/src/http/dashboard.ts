@@ -1,5 +1,5 @@
 /**
- * Serves the dashboard's three files at `/`. They are read and compressed once at the start, and named by their hash,
+ * Serves the dashboard at `/` and the payer's portal at `/me`. Their files are read and compressed once at the start, and named by their hash,
  * so that a browser requests them again only after a change. When they are not built, the plain page is served.
  */
 import { createHash } from "node:crypto";
@@ -13,7 +13,9 @@ const DIST = path.resolve(__dirname, "../../dashboard/dist");
 
 const FILES = {
   "/": { name: "index.html", type: "text/html; charset=utf-8" },
+  "/me": { name: "me.html", type: "text/html; charset=utf-8" },
   "/dashboard.js": { name: "dashboard.js", type: "text/javascript; charset=utf-8" },
+  "/me.js": { name: "me.js", type: "text/javascript; charset=utf-8" },
   "/dashboard.css": { name: "dashboard.css", type: "text/css; charset=utf-8" },
 } as const;
 

@@ -201,11 +201,16 @@ export class Keys {
     return rows.map(keyToWire);
   }
 
-  /** Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. */
+  /**
+   * Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. With 0 it has one
+   * successor, however many requests race: links that sign in once depend on it.
+   * @throws InvalidApiKey when it has ended since the request was admitted
+   */
   async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
     return this.#deps.store.transaction(async (tx) => {
       const old = await this.#requireOwn(tx, caller, caller.keyId);
       const { provider, name, scopes, expires_at_ms: expiresAtMs, chain_id, every_chain } = old;
+      if (old.revoked_at_ms !== null || expiresAtMs <= this.#deps.nowMs()) throw new TurnpikeError("InvalidApiKey");
       const fields = {
         provider,
         name,
@@ -295,6 +300,7 @@ export class Keys {
       .where(onChains("api_keys", chainIds))
       .where("provider", "=", provider)
       .where("id", "=", id)
+      .forUpdate()
       .executeTakeFirst();
     if (!row) throw new TurnpikeError("UnknownObject", `no API key ${id}`);
     return row;

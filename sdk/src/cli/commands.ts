@@ -6,6 +6,7 @@ import { listCommand } from "./commands/list";
 import { listenCommand } from "./commands/listen";
 import { mcpCommand } from "./commands/mcp";
 import { payCommand } from "./commands/pay";
+import { portalCommand } from "./commands/portal";
 import { quoteCommand } from "./commands/quote";
 import { sandboxCommand } from "./commands/sandbox";
 import { storeCommand } from "./commands/store";
@@ -20,6 +21,7 @@ export const COMMANDS: readonly Command[] = [
   payCommand,
   subscribeCommand,
   listCommand,
+  portalCommand,
   validateCommand,
   auditCommand,
   listenCommand,

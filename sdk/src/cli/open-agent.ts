@@ -71,6 +71,16 @@ const WALLET_KEY = {
   form: "0x and 64 hex digits, not all zeros",
 } as const;
 
+/** Returns the private key of the wallet that pays. @throws UsageError when none is named */
+export async function requireWalletKey({ io, output }: CommandContext): Promise<Hex> {
+  const key = await secretVariable(io, output, WALLET_KEY);
+  if (key !== undefined) return key as Hex;
+  throw new UsageError(
+    "TURNPIKE_WALLET_KEY is not set, and this command needs the wallet that pays.",
+    "Write the private key to a file that only you can read, and set TURNPIKE_WALLET_KEY=file:PATH.",
+  );
+}
+
 /**
  * Runs `work` with an agent that pays from the user's wallet and keeps its payments in the locked ledger. Closes it
  * afterwards, and when the user interrupts the program.
@@ -81,17 +91,11 @@ export async function withAgent<T>(
   policy: AgentPolicy,
   work: (agent: Agent) => Promise<T>,
 ): Promise<T> {
-  const { io, output } = context;
-  const key = await secretVariable(io, output, WALLET_KEY);
-  if (key === undefined) {
-    throw new UsageError(
-      "TURNPIKE_WALLET_KEY is not set, and this command needs the wallet that pays.",
-      "Write the private key to a file that only you can read, and set TURNPIKE_WALLET_KEY=file:PATH.",
-    );
-  }
+  const { io } = context;
+  const key = await requireWalletKey(context);
   const agent = createAgent({
     ...connectionsOf(io, policy),
-    wallet: walletFromKey(key as Hex),
+    wallet: walletFromKey(key),
     ledger: fileLedger(ledgerFile(io)),
     receipts: fileReceipts(join(homeFolder(io), "receipts")),
   });

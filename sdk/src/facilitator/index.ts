@@ -14,6 +14,7 @@ export * from "./refund-accounts";
 export * from "./refunds";
 export * from "./reports";
 export * from "./service";
+export * from "./spending";
 export * from "./submit-refund";
 export * from "./subscription-figures";
 export * from "./subscriptions";

@@ -1,6 +1,7 @@
 /** A wallet in a browser page (EIP-1193, announced by EIP-6963) whose key stays in the test. It reads the real chain. */
+import { JsonRpcProvider, Wallet } from "ethers";
 import type { Page } from "playwright-core";
-import { type Hex, signDigest, type TypedData, typedDataDigest } from "turnpike/protocol";
+import { type Hex, personalDigest, signDigest, type TypedData, typedDataDigest } from "turnpike/protocol";
 
 export interface PageWallet {
   /** every message that was signed */
@@ -71,10 +72,23 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
         wallet.signed.push(typed);
         return signDigest(typedDataDigest(typed), wallet.account.key as Hex);
       }
+      case "personal_sign": {
+        const text = Buffer.from(String(params[0]).slice(2), "hex").toString("utf8");
+        return signDigest(personalDigest(text), wallet.account.key as Hex);
+      }
+      case "eth_sendTransaction": {
+        const { to, data } = params[0] as { to: string; data: string };
+        const node = new JsonRpcProvider(rpcUrl, undefined, { cacheTimeout: -1 });
+        const { hash } = await new Wallet(wallet.account.key, node).sendTransaction({ to, data });
+        node.destroy();
+        return hash;
+      }
       default: {
         const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
         const response = await fetch(rpcUrl, { method: "POST", headers: { "Content-Type": "application/json" }, body });
-        return ((await response.json()) as { result: unknown }).result;
+        const { result, error } = (await response.json()) as { result: unknown; error?: object };
+        if (error) throw Object.assign(new Error("Refused"), error);
+        return result;
       }
     }
   }
@@ -85,15 +99,17 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
     if (rejection) return { error: rejection };
     return answer(method, params).then(
       (result) => ({ result }),
-      ({ code, message }) => ({ error: { code, message } }),
+      ({ code, message, data }) => ({ error: { code, message, data } }),
     );
   });
   await page.addInitScript((announced) => {
-    type Answer = { result?: unknown; error?: { code: number; message: string } };
+    type Answer = { result?: unknown; error?: { code: number; message: string; data?: unknown } };
     const scope = window as unknown as { askTestWallet(method: string, params: unknown): Promise<Answer> } & {
       ethereum?: unknown;
       emitToPage?: (event: string, value: unknown) => void;
     };
+    // A page that shows it makes a request to another site, which a test sees.
+    const ICON = "https://icons.example/wallet.png";
     const listeners: [event: string, listener: (value: unknown) => void][] = [];
     scope.emitToPage = (event, value) => {
       for (const [name, listener] of listeners) if (name === event) listener(value);
@@ -101,7 +117,7 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
     const provider = {
       async request({ method, params = [] }: { method: string; params?: readonly unknown[] }) {
         const { result, error } = await scope.askTestWallet(method, params);
-        if (error) throw Object.assign(new Error(error.message), { code: error.code });
+        if (error) throw Object.assign(new Error(error.message), { code: error.code, data: error.data });
         return result;
       },
       on: (event: string, listener: (value: unknown) => void) => void listeners.push([event, listener]),
@@ -109,7 +125,7 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
     if (announced.length === 0) scope.ethereum = provider;
     addEventListener("eip6963:requestProvider", () => {
       for (const name of announced) {
-        const detail = Object.freeze({ info: { uuid: name, name, icon: "", rdns: "test" }, provider });
+        const detail = Object.freeze({ info: { uuid: name, name, icon: ICON, rdns: "test" }, provider });
         dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail }));
       }
     });

@@ -150,6 +150,13 @@ describe("Facilitator: API keys", function () {
     expect((await call("/events", { key: ((await second.json()) as { key: string }).key })).status).to.equal(200);
   });
 
+  it("B21 gives a key that is rotated without overlap one successor, however many rotate it at once", async () => {
+    const key = await http.service.apiKey({ scopes: ["read"] });
+    const racing = Array.from({ length: 12 }, () => call("/keys/rotate", { key, body: { overlapSec: 0 } }));
+    const statuses = (await Promise.all(racing)).map(({ status }) => status).sort();
+    expect(statuses).to.deep.equal([201, ...Array.from({ length: 11 }, () => 401)]);
+  });
+
   it("B22 lets no key touch another: neither one with a smaller scope, nor another provider's", async () => {
     const mine = await http.service.apiKey({ scopes: ["keys"] });
     const small = await http.service.apiKey({ scopes: ["read"] });

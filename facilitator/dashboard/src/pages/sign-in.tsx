@@ -7,13 +7,10 @@
 import { useState } from "preact/hooks";
 import { ApiProblem, createApi } from "../api";
 import { isSandbox, type Session } from "../session";
+import type { Wallet } from "../wallet/account";
+import { useWallets, WalletButtons } from "../wallet/choice";
+import { keyBy, TAB_KEY_SEC } from "../wallet/sign-in";
 
-/** The interface of a browser wallet (EIP-1193). */
-interface Wallet {
-  request(call: { readonly method: string; readonly params?: readonly unknown[] }): Promise<unknown>;
-}
-
-const KEY_LIFE_SEC = 43_200;
 const SCOPES = ["read", "webhooks"] as const;
 
 interface SignInProps {
@@ -30,7 +27,7 @@ export function SignIn({ onSignIn, openSandbox, reason }: SignInProps) {
   const [key, setKey] = useState("");
   const [problem, setProblem] = useState(reason);
   const [isBusy, setBusy] = useState(false);
-  const wallet = (globalThis as { ethereum?: Wallet }).ethereum;
+  const wallets = useWallets();
 
   async function attempt(act: () => Promise<Session>): Promise<void> {
     setBusy(true);
@@ -60,17 +57,14 @@ export function SignIn({ onSignIn, openSandbox, reason }: SignInProps) {
           You see what was paid to your wallet and to your plans. Signing in by wallet moves no money; the key that it
           makes stays in this tab and ends with it, or after 12 hours.
         </p>
-        {wallet ? (
-          <p>
-            <button
-              type="button"
-              class={isSandbox ? undefined : "main"}
-              disabled={isBusy}
-              onClick={() => attempt(() => signInBy(wallet))}
-            >
-              Sign in with your wallet
-            </button>
-          </p>
+        {wallets.length > 0 ? (
+          <WalletButtons
+            wallets={wallets}
+            label="Sign in with your wallet"
+            isBusy={isBusy}
+            isMain={!isSandbox}
+            onChoose={(wallet) => void attempt(() => signInBy(wallet))}
+          />
         ) : (
           <p class="note">No wallet was found in this browser.</p>
         )}
@@ -121,22 +115,6 @@ async function signInWith(key: string): Promise<Session> {
 }
 
 async function signInBy(wallet: Wallet): Promise<Session> {
-  const [provider] = (await wallet.request({ method: "eth_requestAccounts" })) as readonly string[];
-  if (!provider) throw new Error("The wallet shows no account.");
-  const api = createApi(undefined);
-  const wanted = {
-    provider,
-    name: "dashboard",
-    scopes: SCOPES,
-    expiresAt: Math.floor(Date.now() / 1_000) + KEY_LIFE_SEC,
-  };
-  const { challenge, message, expiresAt } = await api.send("POST", "/keys/challenge", wanted);
-  // The wallet would warn of another domain; the page explains it here.
-  if (!message?.startsWith(`${location.host} wants you to sign in`)) {
-    throw new Error("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
-  }
-  const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-  const signature = await wallet.request({ method: "personal_sign", params: [hex, provider] });
-  const { key } = await api.send("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
+  const { key } = await keyBy(wallet, { name: "dashboard", scopes: SCOPES, lifeSec: TAB_KEY_SEC });
   return { key, kind: "tab" };
 }

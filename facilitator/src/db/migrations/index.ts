@@ -42,6 +42,7 @@ import { payerGas } from "./610-payer-gas";
 import { listingOrigins } from "./620-listing-origins";
 import { stoppedPlans } from "./630-stopped-plans";
 import { dailySums } from "./640-daily-sums";
+import { payerCharges } from "./650-payer-charges";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -88,4 +89,5 @@ export const MIGRATIONS: readonly Migration[] = [
   listingOrigins,
   stoppedPlans,
   dailySums,
+  payerCharges,
 ];

@@ -1,0 +1,44 @@
+/** Signs in by a wallet: its signature over the service's text (EIP-4361) makes a key for this tab. */
+import type { ApiScope } from "turnpike/facilitator";
+import { createApi } from "../api";
+import { Problem, type Wallet } from "./account";
+
+/** How long a browser's key lives, seconds. */
+export const TAB_KEY_SEC = 43_200;
+
+interface Wanted {
+  /** printable, shown by the wallet */
+  readonly name: string;
+  readonly scopes: readonly ApiScope[];
+  readonly lifeSec: number;
+  /** absent: the account that the wallet shares */
+  readonly account?: string;
+}
+
+/** @returns the key, and its id */
+export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSec, account }: Wanted) {
+  const [shared] = (await wallet.request({ method: "eth_requestAccounts" })) as readonly string[];
+  if (!shared) throw new Problem("The wallet shows no account.");
+  if (account !== undefined && shared.toLowerCase() !== account.toLowerCase())
+    throw new Problem(`Your wallet is on another account. Choose ${account} in it. Nothing was changed.`);
+  const api = createApi(undefined);
+  const wanted = { provider: shared, name, scopes, expiresAt: Math.floor(Date.now() / 1_000) + lifeSec };
+  const { challenge, message, expiresAt } = await api.send("POST", "/keys/challenge", wanted);
+  // The wallet would warn of another domain; the page explains it here.
+  if (!message?.startsWith(`${location.host} wants you to sign in`)) {
+    throw new Problem("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
+  }
+  const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  const signature = await signed(wallet, [hex, shared]);
+  return api.send("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
+}
+
+async function signed(wallet: Wallet["provider"], params: readonly unknown[]): Promise<unknown> {
+  try {
+    return await wallet.request({ method: "personal_sign", params });
+  } catch (error) {
+    const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+    if (code === 4001) throw new Problem("You declined the request in your wallet. Nothing was changed.");
+    throw new Problem(`The wallet refused the request: ${String(message ?? "no reason").slice(0, 160)}.`);
+  }
+}
