@@ -94,6 +94,7 @@ const SLOW = {
   // In a real browser.
   dashboard: [
     "test/e2e/dashboard.ts",
+    "test/e2e/dashboard-acts.ts",
     "test/e2e/dashboard-controls.ts",
     "test/e2e/dashboard-live.ts",
     "test/e2e/dashboard-screens.ts",

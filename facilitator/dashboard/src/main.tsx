@@ -5,6 +5,7 @@ import type { SupportedWire } from "turnpike/facilitator";
 import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
+import { Acts } from "./pages/acts";
 import { Allowances } from "./pages/allowances";
 import { Funnel } from "./pages/funnel";
 import { Overview } from "./pages/overview";
@@ -43,6 +44,7 @@ const PAGES = [
   { path: "/payers", title: "Payers", page: Payers },
   { path: "/funnel", title: "Funnel", page: Funnel },
   { path: "/webhooks", title: "Webhooks", page: Webhooks },
+  { path: "/acts", title: "Acts", page: Acts },
   { path: "/system", title: "System", page: System },
 ] as const;
 

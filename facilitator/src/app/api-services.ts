@@ -12,7 +12,7 @@ import { listEvents, newestEvents } from "../events/list";
 import { createRateLimit } from "../http/rate-limit";
 import type { ApiServices, Deployment, Providers, Sandbox } from "../http/services";
 import type { Indexer } from "../indexer";
-import { listActs } from "../providers/audit";
+import { listActs, noteAct } from "../providers/audit";
 import { createKeys } from "../providers/keys";
 import { createRefundAccounts } from "../providers/refund-accounts";
 import type { Relayer } from "../relayer";
@@ -70,6 +70,7 @@ export function createProviders(deps: ProvidersDeps): Providers {
     events: (page) => listEvents(store.db, page),
     newestEvents: (owner) => newestEvents(store.db, owner.chainIds),
     acts: (owner, page) => listActs(store.db, owner, page),
+    note: (caller, act) => noteAct(store.db, network.chainId, caller, act),
     deliveries: {
       async list(owner, endpointId, page) {
         await endpoints.requireOwn(owner, endpointId);

@@ -1,6 +1,6 @@
 /** Wires the services of providers: keys, webhook endpoints, debits, figures. */
 import type { Logger } from "pino";
-import type { EventList, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
+import type { EventList, NoteRequest, Readiness, SupportedWire, System, TestClockState } from "turnpike/facilitator";
 import type { Address, Network } from "turnpike/protocol";
 import type { Analytics } from "../analytics";
 import type { Costs } from "../analytics/costs";
@@ -86,6 +86,7 @@ export interface Providers {
   /** Returns the cursor after which only new events follow. */
   newestEvents(owner: Owner): Promise<string>;
   acts(owner: Owner, page: AuditPage): ReturnType<typeof listActs>;
+  note(caller: Caller, act: NoteRequest): Promise<void>;
   readonly deliveries: {
     list(owner: Owner, endpointId: string, page: DeliveryPage): ReturnType<typeof listDeliveries>;
     find(owner: Owner, endpointId: string, eventId: string): ReturnType<typeof findDelivery>;

@@ -1,9 +1,11 @@
-/** Reads one provider's log of administrative acts, newest first. */
-import type { auditListSchema } from "turnpike/facilitator";
+/** Reads one provider's log of administrative acts, newest first, and adds what its wallet did elsewhere. */
+import type { auditListSchema, NoteRequest } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { z } from "zod";
+import { recordAct } from "../db/audit";
 import type { Db } from "../db/open";
 import type { Owner } from "../db/owner";
+import type { Caller } from "./keys";
 
 export interface AuditPage {
   /** position of the last entry read; 0 for the newest */
@@ -37,4 +39,11 @@ export async function listActs(
     details: row.details,
   }));
   return { provider: provider as Address, entries, ...(last === undefined ? {} : { next: String(last) }) };
+}
+
+/** Notes an act as the key reports it: unlike other entries it proves no more than that. */
+export function noteAct(db: Db, chainId: number, caller: Caller, { act, object, transaction }: NoteRequest) {
+  const { provider, keyId: actor, address, requestId } = caller;
+  const details = { noted: true, ...(transaction && { transaction }) };
+  return recordAct(db, { chainId, provider, actor, act, objectId: object, address, requestId, details });
 }

@@ -124,6 +124,32 @@ export const auditEntrySchema = z.object({
   details: z.record(z.string(), z.unknown()),
 });
 
+/** Acts of a provider's wallet that no other request shows to the Facilitator. */
+export const NOTED_ACTS = [
+  "plan.created",
+  "plan.deprecated",
+  "plan.stopped",
+  "plan.payee",
+  "plan.rights",
+  "subscription.ended",
+  "refund.signed",
+  "voucher.signed",
+] as const;
+
+export const noteRequestSchema = z.object({
+  act: z.enum(NOTED_ACTS),
+  /** what it was about: an id, a hash or an address */
+  object: z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be an id"),
+  transaction: z
+    .string()
+    .regex(/^0x[0-9a-f]{64}$/)
+    .optional(),
+});
+
+export type NoteRequest = z.output<typeof noteRequestSchema>;
+
+export const notedSchema = z.object({ noted: z.literal(true) });
+
 export const auditListSchema = z.object({
   provider: addressSchema,
   entries: z.array(auditEntrySchema),

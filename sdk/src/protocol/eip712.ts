@@ -208,8 +208,11 @@ export function signerRecovery(curve: RecoveryCurve): RecoverSigner {
   };
 }
 
-/** Recovers the signer of a digest by the portable curve library, which takes over 1 ms. */
-export const recoverSigner: RecoverSigner = signerRecovery({
+/**
+ * Recovers the signer of a digest by the portable curve library, which takes over 1 ms. Marked as pure: pages that recover
+ * nothing do not load the curve.
+ */
+export const recoverSigner: RecoverSigner = /* @__PURE__ */ signerRecovery({
   ecdsaRecover: (signature, recovery, digest) =>
     secp256k1.Signature.fromCompact(signature).addRecoveryBit(recovery).recoverPublicKey(digest).toRawBytes(false),
 });

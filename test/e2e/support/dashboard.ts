@@ -15,6 +15,7 @@ export const PAGES = {
   "/payers": "Payers",
   "/funnel": "Funnel",
   "/webhooks": "Webhooks",
+  "/acts": "Acts",
   "/system": "System",
 } as const;
 

@@ -14,12 +14,18 @@ export interface Wanted {
   /** for an act that cannot be undone: what the person types first */
   readonly typed?: string;
   /** @returns what was done, in words */
-  run(progress: Progress): Promise<string>;
+  run(progress: Progress): Promise<string | Result>;
+}
+
+/** What was done, with a text to copy that is shown this once. */
+export interface Result {
+  readonly words: string;
+  readonly copy: string;
 }
 
 type State =
   | { readonly kind: "words" | "running"; readonly text?: string }
-  | { readonly kind: "problem" | "done"; readonly text: string };
+  | { readonly kind: "problem" | "done"; readonly text: string; readonly copy?: string };
 
 /** @param onClose whether anything may have changed */
 export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: boolean) => void }) {
@@ -45,13 +51,17 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
     };
     show({ kind: "running", text: "Checking your wallet." });
     try {
-      const text = await wanted.run({
+      const result = await wanted.run({
         say: (words) => show({ kind: "running", text: words }),
         check() {
           if (isOver()) throw new Problem("You gave up: nothing was sent.");
         },
       });
-      show({ kind: "done", text });
+      show(
+        typeof result === "string"
+          ? { kind: "done", text: result }
+          : { kind: "done", text: result.words, copy: result.copy },
+      );
     } catch (error) {
       show({ kind: "problem", text: wordsOf(error) });
     }
@@ -108,6 +118,7 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
           {state.text}
         </p>
       )}
+      {state.kind === "done" && state.copy !== undefined && <Copy label="Copy it now" text={state.copy} />}
       <p class="buttons">
         {isRunning ? (
           <button type="button" onClick={giveUp}>
@@ -127,6 +138,22 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
         )}
       </p>
     </dialog>
+  );
+}
+
+/** A text to copy, which the keyboard can select too. */
+export function Copy({ label, text }: { label: string; text: string }) {
+  const [isCopied, setCopied] = useState(false);
+  return (
+    <div class="act">
+      <label>
+        {label}
+        <textarea readOnly rows={4} value={text} />
+      </label>
+      <button type="button" onClick={() => void navigator.clipboard?.writeText(text).then(() => setCopied(true))}>
+        {isCopied ? "Copied" : "Copy"}
+      </button>
+    </div>
   );
 }
 

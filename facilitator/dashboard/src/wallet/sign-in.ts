@@ -13,10 +13,12 @@ interface Wanted {
   readonly lifeSec: number;
   /** absent: the account that the wallet shares */
   readonly account?: string;
+  /** @throws Problem after the person gave up */
+  readonly check?: () => void;
 }
 
 /** @returns the key, and its id */
-export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSec, account }: Wanted) {
+export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSec, account, check }: Wanted) {
   const [shared] = (await wallet.request({ method: "eth_requestAccounts" })) as readonly string[];
   if (!shared) throw new Problem("The wallet shows no account.");
   if (account !== undefined && shared.toLowerCase() !== account.toLowerCase())
@@ -30,6 +32,7 @@ export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSe
   }
   const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   const signature = await signed(wallet, [hex, shared]);
+  check?.();
   return api.send("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
 }
 

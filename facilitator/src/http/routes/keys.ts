@@ -29,5 +29,9 @@ export function keyEndpoints(services: ApiServices): Endpoint[] {
     async listAudit({ caller, query: { cursor, limit } }) {
       return ok(await services.providers.acts(caller, { before: cursor, limit }));
     },
+    async noteAct({ caller, body }) {
+      await services.providers.note(caller, body);
+      return { status: 201, body: { noted: true as const } };
+    },
   });
 }

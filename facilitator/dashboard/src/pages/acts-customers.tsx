@@ -1,0 +1,216 @@
+/** Forms of acts for single customers: the end of a subscription, a refund in part, a voucher. */
+import {
+  type Address,
+  type Hex,
+  LONGEST_FIRST_INTERVAL_SEC,
+  refundNonce,
+  transferTypedData,
+  voucherTypedData,
+} from "turnpike/protocol";
+import { formatDate, plainText, shorten } from "../format";
+import { Shown } from "../parts";
+import { usePlanNames } from "../plan-names";
+import { type Loaded, useGet, useMoney, useSigned, useUnit } from "../use";
+import { Problem } from "../wallet/account";
+import { ActForm } from "../wallet/act-form";
+import { baseUnits } from "../wallet/amounts";
+import { providerCalls } from "../wallet/calls";
+import { requireOwn } from "../wallet/own-signature";
+import { addressIn, wholeIn } from "./acts-plans";
+import { laterOf, settled } from "./me-acts";
+
+const LISTED = 100;
+
+const DAY_SEC = 86_400;
+
+export function CustomerActs({ round }: { round: number }) {
+  const { api, who, supported } = useSigned();
+  const money = useMoney();
+  const unit = useUnit();
+  const plans = usePlanNames();
+  const subscriptions = useGet("/analytics/subscriptions", { limit: LISTED }, round);
+  const payments = useGet("/analytics/payments", { status: "settled", limit: LISTED }, round);
+  const calls = providerCalls(supported.turnpike);
+  const open = (knownOf(subscriptions)?.subscriptions ?? []).filter(
+    ({ status, ending }) => status !== "CANCELLED" && !ending,
+  );
+  const paid = knownOf(payments)?.payments ?? [];
+  const { chainId, network } = supported;
+  const turnpike = supported.turnpike as Address;
+
+  /** of the newest ones, or any other by its hash */
+  const chosenOf = (values: Readonly<Record<string, string>>): string => {
+    const id = values.other || values.chosen || "";
+    if (/^0x[0-9a-f]{64}$/.test(id)) return id;
+    throw new Problem("Choose one, or give the whole hash of another.");
+  };
+
+  return (
+    <>
+      <Shown of={subscriptions}>{() => null}</Shown>
+      <ActForm
+        title="End a subscription at its period's end"
+        about="It is served until then and charged for no further period."
+        fields={[
+          {
+            name: "chosen",
+            label: "Subscription",
+            options: {
+              "": "Choose one of the newest",
+              ...Object.fromEntries(
+                open.map(({ idHash, planId, subscriber, paidThrough }) => [
+                  idHash,
+                  `${plans.nameOf(planId)} of ${shorten(subscriber)}, paid until ${formatDate(paidThrough)}`,
+                ]),
+              ),
+            },
+          },
+          { name: "other", label: "Or another, by its public hash", isOptional: true },
+        ]}
+        plan={async (values) => {
+          const idHash = chosenOf(values);
+          const { planId, subscriber, paidThrough } = await api.get(`/subscriptions/${idHash}`);
+          const name = plans.nameOf(planId);
+          return {
+            title: `End a subscription to ${name}`,
+            words: [
+              `${subscriber} is served until ${formatDate(paidThrough)} and is charged for no further period. You cannot take this back.`,
+            ],
+            typed: name,
+            call: calls.cancelAtPeriodEnd(idHash),
+            note: { act: "subscription.ended", object: idHash },
+            done: `It ends on ${formatDate(paidThrough)}.`,
+          };
+        }}
+      />
+      <ActForm
+        title="Refund a payment in part"
+        about="A transfer from your wallet to the payer. The Facilitator sends it, and you pay no gas."
+        isCall={false}
+        fields={[
+          {
+            name: "chosen",
+            label: "Payment",
+            options: {
+              "": "Choose one of the newest",
+              ...Object.fromEntries(
+                paid.map(({ id, amount, token, payer, resource }) => [
+                  id,
+                  `${money(amount, token)} of ${shorten(payer)} for ${plainText(resource)}`,
+                ]),
+              ),
+            },
+          },
+          { name: "amount", label: "Amount to return, in tokens" },
+        ]}
+        plan={async (values) => {
+          const id = chosenOf(values);
+          const payment = paid.find((each) => each.id === id);
+          if (!payment) throw new Problem("That payment is no longer listed. Choose another.");
+          const { token, payer } = payment;
+          const amount = baseUnits(values.amount ?? "", unit(token).decimals);
+          const { refunds } = await api.get(`/refunds/${id}`);
+          const left = BigInt(payment.amount) - refunds.reduce((sum, refund) => sum + BigInt(refund.amount), 0n);
+          if (amount === undefined || amount === "0" || BigInt(amount) > left)
+            throw new Problem(`The amount must be above 0 and at most ${money(left.toString(), token)}.`);
+          const index = Math.max(-1, ...refunds.map((refund) => refund.index)) + 1;
+          return {
+            title: `Refund ${money(amount, token)}`,
+            words: [
+              `Returns ${money(amount, token)} of ${money(payment.amount, token)} to ${payer}, from your wallet. You pay no gas.`,
+            ],
+            note: { act: "refund.signed", object: id },
+            done: `${money(amount, token)} is refunded.`,
+            async run(account, progress) {
+              const { tokenName, tokenVersion, chainTimeSec } = await api.get(`/accounts/${who.provider}`, { token });
+              const authorization = {
+                from: who.provider as Address,
+                to: payer as Address,
+                value: BigInt(amount),
+                validAfter: 0n,
+                validBefore: BigInt(laterOf(chainTimeSec, network) + 600),
+                nonce: refundNonce(id as Hex, index),
+              };
+              const domain = { chainId, token: token as Address, name: tokenName, version: tokenVersion };
+              const signature = await account.sign(transferTypedData(domain, authorization), progress);
+              const { value, validAfter, validBefore, ...parties } = authorization;
+              const numbers = { value: amount, validAfter: "0", validBefore: validBefore.toString() };
+              const target = { type: "payment", paymentId: id };
+              const body = { network, token, target, index, authorization: { ...parties, ...numbers }, signature };
+              await settled(() => api.send("POST", "/refunds", body), progress);
+              return `${money(amount, token)} is refunded.`;
+            },
+          };
+        }}
+      />
+      <ActForm
+        title="Make a voucher for one customer"
+        about="Offers one customer another first period, such as a trial. Its agent asks for it with its address and the hash of its secret."
+        isCall={false}
+        fields={[
+          { name: "plan", label: "Plan", options: { "": "Choose a plan", ...withoutAll(plans.options) } },
+          { name: "subscriber", label: "Customer's address" },
+          { name: "secretHash", label: "Hash of its secret (secretHash)" },
+          { name: "firstAmount", label: "Price of the first period, in tokens", initial: "0" },
+          { name: "days", label: "Days of the first period; 0: one regular period", initial: "7" },
+          { name: "valid", label: "Days until the voucher expires", initial: "7" },
+        ]}
+        plan={async (values) => {
+          const plan = plans.find(values.plan ?? "");
+          if (!plan) throw new Problem("Choose a plan.");
+          const { planId, token, price } = plan;
+          const subscriber = addressIn(values.subscriber);
+          const secretHash = values.secretHash ?? "";
+          if (!/^0x[0-9a-f]{64}$/.test(secretHash)) throw new Problem("secretHash must be 0x and 64 hex digits.");
+          const amount = baseUnits(values.firstAmount ?? "", unit(token).decimals);
+          if (amount === undefined || BigInt(amount) > BigInt(price))
+            throw new Problem(`The first period costs at most the plan's price, ${money(price, token)}.`);
+          const firstInterval = wholeIn(values.days, "Days", LONGEST_FIRST_INTERVAL_SEC / DAY_SEC) * DAY_SEC;
+          const { chainTimeSec } = await api.get(`/accounts/${who.provider}`, { token });
+          const deadline = BigInt(laterOf(chainTimeSec, network) + wholeIn(values.valid, "Days", 3_660) * DAY_SEC);
+          const name = plans.nameOf(planId);
+          return {
+            title: `Make a voucher for ${name}`,
+            words: [
+              `${subscriber} may begin ${name} for ${money(amount, token)}, for ${firstInterval === 0 ? "one regular period" : `${firstInterval / DAY_SEC} days`}, once, until ${formatDate(Number(deadline))}. Then it pays the plan's price.`,
+              "You pay no gas. To void it, revoke your right to sign vouchers.",
+            ],
+            note: { act: "voucher.signed", object: planId },
+            done: "The voucher is signed.",
+            async run(account, progress) {
+              const message = {
+                planId: planId as Hex,
+                subscriber: subscriber as Address,
+                secretHash: secretHash as Hex,
+                token: token as Address,
+                firstAmount: BigInt(amount),
+                firstInterval,
+                deadline,
+              };
+              const data = voucherTypedData({ chainId, turnpike }, message);
+              const signature = await account.sign(data, progress);
+              await requireOwn(account, data, signature);
+              const voucher = {
+                signer: who.provider,
+                firstAmount: amount,
+                firstInterval,
+                deadline: String(deadline),
+                signature,
+              };
+              return {
+                words: "The voucher is signed. Send it to the customer's agent.",
+                copy: JSON.stringify(voucher),
+              };
+            },
+          };
+        }}
+      />
+    </>
+  );
+}
+
+const withoutAll = ({ "": _all, ...options }: Readonly<Record<string, string>>) => options;
+
+/** While requests fail, the former lists stay. */
+const knownOf = <T,>(loaded: Loaded<T>): T | undefined =>
+  loaded.kind === "ready" ? loaded.data : loaded.kind === "problem" ? loaded.stale : undefined;

@@ -1,0 +1,214 @@
+/** A form for one act of a provider's wallet: reviewed in words, then signed or sent here, or copied for another wallet. */
+import { createContext } from "preact";
+import { useContext, useState } from "preact/hooks";
+import { formatCoin } from "../format";
+import { Panel } from "../parts";
+import { useSigned } from "../use";
+import { type Account, Problem, type Progress } from "./account";
+import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
+import type { Call } from "./calls";
+
+export interface Field {
+  readonly name: string;
+  readonly label: string;
+  /** of a choice; absent: a text */
+  readonly options?: Readonly<Record<string, string>>;
+  readonly initial?: string;
+  readonly isOptional?: boolean;
+}
+
+export type Values = Readonly<Record<string, string>>;
+
+/** For the audit log. */
+export interface Note {
+  readonly act:
+    | "plan.created"
+    | "plan.deprecated"
+    | "plan.stopped"
+    | "plan.payee"
+    | "plan.rights"
+    | "subscription.ended"
+    | "refund.signed"
+    | "voucher.signed";
+  readonly object: string;
+}
+
+/** What a form's values come to. */
+export interface Planned extends Pick<Wanted, "title" | "words" | "typed"> {
+  readonly note: Note;
+  /** a transaction; absent: `run` asks for a signature */
+  readonly call?: Call;
+  readonly done: string;
+  run?(account: Account, progress: Progress): Promise<string | Result>;
+}
+
+interface ActsAt {
+  /** absent: no wallet is chosen */
+  readonly account: Account | undefined;
+  readonly onActed: () => void;
+}
+
+export const ActsContext = createContext<ActsAt>({ account: undefined, onActed: () => undefined });
+
+interface ActFormProps {
+  readonly title: string;
+  readonly about: string;
+  readonly fields: readonly Field[];
+  /** whether it is a transaction, which another wallet can send too */
+  readonly isCall?: boolean;
+  /** @throws Problem for values that it cannot be done with */
+  readonly plan: (values: Values) => Planned | Promise<Planned>;
+}
+
+export function ActForm({ title, about, fields, isCall = true, plan }: ActFormProps) {
+  const { api } = useSigned();
+  const { account, onActed } = useContext(ActsContext);
+  const [values, setValues] = useState<Values>({});
+  const [problem, setProblem] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const [wanted, setWanted] = useState<Wanted>();
+  const [copied, setCopied] = useState<string>();
+  const entered = ({ name, initial, options }: Field) => values[name] ?? initial ?? Object.keys(options ?? {})[0] ?? "";
+
+  async function planned(): Promise<Planned> {
+    return plan(Object.fromEntries(fields.map((field) => [field.name, entered(field).trim()])));
+  }
+
+  async function attempt(act: () => Promise<void>): Promise<void> {
+    setBusy(true);
+    setProblem(undefined);
+    setCopied(undefined);
+    try {
+      await act();
+    } catch (error) {
+      setProblem(wordsOf(error));
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  async function review(): Promise<void> {
+    const { call, run, note, done, words, ...rest } = await planned();
+    if (!account) throw new Problem("Choose a wallet above, or copy the call for another one.");
+    if (!call) {
+      setWanted({
+        ...rest,
+        words,
+        button: "Sign in your wallet",
+        async run(progress) {
+          const result = await run?.(account, progress);
+          return withNote(result ?? done, note);
+        },
+      });
+      return;
+    }
+    // Simulated first: what would revert is refused here, with the contract's reason.
+    await account.read(call);
+    const wei = await account.cost(call);
+    setWanted({
+      ...rest,
+      words: [...words, `Its gas costs you about ${formatCoin(wei.toString())} of the chain's coin.`],
+      button: "Send by my wallet",
+      async run(progress) {
+        const transaction = await account.send(call, progress);
+        return withNote(`${done} Transaction: ${transaction}`, { ...note, transaction });
+      },
+    });
+  }
+
+  async function withNote(result: string | Result, note: Note & { readonly transaction?: string }) {
+    try {
+      await api.send("POST", "/audit", note);
+      return result;
+    } catch {
+      const missing = " The audit log did not take it.";
+      return typeof result === "string" ? `${result}${missing}` : { ...result, words: `${result.words}${missing}` };
+    }
+  }
+
+  return (
+    <Panel title={title} note={about}>
+      <form
+        class="act"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void attempt(review);
+        }}
+      >
+        {fields.map((field) => (
+          <Entry
+            key={field.name}
+            of={field}
+            value={entered(field)}
+            onChange={(value) => setValues({ ...values, [field.name]: value })}
+          />
+        ))}
+        <p class="buttons">
+          <button type="submit" disabled={isBusy}>
+            Review<span class="hidden">: {title}</span>
+          </button>
+          {isCall && (
+            <button
+              type="button"
+              class="quiet"
+              disabled={isBusy}
+              onClick={() =>
+                void attempt(async () => {
+                  const { call } = await planned();
+                  if (call) setCopied(JSON.stringify({ to: call.to, data: call.data, value: "0" }));
+                })
+              }
+            >
+              Copy the call<span class="hidden">: {title}</span>
+            </button>
+          )}
+        </p>
+        {problem && (
+          <p class="problem" role="alert">
+            {problem}
+          </p>
+        )}
+      </form>
+      {copied && <Copy label="For a multisignature wallet" text={copied} />}
+      {wanted && (
+        <Ask
+          wanted={wanted}
+          onClose={(isChanged) => {
+            setWanted(undefined);
+            if (isChanged) onActed();
+          }}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Entry({ of, value, onChange }: { of: Field; value: string; onChange: (value: string) => void }) {
+  const { label, options, isOptional = false } = of;
+  if (options === undefined) {
+    return (
+      <label>
+        {label}
+        <input
+          autocomplete="off"
+          spellcheck={false}
+          required={!isOptional}
+          value={value}
+          onInput={(event) => onChange(event.currentTarget.value)}
+        />
+      </label>
+    );
+  }
+  return (
+    <label>
+      {label}
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {Object.entries(options).map(([key, text]) => (
+          <option key={key} value={key}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

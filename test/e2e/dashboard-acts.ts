@@ -1,0 +1,420 @@
+/** What a provider does in the dashboard by its wallet, in a real browser. */
+import path from "node:path";
+import { expect } from "chai";
+import { Contract, Wallet } from "ethers";
+import type { Page } from "playwright-core";
+import { createPlan, turnpikeInterface } from "turnpike/chain";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import { type Address, type Hex, randomBytes, signDigest, toHex, typedDataDigest } from "turnpike/protocol";
+import { buyQuote } from "../../examples/agent";
+import { openPage } from "../support/browser";
+import { recordOf, until } from "../support/sandbox";
+import { failuresOf } from "./support/axe";
+import { SHOTS, useDashboard } from "./support/dashboard";
+import { tabTo } from "./support/keyboard";
+import { addPageWallet, type PageWallet } from "./support/page-wallet";
+
+const HOSTILE = `<img src=x onerror="window.owned=1">\u202Eneppo`;
+
+describe("dashboard: acts of a provider", function () {
+  this.timeout(300_000);
+  const at = useDashboard();
+
+  async function open({
+    width = 1440,
+    names = ["A wallet"],
+  } = {}): Promise<{ page: Page; wallet: PageWallet; errors: Error[] }> {
+    const { page, errors } = await openPage(at.browser);
+    page.setDefaultTimeout(20_000);
+    await page.setViewportSize({ width, height: 844 });
+    const { chain, contracts, facilitator, providerAccount } = at.world;
+    const keys = { address: providerAccount.address, key: providerAccount.privateKey };
+    const wallet = await addPageWallet(page, { ...keys, chainId: contracts.chainId, rpcUrl: chain.rpcUrl, names });
+    await page.goto(`${facilitator.url}/#/acts`);
+    await page.getByRole("heading", { name: "Make an API key" }).waitFor();
+    return { page, wallet, errors };
+  }
+
+  const panel = (page: Page, title: string) =>
+    page.locator("section.panel").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
+
+  const fill = (page: Page, title: string, label: string | RegExp, value: string) =>
+    panel(page, title).getByLabel(label).fill(value);
+
+  /** Chooses an option by its text, once it is there. */
+  async function choose(page: Page, title: string, label: string, text: string | RegExp): Promise<void> {
+    const select = panel(page, title)
+      .locator("label")
+      .filter({ hasText: new RegExp(`^${label}`) })
+      .locator("select");
+    const option = select.locator("option").filter({ hasText: text }).first();
+    await option.waitFor({ state: "attached" });
+    await select.selectOption((await option.getAttribute("value")) ?? "");
+  }
+
+  async function review(page: Page, title: string): Promise<void> {
+    await panel(page, title).getByRole("button", { name: "Review" }).click();
+    await page.getByRole("dialog").waitFor();
+  }
+
+  const press = (page: Page, name: string) =>
+    page.getByRole("dialog").getByRole("button", { name, exact: true }).click();
+
+  async function confirm(page: Page, typed: string): Promise<void> {
+    await page.getByRole("dialog").getByLabel(/^Type/).fill(typed);
+    await press(page, "Send by my wallet");
+  }
+
+  /** Waits for an act in the audit log. */
+  async function noted(act: string, object?: string): Promise<void> {
+    const { facilitator, providerAccount } = at.world;
+    const client = createFacilitatorClient({ url: facilitator.url });
+    const { chainId, proofSigners } = await client.supported();
+    const made = await client.createKey({
+      provider: providerAccount.address as Address,
+      name: "reader of the audit log",
+      scopes: ["keys"],
+      chainId,
+      facilitator: proofSigners[0] as Address,
+      sign: async (data) => signDigest(typedDataDigest(data), providerAccount.privateKey as Hex),
+    });
+    if (made.kind === "refused") throw made.error;
+    const headers = { authorization: `Bearer ${made.key.key}` };
+    await until(`${act} in the audit log`, async () => {
+      const answer = await fetch(`${facilitator.url}/audit`, { headers });
+      const { entries } = (await answer.json()) as { entries: { act: string; object: string }[] };
+      return entries.some((entry) => entry.act === act && (object === undefined || entry.object === object));
+    });
+  }
+
+  /** A plan of the provider in the sandbox. */
+  async function planOf(name: string): Promise<`0x${string}`> {
+    const { contracts, providerAccount } = at.world;
+    const terms = { token: contracts.token, amount: 3_000_000n, months: 1, graceSec: 86_400 };
+    const metadata = JSON.stringify({ name });
+    return (await createPlan(providerAccount, contracts.turnpike, { ...terms, metadata, salt: toHex(randomBytes(32)) }))
+      .planId;
+  }
+
+  const plan = (planId: string) => at.world.lens.getFunction("getPlan")(planId);
+
+  it("creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
+    const { page, wallet, errors } = await open({ width: 390 });
+    const { keyboard } = page;
+    const enter = async (label: RegExp, text: string): Promise<void> => {
+      await tabTo(page, label);
+      await keyboard.press("Control+A");
+      await keyboard.type(text);
+    };
+    await enter(/^Name, which buyers see/, "Keyboard plan");
+    await enter(/^Price of a period/, "9.50");
+    await enter(/^Length of a period/, "3");
+    await enter(/^Trial that you offer/, "7 days");
+    await enter(/^What metered use costs/, "$0.01 a page");
+    await keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("$9.50 every 3 months, paid to").waitFor();
+    await dialog.getByText(/^Its gas costs you about 0\.\d+/).waitFor();
+    expect(wallet.calls).not.to.include("eth_sendTransaction");
+    await tabTo(page, /^Send by my wallet/);
+    await keyboard.press("Enter");
+    await dialog.getByText("The plan Keyboard plan is created.").waitFor();
+    await noted("plan.created");
+    await tabTo(page, /^Close/);
+    await keyboard.press("Enter");
+    await page.evaluate(() => {
+      location.hash = "/plans";
+    });
+    await page.getByRole("link", { name: "Keyboard plan" }).waitFor();
+    const { plans } = (await (
+      await fetch(`${at.world.facilitator.url}/plans?provider=${at.world.providerAccount.address}&limit=100`)
+    ).json()) as { plans: { metadata: string; period: object; amount: string; grace: number }[] };
+    const made = plans.find(({ metadata }) => metadata.includes("Keyboard plan"));
+    expect(JSON.parse(made?.metadata ?? "")).to.deep.equal({
+      name: "Keyboard plan",
+      trial: "7 days",
+      overage: "$0.01 a page",
+    });
+    expect([made?.period, made?.amount, made?.grace]).to.deep.equal([{ unit: "month", count: 3 }, "9500000", 86_400]);
+    expect(errors).to.deep.equal([]);
+  });
+
+  it("deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
+    const name = "Plan to close";
+    const planId = await planOf(name);
+    const { page } = await open();
+    await choose(page, "Stop a plan", "Plan", name);
+    await panel(page, "Stop a plan").getByRole("button", { name: "Copy the call" }).click();
+    const copied = JSON.parse(await page.getByLabel("For a multisignature wallet").inputValue());
+    expect(copied).to.deep.equal({
+      to: at.world.contracts.turnpike,
+      data: turnpikeInterface.encodeFunctionData("stopPlan", [planId]),
+      value: "0",
+    });
+    await choose(page, "Deprecate a plan", "Plan", name);
+    await choose(page, "Deprecate a plan", "Successor", "Reader");
+    await review(page, "Deprecate a plan");
+    const send = page.getByRole("button", { name: "Send by my wallet" });
+    expect(await send.isDisabled()).to.equal(true);
+    await page.getByRole("dialog").getByLabel(/^Type/).fill("Plan to clos");
+    expect(await send.isDisabled()).to.equal(true);
+    await confirm(page, name);
+    await page.getByText(`${name} is deprecated.`).waitFor();
+    await press(page, "Close");
+    expect((await plan(planId)).deprecated).to.equal(true);
+    await review(page, "Stop a plan");
+    await page.getByText("active subscriptions end with the period that they have paid").waitFor();
+    await confirm(page, name);
+    await page.getByText(`${name} is stopped.`).waitFor();
+    await noted("plan.deprecated", planId);
+    await noted("plan.stopped", planId);
+    expect((await plan(planId)).stopped).to.equal(true);
+    await press(page, "Close");
+    await panel(page, "Stop a plan").getByRole("button", { name: "Review" }).click();
+    await panel(page, "Stop a plan").getByRole("alert").filter({ hasText: "(PlanStopped)" }).waitFor();
+  });
+
+  it("changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
+    const name = "Plan whose payee moves";
+    const planId = await planOf(name);
+    const { page } = await open({ width: 390 });
+    const next = new Wallet(toHex(randomBytes(32))).address;
+    await choose(page, "Change a plan's payee", "Plan", name);
+    const wrong = `${next.slice(0, -1)}${next.endsWith("1") ? "2" : "1"}`;
+    await fill(page, "Change a plan's payee", /^New payee/, wrong);
+    await panel(page, "Change a plan's payee").getByRole("button", { name: "Review" }).click();
+    await page.getByRole("alert").filter({ hasText: "a digit of it is mistyped" }).waitFor();
+    await fill(page, "Change a plan's payee", /^New payee/, next);
+    await review(page, "Change a plan's payee");
+    await page.getByText(`Seven days from now anyone can make ${next} the payee`).waitFor();
+    await confirm(page, name);
+    await page.getByText("is proposed. Transaction").waitFor();
+    expect((await plan(planId)).proposedPayTo).to.equal(next);
+    await noted("plan.payee", planId);
+    await press(page, "Close");
+    await choose(page, "Grant or revoke a right", "Plan", name);
+    await choose(page, "Grant or revoke a right", "It may", "charge use");
+    await review(page, "Grant or revoke a right");
+    await press(page, "Send by my wallet");
+    await page.getByText("The right is granted.").waitFor();
+    await noted("plan.rights", planId);
+    const [relayer] = ((await (await fetch(`${at.world.facilitator.url}/supported`)).json()) as { relayers: string[] })
+      .relayers;
+    expect(await at.world.lens.getFunction("rightsOf")(planId, relayer)).to.equal(1n);
+  });
+
+  it("refunds a payment in part, and ends a subscription at its period's end", async () => {
+    const { world } = at;
+    const customer = await world.agent("a customer of acts");
+    const { idHash } = await customer.agent.subscribe({ planId: world.plans.reader, origins: [world.provider.url] });
+    await buyQuote(customer.agent, world.provider.url, "ABC");
+    const short = customer.address.slice(0, 8);
+    const before = await world.contracts.balanceOf(customer.address);
+    const { page, wallet, errors } = await open();
+    const refund = "Refund a payment in part";
+    await choose(page, refund, "Payment", short);
+    await fill(page, refund, /^Amount to return/, "5000");
+    await panel(page, refund).getByRole("button", { name: "Review" }).click();
+    await panel(page, refund).getByRole("alert").filter({ hasText: "at most $0.50" }).waitFor();
+    await fill(page, refund, /^Amount to return/, "0.20");
+    await review(page, refund);
+    await page.getByText(`Returns $0.20 of $0.50 to ${customer.address}`).waitFor();
+    wallet.alters = (typed) => ({ ...typed, message: { ...typed.message, value: "300000" } });
+    await press(page, "Sign in your wallet");
+    await page.getByRole("alert").filter({ hasText: "signed something else" }).waitFor();
+    wallet.alters = (typed) => typed;
+    await press(page, "Try again");
+    await page.getByText("$0.20 is refunded.").waitFor();
+    await noted("refund.signed");
+    expect((await world.contracts.balanceOf(customer.address)) - before).to.equal(200_000n);
+    await press(page, "Close");
+    const end = "End a subscription at its period's end";
+    await choose(page, end, "Subscription", short);
+    await review(page, end);
+    await page.getByText(`${customer.address} is served until`).waitFor();
+    await confirm(page, "Reader");
+    await page.getByText(/^It ends on/).waitFor();
+    await noted("subscription.ended", idHash);
+    await until("the end of the subscription", async () => {
+      const answer = await fetch(`${world.facilitator.url}/subscriptions/${idHash}`);
+      return ((await answer.json()) as { ending: boolean }).ending;
+    });
+    expect((await recordOf(world, idHash)).status).to.equal("ACTIVE");
+    expect(errors).to.deep.equal([]);
+  });
+
+  it("makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
+    const { world } = at;
+    const customer = await world.agent("a customer with a trial");
+    const { page, wallet } = await open({ width: 390 });
+    const title = "Make a voucher for one customer";
+    let asked: { subscriber: string; secretHash: string } | undefined;
+    let give: (voucher: never) => void = () => undefined;
+    const signup = customer.agent.subscribe({
+      planId: world.plans.reader,
+      origins: [world.provider.url],
+      voucher: (request) => {
+        asked = request as typeof asked;
+        return new Promise<never>((resolve) => {
+          give = resolve;
+        });
+      },
+    });
+    await until("the customer's request", async () => asked !== undefined);
+    await choose(page, title, "Plan", "Reader");
+    await fill(page, title, "Customer's address", asked?.subscriber ?? "");
+    await fill(page, title, /^Hash of its secret/, asked?.secretHash ?? "");
+    await review(page, title);
+    await page.getByText(/may begin Reader for \$0\.00, for 7 days, once/).waitFor();
+    wallet.account = { ...wallet.account, key: customer.wallet.privateKey };
+    await press(page, "Sign in your wallet");
+    await page.getByRole("alert").filter({ hasText: "signed something else, or with another account" }).waitFor();
+    wallet.account = { ...wallet.account, key: world.providerAccount.privateKey };
+    await press(page, "Try again");
+    const text = await page.getByLabel("Copy it now").inputValue();
+    await noted("voucher.signed", world.plans.reader);
+    give(JSON.parse(text) as never);
+    const { idHash } = await signup;
+    const record = await world.lens.getFunction("getSubscription")(idHash);
+    expect(record.intro).to.equal(true);
+    expect(await world.contracts.balanceOf(customer.address)).to.equal(await initialOf(customer.address));
+  });
+
+  /** Nothing was charged: what it holds is what it was given. */
+  async function initialOf(address: string): Promise<bigint> {
+    const token = new Contract(
+      at.world.contracts.token,
+      ["event Transfer(address indexed from, address indexed to, uint256 value)"],
+      at.world.chain.provider,
+    );
+    const received = await token.queryFilter(token.getEvent("Transfer")(null, address));
+    return received.reduce((sum, log) => sum + BigInt(log.data), 0n);
+  }
+
+  it("B21 makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
+    const { world } = at;
+    const { page, wallet, errors } = await open();
+    const status = async (key: string, path = "/keys/current", init: RequestInit = {}) =>
+      (
+        await fetch(`${world.facilitator.url}${path}`, {
+          ...init,
+          headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        })
+      ).status;
+    // The key of this tab, as a wallet's sign-in makes it.
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("button", { name: "Sign in with your wallet" }).click();
+    await page.getByRole("heading", { name: "Make an API key" }).waitFor();
+    const tab = (await page.evaluate(() => sessionStorage.getItem("turnpike-key"))) ?? "";
+    expect(await status(tab)).to.equal(200);
+    expect(await status(tab, "/keys")).to.equal(403);
+    expect(await status(tab, "/audit")).to.equal(403);
+    const wish = {
+      provider: world.providerAccount.address,
+      name: "stolen",
+      scopes: ["keys"],
+      expiresAt: 1_900_000_000,
+    };
+    expect(
+      await status(tab, "/keys", {
+        method: "POST",
+        body: JSON.stringify({ ...wish, challenge: "0".repeat(76), signature: `0x${"1".repeat(130)}` }),
+      }),
+    ).to.equal(422);
+    expect(await status(tab, "/refund-accounts", { method: "POST", body: "{}" })).to.equal(400);
+    expect(await status(tab, `/refund-accounts/${world.contracts.token}`, { method: "DELETE" })).to.equal(403);
+
+    const made = panel(page, "Make an API key");
+    await made.getByLabel("Name of the key").fill("billing");
+    await made.getByLabel(/charge use/).check();
+    await made.getByRole("button", { name: "Review" }).click();
+    await page.getByText(/read figures, lists and events; charge use up to customers' caps\. Until/).waitFor();
+    wallet.rejects = (method) => (method === "personal_sign" ? { code: 4001, message: "No" } : undefined);
+    await press(page, "Sign in your wallet");
+    await page.getByRole("alert").filter({ hasText: "You declined the request" }).waitFor();
+    wallet.rejects = () => undefined;
+    await press(page, "Try again");
+    const first = await page.getByLabel("Copy it now").inputValue();
+    await press(page, "Close");
+    expect(await status(first)).to.equal(200);
+    await page.getByRole("button", { name: "Open by my wallet" }).click();
+    await press(page, "Sign in your wallet");
+    await page.getByText("They are open.").waitFor();
+    await press(page, "Close");
+    await page.getByRole("button", { name: "Rotate billing" }).click();
+    await press(page, "Sign in your wallet");
+    const second = await page.getByLabel("Copy it now").inputValue();
+    await press(page, "Close");
+    expect([await status(first), await status(second)]).to.deep.equal([200, 200]);
+    const [, id = ""] = first.split("_");
+    await page.getByRole("button", { name: `Revoke billing ${id}` }).click();
+    await page.getByRole("dialog").getByLabel(/^Type/).fill("billing");
+    await press(page, "Revoke it");
+    await page.getByText("The key is revoked.").waitFor();
+    await press(page, "Close");
+    expect([await status(first), await status(second)]).to.deep.equal([401, 200]);
+    const log = page.getByRole("table", { name: "Audit log" });
+    await log.getByText("key.revoked").first().waitFor();
+    expect(await page.content()).not.to.include(second.slice(-43));
+    expect(errors).to.deep.equal([]);
+  });
+
+  it("sends nothing when the wallet refuses, is on another account or chain, or the contract would revert", async () => {
+    const name = "Plan that stays";
+    const planId = await planOf(name);
+    const stranger = await at.world.agent("a stranger to the provider");
+    const { page, wallet } = await open();
+    const { chainId } = at.world.contracts;
+    const alert = (text: RegExp) => page.getByRole("alert").filter({ hasText: text }).first().waitFor();
+    await choose(page, "Stop a plan", "Plan", name);
+    const own = wallet.account;
+    wallet.account = { address: stranger.address, key: stranger.wallet.privateKey };
+    await panel(page, "Stop a plan").getByRole("button", { name: "Review" }).click();
+    await alert(/Choose that account in your wallet/);
+    wallet.account = own;
+    wallet.chainId = 1;
+    await review(page, "Stop a plan");
+    expect(wallet.chainId, "it asked the wallet to switch").to.equal(chainId);
+    wallet.rejects = (method) => (method === "eth_sendTransaction" ? { code: 4001, message: "No" } : undefined);
+    await confirm(page, name);
+    await alert(/You declined the request in your wallet\. Nothing was changed\./);
+    wallet.rejects = (method) => (method === "wallet_switchEthereumChain" ? { code: 4001, message: "No" } : undefined);
+    wallet.chainId = 1;
+    await press(page, "Try again");
+    await alert(/stayed on another network/);
+    wallet.chainId = chainId;
+    wallet.rejects = () => undefined;
+    wallet.waits = (method) => (method === "eth_sendTransaction" ? new Promise(() => undefined) : undefined);
+    await press(page, "Try again");
+    await page.getByRole("status").filter({ hasText: "Your wallet shows the request" }).waitFor();
+    await press(page, "Stop waiting");
+    await alert(/decline there/);
+    expect((await plan(planId)).stopped).to.equal(false);
+  });
+
+  it("B22 shows strangers' names as text in forms and dialogs, and passes the accessibility rules, light and dark", async () => {
+    await planOf(HOSTILE);
+    for (const [width, colorScheme] of [
+      [390, "dark"],
+      [1440, "light"],
+    ] as const) {
+      const { page, errors } = await open({ width, names: [HOSTILE, "B"] });
+      await page.emulateMedia({ colorScheme });
+      await page
+        .getByRole("button", { name: /^Act with/ })
+        .first()
+        .click();
+      await choose(page, "Stop a plan", "Plan", "<img src=x");
+      expect(await failuresOf(page), `${width}`).to.deep.equal([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).to.equal(true);
+      await page.screenshot({ path: path.join(SHOTS, `acts-${width}-${colorScheme}.png`), fullPage: true });
+      await review(page, "Stop a plan");
+      await page.getByRole("heading", { name: "Stop <img src=x" }).waitFor();
+      expect(await failuresOf(page), `dialog at ${width}`).to.deep.equal([]);
+      await page.screenshot({ path: path.join(SHOTS, `acts-ask-${width}-${colorScheme}.png`) });
+      expect(await page.evaluate(() => Reflect.get(window, "owned"))).to.equal(undefined);
+      expect((await page.locator("dialog").textContent()) ?? "").not.to.match(/[\u202A-\u202E]/u);
+      expect(errors).to.deep.equal([]);
+    }
+  });
+});
