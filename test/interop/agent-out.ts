@@ -7,11 +7,12 @@ import { STOCK_FACILITATORS, type StockFacilitator } from "./support/stock-facil
 import { STOCK_SERVERS, type StockServer } from "./support/stock-servers";
 import { type InteropWorld, startInteropWorld } from "./support/world";
 
-const STOCK_OF: Readonly<Record<StockServer, string>> = {
+const STOCK_OF: Readonly<Partial<Record<StockServer, string>>> = {
   "x402-express": "x402 1.2.0",
   "x402-hono": "x402 1.2.0",
   "@x402/express": "@x402/core 2.27.0",
   "@x402/hono": "@x402/core 2.27.0",
+  "@x402/next, withX402": "@x402/core 2.27.0",
 };
 
 // Stock servers with their stock facilitators, paid by this project's agent under its policy and ledger.
@@ -32,7 +33,7 @@ describe("interop > agent out", function () {
   });
 
   async function start(name: StockServer): Promise<Served> {
-    const stock = STOCK_OF[name];
+    const stock = STOCK_OF[name] ?? "";
     const facilitator = facilitators.get(stock) ?? (await STOCK_FACILITATORS[stock]?.(world));
     if (!facilitator) throw new TypeError(`no such facilitator: ${stock}`);
     facilitators.set(stock, facilitator);

@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import type { Provider, ProviderOptions } from "turnpike/gate";
+import { expectCode, removeTerminals, terminal } from "../sdk/cli/support/run";
 import { agentOf, type CountingMppClient, clientsOf, mppClientOf } from "./support/clients";
 import { ADAPTERS, counter, onFetch, type Routes, type Served } from "./support/gates";
 import { recordPaid } from "./support/matrix";
@@ -141,12 +142,13 @@ describe("interop > MPP: the agent at a stock server of mppx", function () {
     world = await startInteropWorld();
   });
   after(async () => {
+    removeTerminals();
     for (const server of servers) await server.stop();
     await world.stop();
   });
 
-  /** @param more of the server's options. Whatever it answers, PAYMENT-REQUIRED is taken off: it speaks MPP alone. */
-  async function open(more: object = {}): Promise<Served> {
+  /** @param more of the server's options @param isAlone whether PAYMENT-REQUIRED is taken off: it speaks MPP alone */
+  async function open(more: object = {}, isAlone = true): Promise<Served> {
     const { Mppx, evm } = mppx.server();
     const { address: currency, name, version, decimals } = world.usdc;
     const charge = evm.charge({
@@ -161,7 +163,7 @@ describe("interop > MPP: the agent at a stock server of mppx", function () {
       const result = await stock.charge({ amount })(request);
       if (result.status === 402) {
         const headers = new Headers(result.challenge.headers);
-        headers.delete("PAYMENT-REQUIRED");
+        if (isAlone) headers.delete("PAYMENT-REQUIRED");
         return new Response(result.challenge.body, { status: 402, headers });
       }
       count.add();
@@ -191,6 +193,17 @@ describe("interop > MPP: the agent at a stock server of mppx", function () {
       await agent.close();
     }
   });
+
+  for (const isAlone of [true, false]) {
+    it(`is well-formed for validate, with challenges ${isAlone ? "alone" : "beside x402"}`, async () => {
+      const { url } = await open({}, isAlone);
+      const ran = await terminal().run("validate", `${url}/cheap`, "--json");
+      const { versions, problems } = ran.json();
+      expect(versions).to.deep.equal({ v1: "absent", v2: isAlone ? "absent" : "valid", mpp: "valid" });
+      expect(problems).to.deep.equal([]);
+      expectCode(ran, 0);
+    });
+  }
 
   it("signs nothing for a server of another chain", async () => {
     const server = await open({ chainId: 8_453 });

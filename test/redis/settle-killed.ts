@@ -1,3 +1,4 @@
+import { lapseInRedis } from "../sdk/gate/support/lapse";
 import { startRedis, type TestRedis } from "../sdk/gate/support/redis";
 import { testKilledWhileSettling } from "../sdk/gate/support/settle-killed";
 
@@ -15,12 +16,6 @@ describe("a gate that is killed while it settles, with claims in Redis and clock
   testKilledWhileSettling({
     place: () => ({ kind: "redis", socket: redis.socket }),
     shiftsMs: [TEN_MINUTES_MS, -TEN_MINUTES_MS],
-    async lapse() {
-      const { client } = redis;
-      for (const key of await client.keys("turnpike:claim:0x*")) {
-        const line = String(await client.get(key));
-        await client.set(key, line.replace(/^(S \S+ running \S+) \d+/, "$1 1"), "KEEPTTL");
-      }
-    },
+    lapse: () => lapseInRedis(redis.client),
   });
 });

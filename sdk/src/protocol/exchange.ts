@@ -2,6 +2,7 @@
  * Bounds what is waited for and read, in time and in bytes, and reads from an error what the network did. Makes promises
  * that are settled from elsewhere. Keeps no process alive.
  */
+import { isTurnpikeError } from "./errors";
 
 /** A promise, and what settles it. */
 export interface Deferred<T> {
@@ -36,6 +37,29 @@ export async function atMost<T, Late>(waitMs: number, answer: Promise<T>, onLate
 }
 
 const LATE = Symbol("late");
+
+/**
+ * Shares the answer of `ask` with all who ask while it is under way. Hosts such as workerd end what a request has begun
+ * with that request, and its promise then rejects or never settles: others who wait for it ask themselves.
+ * @param longestMs how long `ask` takes at most
+ */
+export function sharedCall<T>(longestMs: number, ask: () => Promise<T>): () => Promise<T> {
+  let asking: Promise<T> | undefined;
+  return async function call(): Promise<T> {
+    const isOwn = asking === undefined;
+    asking ??= ask();
+    const shared = asking;
+    try {
+      const answer = isOwn ? await shared : await atMost(longestMs, shared, () => LATE);
+      if (answer !== LATE) return answer as T;
+    } catch (error) {
+      if (isOwn || isTurnpikeError(error)) throw error;
+    } finally {
+      if (asking === shared) asking = undefined;
+    }
+    return call();
+  };
+}
 
 /**
  * Aborts a request that takes too long; call `end` when it has ended. Its timer keeps the signal: that of

@@ -79,7 +79,7 @@ export function pricedOperationsIn(text: string, documentUrl: string): readonly 
       if (found.length >= MAX_OPERATIONS) return found;
       found.push({
         ...{ method: method.toUpperCase(), path, operation, ...statedIn(info) },
-        resource: resourceAt(path, firstOf(operation.servers, item.servers, document.servers), documentUrl),
+        resource: resourceAt(path, serverUrlOf(operation, item, document) ?? "/", documentUrl),
         description: textOf(operation.summary) ?? textOf(operation.description),
         parameters: [...listOf(operation.parameters), ...listOf(item.parameters)].map((each) =>
           resolved(document, each),
@@ -116,13 +116,15 @@ function resolved(document: JsonObject, given: unknown): unknown {
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value.slice(0, MAX_WAYS) : []);
 
-const firstOf = (...lists: readonly unknown[]): unknown => lists.flatMap((list) => listOf(list).slice(0, 1))[0];
-
 const textOf = (value: unknown): string | undefined =>
   typeof value === "string" && value !== "" ? value.slice(0, MAX_TEXT) : undefined;
 
-/** Returns the URL of a server with its variables at their defaults; undefined where it names none. */
-export function serverUrlOf(server: unknown): string | undefined {
+/**
+ * Returns the URL of the first server, with its variables at their defaults; undefined where there is none.
+ * @param levels the nearest first: an operation, its path, the document
+ */
+export function serverUrlOf(...levels: readonly unknown[]): string | undefined {
+  const [server] = levels.flatMap((level) => listOf(memberOf(level, "servers")).slice(0, 1));
   const [url, variables] = ["url", "variables"].map((name) => memberOf(server, name));
   if (typeof url !== "string") return undefined;
   return url.replace(/\{([^{}]*)\}/g, (_, name: string) =>
@@ -130,8 +132,7 @@ export function serverUrlOf(server: unknown): string | undefined {
   );
 }
 
-function resourceAt(path: string, server: unknown, documentUrl: string): string | undefined {
-  const url = serverUrlOf(server) ?? "/";
+function resourceAt(path: string, url: string, documentUrl: string): string | undefined {
   if (!URL.canParse(url, documentUrl) || /[?#\\\s]/.test(path)) return undefined;
   const { origin, pathname } = new URL(url, documentUrl);
   const resource = `${origin}${pathname.replace(/\/+$/, "")}${path}`;

@@ -117,6 +117,6 @@ the stock packages in \`test/interop/package-lock.json\`. The results are listed
 - Payers: \`key\` is a plain account, \`ERC-1271\` a contract wallet whose owner signs, \`ERC-6492\` such a wallet that is not
   deployed yet, \`EIP-7702\` an account that has delegated itself to such a wallet's code.
 - Over MCP the client is the package that signs: tools of "MCP v2" are called by \`@modelcontextprotocol/client\`.
-- \`@x402/next\` is no dependency of this suite.
+- \`@x402/next\` has no client. By \`proxy\` it settles before the route runs, whatever the flow.
 - "Facilitator: turnpike" is this project's; the others are made of the stock packages' own verify and settle.
 `;

@@ -3,10 +3,17 @@ import { createServer } from "node:http";
 import { Hono } from "hono";
 import { closeServer, listen } from "../../support/gate";
 import { counter, onFetch, type Served } from "./gates";
+import { type NextOptions, startNext } from "./next-server";
 import { stockExpress, type V2ResourceServer, v1, v2 } from "./stock";
 import { CAIP2, type InteropWorld, V1_NETWORK } from "./world";
 
-export type StockServer = "x402-express" | "x402-hono" | "@x402/express" | "@x402/hono";
+export type StockServer =
+  | "x402-express"
+  | "x402-hono"
+  | "@x402/express"
+  | "@x402/hono"
+  | "@x402/next, withX402"
+  | "@x402/next, proxy";
 
 /** a dollar string of the network's default token, or base units of a token */
 export type StockPrice = string | { readonly amount: string; readonly token: "wide" };
@@ -20,6 +27,8 @@ export interface StockRoutes {
   readonly before?: (path: string) => Promise<void> | void;
   /** version 2: signs offers and receipts by this issuer of the stock extension */
   readonly offerReceipt?: object;
+  /** @x402/next: what the handlers answer */
+  readonly body?: (path: string) => string;
   /** status of the handlers' answers; 200 unless given */
   readonly status?: (path: string) => number;
 }
@@ -56,7 +65,23 @@ export const STOCK_SERVERS: Readonly<
     const server = resourceServer(x402ResourceServer, facilitator, routes);
     return onHono(paymentMiddleware(v2Routes(world, routes), server), routes);
   },
+  "@x402/next, withX402": (world, facilitator, routes) => onNext("withX402", world, facilitator, routes),
+  "@x402/next, proxy": (world, facilitator, routes) => onNext("proxy", world, facilitator, routes),
 };
+
+const onNext = (
+  form: NextOptions["form"],
+  world: InteropWorld,
+  facilitator: string,
+  routes: StockRoutes,
+): Promise<Served> =>
+  startNext({
+    ...{ form, facilitator, routes: v2Routes(world, routes) },
+    async answer(path) {
+      await routes.before?.(path);
+      return { status: routes.status?.(path) ?? 200, body: routes.body?.(path) ?? '{"answer":42}' };
+    },
+  });
 
 type ResourceServer = new (facilitator: object) => V2ResourceServer;
 

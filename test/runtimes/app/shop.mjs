@@ -1,19 +1,24 @@
-// What every runtime of the suite runs: sells `/report`, and buys what `/buy?of=` names.
+// What every runtime of the suite runs: sells `/report` and `/relay/*`, and buys what `/buy?of=` names.
 import { createAgent, walletFromKey } from "turnpike/agent";
 import { createProvider, memoryClaims } from "turnpike/gate";
 import { paymentGate } from "turnpike/gate/fetch";
 
-async function begin({ gate, amount, agent }) {
+async function begin({ gate, amount, upstream, agent }) {
   const provider = await createProvider({ ...gate, claims: memoryClaims() });
-  const report = paymentGate({ provider, pricing: [{ type: "one-time", amount }] })((request) =>
-    Response.json({ paid: request.payment.kind }),
-  );
+  const gated = paymentGate({ provider, pricing: [{ type: "one-time", amount }] });
+  const report = gated((request) => Response.json({ paid: request.payment.kind }));
+  const relay = gated(async (request) => {
+    const { body, headers } = await fetch(`${upstream}${new URL(request.url).pathname}`);
+    const kept = [...headers].filter(([name]) => name === "content-type" || name === "content-length");
+    return new Response(body, { headers: kept });
+  });
   const { key, ...options } = agent;
   const buyer = createAgent({ ...options, wallet: walletFromKey(key) });
   return async (request) => {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/up") return new Response("up");
     if (pathname === "/report") return report(request);
+    if (pathname.startsWith("/relay/")) return relay(request);
     const { status, receipt } = await buyer.pay(searchParams.get("of"));
     return Response.json({ status, transaction: receipt.transaction, amount: String(receipt.amount) });
   };

@@ -81,6 +81,28 @@ describe("agent.find", () => {
     ]);
   });
 
+  it("finds each route below the nearest servers: of its operation, its path or the document", async () => {
+    const at = (url: string) => ({ servers: [{ url }, { url: "https://elsewhere.example" }] });
+    const site = await serve(({ headers }) => ({
+      status: 200,
+      json: documentOf(
+        {
+          "/a": { get: priced },
+          "/b": { ...at("/path"), get: priced, post: { ...priced, ...at(`http://${headers.host}/operation/`) } },
+        },
+        at("/document"),
+      ),
+    }));
+    const buyer = agent();
+    const found = await buyer.find(site.url);
+    await buyer.close();
+    expect(found?.resources.map(({ method, resource }) => `${method} ${resource}`)).to.deep.equal([
+      `GET ${site.url}/document/a`,
+      `GET ${site.url}/path/b`,
+      `POST ${site.url}/operation/b`,
+    ]);
+  });
+
   it("returns undefined where there is no document, and throws during an outage", async () => {
     const answers = [
       { status: 404 },

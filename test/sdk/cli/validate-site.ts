@@ -147,6 +147,7 @@ describe("command line > validate --openapi", () => {
       price: { currency: "USD", min: "0.05", max: "0.05" },
       protocols: ["x402"],
       status: 402,
+      versions: { v1: "valid", v2: "valid", mpp: "absent" },
     };
     expect(operations).to.deep.equal([
       { ...listed, path: "/report" },
@@ -155,7 +156,7 @@ describe("command line > validate --openapi", () => {
     // Stock version 1 clients know the test network by no name.
     expect(problems.filter(({ code }: { code: string }) => code !== "unknown_network")).to.deep.equal([]);
     const shown = await terminal().run("validate", url, "--openapi");
-    expect(shown.out).to.include("GET /users/{id}: 0.05 USD, x402, HTTP 402");
+    expect(shown.out).to.include("GET /users/{id}: 0.05 USD, x402, HTTP 402, v1 valid, v2 valid");
   });
 
   for (const [code, where, document] of WRONG) {

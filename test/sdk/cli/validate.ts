@@ -137,7 +137,10 @@ describe("command line > validate", () => {
     const ran = await terminal().run("validate", `${await listen(server)}/quote?q=1`, "--require", "v1,v2", "--json");
     expectCode(ran, 0);
     const { wellFormed, versions, problems } = ran.json();
-    expect({ wellFormed, versions }).to.deep.equal({ wellFormed: true, versions: { v1: "valid", v2: "valid" } });
+    expect({ wellFormed, versions }).to.deep.equal({
+      wellFormed: true,
+      versions: { v1: "valid", v2: "valid", mpp: "absent" },
+    });
     // Stock version 1 clients know the test network by no name.
     expect(
       problems.map(({ code }: { code: string }) => code).filter((code: string) => code !== "unknown_network"),
@@ -150,7 +153,7 @@ describe("command line > validate", () => {
       const ran = await terminal().run("validate", url, "--json");
       expectCode(ran, 0);
       const states = version === 1 ? { v1: "valid", v2: "absent" } : { v1: "absent", v2: "valid" };
-      expect(ran.json().versions).to.deep.equal(states);
+      expect(ran.json().versions).to.deep.equal({ ...states, mpp: "absent" });
       expectCode(await terminal().run("validate", url, "--require", version === 1 ? "v2" : "v1"), 1);
     }
   });

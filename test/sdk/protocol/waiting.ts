@@ -1,6 +1,7 @@
 import { expect } from "chai";
+import { Unavailable } from "turnpike/protocol";
 import { BoundedMap } from "../../../sdk/src/protocol/bounded-map";
-import { atMost, Deadline, deferred } from "../../../sdk/src/protocol/exchange";
+import { atMost, Deadline, deferred, sharedCall } from "../../../sdk/src/protocol/exchange";
 
 const nextAbort = (signal: AbortSignal): Promise<unknown> =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(signal.reason), { once: true }));
@@ -40,6 +41,40 @@ describe("waiting", () => {
     );
     expect(failed).to.equal("down");
   });
+
+  it("shares a call that is under way, and its failure, and asks again after it", async () => {
+    const calls: ReturnType<typeof deferred<number>>[] = [];
+    const ask = sharedCall(60_000, () => {
+      const call = deferred<number>();
+      calls.push(call);
+      return call.promise;
+    });
+    const both = Promise.all([ask(), ask()]);
+    calls[0]?.resolve(7);
+    expect(await both).to.deep.equal([7, 7]);
+    const failing = Promise.allSettled([ask(), ask(), ask()]);
+    calls[1]?.reject(new Unavailable("down"));
+    expect((await failing).map(({ status }) => status)).to.deep.equal(Array(3).fill("rejected"));
+    const last = ask();
+    calls[2]?.resolve(8);
+    expect([await last, calls.length]).to.deep.equal([8, 3]);
+  });
+
+  for (const [how, end] of [
+    ["never settles", () => undefined],
+    ["rejects for another request", (call: ReturnType<typeof deferred<number>>) => call.reject(new Error("ended"))],
+  ] as const) {
+    it(`asks again for all who share a call that ${how}, as where its request has ended`, async () => {
+      let asked = 0;
+      const lost = deferred<number>();
+      const ask = sharedCall(20, () => (++asked === 1 ? lost.promise : Promise.resolve(asked)));
+      void ask().catch(() => undefined);
+      const others = Promise.all([ask(), ask()]);
+      end(lost);
+      for (const answer of await others) expect(answer).to.be.within(2, 3);
+      expect(await ask()).to.equal(asked);
+    });
+  }
 
   it("empties a bounded map that is full, and keeps what comes then", () => {
     const map = new BoundedMap<string, number>(2);

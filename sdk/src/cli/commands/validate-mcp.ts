@@ -6,7 +6,7 @@ import { isObject } from "../../protocol/arguments";
 import type { CommandContext } from "../command";
 import { UsageError } from "../command-errors";
 import { safeLine } from "../text";
-import { type Problem, Problems } from "../validate/problem";
+import { type Dialect, type Problem, Problems } from "../validate/problem";
 import { callTools, type ServerAddress } from "../validate/tool-calls";
 import { checkTool, type ToolReport } from "../validate/tool-result";
 import { readRequest } from "./request";
@@ -22,7 +22,7 @@ export interface McpReport {
 }
 
 /** Checks an MCP server. @param required the versions that each ask must have */
-export async function validateMcp(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<McpReport> {
+export async function validateMcp(context: CommandContext, required: readonly Dialect[]): Promise<McpReport> {
   const { args, io, output } = context;
   const tool = args.value("tool");
   if (args.has("arguments") && tool === undefined) {

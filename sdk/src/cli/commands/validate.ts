@@ -5,7 +5,7 @@ import { UsageError } from "../command-errors";
 import { EXIT_CODES } from "../exit-codes";
 import { safeLine } from "../text";
 import { checkAnswer, type Report } from "../validate/check";
-import type { Problem } from "../validate/problem";
+import type { Dialect, Problem } from "../validate/problem";
 import { type Ask, checkSite } from "../validate/site";
 import { REQUEST_FLAGS, readRequest, URL_WORD } from "./request";
 import { mcpLines, validateMcp } from "./validate-mcp";
@@ -18,7 +18,7 @@ const TIMEOUT_MS = 30_000;
 export const validateCommand: Command = {
   name: "validate",
   summary:
-    "check that a server's 402, those of a site, or an MCP server's ask, is well-formed for x402 v1 and v2; pays nothing",
+    "check that a server's 402, those of a site, or an MCP server's ask, is well-formed for x402 v1, v2 and MPP; pays nothing",
   words: [
     {
       name: URL_WORD.name,
@@ -28,7 +28,10 @@ export const validateCommand: Command = {
   ],
   flags: {
     ...REQUEST_FLAGS,
-    require: { value: "VERSIONS", about: "versions that must be there: v1, v2 or v1,v2" },
+    require: {
+      value: "VERSIONS",
+      about: "what must be there: v1, v2, mpp or several, such as v1,v2; of MCP servers v1 and v2",
+    },
     openapi: { about: "the URL is a site: read its /openapi.json, and call each priced operation without a payment" },
     mcp: { about: "the URL is an MCP server over streamable HTTP: list its tools and call them without a payment" },
     stdio: { about: "start an MCP server by its command, and do the same" },
@@ -47,8 +50,11 @@ export const validateCommand: Command = {
   ],
   async run(context) {
     const { args, output } = context;
-    const required = versionsOf(args.value("require"));
     const isMcp = args.has("mcp") || args.has("stdio");
+    const required = dialectsOf(args.value("require"));
+    if (isMcp && required.includes("mpp")) {
+      throw new UsageError("--require mpp is of HTTP requests.", "With --mcp and --stdio write v1, v2 or v1,v2.");
+    }
     if (!isMcp && (args.has("tool") || args.has("arguments"))) {
       throw new UsageError("--tool and --arguments are of MCP servers.", "Add --mcp or --stdio.");
     }
@@ -72,13 +78,13 @@ interface Findings {
   readonly lines: readonly string[];
 }
 
-async function mcpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+async function mcpFindings(context: CommandContext, required: readonly Dialect[]): Promise<Findings> {
   const report = await validateMcp(context, required);
   const { server, revision, tools, problems } = report;
   return { facts: { ...server, revision, tools }, problems, lines: mcpLines(report) };
 }
 
-async function httpFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+async function httpFindings(context: CommandContext, required: readonly Dialect[]): Promise<Findings> {
   const { io } = context;
   const { url, init } = await readRequest(context);
   const { response, body } = await asker(io)(url, init, MAX_BODY_BYTES);
@@ -94,17 +100,20 @@ function refuseBeside({ args }: CommandContext): void {
   throw new UsageError(`--openapi checks a whole site, and has no --${other}.`, "Leave one of them out.");
 }
 
-async function siteFindings(context: CommandContext, required: readonly ("v1" | "v2")[]): Promise<Findings> {
+async function siteFindings(context: CommandContext, required: readonly Dialect[]): Promise<Findings> {
   const { url, init } = await readRequest(context);
   const ask = asker(context.io);
   const withHeaders: Ask = (target, own, maxBytes) =>
     ask(target, { ...own, headers: { ...init.headers, ...(own.headers as Record<string, string>) } }, maxBytes);
   const { document, operations, problems } = await checkSite(url, withHeaders, required);
-  const lines = operations.map(({ method, path, price, protocols, status }) => {
+  const lines = operations.map(({ method, path, price, protocols, status, versions }) => {
     const { currency = "USD", min, max } = price ?? {};
     const range = min === max ? min : `${min ?? "0"} to ${max ?? "any"}`;
     const shown = range === undefined ? "price as asked" : `${range} ${currency}`;
-    const answered = status === undefined ? "not called" : `HTTP ${status}`;
+    const answered =
+      status === undefined || versions === undefined
+        ? "not called"
+        : [`HTTP ${status}`, ...statesOf(versions).filter((state) => !state.endsWith("absent"))].join(", ");
     return safeLine(`${method} ${path}: ${shown}, ${protocols.join(", ") || "no protocol"}, ${answered}`);
   });
   const first = `${safeLine(document)}: ${operations.length} priced operations`;
@@ -127,18 +136,20 @@ const asker =
     }
   };
 
-function versionsOf(text: string | undefined): ("v1" | "v2")[] {
+function dialectsOf(text: string | undefined): Dialect[] {
   const names = text?.split(",").map((name) => name.trim()) ?? [];
-  const isVersion = (name: string): name is "v1" | "v2" => name === "v1" || name === "v2";
-  const versions = names.filter(isVersion);
-  if (versions.length === names.length) return versions;
-  throw new UsageError("--require names an unknown version.", "Write v1, v2 or v1,v2.");
+  const isDialect = (name: string): name is Dialect => name === "v1" || name === "v2" || name === "mpp";
+  const dialects = names.filter(isDialect);
+  if (dialects.length === names.length) return dialects;
+  throw new UsageError("--require names an unknown version.", "Write v1, v2, mpp or several, such as v1,v2.");
 }
 
 function lineOf(url: string, method: string, { status, versions }: Omit<Report, "problems" | "prices">): string {
-  const states = Object.entries(versions).map(([version, state]) => `${version} ${state}`);
-  return `${method} ${safeLine(url)}: HTTP ${status}, ${states.join(", ")}`;
+  return `${method} ${safeLine(url)}: HTTP ${status}, ${statesOf(versions).join(", ")}`;
 }
+
+const statesOf = (versions: Report["versions"]): string[] =>
+  Object.entries(versions).map(([dialect, state]) => `${dialect} ${state}`);
 
 function problemLine({ level, part, code, where, about }: Problem): string {
   return `${level}: ${part} ${code}${where === "" ? "" : ` at ${safeLine(where)}`}: ${about}`;

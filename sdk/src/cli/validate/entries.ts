@@ -12,9 +12,9 @@ import {
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
-import type { Problems } from "./problem";
+import type { Dialect, Problems } from "./problem";
 
-/** What one entry asks for, as far as it is well-formed: to compare the versions. */
+/** What one entry asks for, as far as it is well-formed: to compare the dialects. */
 export interface Price {
   readonly chainId: number;
   readonly asset: string;
@@ -86,14 +86,15 @@ function checkShared(problems: Problems, entry: JsonObject, rules: EntryRules, w
 }
 
 interface AddressToCheck {
-  readonly part: "v1" | "v2";
+  readonly part: Dialect;
   readonly value: unknown;
   readonly code: "asset" | "pay_to";
   readonly where: string;
   readonly isEvm: boolean;
 }
 
-function checkAddress(problems: Problems, { part, value, code, where, isEvm }: AddressToCheck): void {
+/** Checks an address of a token or a payee. */
+export function checkAddress(problems: Problems, { part, value, code, where, isEvm }: AddressToCheck): void {
   const isFine = isEvm ? isAddress(value) : typeof value === "string" && value !== "";
   if (!isFine) problems.add(part, code, where);
   else if (isEvm && checksumFault(value as Address)) problems.add(part, "checksum", where);

@@ -1,7 +1,10 @@
 /** Names every problem that `turnpike validate` finds in a 402, with what to correct. */
 
-/** A version of the wire; `http`, `mcp` or `openapi` for the response, the tool's result or the document as a whole. */
-export type Part = "http" | "mcp" | "openapi" | "v1" | "v2";
+/** A version of x402, or MPP. */
+export type Dialect = "v1" | "v2" | "mpp";
+
+/** A dialect; `http`, `mcp` or `openapi` for the response, the tool's result or the document as a whole. */
+export type Part = "http" | "mcp" | "openapi" | Dialect;
 
 /** Each problem by its code: whether clients cannot pay (`error`) or some may not (`warning`), and what is required. */
 export const TERMS_PROBLEMS = {
@@ -9,9 +12,9 @@ export const TERMS_PROBLEMS = {
   redirect: { level: "error", about: "The server redirects; clients do not pay after a redirect to another origin." },
   no_terms: {
     level: "error",
-    about: "The 402 has terms of neither version: no `accepts` in its body, no PAYMENT-REQUIRED header.",
+    about: "The 402 has no terms: no `accepts` in its body, no PAYMENT-REQUIRED header, no challenge of MPP.",
   },
-  version_required: { level: "error", about: "The 402 has no terms of a version that --require names." },
+  version_required: { level: "error", about: "The 402 has no terms of a version or dialect that --require names." },
   cacheable: {
     level: "warning",
     about: "Cache-Control allows a shared cache to keep the 402: send `no-store` or `private`.",
@@ -41,11 +44,11 @@ export const TERMS_PROBLEMS = {
   unknown_network: { level: "warning", about: "Stock version 1 clients know no network of that name." },
   amount: {
     level: "error",
-    about: "The amount is no decimal integer string of base units (v1 `maxAmountRequired`, v2 `amount`).",
+    about: "The amount is no decimal integer string of base units (v1 `maxAmountRequired`, v2 and MPP `amount`).",
   },
   zero_amount: { level: "warning", about: "The amount is 0: an entry without a price." },
-  asset: { level: "error", about: "`asset` is no address of a token contract." },
-  pay_to: { level: "error", about: "`payTo` is no address." },
+  asset: { level: "error", about: "`asset`, in MPP `currency`, is no address of a token contract." },
+  pay_to: { level: "error", about: "`payTo`, in MPP `recipient`, is no address." },
   checksum: {
     level: "warning",
     about: "An address in mixed case has a wrong EIP-55 checksum: a digit may be mistyped.",
@@ -67,8 +70,35 @@ export const TERMS_PROBLEMS = {
   extensions: { level: "error", about: "`extensions` is no object." },
   versions_disagree: {
     level: "error",
-    about: "The two versions ask for different amounts for the same token, payee and network.",
+    about: "Two dialects ask for different amounts for the same token, payee and network.",
   },
+} as const satisfies ProblemTable;
+
+/** The problems that only challenges of MPP have. */
+export const MPP_PROBLEMS = {
+  challenge: {
+    level: "error",
+    about: "A challenge of the scheme Payment lacks a parameter, has one twice, or one that is too long.",
+  },
+  unknown_method: {
+    level: "warning",
+    about: "The challenge is no `charge` by the method `evm`, and nothing else of it is checked.",
+  },
+  request: { level: "error", about: "`request` is no base64url of a JSON object with `methodDetails`." },
+  chain_id: { level: "error", about: "`methodDetails.chainId` is no whole number above 0." },
+  expires: { level: "error", about: "`expires` is no time of RFC 3339." },
+  expired: { level: "error", about: "The challenge is expired." },
+  credential_header: { level: "error", about: "`header` names another header than Payment-Authorization." },
+  credential_types: {
+    level: "warning",
+    about: "`credentialTypes` has no `authorization`: clients that sign EIP-3009 cannot pay.",
+  },
+  splits: { level: "warning", about: "The charge has `splits`, which one EIP-3009 authorization cannot pay." },
+  unknown_token: {
+    level: "warning",
+    about: "The token is unknown on that chain: clients cannot sign for it without its EIP-712 domain.",
+  },
+  decimals: { level: "error", about: "`methodDetails.decimals` are not those of the token." },
 } as const satisfies ProblemTable;
 
 /** The problems that only tools of the Model Context Protocol have. */
@@ -136,7 +166,7 @@ export const OPENAPI_PROBLEMS = {
 } as const satisfies ProblemTable;
 
 /** Every problem by its code. */
-export const PROBLEMS = { ...TERMS_PROBLEMS, ...MCP_PROBLEMS, ...OPENAPI_PROBLEMS };
+export const PROBLEMS = { ...TERMS_PROBLEMS, ...MPP_PROBLEMS, ...MCP_PROBLEMS, ...OPENAPI_PROBLEMS };
 
 type ProblemTable = Record<string, { readonly level: "error" | "warning"; readonly about: string }>;
 

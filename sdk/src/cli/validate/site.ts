@@ -8,9 +8,9 @@ import {
   pricedOperationsIn,
   type StatedWay,
 } from "../../protocol/priced-operations";
-import { checkAnswer } from "./check";
+import { checkAnswer, type Report } from "./check";
 import type { Price } from "./entries";
-import { type Problem, Problems } from "./problem";
+import { type Dialect, type Problem, Problems } from "./problem";
 import { sampleOf } from "./sample";
 
 /** Sends one request, and returns its answer with its body up to a limit. */
@@ -29,8 +29,9 @@ export interface SiteOperation {
   readonly path: string;
   readonly price: NonNullable<PricedOperation["stated"]["price"]> | undefined;
   readonly protocols: readonly string[];
-  /** of the answer to a call without a payment; undefined: it was not called */
+  /** of the answer to a call without a payment; both undefined: it was not called */
   readonly status: number | undefined;
+  readonly versions: Report["versions"] | undefined;
 }
 
 /** What `validate --openapi` finds. */
@@ -47,8 +48,8 @@ const MAX_ANSWER_BYTES = 65_536;
 /** Methods that are called without a payment: anything else might change something where it is not sold. */
 const CALLED = new Set(["GET", "HEAD", "POST"]);
 
-/** Checks a site. @param required the versions that each 402 must have */
-export async function checkSite(site: string, ask: Ask, required: readonly ("v1" | "v2")[]): Promise<SiteReport> {
+/** Checks a site. @param required the dialects that each 402 must have */
+export async function checkSite(site: string, ask: Ask, required: readonly Dialect[]): Promise<SiteReport> {
   const document = documentUrlOf(site);
   const whole = new Problems();
   const { response, body } = await ask(document, { headers: { accept: "application/json" } }, MAX_DOCUMENT_BYTES);
@@ -64,8 +65,8 @@ export async function checkSite(site: string, ask: Ask, required: readonly ("v1"
     for (const field of each.faults) own.add("openapi", "payment_info", field);
     if (memberOf(each.operation.responses, "402") === undefined) own.add("openapi", "no_402");
     const isCalled = isCallable(own, each) && index < MAX_CALLED;
-    const status = isCalled ? await checkCall(own, each, ask, required) : undefined;
-    operations.push({ method, path, price: stated.price, protocols: stated.protocols, status });
+    const { status, versions } = isCalled ? await checkCall(own, each, ask, required) : {};
+    operations.push({ method, path, price: stated.price, protocols: stated.protocols, status, versions });
     problems.push(...own.found);
   }
   return { document, operations, problems: [...whole.found, ...problems] };
@@ -81,8 +82,8 @@ async function checkCall(
   problems: Problems,
   operation: PricedOperation,
   ask: Ask,
-  required: readonly ("v1" | "v2")[],
-): Promise<number> {
+  required: readonly Dialect[],
+): Promise<Pick<Report, "status" | "versions">> {
   const { url, init } = callOf(operation);
   const { response, body } = await ask(url, init, MAX_ANSWER_BYTES);
   const { status, headers } = response;
@@ -90,7 +91,7 @@ async function checkCall(
   const answer = checkAnswer({ requested: url, status, headers, body }, required);
   for (const { part, code, where } of answer.problems) problems.add(part, code, where);
   comparePrices(problems, operation, answer.prices);
-  return status;
+  return answer;
 }
 
 /** Returns a call that the document describes, with samples where it takes values. */

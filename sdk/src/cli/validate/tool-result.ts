@@ -4,7 +4,7 @@ import { MCP_META, toolResource } from "../../mcp/wire";
 import { type JsonObject, parseStrictBody } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
-import { type Problem, Problems } from "./problem";
+import { type Dialect, type Problem, Problems } from "./problem";
 import { checkTermsV1, checkTermsV2 } from "./terms";
 
 /** What became of one call. */
@@ -21,7 +21,7 @@ export type ToolState = "paid" | "free" | "failed" | "not_called";
 export interface ToolReport {
   readonly name: string;
   readonly state: ToolState;
-  readonly versions: readonly ("v1" | "v2")[];
+  readonly versions: readonly Dialect[];
   readonly problems: readonly Problem[];
 }
 

@@ -16,7 +16,7 @@ import {
   isTurnpikeError,
   Unavailable,
 } from "../../protocol";
-import { atMost } from "../../protocol/exchange";
+import { atMost, sharedCall } from "../../protocol/exchange";
 import type { StatedSupport } from "../methods";
 import type { Settings } from "./settings";
 
@@ -42,7 +42,7 @@ export interface SupportSource {
 }
 
 export interface SupportSourceParts {
-  readonly settings: Pick<Settings, "facilitator" | "network" | "token">;
+  readonly settings: Pick<Settings, "facilitator" | "facilitatorWaitMs" | "network" | "token">;
   readonly rpc: Rpc | undefined;
   readonly supported: () => Promise<Supported>;
 }
@@ -72,7 +72,7 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
   const isForeign = settings.facilitator?.trustUnsigned === true;
   let current = isForeign ? UNSTATED : undefined;
   let askedAtMs = isForeign ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
-  let asking: Promise<FacilitatorSupport> | undefined;
+  let hasFailed = false;
   let readingPermits: Promise<void> | undefined;
   let hasPermits: boolean | undefined = settings.token?.permits;
 
@@ -92,6 +92,17 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
     });
   }
 
+  const renew = sharedCall(settings.facilitatorWaitMs + PERMITS_WAIT_MS, async () => {
+    askedAtMs = performance.now();
+    hasFailed = false;
+    try {
+      return await ask();
+    } catch (error) {
+      hasFailed = true;
+      throw error;
+    }
+  });
+
   async function ask(): Promise<FacilitatorSupport> {
     const answer = await supported();
     const isAdvertised = answer.extensions.includes(EIP2612_GAS_SPONSORING);
@@ -99,15 +110,6 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
     const next = supportIn(answer, settings, isAdvertised && hasPermits === true);
     if (JSON.stringify(next) !== JSON.stringify(current)) current = next;
     return current ?? next;
-  }
-
-  function renew(): Promise<FacilitatorSupport> {
-    if (asking) return asking;
-    askedAtMs = performance.now();
-    asking = ask().finally(() => {
-      asking = undefined;
-    });
-    return asking;
   }
 
   const isOlderThan = (ms: number): boolean => performance.now() - askedAtMs > ms;
@@ -120,7 +122,7 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
     async read() {
       if (current) return current;
       // It has just failed: requests in between do not wait for another attempt.
-      if (!asking && !isOlderThan(ASK_AGAIN_MS)) {
+      if (hasFailed && !isOlderThan(ASK_AGAIN_MS)) {
         throw new Unavailable("The Facilitator did not state what it supports.", { retryAfterSec: 2 });
       }
       return renew();

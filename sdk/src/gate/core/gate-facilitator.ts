@@ -4,7 +4,7 @@ import { createFacilitatorClient, type FacilitatorClient } from "../../facilitat
 import { supportedOn } from "../../facilitator/supported";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Address, ConfigError, caip2Of, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import { Deadline } from "../../protocol/exchange";
+import { Deadline, sharedCall } from "../../protocol/exchange";
 import { facilitatorSpanName, type Tracing } from "../../protocol/tracing";
 import type { ProviderOptions } from "./options";
 import type { Settings } from "./settings";
@@ -101,14 +101,8 @@ function createGateFacilitator({
   const send = tracing?.fetch(plain, facilitatorSpanName) ?? plain;
   const prompt = createFacilitatorClient({ url, fetch: send, timeoutMs: waitMs });
   const patient = createFacilitatorClient({ url, fetch: send });
-  let asking: ReturnType<typeof prompt.supported> | undefined;
   /** All gates ask at their start: calls at one time share an answer. */
-  const supported = async () => {
-    asking ??= prompt.supported().finally(() => {
-      asking = undefined;
-    });
-    return supportedOn(await asking, chainId);
-  };
+  const supported = sharedCall(waitMs, async () => supportedOn(await prompt.supported(), chainId));
   const refunding = createFacilitatorClient({ url, fetch: send, ...(refundsKey && { apiKey: refundsKey }) });
   let signsGrants = false;
   let reserves = false;

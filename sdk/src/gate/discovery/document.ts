@@ -5,7 +5,8 @@
 import { ConfigError, type JsonObject } from "../../protocol";
 import { isObject, wrongKind } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
-import { OPERATIONS, serverUrlOf } from "../../protocol/priced-operations";
+import { OPERATIONS } from "../../protocol/priced-operations";
+import { Origin } from "./origin";
 import type { ListedRoute } from "./payment-info";
 import { type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
 
@@ -77,108 +78,102 @@ const at = (path: string, ...fields: readonly string[]): string =>
 /** Returns the document with its prices. @throws ConfigError for a conflict, naming the field */
 export function mergedDocument({ document, routes, publicUrl }: DocumentFacts): JsonObject {
   const servers = document.servers ?? (publicUrl === undefined ? undefined : [{ url: publicUrl.replace(/\/+$/, "") }]);
-  const paths = new Paths(document.paths as JsonObject | undefined, document.security === undefined);
-  const base = basesOf(servers, publicUrl);
-  for (const { route, info } of routes) {
-    if (info) paths.add(route, below(base, templateOf(route.place)), info);
-  }
-  for (const { route, info } of routes) if (info && route.decides) paths.cover(route, base, info);
+  const paths = new Paths({ ...document, servers }, new Origin(servers, publicUrl));
+  for (const { route, info } of routes) if (info) paths.add(route, info);
+  for (const { route, info } of routes) if (info && route.decides) paths.cover(route, info);
   return { ...document, ...(servers !== undefined && { servers }), paths: paths.all };
-}
-
-interface Bases {
-  /** of the first server, that a document's paths begin with */
-  readonly server: string;
-  /** that the gates' paths begin with */
-  readonly gates: string;
-}
-
-function basesOf(servers: unknown, publicUrl: string | undefined): Bases {
-  const gates = publicUrl === undefined ? "" : pathOf(publicUrl);
-  const [first] = Array.isArray(servers) ? (servers as readonly unknown[]) : [];
-  const url = serverUrlOf(first);
-  return { server: url === undefined ? gates : pathOf(url), gates };
-}
-
-/** Returns the path of a URL, also of a relative one, without a slash at its end. */
-function pathOf(url: string): string {
-  const [, path = ""] = /^(?:[a-z][a-z0-9+.-]*:)?(?:\/\/[^/?#]*)?([^?#]*)/i.exec(url) ?? [];
-  return path.startsWith("/") ? path.replace(/\/+$/, "") : "";
-}
-
-/** @throws ConfigError where the document's server begins below or beside the route */
-function below({ server, gates }: Bases, path: PathTemplate): PathTemplate {
-  const whole = `${gates}${path.template}`;
-  if (server === "" || whole === server || whole.startsWith(`${server}/`)) {
-    return { ...path, template: whole.slice(server.length) || "/" };
-  }
-  throw refused(
-    ".servers[0].url",
-    `begins with the path ${server}, and the route ${whole} is not below it: set discovery.path of the route to its whole path, or correct the server`,
-  );
 }
 
 /** The paths of a document, as routes are added to them. */
 class Paths {
   readonly all: JsonObject;
-  readonly #hasNoSecurity: boolean;
+  readonly #document: JsonObject;
+  readonly #origin: Origin;
   /** the path of the document for every shape */
   readonly #keys = new Map<string, string>();
+  /** the same for the application's own operations, by method and by the shape of the whole path */
+  readonly #own = new Map<string, string>();
   /** what routes have priced already: the first decides */
   readonly #priced = new Set<string>();
 
-  constructor(given: JsonObject | undefined, hasNoSecurity: boolean) {
-    this.all = { ...given };
-    this.#hasNoSecurity = hasNoSecurity;
-    for (const path of Object.keys(this.all)) if (path.startsWith("/")) this.#keys.set(shapeOf(path), path);
-  }
-
-  /** @throws ConfigError where the application's own item is in the way */
-  add(route: ListedRoute, path: PathTemplate, info: JsonObject): void {
-    const shape = shapeOf(path.template);
-    const key = this.#keys.get(shape) ?? path.template;
-    const own = memberOf(this.all, key) as JsonObject | undefined;
-    if (own && "$ref" in own) throw refused(at(key, "$ref"), "is in the way of a price: write the operations there");
-    const item: JsonObject = { ...own };
-    for (const method of methodsOf(route, item)) {
-      if (this.#priced.has(`${method} ${shape}`)) continue;
-      this.#priced.add(`${method} ${shape}`);
-      const operation = memberOf(item, method) as JsonObject | undefined;
-      item[method] = operation
-        ? priced(operation, info, at(key, method))
-        : { ...newOperation(route, method, { path, own, key }), ...this.#security(), ...paid(info) };
-    }
-    if (Object.keys(item).length === 0) return;
-    this.#keys.set(shape, key);
-    this.all[key] = item;
-  }
-
-  /** Prices the application's own operations on whose paths a route decides, without a price of another provider's. */
-  cover({ decides }: ListedRoute, { server, gates }: Bases, info: JsonObject): void {
+  constructor(document: JsonObject, origin: Origin) {
+    this.all = { ...(document.paths as JsonObject | undefined) };
+    this.#document = document;
+    this.#origin = origin;
     for (const [path, item] of Object.entries(this.all)) {
-      if (!path.startsWith("/") || !isObject(item) || "$ref" in item) continue;
-      const whole = sampleOf(`${server}${path}`);
-      if (!whole.startsWith(gates)) continue;
+      if (!path.startsWith("/")) continue;
+      this.#keys.set(shapeOf(path), path);
       for (const method of OPERATIONS) {
         const operation = memberOf(item, method);
-        if (!isObject(operation) || "x-payment-info" in operation) continue;
-        if (!decides?.(method.toUpperCase(), whole.slice(gates.length))) continue;
-        this.all[path] = { ...(this.all[path] as JsonObject), [method]: priced(operation, info, at(path, method)) };
+        const base = operation && origin.baseOf(operation, item);
+        if (base !== undefined) this.#own.set(`${method} ${shapeOf(`${base}${path}`)}`, path);
       }
     }
   }
 
-  /** Catalogues require that an operation says what it needs besides its payment. */
-  #security(): JsonObject {
-    return this.#hasNoSecurity ? { security: [] } : {};
+  /** @throws ConfigError where the application's own item is in the way */
+  add(route: ListedRoute, info: JsonObject): void {
+    const path = templateOf(route.place);
+    const shape = shapeOf(`${this.#origin.gates}${path.template}`);
+    const there = OPERATIONS.filter((method) => this.#own.has(`${method} ${shape}`));
+    for (const method of methodsOf(route, there)) {
+      const place = `${method} ${shape}`;
+      if (this.#priced.has(place)) continue;
+      this.#priced.add(place);
+      const key = this.#own.get(place);
+      if (key === undefined) this.#create(route, method, info);
+      else this.#set(key, method, priced(memberOf(this.all[key], method) as JsonObject, info, at(key, method)));
+    }
+  }
+
+  #create(route: ListedRoute, method: OperationMethod, info: JsonObject): void {
+    const path = this.#origin.below(templateOf(route.place));
+    const shape = shapeOf(path.template);
+    const key = this.#keys.get(shape) ?? path.template;
+    const own = memberOf(this.all, key) as JsonObject | undefined;
+    if (own && "$ref" in own) throw refused(at(key, "$ref"), "is in the way of a price: write the operations there");
+    // One path has one operation of a method, which another server may have.
+    if (memberOf(own, method) !== undefined) return;
+    const { servers = [{ url: "/" }], security } = this.#document;
+    this.#keys.set(shape, key);
+    this.#set(key, method, {
+      ...newOperation(route, method, { path, own, key }),
+      ...(this.#origin.baseOf(undefined, own) !== this.#origin.server && { servers }),
+      // Catalogues require that an operation says what it needs besides its payment.
+      ...(security === undefined && { security: [] }),
+      ...paid(info),
+    });
+  }
+
+  #set(key: string, method: OperationMethod, operation: JsonObject): void {
+    this.all[key] = { ...(memberOf(this.all, key) as JsonObject | undefined), [method]: operation };
+  }
+
+  /** Prices the application's own operations on whose paths a route decides, without a price of another provider's. */
+  cover({ decides }: ListedRoute, info: JsonObject): void {
+    const { gates } = this.#origin;
+    for (const [path, item] of Object.entries(this.all)) {
+      if (!path.startsWith("/") || !isObject(item) || "$ref" in item) continue;
+      for (const method of OPERATIONS) {
+        const operation = memberOf(item, method);
+        if (!isObject(operation) || "x-payment-info" in operation) continue;
+        const base = this.#origin.baseOf(operation, item);
+        const whole = sampleOf(`${base}${path}`);
+        if (base === undefined || !whole.startsWith(gates)) continue;
+        if (!decides?.(method.toUpperCase(), whole.slice(gates.length))) continue;
+        this.#set(path, method, priced(operation, info, at(path, method)));
+      }
+    }
   }
 }
 
 type OperationMethod = (typeof OPERATIONS)[number];
 
 /** Returns the operations that a route sells: HEAD with GET, and without a method of its own those that there are. */
-function methodsOf({ place, presentation }: ListedRoute, item: JsonObject): readonly OperationMethod[] {
-  const there = OPERATIONS.filter((method) => Object.hasOwn(item, method));
+function methodsOf(
+  { place, presentation }: ListedRoute,
+  there: readonly OperationMethod[],
+): readonly OperationMethod[] {
   if (place.method === "*") {
     if (there.length > 0) return there;
     return [presentation.discovery?.body === undefined ? "get" : "post"];

@@ -1,6 +1,6 @@
 import path from "node:path";
-import { Pool } from "pg";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
+import { lapseInPostgres } from "../support/lapse";
 import { testKilledWhileSettling } from "../support/settle-killed";
 
 /** A claim's lease is over for a process whose clock is this far ahead. */
@@ -31,12 +31,7 @@ describe("a gate that is killed while it settles", function () {
     testKilledWhileSettling({
       place: () => ({ kind: "postgres", url }),
       shiftsMs: [-TEN_MINUTES_MS, TEN_MINUTES_MS],
-      async lapse() {
-        const pool = new Pool({ connectionString: url });
-        const past = "regexp_replace(value, '^(S \\S+ running \\S+) \\d+', '\\1 1')";
-        await pool.query(`UPDATE turnpike_gate_cells SET value = ${past}`);
-        await pool.end();
-      },
+      lapse: () => lapseInPostgres(url),
     });
   });
 });

@@ -29,6 +29,7 @@ import {
   signedSettlement,
   TOKEN,
 } from "../../../support/gate";
+import { challengesIn, credentialOf, headerOf as mppHeaderOf } from "./mpp";
 import { permit2Headers } from "./permit2";
 import { type Accepted, exactPayload, requiredIn } from "./standard";
 
@@ -160,6 +161,8 @@ export function localPlaces() {
 /** A way to pay for the purchase. */
 export interface PurchaseKind {
   readonly gate: object;
+  /** of its provider */
+  readonly mpp?: "Authorization";
   /** what pays the 402 */
   pay(quoted: Answer): Record<string, string> | Promise<Record<string, string>>;
   /** default: with the built-in dialects */
@@ -168,13 +171,23 @@ export interface PurchaseKind {
   readonly isSettled?: boolean;
   /** it costs what its handler charges */
   readonly isCharged?: boolean;
-  /** nobody who presents it once it was accepted is asked to pay again: no 402 */
+  /** nobody who presents it once it was accepted is asked to pay again: no 402, for which clients sign another payment */
   readonly asksOnce?: boolean;
 }
 
 const PRICED = { address: TOKEN, name: "Test USD", version: "1", decimals: 6, currency: "USD" as const };
 
 const ONE_TIME = [{ type: "one-time", amount: 500_000n }] as const;
+
+const byMpp = {
+  mpp: "Authorization",
+  async pay(quoted: Answer) {
+    const [challenge] = challengesIn(quoted);
+    if (!challenge) throw new TypeError(`no challenge: ${quoted.text}`);
+    return mppHeaderOf(await credentialOf(challenge));
+  },
+  asksOnce: true,
+} as const;
 
 const KINDS: Readonly<Record<string, PurchaseKind>> = {
   "a native proof": {
@@ -196,6 +209,8 @@ const KINDS: Readonly<Record<string, PurchaseKind>> = {
     pay: (quoted) => permit2Headers(acceptedIn(quoted)),
     isCharged: true,
   },
+  "MPP, settled after": { ...byMpp, gate: { pricing: ONE_TIME, settle: "after" } },
+  "MPP, settled before": { ...byMpp, gate: { pricing: ONE_TIME, settle: "before" } },
 };
 
 function acceptedIn(quoted: Answer): Accepted {
@@ -240,7 +255,9 @@ class Purchase {
       shelve: (...args) => process.step(() => inner.shelve(...args)),
       shelved: (...args) => process.step(() => inner.shelved(...args)),
     };
+    const { mpp } = this.kind;
     const provider = (this.kind.createProvider ?? createProvider)({
+      ...(mpp && { mpp }),
       network: `local-${CHAIN_ID}`,
       token: PRICED,
       payTo: PAY_TO,
@@ -277,9 +294,10 @@ class Purchase {
     return amount;
   }
 
-  async headers(): Promise<Record<string, string>> {
-    const quoted = await this.#gate(new Process(undefined))({});
-    return this.kind.pay(quoted);
+  /** @param key of the request that is quoted and then paid */
+  async headers(key: Record<string, string>): Promise<Record<string, string>> {
+    const quoted = await this.#gate(new Process(undefined))(key);
+    return { ...key, ...(await this.kind.pay(quoted)) };
   }
 
   /** @returns undefined where the process died */
@@ -310,9 +328,8 @@ const KEY = { "Idempotency-Key": "a-key-of-this-purchase" };
 async function buy(kind: PurchaseKind, world: CrashWorld, order: readonly Attempt[]): Promise<void> {
   const purchase = new Purchase(kind, world);
   try {
-    const headers = await purchase.headers();
     // A purchase is made with its key each time, or never.
-    const sent = order[0]?.hasKey ? { ...headers, ...KEY } : headers;
+    const sent = await purchase.headers(order[0]?.hasKey ? KEY : {});
     for (let i = 0; i < order.length; i++) {
       const [one, next] = [order[i], order[i + 1]];
       const beside = one?.isBeside && next ? [purchase.attempt(sent, next.fault)] : [];
