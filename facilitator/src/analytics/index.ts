@@ -3,12 +3,15 @@ import type { Address } from "turnpike/protocol";
 import { findToken } from "../config";
 import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
+import { createLedger, type Ledger } from "./ledger";
 import { createOverviewFigures, type OverviewFigures } from "./overview";
 import { createPayerFigures, type PayersFigures } from "./payer-figures";
 import { createPlanFigures, type PlansFigures } from "./plan-figures";
 import type { AnalyticsOptions } from "./ranges";
 import { createRecordLists, type RecordLists } from "./record-lists";
+import { createSearch, type Search } from "./search";
 import { createServiceFigures, type ServiceFigures } from "./service-figures";
+import { createStories, type Stories } from "./stories";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
 export interface Analytics
@@ -16,6 +19,9 @@ export interface Analytics
     PlansFigures,
     PayersFigures,
     RecordLists,
+    Stories,
+    Search,
+    Ledger,
     SubscriptionFigures,
     FailedRenewalFigures,
     FunnelFigures,
@@ -30,6 +36,9 @@ export function createAnalytics(options: AnalyticsOptions): Analytics {
     ...createPlanFigures(options),
     ...createPayerFigures(options),
     ...createRecordLists(options),
+    ...createStories(options),
+    ...createSearch(options),
+    ...createLedger(options),
     ...createSubscriptionFigures(options),
     ...createFailedRenewals(options),
     ...createFunnelFigures(options),

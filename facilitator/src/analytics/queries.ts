@@ -84,6 +84,25 @@ export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum
   return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };
 }
 
+/** Returns what all payers paid since the beginning, and what was refunded. */
+export async function everPaid(db: Db, { chainId, provider, token }: Scope): Promise<NetSum> {
+  const rows = await db
+    .selectFrom("rollup_volume")
+    .select(({ fn }) => ["scheme", fn.sum<string>("count").as("count"), fn.sum<string>("amount").as("amount")])
+    .where("chain_id", "=", chainId)
+    .where("provider", "=", provider ?? EVERYONE)
+    .where("grain", "=", DAY_SEC)
+    .where("token", "=", token)
+    .groupBy("scheme")
+    .execute();
+  const sumOf = (some: typeof rows): Sum => ({
+    count: some.reduce((total, { count }) => total + Number(count), 0),
+    amount: some.reduce((total, { amount }) => total + BigInt(amount), 0n),
+  });
+  const isRefund = ({ scheme }: { readonly scheme: string }): boolean => scheme === REFUNDS;
+  return { ...sumOf(rows.filter((row) => !isRefund(row))), refunds: sumOf(rows.filter(isRefund)) };
+}
+
 export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {
   const sums = new Map<Scheme, Sum>(SCHEMES.map((scheme) => [scheme, { count: 0, amount: 0n }]));
   for (const { scheme, count, amount } of points) {

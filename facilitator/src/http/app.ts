@@ -26,6 +26,7 @@ import { figureEndpoints } from "./routes/figures";
 import { keyEndpoints } from "./routes/keys";
 import { operatorFigureEndpoints } from "./routes/operator-figures";
 import { paymentEndpoints } from "./routes/payments";
+import { recordEndpoints } from "./routes/records";
 import { refundEndpoints } from "./routes/refunds";
 import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
@@ -51,6 +52,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     discoveryEndpoints,
     analyticsEndpoints,
     figureEndpoints,
+    recordEndpoints,
     reportEndpoints,
     operatorFigureEndpoints,
     serviceEndpoints,

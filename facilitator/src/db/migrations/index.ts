@@ -41,6 +41,7 @@ import { refundNonces } from "./600-refund-nonces";
 import { payerGas } from "./610-payer-gas";
 import { listingOrigins } from "./620-listing-origins";
 import { stoppedPlans } from "./630-stopped-plans";
+import { ledger } from "./640-ledger";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -86,4 +87,5 @@ export const MIGRATIONS: readonly Migration[] = [
   payerGas,
   listingOrigins,
   stoppedPlans,
+  ledger,
 ];

@@ -54,6 +54,13 @@ const cursor = z.string().max(128).optional();
 const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
   payer: addressSchema.optional(),
+  /** origin and path of what was bought */
+  route: z.string().max(2_048).optional(),
+  /** accepted at this time or later, unix seconds */
+  from: timeSchema.optional(),
+  /** accepted before this time, unix seconds */
+  to: timeSchema.optional(),
+  sort: z.enum(["newest", "oldest"]).default("newest"),
 };
 
 const chargeFilter = { payer: addressSchema, token: addressSchema.optional() };
@@ -102,7 +109,10 @@ const both = <K extends string, const P extends string, Q extends z.ZodObject, A
   figures: Figures<P, Q, A>,
 ) => ({ [id]: json(figures), [`${id}Csv`]: csv(figures) }) as Both<K, P, Q, A>;
 
-const PAYMENTS = { path: "/analytics/payments", text: "Lists one-time payments, newest first." } as const;
+const PAYMENTS = {
+  path: "/analytics/payments",
+  text: "Lists one-time payments, by the time at which they were accepted.",
+} as const;
 
 const CHARGES = {
   path: "/analytics/charges",

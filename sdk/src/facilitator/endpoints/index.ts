@@ -3,6 +3,7 @@ import type { EndpointSpec } from "./endpoint";
 import * as figures from "./figures";
 import * as payments from "./payments";
 import * as providers from "./providers";
+import * as records from "./records";
 import * as subscriptions from "./subscriptions";
 
 export { API_TAGS, type EndpointSpec, networkQuerySchema } from "./endpoint";
@@ -10,9 +11,11 @@ export * from "./figures";
 export type { EndpointAt, EndpointKey } from "./keyed";
 export * from "./payments";
 export * from "./providers";
+export * from "./records";
 export * from "./subscriptions";
 
 /** All of them. */
-export const ENDPOINTS: readonly EndpointSpec[] = [payments, subscriptions, providers, figures].flatMap((resources) =>
-  Object.values<Readonly<Record<string, EndpointSpec>>>(resources).flatMap((group) => Object.values(group)),
+export const ENDPOINTS: readonly EndpointSpec[] = [payments, subscriptions, providers, figures, records].flatMap(
+  (resources) =>
+    Object.values<Readonly<Record<string, EndpointSpec>>>(resources).flatMap((group) => Object.values(group)),
 );
