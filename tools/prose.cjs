@@ -51,7 +51,7 @@ const RETIRED = [
 /** Text in which a retired word is a term. It is removed before the words are searched. */
 const TERMS = [
   // The column and wire field `door` of a payment, in code.
-  /\.door\b|\bdoor(?:\?|:|,| text\b| =)/g,
+  /\.door\b|\bdoor(?:\?|:|,| text\b| =| <>)/g,
 ];
 /** Text that a file must copy from code of others: file (or prefix) and phrase. */
 const ALLOWED = [

@@ -33,6 +33,7 @@ const SLOW = {
   services: [
     "test/e2e/traces.ts",
     "test/facilitator/analytics/csv.ts",
+    "test/facilitator/analytics/ledger.ts",
     "test/facilitator/app/chain-clients.ts",
     "test/facilitator/app/chains.ts",
     "test/facilitator/app/stopping.ts",
@@ -96,6 +97,7 @@ const SLOW = {
     "test/e2e/dashboard.ts",
     "test/e2e/dashboard-acts.ts",
     "test/e2e/dashboard-controls.ts",
+    "test/e2e/dashboard-find.ts",
     "test/e2e/dashboard-live.ts",
     "test/e2e/dashboard-screens.ts",
     "test/e2e/dashboard-sign-in.ts",

@@ -1,11 +1,10 @@
 import path from "node:path";
 import { expect } from "chai";
-import type { Page } from "playwright-core";
 import { buyQuote } from "../../examples/agent";
 import { recordOf, until, type World } from "../support/sandbox";
 import { variants } from "../support/variants";
 import { failuresOf } from "./support/axe";
-import { figure, PAGES, SHOTS, useDashboard, visit } from "./support/dashboard";
+import { figure, PAGES, SHOTS, tooWide, useDashboard, visit } from "./support/dashboard";
 
 const RENEWALS = 12;
 /** more than the service keeps for taking back */
@@ -56,23 +55,6 @@ async function happyYear(world: World): Promise<string> {
   // Transaction costs are shown once they are final, so many blocks later.
   await world.chain.provider.send("hardhat_mine", [`0x${FINAL_AFTER.toString(16)}`]);
   return idHash;
-}
-
-/** What does not fit: the page itself, or a table of it. */
-async function tooWide(page: Page): Promise<string[]> {
-  await page.evaluate(() => {
-    for (const values of document.querySelectorAll("details")) values.open = true;
-  });
-  const wide = await page.evaluate(() => [
-    ...(document.documentElement.scrollWidth > window.innerWidth ? ["the page"] : []),
-    ...[...document.querySelectorAll(".scroll")]
-      .filter((table) => table.scrollWidth > table.clientWidth)
-      .map((table) => table.getAttribute("aria-label") ?? "a table"),
-  ]);
-  await page.evaluate(() => {
-    for (const values of document.querySelectorAll("details")) values.open = false;
-  });
-  return wide;
 }
 
 describe("dashboard, on the data of a happy year", function () {

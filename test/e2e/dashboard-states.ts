@@ -7,6 +7,7 @@ import { PAGES, useDashboard, visit } from "./support/dashboard";
 /** What each page shows a provider without any payment. */
 const EMPTY: Readonly<Record<keyof typeof PAGES, RegExp>> = {
   "/": /Nothing was paid in this range/,
+  "/account": /No money moved in this time.*No movement in this time/s,
   "/payments": /No payment yet\..*A payment for one of your gated routes/s,
   "/subscriptions": /Nobody subscribes yet\..*subscribe\(\)/s,
   "/allowances": /Nobody allows overage yet\..*maxOverage/s,

@@ -70,8 +70,9 @@ describe("dashboard: webhooks", function () {
     await deliveries().filter({ hasText: "webhook.test" }).filter({ hasText: "delivered" }).waitFor();
     const { body, headers } = received[0] ?? { body: "", headers: {} };
     expect(verifyWebhook(body, headers, secret).type).to.equal("webhook.test");
-    await page.getByRole("button", { name: "Attempts of webhook.test" }).click();
+    await page.getByRole("link", { name: "webhook.test" }).click();
     await page.getByRole("table", { name: "Attempts" }).getByText("HTTP 204").waitFor();
+    await page.getByRole("link", { name: "All deliveries" }).click();
   });
 
   it("sends a delivery again, also one that failed", async () => {

@@ -8,7 +8,7 @@ import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 /** Turned around, with what is not seen, and longer than any name has to be. */
 const ODD_NAME = `Gold\u202e\u0007\u200b ${"very ".repeat(400)}long`;
-const MAX_GZIP_BYTES = 60_000;
+const MAX_GZIP_BYTES = 140_000;
 /** to be walked through by Tab, from any element: once around the page */
 const STOPS = 60;
 /** of a week: every six hours one */
@@ -184,7 +184,7 @@ describe("dashboard, in a real browser", function () {
     await page.getByRole("heading", { level: 1, name: "Payments" }).waitFor();
   });
 
-  it("allows itself nothing but its own files and answers, loads under 60 kB, and asks nobody else", async () => {
+  it("allows itself nothing but its own files and answers, loads under 140 kB, and asks nobody else", async () => {
     const { page, world, asked, errors } = at;
     let bytes = 0;
     for (const path of ["/", "/dashboard.js", "/dashboard.css"]) {

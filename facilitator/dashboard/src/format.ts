@@ -107,6 +107,11 @@ export function formatTime(timeSec: number): string {
   return `${formatDate(timeSec)} ${formatHour(timeSec)}`;
 }
 
+/** `21 Nov 2026 14:05:09` */
+export function formatMoment(timeSec: number): string {
+  return `${formatDate(timeSec)} ${new Date(timeSec * 1_000).toISOString().slice(11, 19)}`;
+}
+
 const SIZES = [
   ["day", 86_400],
   ["hour", 3_600],

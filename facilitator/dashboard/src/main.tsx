@@ -5,20 +5,10 @@ import type { SupportedWire } from "turnpike/facilitator";
 import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
-import { Acts } from "./pages/acts";
-import { Allowances } from "./pages/allowances";
-import { Funnel } from "./pages/funnel";
-import { Overview } from "./pages/overview";
-import { PayerPage } from "./pages/payer";
-import { Payers } from "./pages/payers";
-import { Payments } from "./pages/payments";
-import { Plans } from "./pages/plans";
 import { LACKS_READ, SignIn } from "./pages/sign-in";
-import { SubscriptionPage } from "./pages/subscription";
-import { Subscriptions } from "./pages/subscriptions";
-import { System } from "./pages/system";
-import { Webhooks } from "./pages/webhooks";
 import { Problem, Shown } from "./parts";
+import { PAGES, pageAt, SOURCES } from "./routes";
+import { Search } from "./search";
 import { endSession, isSandbox, type Session, savedNetwork, savedSession, saveNetwork, saveSession } from "./session";
 import "./style.css";
 import "./wallet/ask.css";
@@ -34,32 +24,6 @@ import {
   usePlace,
   useRound,
 } from "./use";
-
-const PAGES = [
-  { path: "/", title: "Overview", page: Overview },
-  { path: "/payments", title: "Payments", page: Payments },
-  { path: "/subscriptions", title: "Subscriptions", page: Subscriptions },
-  { path: "/allowances", title: "Allowances", page: Allowances },
-  { path: "/plans", title: "Plans", page: Plans },
-  { path: "/payers", title: "Payers", page: Payers },
-  { path: "/funnel", title: "Funnel", page: Funnel },
-  { path: "/webhooks", title: "Webhooks", page: Webhooks },
-  { path: "/acts", title: "Acts", page: Acts },
-  { path: "/system", title: "System", page: System },
-] as const;
-
-/** The source of a page's figures when it is not the chain alone. */
-const SOURCES: Readonly<Record<string, string>> = {
-  "/": "Figures are sums over events of the chain. Your gates report losses; the service records failed attempts and the time to settle.",
-  "/subscriptions/": "Status and charges come from the chain; warnings and failed attempts are the service's records.",
-  "/payers/":
-    "The total and the charges of subscriptions are sums over events of the chain; pending and failed payments are the service's records.",
-  "/payments": "Settled payments come from the chain; pending and failed payments are the service's records.",
-  "/funnel":
-    "Your gates report what was asked, paid and served; the service records signed payments and why a renewal failed. Settlements and uncharged periods can be derived again from the chain.",
-  "/webhooks": "Deliveries and their responses are the service's records.",
-  "/system": "The service reports its own state; costs and volume can be derived again from the chain.",
-};
 
 /** An indexer that falls behind emits no event. */
 const POLL_MS = 5_000;
@@ -186,11 +150,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   }, [api]);
 
   const current = PAGES.find((entry) => entry.path === path);
-  const idHash = /^\/subscriptions\/(0x[0-9a-f]{64})$/.exec(path)?.[1];
-  const payer = /^\/payers\/(0x[0-9a-fA-F]{40})$/.exec(path)?.[1];
-  /** for a page about one item of another page's list */
-  const listed = idHash ? "/subscriptions" : payer ? "/payers" : undefined;
-  const title = idHash ? "Subscription" : payer ? "Payer" : (current?.title ?? "Not found");
+  const { title, list, item } = pageAt(path);
   const { notices, problems } = useNotices();
   const round = useRound(POLL_MS);
   const readiness = useAnswer(api, { path: "/analytics/system", again: String(round), signOut: onSignOut });
@@ -214,13 +174,10 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
       </a>
       <header class="top">
         <p class="brand">Turnpike</p>
+        <Search />
         <nav aria-label="Pages">
           {PAGES.map((entry) => (
-            <a
-              key={entry.path}
-              href={`#${entry.path}`}
-              aria-current={entry.path === path || entry.path === listed ? "page" : undefined}
-            >
+            <a key={entry.path} href={`#${entry.path}`} aria-current={entry.path === list ? "page" : undefined}>
               {entry.title}
             </a>
           ))}
@@ -249,19 +206,13 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
             </p>
           )}
           <h1>{title}</h1>
-          {idHash ? (
-            <SubscriptionPage idHash={idHash} />
-          ) : payer ? (
-            <PayerPage payer={payer} />
-          ) : current ? (
-            <current.page />
-          ) : (
-            <p>There is no such page.</p>
-          )}
+          {item ?? (current ? <current.page /> : <p>There is no such page.</p>)}
         </Notices.Provider>
         <footer>
-          Times are UTC: the chain's for events on it, the service's for what it accepted or sent.{" "}
-          {SOURCES[listed ? `${listed}/` : path] ?? "Figures are sums over events of the chain."}
+          {path === "/account"
+            ? "Times are of the chosen zone. "
+            : "Times are UTC: the chain's for events on it, the service's for what it accepted or sent. "}
+          {SOURCES[item ? `${list}/` : path] ?? "Figures are sums over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>

@@ -75,7 +75,7 @@ export function Figure({
   children,
 }: {
   label: string;
-  value: string;
+  value: ComponentChildren;
   note?: ComponentChildren;
   /** of the note */
   tone?: Tone | undefined;
@@ -135,6 +135,8 @@ export interface Column<T> {
   cell(row: T): ComponentChildren;
   /** totals of all rows, in a row below them */
   readonly total?: ComponentChildren;
+  /** the orders that the head of the column asks the API for, the usual one first */
+  readonly sort?: readonly [descending: string, ascending: string];
 }
 
 export function Table<T>({
@@ -142,11 +144,16 @@ export function Table<T>({
   columns,
   rows,
   empty,
+  sort = "",
+  onSort,
 }: {
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   empty: ComponentChildren;
+  /** the present order */
+  sort?: string;
+  onSort?: (sort: string) => void;
 }) {
   if (rows.length === 0) return typeof empty === "string" ? <Empty title={empty} /> : <div>{empty}</div>;
   return (
@@ -157,8 +164,12 @@ export function Table<T>({
         <thead>
           <tr>
             {columns.map(({ title, ...column }) => (
-              <th key={title} scope="col" class={classOf(column)}>
-                {title}
+              <th key={title} scope="col" class={classOf(column)} aria-sort={orderOf(column.sort, sort)}>
+                {column.sort && onSort ? (
+                  <Sorter title={title} orders={column.sort} sort={sort} onSort={onSort} />
+                ) : (
+                  title
+                )}
               </th>
             ))}
           </tr>
@@ -187,6 +198,34 @@ export function Table<T>({
         )}
       </table>
     </section>
+  );
+}
+
+type Orders = NonNullable<Column<never>["sort"]>;
+
+function orderOf(orders: Orders | undefined, sort: string) {
+  if (!orders?.includes(sort)) return undefined;
+  return sort === orders[0] ? "descending" : "ascending";
+}
+
+function Sorter({
+  title,
+  orders,
+  sort,
+  onSort,
+}: {
+  title: string;
+  orders: Orders;
+  sort: string;
+  onSort: (sort: string) => void;
+}) {
+  const [first, second] = orders;
+  const mark = sort === first ? " ↓" : sort === second ? " ↑" : " ↕";
+  return (
+    <button type="button" class="sorter" onClick={() => onSort(sort === first ? second : first)}>
+      {title}
+      <span aria-hidden="true">{mark}</span>
+    </button>
   );
 }
 
@@ -236,6 +275,14 @@ export function PayerLink({ of }: { of: string }) {
   );
 }
 
+export function PlanLink({ of, name }: { of: string; name: string }) {
+  return (
+    <a href={`#/plans/${of}`}>
+      <Cut text={name} />
+    </a>
+  );
+}
+
 /** Content that gets a column of its own when there is space. */
 export function Narrow({ children }: { children: ComponentChildren }) {
   return <span class="note line narrow">{children}</span>;
@@ -257,6 +304,8 @@ const TONES: Readonly<Record<string, Tone>> = {
   failing: "bad",
   wrong_chain: "bad",
   reversed: "bad",
+  refunded: "waiting",
+  "partly refunded": "waiting",
   EXPIRED: "bad",
   disabled: "bad",
   dropped: "bad",
@@ -330,15 +379,23 @@ export function Download({
   );
 }
 
-export function Pager({ trail, next }: { trail: Trail; next: string | undefined }) {
+export function Pager({
+  trail,
+  next,
+  names: [back, on] = ["← Newer", "Older →"],
+}: {
+  trail: Trail;
+  next: string | undefined;
+  names?: readonly [back: string, on: string];
+}) {
   if (!next && !trail.hasBack) return null;
   return (
     <nav class="pager" aria-label="Pages of the list">
       <button type="button" disabled={!trail.hasBack} onClick={trail.back}>
-        ← Newer
+        {back}
       </button>
       <button type="button" disabled={!next} onClick={() => next && trail.go(next)}>
-        Older →
+        {on}
       </button>
     </nav>
   );

@@ -1,7 +1,8 @@
 /** Resolves plan ids to names, in any token, for lists that contain only ids. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
+import type { Query } from "./api";
 import { planName } from "./format";
-import { useLoad, useSigned } from "./use";
+import { type Loaded, useLoad, useSigned } from "./use";
 
 export type Plan = PlanFiguresWire["plans"][number] & { readonly token: string };
 
@@ -14,18 +15,23 @@ export interface PlanNames {
 
 const MANY = 200;
 
-export function usePlanNames(): PlanNames {
+/** The plans in all tokens. @param range of their figures */
+export function useAllPlans(range: Query = {}): Loaded<readonly Plan[]> {
   const { api, tick, supported, signOut } = useSigned();
-  const plans = useLoad<readonly Plan[]>({
-    name: "plans of all tokens",
+  return useLoad<readonly Plan[]>({
+    name: `plans of all tokens ${JSON.stringify(range)}`,
     async load() {
-      const ofToken = (token: string) => api.get("/analytics/plans", { token, limit: MANY });
+      const ofToken = (token: string) => api.get("/analytics/plans", { ...range, token, limit: MANY });
       const lists = await Promise.all(supported.tokens.map(({ address }) => ofToken(address)));
       return lists.flatMap(({ plans: some, token }) => some.map((plan) => ({ ...plan, token })));
     },
     again: String(tick),
     signOut,
   });
+}
+
+export function usePlanNames(): PlanNames {
+  const plans = useAllPlans();
   const known = plans.kind === "ready" ? plans.data : plans.kind === "problem" ? (plans.stale ?? []) : [];
   const find = (planId: string): Plan | undefined => known.find((plan) => plan.planId === planId);
   return {

@@ -4,13 +4,16 @@ import { findToken } from "../config";
 import { type Attention, createAttention } from "./attention";
 import { createFailedRenewals, type FailedRenewalFigures } from "./failed-renewals";
 import { createFunnelFigures, type FunnelFigures } from "./funnel-figures";
+import { createLedger, type Ledger } from "./ledger";
 import { createOverviewFigures, type OverviewFigures } from "./overview";
 import { createPayerFigures, type PayersFigures } from "./payer-figures";
 import { createPlanFigures, type PlansFigures } from "./plan-figures";
 import type { AnalyticsOptions } from "./ranges";
 import { createRecordLists, type RecordLists } from "./record-lists";
+import { createSearch, type Search } from "./search";
 import { createServiceFigures, type ServiceFigures } from "./service-figures";
 import { createSpending, type Spending } from "./spending";
+import { createStories, type Stories } from "./stories";
 import { createSubscriptionFigures, type SubscriptionFigures } from "./subscription-figures";
 
 export interface Analytics
@@ -19,6 +22,9 @@ export interface Analytics
     PlansFigures,
     PayersFigures,
     RecordLists,
+    Stories,
+    Search,
+    Ledger,
     SubscriptionFigures,
     FailedRenewalFigures,
     FunnelFigures,
@@ -35,6 +41,9 @@ export function createAnalytics(options: AnalyticsOptions): Analytics {
     ...createPlanFigures(options),
     ...createPayerFigures(options),
     ...createRecordLists(options),
+    ...createStories(options),
+    ...createSearch(options),
+    ...createLedger(options),
     ...createSubscriptionFigures(options),
     ...createFailedRenewals(options),
     ...createFunnelFigures(options),

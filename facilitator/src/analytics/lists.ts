@@ -3,11 +3,11 @@
  * offsets.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { idList } from "../db/sql";
 import type { PaymentRow } from "../db/tables/payments";
 import type { SubscriptionRow } from "../subscriptions/rows";
+import { CHARGES, type Charge } from "./charges";
 
 export interface ListQuery {
   readonly cursor?: string | undefined;
@@ -27,6 +27,12 @@ export interface PaymentFilter {
   readonly payTo: string;
   readonly payer?: string | undefined;
   readonly status?: ListedState | undefined;
+  readonly route?: string | undefined;
+  /** unix seconds, inclusive */
+  readonly from?: number | undefined;
+  /** unix seconds, exclusive */
+  readonly to?: number | undefined;
+  readonly sort?: "newest" | "oldest" | undefined;
 }
 
 const FAILED = sql<boolean>`state = 'failed'`;
@@ -42,15 +48,19 @@ const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
   // The index has a hash of both accounts.
   const parties = sql`hashtextextended(${filter.payTo}::text || ${filter.payer ?? ""}::text, 0)`;
-  const newest = (state: RawBuilder<boolean>) => sql`(select * from payments p
+  const [behind, order] = filter.sort === "oldest" ? [sql`>`, sql`asc`] : [sql`<`, sql`desc`];
+  const part = (state: RawBuilder<boolean>) => sql`(select * from payments p
     where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and p.door <> 'refund' and ${state}
       ${filter.payer ? sql`and payer = ${filter.payer} and hashtextextended(pay_to || payer, 0) = ${parties}` : sql``}
-      ${after ? sql`and (accepted_at_ms, payment_id) < (${after.time}, ${after.id})` : sql``}
-    order by accepted_at_ms desc, payment_id desc limit ${limit})`;
+      ${filter.route === undefined ? sql`` : sql`and resource_shown = ${filter.route}`}
+      ${filter.from === undefined ? sql`` : sql`and accepted_at_ms >= ${filter.from}::bigint * 1000`}
+      ${filter.to === undefined ? sql`` : sql`and accepted_at_ms < ${filter.to}::bigint * 1000`}
+      ${after ? sql`and (accepted_at_ms, payment_id) ${behind} (${after.time}, ${after.id})` : sql``}
+    order by accepted_at_ms ${order}, payment_id ${order} limit ${limit})`;
   const states = { pending: [UNDER_WAY], settled: [SETTLED], failed: [FAILED] };
   const { rows } = await sql<PaymentRow>`
-    select * from (${sql.join((filter.status ? states[filter.status] : [DONE, UNDER_WAY]).map(newest), sql` union all `)}) p
-    order by accepted_at_ms desc, payment_id desc limit ${limit}`.execute(db);
+    select * from (${sql.join((filter.status ? states[filter.status] : [DONE, UNDER_WAY]).map(part), sql` union all `)}) p
+    order by accepted_at_ms ${order}, payment_id ${order} limit ${limit}`.execute(db);
   return rows;
 }
 
@@ -132,15 +142,6 @@ async function rowsOf(db: Db, chainId: number, places: readonly Place[]): Promis
 
 const idsOf = (places: readonly Place[]) => idList(places.map(({ id }) => id));
 
-/** The event types of a subscription's money, and the payload field with the amount. */
-export const CHARGES = [
-  ["subscription.created", "signup", "charged"],
-  ["subscription.renewed", "renewal", "charged"],
-  ["subscription.resumed", "resume", "charged"],
-  ["subscription.plan_changed", "plan-change", "charged"],
-  ["allowance.debited", "overage", "amount"],
-] as const satisfies readonly (readonly [string, Scheme, string])[];
-
 export interface ChargeFilter {
   readonly chainId: number;
   /** undefined: every provider */
@@ -150,16 +151,11 @@ export interface ChargeFilter {
   readonly token?: string;
 }
 
-export interface ChargeRow {
+export interface ChargeRow extends Charge {
   readonly seq: number;
+  readonly id: string;
   readonly block_time: number;
-  readonly scheme: Scheme;
-  readonly amount: string;
-  readonly object_id: string;
   readonly transaction: string | null;
-  readonly version: number;
-  readonly paid_through: number;
-  readonly debit_index: number | null;
   readonly provider: string;
   readonly token: string;
   readonly plan_id: string;
@@ -178,7 +174,7 @@ export async function listCharges(
       where s.chain_id = ${chainId} and s.subscriber = ${payer}
         ${provider === undefined ? sql`` : sql`and p.provider = ${provider}`})
     select newest.*, m.plan_id from mine m cross join lateral (
-      select e.seq, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction,
+      select e.seq, e.id, e.block_time, c.scheme, e.payload->>c.field as amount, e.object_id, e.transaction,
         (e.payload->>'version')::int as version, (e.payload->>'paidThrough')::bigint as paid_through,
         case when c.scheme = 'overage' then (e.payload->>'index')::bigint end as debit_index,
         e.provider, e.payload->>'token' as token

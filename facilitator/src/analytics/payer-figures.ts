@@ -1,8 +1,9 @@
 import type { ChargeListWire, PayerFiguresWire } from "turnpike/facilitator";
-import { type Address, type Hex, type RefundTarget, refundedIdOf } from "turnpike/protocol";
+import { type Address, refundedIdOf } from "turnpike/protocol";
 import { refundedSums } from "../payments/refunds";
+import { targetOf } from "./charges";
 import { type ChargeRow, type ListQuery, listCharges } from "./lists";
-import { netToWire, type PayerFigures, payersOf } from "./queries";
+import { everPaid, netToWire, type PayerFigures, payersOf } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
 
 export interface PayersFigures {
@@ -24,7 +25,8 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
     async payers(provider, { token, limit, payer }) {
       const { scope, unit } = scopeOf(provider, token);
       const payers = await payersOf(db, scope, { limit, payer });
-      return { ...unit, payers: payers.map(payerToWire) };
+      const total = payer === undefined ? netToWire(await everPaid(db, scope)) : undefined;
+      return { ...unit, payers: payers.map(payerToWire), ...(total && { total }) };
     },
 
     allPayers(provider, token) {
@@ -47,6 +49,7 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
         ...unit,
         payer,
         charges: named.map(({ row, target, refunded }) => ({
+          id: row.id,
           at: row.block_time,
           scheme: row.scheme,
           token: unit.token,
@@ -77,12 +80,6 @@ export async function namedCharges(
     named.map(({ id }) => id),
   );
   return named.map(({ row, target, id }) => ({ row, target, refunded: sums.get(id)?.toString() }));
-}
-
-function targetOf(row: ChargeRow): RefundTarget {
-  const idHash = row.object_id as Hex;
-  if (row.debit_index !== null) return { type: "debit", idHash, index: Number(row.debit_index) };
-  return { type: "charge", idHash, version: row.version, paidThrough: Number(row.paid_through) };
 }
 
 const payerToWire = ({ payer, ...sum }: PayerFigures) => ({ payer, ...netToWire(sum) });

@@ -88,6 +88,20 @@ export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum
   return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };
 }
 
+/** Returns what all payers paid since the beginning, and what was refunded. */
+export async function everPaid(db: Db, scope: Scope): Promise<NetSum> {
+  const rows = await totalsIn(db, scope, { fromSec: 0, toSec: Number.MAX_SAFE_INTEGER })
+    .select(({ fn }) => ["kind", fn.sum<string>("count").as("count"), fn.sum<string>("amount").as("amount")])
+    .groupBy("kind")
+    .execute();
+  const sumOf = (some: typeof rows): Sum => ({
+    count: some.reduce((total, { count }) => total + Number(count), 0),
+    amount: some.reduce((total, { amount }) => total + BigInt(amount), 0n),
+  });
+  const isRefund = ({ kind }: { readonly kind: string }): boolean => kind === REFUNDS;
+  return { ...sumOf(rows.filter((row) => !isRefund(row))), refunds: sumOf(rows.filter(isRefund)) };
+}
+
 export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {
   const sums = new Map<Scheme, Sum>(SCHEMES.map((scheme) => [scheme, { count: 0, amount: 0n }]));
   for (const { scheme, count, amount } of points) {

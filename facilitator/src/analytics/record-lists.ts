@@ -3,14 +3,11 @@ import type { Address, Hex } from "turnpike/protocol";
 import type { PaymentRow } from "../db/tables/payments";
 import { refundedSums } from "../payments/refunds";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
-import { type ListedState, type ListQuery, listPayments, listSubscribers } from "./lists";
+import { type ListQuery, listPayments, listSubscribers, type PaymentFilter } from "./lists";
 import { type AnalyticsOptions, positionOf } from "./ranges";
 
 export interface RecordLists {
-  payments(
-    provider: Address,
-    query: ListQuery & { readonly status?: ListedState | undefined; readonly payer?: Address | undefined },
-  ): Promise<PaymentListWire>;
+  payments(provider: Address, query: ListQuery & Omit<PaymentFilter, "chainId" | "payTo">): Promise<PaymentListWire>;
   subscribers(
     provider: Address,
     query: ListQuery & { readonly planId?: Hex | undefined; readonly subscriber?: Address | undefined },
@@ -20,9 +17,12 @@ export interface RecordLists {
 export function createRecordLists({ db, config, clock }: AnalyticsOptions): RecordLists {
   const { chainId } = config;
   return {
-    async payments(provider, { cursor, limit, status, payer }) {
-      const filter = { chainId, payTo: provider, payer, status };
-      const rows = await listPayments(db, filter, { after: positionOf(cursor), limit });
+    async payments(provider, { cursor, limit, ...filter }) {
+      const rows = await listPayments(
+        db,
+        { ...filter, chainId, payTo: provider },
+        { after: positionOf(cursor), limit },
+      );
       const ids = rows.map((row) => row.payment_id);
       const refunded = await refundedSums(db, chainId, ids);
       const last = rows.length === limit ? rows.at(-1) : undefined;
@@ -69,7 +69,10 @@ function paymentToWire(row: PaymentRow, refunded: bigint | undefined): PaymentLi
   };
 }
 
-function statusOf({ state, is_reversed: isReversed }: PaymentRow): PaymentListWire["payments"][number]["status"] {
+export function statusOf({
+  state,
+  is_reversed: isReversed,
+}: PaymentRow): PaymentListWire["payments"][number]["status"] {
   if (state === "settled" || state === "failed") return state;
   return isReversed ? "reversed" : "pending";
 }

@@ -6,7 +6,8 @@ import type { Db } from "../db/open";
 import type { PaymentRow } from "../db/tables/payments";
 import { DAY_SEC } from "../lib/durations";
 import { refundedSums } from "../payments/refunds";
-import { CHARGES, type ListQuery, listCharges, type Page } from "./lists";
+import { CHARGES } from "./charges";
+import { type ListQuery, listCharges, type Page } from "./lists";
 import { namedCharges } from "./payer-figures";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, positionOf, type Range, sequenceOf } from "./ranges";
 

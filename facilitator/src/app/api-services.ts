@@ -20,7 +20,7 @@ import { createSubscriptions } from "../subscriptions";
 import { createDebits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
 import type { Tracing } from "../telemetry/tracing";
-import { findDelivery, listDeliveries } from "../webhooks/delivery-log";
+import { deliveriesOf, findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import { createWebhookEndpoints } from "../webhooks/endpoints";
 import type { Core } from "./core";
 import type { Drain } from "./drain";
@@ -80,6 +80,7 @@ export function createProviders(deps: ProvidersDeps): Providers {
         await endpoints.requireOwn(owner, endpointId);
         return findDelivery(store.db, endpointId, eventId);
       },
+      of: (owner, eventIds) => deliveriesOf(store.db, owner, eventIds),
     },
   };
 }
@@ -113,6 +114,7 @@ export function buildApiServices(wiring: Wiring): ApiServices {
   const { clock } = indexer;
   const { chainIds = [config.chainId] } = deployment ?? {};
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
+  const { explorerUrl: explorer = config.network.explorer } = config;
   return {
     network: config.network,
     ...(deployment && { deployment }),
@@ -131,6 +133,7 @@ export function buildApiServices(wiring: Wiring): ApiServices {
       turnpike: config.turnpike,
       batchSettler: config.batchSettler,
       ...supportedSigners(relayer.trustedSigners),
+      ...(explorer !== undefined && { explorer }),
       ...(config.permit2 && { transferMethods: ["eip3009", "permit2"] }),
       get relayers() {
         return [...relayer.addresses];

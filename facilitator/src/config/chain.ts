@@ -66,6 +66,13 @@ export const CHAIN = {
     danger: "A token that is not a well-behaved EIP-3009 stablecoin can burn the relayer's gas.",
     schema: tokens,
   }),
+  explorerUrl: optional({
+    env: "EXPLORER_URL",
+    about:
+      "Address of a block explorer, which `/tx/<hash>`, `/address/<address>` and `/block/<number>` follow: the dashboard links to it. Absent: the explorer that the network is known for, and none for a local chain.",
+    danger: "It learns which transactions a provider looks at.",
+    schema: url.transform((text) => text.replace(/\/+$/, "")),
+  }),
   payTo: optional({
     env: "PAY_TO",
     about: "Payees that are settled for, comma-separated addresses; every payee when absent.",

@@ -27,6 +27,7 @@ import { keyEndpoints } from "./routes/keys";
 import { operatorFigureEndpoints } from "./routes/operator-figures";
 import { payerEndpoints } from "./routes/payer";
 import { paymentEndpoints } from "./routes/payments";
+import { recordEndpoints } from "./routes/records";
 import { refundEndpoints } from "./routes/refunds";
 import { sandboxEndpoints } from "./routes/sandbox";
 import { serviceEndpoints } from "./routes/service";
@@ -53,6 +54,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     analyticsEndpoints,
     figureEndpoints,
     payerEndpoints,
+    recordEndpoints,
     reportEndpoints,
     operatorFigureEndpoints,
     serviceEndpoints,

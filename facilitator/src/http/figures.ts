@@ -20,9 +20,16 @@ export interface Money<T> {
   readonly amountOf: (row: T) => string | undefined;
 }
 
+/** Text that this service has formatted, such as a decimal amount: it is kept as it is. */
+export interface Plain<T> {
+  readonly textOf: (row: T) => string;
+}
+
+export const plain = <T>(textOf: (row: T) => string): Plain<T> => ({ textOf });
+
 export const money = <T>(amountOf: (row: T) => string | undefined): Money<T> => ({ amountOf });
 
-type Column<T> = ((row: T) => Cell) | Money<T>;
+type Column<T> = ((row: T) => Cell) | Money<T> | Plain<T>;
 
 export interface Sheet<T> {
   /** an amount makes two columns: `amount` in base units, and `amountDecimal` */
@@ -44,14 +51,18 @@ export function csvRows<T>({ columns, unitOf }: Sheet<T>, rows: readonly T[]): s
     .map((row) => {
       const unit = unitOf?.(row);
       const cells = Object.values(columns).flatMap((column): CellText[] =>
-        isMoney(column) ? moneyCells(column.amountOf(row), unit) : [cellText(column(row))],
+        typeof column === "function"
+          ? [cellText(column(row))]
+          : "textOf" in column
+            ? [column.textOf(row)]
+            : moneyCells(column.amountOf(row), unit),
       );
       return line([...cells, ...(unit ? [cellText(unit.token), cellText(unit.decimals)] : [])]);
     })
     .join("");
 }
 
-const isMoney = <T>(column: Column<T>): column is Money<T> => typeof column === "object";
+const isMoney = <T>(column: Column<T>): column is Money<T> => "amountOf" in column;
 
 /** Formats one field. A leading minus of a number is no formula. */
 type CellText = string;

@@ -11,6 +11,9 @@ const DAY_SEC = 86_400;
 /** Fields whose value does not follow from their schema. */
 const BY_NAME: Readonly<Record<string, unknown>> = {
   network: "base-sepolia",
+  explorer: "https://sepolia.basescan.org",
+  month: "2026-11",
+  zone: "Europe/Berlin",
   chainId: 84_532,
   token: "0x036cbd53842c5426634e7929541ec2318f3dcf7e",
   decimals: 6,

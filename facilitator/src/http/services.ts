@@ -17,7 +17,7 @@ import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
 import type { Metrics } from "../telemetry/metrics";
 import type { Tracing } from "../telemetry/tracing";
-import type { DeliveryPage, findDelivery, listDeliveries } from "../webhooks/delivery-log";
+import type { DeliveryPage, deliveriesOf, findDelivery, listDeliveries } from "../webhooks/delivery-log";
 import type { WebhookEndpoints } from "../webhooks/endpoints";
 import type { RateLimit } from "./rate-limit";
 import type { UntilEnd } from "./request";
@@ -90,6 +90,7 @@ export interface Providers {
   readonly deliveries: {
     list(owner: Owner, endpointId: string, page: DeliveryPage): ReturnType<typeof listDeliveries>;
     find(owner: Owner, endpointId: string, eventId: string): ReturnType<typeof findDelivery>;
+    of(owner: Owner, eventIds: readonly string[]): ReturnType<typeof deliveriesOf>;
   };
 }
 

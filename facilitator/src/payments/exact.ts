@@ -23,6 +23,7 @@ export interface ExactRequest {
   readonly amount: bigint;
   /** resource that the server names; "" when it names none */
   readonly resource: string;
+  readonly memo?: string | undefined;
   readonly purchase: Purchase;
   readonly maxTimeoutSec: number;
   readonly authorization: Authorization;

@@ -158,6 +158,7 @@ async function insertDistinct(
       door: request.channel,
       resource_hash: request.resourceHash,
       resource_shown: request.resourceShown,
+      memo: request.memo,
       token: request.token.address,
       payer: request.authorization.from,
       pay_to: request.authorization.to,
@@ -188,16 +189,16 @@ async function insertDistinct(
     on conflict (chain_id, payment_id) do nothing)`;
   const { rows } = await sql<{ payment_id: string }>`
     with asked as (select * from json_to_recordset(${JSON.stringify(asked)}::json) as a(payment_id text, door text,
-      resource_hash text, resource_shown text, token text, payer text, pay_to text, amount numeric, nonce text,
+      resource_hash text, resource_shown text, memo text, token text, payer text, pay_to text, amount numeric, nonce text,
       valid_after bigint, valid_before bigint, signature text, method text, permitted text, sender text,
       token_permit text, has_code boolean, state text, attempts int,
       transaction_id text, accepted_block bigint, balance numeric, traceparent text, grant_id text,
       is_gate boolean)),
     ${minedLater(chainId)},
-    bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, token, payer, pay_to, amount, nonce,
+    bound as (insert into payments (chain_id, payment_id, door, resource_hash, resource_shown, memo, token, payer, pay_to, amount, nonce,
       valid_after, valid_before, signature, method, permitted, sender, token_permit, has_code, state, attempts,
       transaction_id, accepted_at_ms, accepted_block, traceparent)
-    select ${chainId}::bigint, a.payment_id, a.door, ${bytesOf("a.resource_hash")}, a.resource_shown, a.token, a.payer, a.pay_to,
+    select ${chainId}::bigint, a.payment_id, a.door, ${bytesOf("a.resource_hash")}, a.resource_shown, a.memo, a.token, a.payer, a.pay_to,
       a.amount, ${bytesOf("a.nonce")}, a.valid_after, a.valid_before, ${bytesOf("a.signature")}, a.method, a.permitted, a.sender,
       a.token_permit, a.has_code,
       a.state, a.attempts, a.transaction_id,

@@ -111,6 +111,7 @@ async function replaceFailed(tx: Tx, acceptance: Acceptance): Promise<boolean> {
       door: request.channel,
       resource_hash: bytes(request.resourceHash),
       resource_shown: request.resourceShown,
+      memo: request.memo ?? null,
       pay_to: authorization.to,
       amount: authorization.value.toString(),
       valid_after: Number(authorization.validAfter),

@@ -48,6 +48,8 @@ export interface PaymentRequest {
   readonly resourceHash: Hex;
   /** origin and path */
   readonly resourceShown: string;
+  /** ties the payment to a request of the provider's; undefined when none is named */
+  readonly memo: string | undefined;
   /** unix seconds after which the memo is worthless, if it says so */
   readonly memoExpiresAtSec: number | undefined;
 }
@@ -106,6 +108,7 @@ export interface RequestedFacts {
   readonly signature: Hex;
   /** "" when a stock server names none: x402 version 2 does not require it */
   readonly resource: string;
+  readonly memo?: string | undefined;
 }
 
 /**
@@ -171,9 +174,13 @@ export function requestOf(
     signature: keySignature(signed.signature, isOwn),
     resourceHash: keccakText(facts.resource),
     resourceShown: isNamed ? resourceWithoutQuery(facts.resource) : "",
+    memo: facts.memo === undefined ? undefined : storedMemo(facts.memo),
     memoExpiresAtSec,
   };
 }
+
+/** Returns the memo as the database has it, which stores neither NUL nor half of a surrogate pair. */
+export const storedMemo = (memo: string): string => Buffer.from(memo).toString().replaceAll("\0", "\ufffd");
 
 /**
  * Result of binding a payment.

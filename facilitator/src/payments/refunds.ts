@@ -195,10 +195,15 @@ export interface SettledRefund {
 }
 
 export async function settledRefunds(db: Db, chainId: number, ids: Iterable<string>): Promise<SettledRefund[]> {
+  return (await refundsOf(db, chainId, ids)).filter(({ row }) => row.state === "settled");
+}
+
+/** Returns the refunds of each of these ids, in any state. */
+export async function refundsOf(db: Db, chainId: number, ids: Iterable<string>): Promise<SettledRefund[]> {
   const { rows } = await sql<PaymentRow & Omit<SettledRefund, "row">>`
     select r.refunded_id, r.refund_index, p.* from refunds r
     join payments p on p.chain_id = r.chain_id and p.payment_id = r.payment_id
-    where r.chain_id = ${chainId}::bigint and r.refunded_id = any(${idList(ids)}) and p.state = 'settled'
+    where r.chain_id = ${chainId}::bigint and r.refunded_id = any(${idList(ids)})
     order by r.refunded_id, r.refund_index`.execute(db);
   return rows.map(({ refunded_id, refund_index, ...row }) => ({ refunded_id, refund_index, row }));
 }

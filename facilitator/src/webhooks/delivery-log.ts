@@ -5,10 +5,13 @@ import {
   type deliveryListSchema,
   TEST_EVENT_TYPE,
 } from "turnpike/facilitator";
-import { TurnpikeError } from "turnpike/protocol";
+import { networkOfChain, TurnpikeError } from "turnpike/protocol";
 import type { z } from "zod";
 import type { Db } from "../db/open";
-import { databaseNowMs } from "../db/sql";
+import { type Owner, onChains } from "../db/owner";
+import { databaseNowMs, idList } from "../db/sql";
+import { wholePayload } from "../events/payload";
+import { bodyOf } from "./message";
 
 export interface DeliveryPage {
   /** position of the last delivery read; 0 for the newest */
@@ -25,6 +28,8 @@ function deliveries(db: Db, endpointId: string) {
     .select([
       ...([
         "d.seq",
+        "d.chain_id",
+        "d.body",
         "d.event_id",
         "d.state",
         "d.attempts",
@@ -48,6 +53,18 @@ const toWire = (row: Row) => ({
   ...(row.state === "pending" && { nextAttemptAt: unixSec(row.due_at_ms) }),
   ...(row.finished_at_ms !== null && { finishedAt: unixSec(row.finished_at_ms) }),
 });
+
+/** @returns undefined for an event that retention has deleted */
+async function bodyIn(db: Db, { event_id, chain_id, body }: Row): Promise<string | undefined> {
+  if (body !== null) return body;
+  const event = await db
+    .selectFrom("events")
+    .selectAll()
+    .where("chain_id", "=", chain_id)
+    .where("id", "=", event_id)
+    .executeTakeFirst();
+  return event && bodyOf({ ...event, payload: wholePayload(event) }, networkOfChain(chain_id));
+}
 
 export async function listDeliveries(
   db: Db,
@@ -89,7 +106,30 @@ export async function findDelivery(
       ...(attempt.error !== null && { error: attempt.error }),
     }),
   );
-  return { ...toWire(row), log };
+  const body = await bodyIn(db, row);
+  return { ...toWire(row), log, ...(body !== undefined && { body }) };
+}
+
+/** Returns the deliveries of these events to a provider's endpoints, oldest first. */
+export async function deliveriesOf(db: Db, { provider, chainIds }: Owner, eventIds: readonly string[]) {
+  const endpoints = await db
+    .selectFrom("webhook_endpoints")
+    .select(["id", "url"])
+    .where(onChains("webhook_endpoints", chainIds))
+    .where("provider", "=", provider)
+    .execute();
+  const found = await Promise.all(
+    endpoints.map(async ({ id, url }) => {
+      const rows = await deliveries(db, id)
+        .where(sql<boolean>`d.event_id = any(${idList(eventIds)})`)
+        .execute();
+      return rows.map((row) => ({ seq: row.seq, delivery: { ...toWire(row), endpoint: id, url } }));
+    }),
+  );
+  return found
+    .flat()
+    .sort((a, b) => a.seq - b.seq)
+    .map(({ delivery }) => delivery);
 }
 
 export async function countPending(db: Db, chainId: number): Promise<number> {

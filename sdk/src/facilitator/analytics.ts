@@ -147,6 +147,8 @@ export const payerFiguresSchema = z.object({
   decimals: z.number().int().min(0).max(77),
   /** who paid most since the beginning */
   payers: z.array(z.object({ payer: addressSchema, ...netOfRefunds })),
+  /** of all payers, listed or not; absent where one payer was asked for */
+  total: z.object(netOfRefunds).optional(),
 });
 
 export type PayerFigures = z.output<typeof payerFiguresSchema>;
@@ -160,6 +162,8 @@ export const chargeListSchema = z.object({
   /** newest first */
   charges: z.array(
     z.object({
+      /** of its event; absent from earlier releases */
+      id: hash32Schema.optional(),
       at: timeSchema,
       scheme: z.enum(SCHEMES),
       token: addressSchema,

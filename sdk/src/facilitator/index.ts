@@ -10,6 +10,7 @@ export * from "./endpoints";
 export * from "./keys";
 export * from "./payments";
 export * from "./problem";
+export * from "./records";
 export * from "./refund-accounts";
 export * from "./refunds";
 export * from "./reports";

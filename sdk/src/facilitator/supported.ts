@@ -12,6 +12,8 @@ const chainFields = {
   proofSigners: z.array(addressSchema).min(1),
   /** whose signature counts for payments that settled before `until`, unix seconds of the chain */
   retiredProofSigners: z.array(z.object({ address: addressSchema, until: z.number().int().nonnegative() })).optional(),
+  /** of a block explorer: see `Network.explorer` */
+  explorer: z.string().max(2_048).optional(),
   /** who submits transactions */
   relayers: z.array(addressSchema),
   /** how `exact` payments may move their money; absent: by the token's EIP-3009 alone */

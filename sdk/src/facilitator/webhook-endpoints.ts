@@ -108,7 +108,11 @@ export const attemptSchema = z.object({
   error: z.enum(DELIVERY_ERRORS).optional(),
 });
 
-export const deliveryDetailSchema = deliverySchema.extend({ log: z.array(attemptSchema) });
+export const deliveryDetailSchema = deliverySchema.extend({
+  log: z.array(attemptSchema),
+  /** what is sent, the same at every attempt; absent where its event was deleted because of its age */
+  body: z.string().optional(),
+});
 
 export const auditEntrySchema = z.object({
   /** unix seconds */

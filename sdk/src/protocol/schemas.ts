@@ -53,7 +53,8 @@ const timeSchema = amountSchema;
 
 const networkNameSchema = z.string().min(1).max(64);
 
-const memoSchema = z.string().min(1).max(256);
+/** Of a payment: text that ties it to a request. */
+export const memoSchema = z.string().min(1).max(256);
 
 const resourceSchema = z.string().min(1).max(MAX_RESOURCE_BYTES);
 

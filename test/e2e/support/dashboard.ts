@@ -8,6 +8,7 @@ import { startSandbox, type World } from "../../support/sandbox";
 /** Each page by its address, and what it is called. */
 export const PAGES = {
   "/": "Overview",
+  "/account": "Account",
   "/payments": "Payments",
   "/subscriptions": "Subscriptions",
   "/allowances": "Allowances",
@@ -84,6 +85,23 @@ export async function visit(page: Page, path: string): Promise<void> {
   const title = PAGES[path.split("?", 1)[0] as keyof typeof PAGES];
   if (title) await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
   await page.waitForFunction(() => document.querySelector("main .loading") === null);
+}
+
+/** What does not fit: the page itself, or a table of it. */
+export async function tooWide(page: Page): Promise<string[]> {
+  await page.evaluate(() => {
+    for (const values of document.querySelectorAll("details")) values.open = true;
+  });
+  const wide = await page.evaluate(() => [
+    ...(document.documentElement.scrollWidth > window.innerWidth ? ["the page"] : []),
+    ...[...document.querySelectorAll(".scroll")]
+      .filter((table) => table.scrollWidth > table.clientWidth)
+      .map((table) => table.getAttribute("aria-label") ?? "a table"),
+  ]);
+  await page.evaluate(() => {
+    for (const values of document.querySelectorAll("details")) values.open = false;
+  });
+  return wide;
 }
 
 /** A figure of the page by its label. */

@@ -178,7 +178,7 @@ describe("Facilitator: migrations", function () {
         { chainId: 1, payTo: PAID.pay_to, payer: PAID.payer, status: "settled" },
         { after: undefined, limit: 9 },
       );
-      expect(listed).to.deep.equal([{ ...row, signature: row.signature.toLowerCase(), traceparent: null }]);
+      expect(listed).to.deep.equal([{ ...row, signature: row.signature.toLowerCase(), traceparent: null, memo: null }]);
       const grants = createGrants(store, 1);
       const isOwn = (digit: string) => grants.isOwn(PAID.payment_id, { grantId: digits(digit), isGate: true });
       expect([await isOwn("9"), await isOwn("8")]).to.deep.equal([true, false]);

@@ -1,4 +1,4 @@
-/** Shows the deliveries to one endpoint with every attempt, and resends them. */
+/** Lists the deliveries to one endpoint, and resends them. */
 import { useEffect, useState } from "preact/hooks";
 import { formatCount, formatTime } from "../format";
 import { Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
@@ -9,7 +9,6 @@ const LOOK_MS = 1_000;
 export function Deliveries({ endpoint }: { endpoint: string }) {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
-  const [open, setOpen] = useState<string>();
   const [problem, setProblem] = useState<string>();
   const trail = useTrail();
   const query = { limit: 20, cursor: trail.cursor };
@@ -38,9 +37,6 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
           {problem}
         </p>
       )}
-      {open && (
-        <Attempts key={`${open} ${round}`} endpoint={endpoint} event={open} onClose={() => setOpen(undefined)} />
-      )}
       <Shown of={list}>
         {({ deliveries, next }) => (
           <>
@@ -53,7 +49,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                   title: "Event",
                   cell: (row) => (
                     <>
-                      {row.type}
+                      <a href={`#/deliveries/${endpoint}/${row.eventId}`}>{row.type}</a>
                       <span class="note line">{formatTime(row.createdAt)}</span>
                       <Narrow>
                         <Status of={row.state} />
@@ -73,19 +69,9 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                   title: "Actions",
                   isNumber: true,
                   cell: (row) => (
-                    <span class="buttons">
-                      <button
-                        type="button"
-                        aria-label={`Attempts of ${row.type}`}
-                        aria-expanded={open === row.eventId}
-                        onClick={() => setOpen(open === row.eventId ? undefined : row.eventId)}
-                      >
-                        Attempts
-                      </button>
-                      <button type="button" aria-label={`Send again: ${row.type}`} onClick={() => resend(row.eventId)}>
-                        Send again
-                      </button>
-                    </span>
+                    <button type="button" aria-label={`Send again: ${row.type}`} onClick={() => resend(row.eventId)}>
+                      Send again
+                    </button>
                   ),
                 },
               ]}
@@ -95,39 +81,5 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
         )}
       </Shown>
     </Panel>
-  );
-}
-
-function Attempts({ endpoint, event, onClose }: { endpoint: string; event: string; onClose: () => void }) {
-  const detail = useGet(`/webhook-endpoints/${endpoint}/deliveries/${event}`);
-  return (
-    <div class="inset">
-      <Shown of={detail}>
-        {({ log, type, eventId }) => (
-          <>
-            <p>
-              <strong>{type}</strong> <Hex value={eventId} />{" "}
-              <button type="button" class="quiet" onClick={onClose}>
-                Close
-              </button>
-            </p>
-            <Table
-              caption="Attempts"
-              empty="No attempt yet."
-              rows={log}
-              columns={[
-                { title: "Attempt", isNumber: true, cell: (row) => String(row.number) },
-                { title: "At", cell: (row) => formatTime(row.at) },
-                {
-                  title: "Response",
-                  cell: (row) => (row.statusCode ? `HTTP ${row.statusCode}` : (row.error ?? "none")),
-                },
-                { title: "Took", isNumber: true, cell: (row) => `${row.durationMs} ms` },
-              ]}
-            />
-          </>
-        )}
-      </Shown>
-    </div>
   );
 }

@@ -83,7 +83,7 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
                   title: "Charged",
                   cell: (row) => (
                     <>
-                      {formatTime(row.at)}
+                      {row.id ? <a href={`#/charges/${row.id}`}>{formatTime(row.at)}</a> : formatTime(row.at)}
                       <Narrow>
                         <SubscriptionLink of={row.subject} />
                       </Narrow>

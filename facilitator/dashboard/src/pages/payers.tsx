@@ -1,4 +1,4 @@
-import { addAmounts, formatCount, formatShare, plural } from "../format";
+import { formatCount, formatShare, plural } from "../format";
 import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
 import { useGet, useMoney } from "../use";
@@ -15,11 +15,10 @@ export function Payers() {
         {choice}
         <Download path="/analytics/payers.csv" query={{ token: chosen }} name="turnpike-payers.csv" />
       </Controls>
-      <Panel note="The top 100 payers of all time, and the share of each in their total. The CSV has all payers.">
+      <Panel note="The top 100 payers of all time, and the share of each in the total of all. The CSV has all payers.">
         <Shown of={figures}>
-          {({ payers, token }) => {
+          {({ payers, token, total }) => {
             const most = Number(payers[0]?.amount ?? 1) || 1;
-            const sum = payers.reduce((total, { amount }) => total + Number(amount), 0);
             return (
               <Table
                 caption="Payers"
@@ -29,27 +28,27 @@ export function Payers() {
                   {
                     title: "Payer",
                     cell: (row) => <PayerLink of={row.payer} />,
-                    total: "Total",
+                    total: "All payers",
                   },
                   {
                     title: "Paid",
                     isNumber: true,
                     cell: (row) => money(row.amount, token),
-                    total: money(addAmounts(payers.map(({ amount }) => amount)), token),
+                    total: total && money(total.amount, token),
                   },
                   {
                     title: "Refunds",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.refunds.amount, token),
-                    total: money(addAmounts(payers.map(({ refunds }) => refunds.amount)), token),
+                    total: total && money(total.refunds.amount, token),
                   },
                   {
                     title: "Net",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.net, token),
-                    total: money(addAmounts(payers.map(({ net }) => net)), token),
+                    total: total && money(total.net, token),
                   },
                   {
                     title: "vs first",
@@ -59,14 +58,14 @@ export function Payers() {
                   {
                     title: "Share",
                     isNumber: true,
-                    cell: (row) => formatShare(Number(row.amount), sum) ?? "–",
+                    cell: (row) => formatShare(Number(row.amount), Number(total?.amount ?? 0)) ?? "–",
                   },
                   {
                     title: "Payments",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => formatCount(row.count),
-                    total: formatCount(payers.reduce((total, { count }) => total + count, 0)),
+                    total: total && formatCount(total.count),
                   },
                 ]}
               />

@@ -1,14 +1,14 @@
-/** One-time payments, newest first. */
+/** One-time payments, filtered and ordered by the API. */
 import type { ComponentChildren } from "preact";
 import type { PaymentListWire } from "turnpike/facilitator";
 import { formatTime } from "../format";
+import { OnChain } from "../links";
 import {
   Choice,
   Controls,
   Cut,
   Download,
   Empty,
-  Hex,
   Narrow,
   Pager,
   Panel,
@@ -17,48 +17,71 @@ import {
   Status,
   Table,
 } from "../parts";
+import { TextField } from "../text-field";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
+
+const DAY_SEC = 86_400;
 
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
 
 export function Payments() {
   const [status, setStatus] = useQueryField("status", "all");
   const [payer, setPayer] = useQueryField("payer", "");
-  const trail = useTrail(`${status} ${payer}`);
-  const filter = { status: status === "all" ? undefined : status, payer: payer || undefined };
+  const [route, setRoute] = useQueryField("route", "");
+  const [since, setSince] = useQueryField("since", "");
+  const [until, setUntil] = useQueryField("until", "");
+  const [sort, setSort] = useQueryField("sort", "newest");
+  const filter = {
+    status: status === "all" ? undefined : status,
+    payer: payer || undefined,
+    route: route || undefined,
+    from: dayOf(since),
+    to: dayOf(until, DAY_SEC),
+    sort,
+  };
+  const trail = useTrail(JSON.stringify(filter));
   const list = useGet("/analytics/payments", { ...filter, cursor: trail.cursor, limit: 50 });
+  const isFiltered = status !== "all" || route !== "" || since !== "" || until !== "";
   return (
     <>
       <Controls>
         <Choice label="Status" value={status} options={STATUSES} onChange={setStatus} />
+        <TextField label="From" type="date" value={since} onChange={setSince} />
+        <TextField label="To" type="date" value={until} onChange={setUntil} />
+        <TextField label="Payer" value={payer} pattern="0x[0-9a-fA-F]{40}" onChange={setPayer} />
+        <TextField label="Route" value={route} onChange={setRoute} />
         <Download path="/analytics/payments.csv" query={filter} name="turnpike-payments.csv" />
-        {payer && (
-          <button type="button" class="quiet" onClick={() => setPayer("")}>
-            All payers, not only <Hex value={payer} />
-          </button>
-        )}
       </Controls>
-      <Panel title="One-time payments" note="Newest first.">
+      <Panel
+        title="One-time payments"
+        note={
+          <>
+            Days are UTC. Sums of what settled are in the <a href="#/account?kind=one-time">account</a>.
+          </>
+        }
+      >
         <Shown of={list}>
           {({ payments, next }) => (
             <>
               <PaymentTable
                 payments={payments}
+                sort={sort}
+                onSort={setSort}
                 empty={
                   payer ? (
                     <Empty title="No one-time payment by this payer.">
                       Its page lists <a href={`#/payers/${payer}`}>everything that it paid</a>, with subscriptions.
                     </Empty>
-                  ) : status === "all" ? (
+                  ) : isFiltered ? (
+                    <Empty title="No payment is like this." />
+                  ) : (
                     <Empty title="No payment yet.">
                       A payment for one of your gated routes appears here one block later.
                     </Empty>
-                  ) : (
-                    <Empty title="No payment has this status." />
                   )
                 }
               />
-              <Pager trail={trail} next={next} />
+              <Pager trail={trail} next={next} {...(sort === "oldest" && { names: ["← Older", "Newer →"] })} />
             </>
           )}
         </Shown>
@@ -67,22 +90,45 @@ export function Payments() {
   );
 }
 
-export function PaymentTable({ payments, empty }: { payments: PaymentListWire["payments"]; empty: ComponentChildren }) {
+/** @returns undefined for no day */
+function dayOf(day: string, plusSec = 0): number | undefined {
+  const at = Date.parse(`${day}T00:00:00Z`);
+  return Number.isNaN(at) ? undefined : at / 1_000 + plusSec;
+}
+
+interface PaymentTableProps {
+  readonly payments: PaymentListWire["payments"];
+  readonly empty: ComponentChildren;
+  readonly sort?: string;
+  readonly onSort?: (sort: string) => void;
+}
+
+export function PaymentTable({ payments, empty, ...order }: PaymentTableProps) {
   const money = useMoney();
   return (
     <Table
-      caption="One-time payments, newest first"
+      caption="One-time payments"
+      {...order}
       empty={empty}
       rows={payments}
       columns={[
         {
           title: "Accepted",
+          sort: ["newest", "oldest"],
           cell: (row) => (
             <>
-              {formatTime(row.acceptedAt)}
+              <a href={`#/payments/${row.id}`}>{formatTime(row.acceptedAt)}</a>
               <Narrow>
                 <Resource of={row.resource} />
               </Narrow>
+              <Narrow>
+                <PayerLink of={row.payer} />
+              </Narrow>
+              {row.transaction && (
+                <Narrow>
+                  <OnChain of="tx" value={row.transaction} short />
+                </Narrow>
+              )}
             </>
           ),
         },
@@ -102,7 +148,7 @@ export function PaymentTable({ payments, empty }: { payments: PaymentListWire["p
         {
           title: "Transaction",
           isSpare: true,
-          cell: (row) => (row.transaction ? <Hex value={row.transaction} /> : "–"),
+          cell: (row) => (row.transaction ? <OnChain of="tx" value={row.transaction} short /> : "–"),
         },
       ]}
     />

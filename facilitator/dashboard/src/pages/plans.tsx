@@ -1,18 +1,24 @@
 /** Shows each plan's price, payee, subscribers and revenue. */
-import type { PlanFiguresWire } from "turnpike/facilitator";
-import { addAmounts, formatCount, formatPeriod, formatTime, planName } from "../format";
-import { Bar, Controls, Cut, Download, Empty, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
+import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
+import { formatCount, formatPeriod, formatTime, planName } from "../format";
+import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney } from "../use";
 
 /** Whatever is stopped is deprecated, too. */
-const stateOf = ({ stopped, deprecated }: PlanFiguresWire["plans"][number]): string =>
+export const stateOf = ({ stopped, deprecated }: PlanFiguresWire["plans"][number]): string =>
   stopped ? "stopped" : deprecated ? "deprecated" : "open";
+
+/** All that was received, but for one-time payments. */
+const ofPlans = ({ volume, byScheme }: OverviewWire): string =>
+  (BigInt(volume.amount) - BigInt(byScheme["one-time"]?.amount ?? "0")).toString();
 
 export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
   const plans = useGet("/analytics/plans", { ...query, limit: 100 });
+  const overview = useGet("/analytics/overview", query);
+  const all = overview.kind === "ready" ? overview.data : undefined;
   return (
     <>
       <Controls>
@@ -37,9 +43,7 @@ export function Plans() {
                     title: "Plan",
                     cell: (row) => (
                       <>
-                        <a href={`#/subscriptions?plan=${row.planId}`}>
-                          <Cut text={planName(row.metadata, row.planId)} />
-                        </a>
+                        <PlanLink of={row.planId} name={planName(row.metadata, row.planId)} />
                         <span class="note line">
                           {money(row.price, token)} / {formatPeriod(row.period)}
                         </span>
@@ -58,20 +62,20 @@ export function Plans() {
                         {row.deprecated && <Narrow>{stateOf(row)}</Narrow>}
                       </>
                     ),
-                    total: "Total",
+                    total: "All plans",
                   },
                   {
                     title: "Active",
                     isNumber: true,
                     cell: (row) => formatCount(row.active),
-                    total: formatCount(rows.reduce((sum, { active }) => sum + active, 0)),
+                    total: all && formatCount(all.subscriptions.active),
                   },
                   {
                     title: "Recurring",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.recurring, token),
-                    total: money(addAmounts(rows.map(({ recurring }) => recurring)), token),
+                    total: all && money(all.subscriptions.recurring, token),
                   },
                   {
                     title: "Revenue",
@@ -82,7 +86,7 @@ export function Plans() {
                         {row.refunds.count > 0 && <span class="note line">net {money(row.net, token)}</span>}
                       </>
                     ),
-                    total: money(addAmounts(rows.map(({ amount }) => amount)), token),
+                    total: all && money(ofPlans(all), token),
                   },
                   {
                     title: "Share",

@@ -3,7 +3,8 @@ import type { ComponentChildren } from "preact";
 import type { SubscriptionWire } from "turnpike/facilitator";
 import type { AnswerAt } from "../api";
 import { formatDate, formatPeriod, formatTime, plural } from "../format";
-import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, Shown, Status } from "../parts";
+import { OnChain } from "../links";
+import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, PlanLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useLoad, useMoney, useSigned } from "../use";
 
@@ -137,7 +138,7 @@ function Standing({ of }: { of: SubscriptionWire }) {
       <Figures>
         <Figure
           label="Plan"
-          value={plans.nameOf(planId)}
+          value={<PlanLink of={planId} name={plans.nameOf(planId)} />}
           note={plan && `${money(plan.price, plan.token)} every ${formatPeriod(plan.period)}`}
         />
         <Figure label="Paid through" value={formatDate(paidThrough)} note={formatTime(paidThrough)} />
@@ -174,19 +175,23 @@ function Moment({ of }: { of: Event }) {
   return (
     <li class={toneOf(type)}>
       <time dateTime={new Date(occurredAt * 1_000).toISOString()}>{formatTime(occurredAt)}</time>
-      <strong>{sayWhat(type)}</strong>
+      <strong>{isCharge(of) ? <a href={`#/charges/${of.id}`}>{sayWhat(type)}</a> : sayWhat(type)}</strong>
       {facts.map((fact) => (
         <> · {fact}</>
       ))}
       {transaction && (
         <span class="note">
           {" "}
-          <Hex value={transaction} />
+          <OnChain of="tx" value={transaction} short />
         </span>
       )}
     </li>
   );
 }
+
+/** Whether money moved: such an event has a page. */
+const isCharge = ({ type, data }: Event): boolean =>
+  type === "allowance.debited" || (typeof data.charged === "string" && data.charged !== "0");
 
 function toneOf(type: string): string {
   if (/failed|past_due|expired|exhausted/.test(type)) return "bad";

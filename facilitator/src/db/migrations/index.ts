@@ -43,6 +43,7 @@ import { listingOrigins } from "./620-listing-origins";
 import { stoppedPlans } from "./630-stopped-plans";
 import { dailySums } from "./640-daily-sums";
 import { payerCharges } from "./650-payer-charges";
+import { ledger } from "./660-ledger";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -90,4 +91,5 @@ export const MIGRATIONS: readonly Migration[] = [
   stoppedPlans,
   dailySums,
   payerCharges,
+  ledger,
 ];

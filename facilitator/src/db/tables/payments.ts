@@ -141,6 +141,8 @@ export interface PaymentRow {
   resource_hash: string;
   /** origin and path, never the query */
   resource_shown: string;
+  /** ties it to a request of the provider's; text of a stranger's choice; null: none, or accepted before migration 640 */
+  memo?: string | null;
   token: string;
   payer: string;
   pay_to: string;

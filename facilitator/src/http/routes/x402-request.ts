@@ -9,6 +9,7 @@ import {
   gasSponsoringInfoSchema,
   isEip3009,
   isPermit2,
+  memoSchema,
   PERMIT2,
   type Permit2Authorization,
   permit2AuthorizationOf,
@@ -34,7 +35,8 @@ export function exactRequestOf(request: X402Request, act: "verify" | "settle"): 
   const signed = signedOf(request, act);
   if (typeof signed === "string") return signed;
   const purchase = grant ? { grantId: grant.id, isGate: true } : purchaseOfServer();
-  const common = { network, token: asset, payTo, maxTimeoutSec: maxTimeoutSeconds, ...signed, purchase };
+  const memo = memoSchema.safeParse(paymentRequirements.extra?.memo).data;
+  const common = { network, token: asset, payTo, maxTimeoutSec: maxTimeoutSeconds, memo, ...signed, purchase };
   if (paymentPayload.x402Version === 1) {
     if (!("maxAmountRequired" in paymentRequirements) || paymentPayload.network !== network)
       return "invalid_payment_requirements";

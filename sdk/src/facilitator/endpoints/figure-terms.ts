@@ -5,7 +5,7 @@ import { limitSchema, PAGED } from "./endpoint";
 
 export const RANGE = "Covers a range of whole UTC days, or `from` and `to`. Amounts are decimal strings of base units.";
 
-const timeSchema = z
+export const timeSchema = z
   .string()
   .regex(/^(?:0|[1-9][0-9]{0,11})$/, "must be a time in unix seconds")
   .transform(Number);

@@ -25,18 +25,28 @@ import {
   renewalFiguresSchema,
 } from "../subscription-figures";
 import { endpoints, limitSchema, networkQuerySchema } from "./endpoint";
-import { allOf, both, csv, json, ofGrain, ofRange, paged, RANGE, range } from "./figure-terms";
+import { allOf, both, csv, json, ofGrain, ofRange, paged, RANGE, range, timeSchema } from "./figure-terms";
 
 const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
   payer: addressSchema.optional(),
+  /** origin and path of what was bought */
+  route: z.string().max(2_048).optional(),
+  /** accepted at this time or later, unix seconds */
+  from: timeSchema.optional(),
+  /** accepted before this time, unix seconds */
+  to: timeSchema.optional(),
+  sort: z.enum(["newest", "oldest"]).default("newest"),
 };
 
 const chargeFilter = { payer: addressSchema, token: addressSchema.optional() };
 
 const subscriberFilter = { planId: hash32Schema.optional(), subscriber: addressSchema.optional() };
 
-const PAYMENTS = { path: "/analytics/payments", text: "Lists one-time payments, newest first." } as const;
+const PAYMENTS = {
+  path: "/analytics/payments",
+  text: "Lists one-time payments, by the time at which they were accepted.",
+} as const;
 
 const CHARGES = {
   path: "/analytics/charges",

@@ -8,11 +8,14 @@ import type * as figures from "./figures";
 import type * as payer from "./payer";
 import type * as payments from "./payments";
 import type * as providers from "./providers";
+import type * as records from "./records";
 import type * as subscriptions from "./subscriptions";
 
 type GroupsOf<M> = { [K in keyof M as K extends `${string}_ENDPOINTS` ? K : never]: M[K] };
 
-type Groups = GroupsOf<typeof figures & typeof payer & typeof payments & typeof providers & typeof subscriptions>;
+type Groups = GroupsOf<
+  typeof figures & typeof payer & typeof payments & typeof providers & typeof records & typeof subscriptions
+>;
 
 /** Any endpoint of the API. */
 type Each = { [K in keyof Groups]: Groups[K][keyof Groups[K]] }[keyof Groups];

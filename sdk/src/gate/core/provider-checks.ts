@@ -55,7 +55,14 @@ export const checkFacilitator = optionsOf<FacilitatorSetting>(
 const checkPreset = optionsOf<TokenPreset>({ ...token, isUnverified: flag, isBridged: flag }, ["address"]);
 
 const checkNetwork = optionsOf<Network>(
-  { name: aText, chainId: wholeNumber, x402v1: aText, token: checkPreset, otherTokens: listOf(checkPreset) },
+  {
+    name: aText,
+    chainId: wholeNumber,
+    x402v1: aText,
+    explorer: aText,
+    token: checkPreset,
+    otherTokens: listOf(checkPreset),
+  },
   ["name", "chainId"],
 );
 

@@ -72,7 +72,7 @@ export function createClients(
       answered.push(one);
       asking += 1;
       const ask = (url: string): Promise<string | undefined> =>
-        "memo" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
+        "scheme" in signed ? authorize(url, signed) : settle(url, exactToWire(signed));
       const answer = (): Promise<string> =>
         until(
           async (saw) => {

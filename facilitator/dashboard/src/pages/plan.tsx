@@ -1,0 +1,72 @@
+/** Shows one plan: its terms, its text, and what it brought. */
+import { escapedText, formatCount, formatPeriod, formatTime, planName } from "../format";
+import { OnChain, Whole } from "../links";
+import { Controls, Empty, Figure, Figures, Panel, Shown, Status } from "../parts";
+import { type Plan, useAllPlans } from "../plan-names";
+import { useRange } from "../range";
+import { SCHEME_NAMES, type SchemeName } from "../schemes";
+import { useMoney } from "../use";
+import { stateOf } from "./plans";
+import { Rows } from "./story";
+
+export function PlanPage({ planId }: { planId: string }) {
+  const { query, choices } = useRange();
+  const plans = useAllPlans({ days: query.days });
+  return (
+    <>
+      <p class="back">
+        <a href="#/plans">← All plans</a>
+      </p>
+      <Controls>{choices}</Controls>
+      <Shown of={plans}>
+        {(known) => {
+          const plan = known.find((each) => each.planId === planId);
+          return plan ? <Terms of={plan} /> : <Empty title="None of your plans has this id." />;
+        }}
+      </Shown>
+    </>
+  );
+}
+
+function Terms({ of }: { of: Plan }) {
+  const money = useMoney();
+  const amount = (value: string): string => money(value, of.token);
+  return (
+    <>
+      <Figures>
+        <Figure label="Active" value={formatCount(of.active)} note={`${amount(of.recurring)} every 30 days`} />
+        <Figure label="Revenue" value={amount(of.amount)} note="in the range" />
+        <Figure label="Net" value={amount(of.net)} note={`${amount(of.refunds.amount)} refunded`} />
+      </Figures>
+      <Panel title={planName(of.metadata, of.planId)}>
+        <Rows
+          of={{
+            State: <Status of={stateOf(of)} />,
+            Price: `${amount(of.price)} every ${formatPeriod(of.period)}`,
+            Plan: <Whole value={of.planId} what="the plan's id" />,
+            "Paid to": <OnChain of="address" value={of.payTo} />,
+            "Proposed payee": of.proposedPayTo && (
+              <>
+                <OnChain of="address" value={of.proposedPayTo.payTo} /> from {formatTime(of.proposedPayTo.effectiveAt)}{" "}
+                on
+              </>
+            ),
+            Subscriptions: <a href={`#/subscriptions?plan=${of.planId}`}>all of this plan</a>,
+            Movements: <a href={`#/account?plan=${of.planId}`}>all of this plan</a>,
+            ...Object.fromEntries(
+              Object.entries(of.byScheme).map(([scheme, sum]) => [
+                SCHEME_NAMES[scheme as SchemeName],
+                `${amount(sum?.amount ?? "0")} (${formatCount(sum?.count ?? 0)})`,
+              ]),
+            ),
+          }}
+        />
+      </Panel>
+      <Panel title="Metadata" note="As the contract has it.">
+        <pre>
+          <bdi>{of.metadata ? escapedText(of.metadata) : "none"}</bdi>
+        </pre>
+      </Panel>
+    </>
+  );
+}
