@@ -65,8 +65,8 @@ describe("dashboard: acts of a provider", function () {
     await press(page, "Send by my wallet");
   }
 
-  /** Waits for an act in the audit log. */
-  async function noted(act: string, object?: string): Promise<void> {
+  /** Returns the header of a key that reads keys and the audit log. */
+  async function auditor(): Promise<{ readonly authorization: string }> {
     const { facilitator, providerAccount } = at.world;
     const client = createFacilitatorClient({ url: facilitator.url });
     const { chainId, proofSigners } = await client.supported();
@@ -79,9 +79,14 @@ describe("dashboard: acts of a provider", function () {
       sign: async (data) => signDigest(typedDataDigest(data), providerAccount.privateKey as Hex),
     });
     if (made.kind === "refused") throw made.error;
-    const headers = { authorization: `Bearer ${made.key.key}` };
+    return { authorization: `Bearer ${made.key.key}` };
+  }
+
+  /** Waits for an act in the audit log. */
+  async function noted(act: string, object?: string): Promise<void> {
+    const headers = await auditor();
     await until(`${act} in the audit log`, async () => {
-      const answer = await fetch(`${facilitator.url}/audit`, { headers });
+      const answer = await fetch(`${at.world.facilitator.url}/audit`, { headers });
       const { entries } = (await answer.json()) as { entries: { act: string; object: string }[] };
       return entries.some((entry) => entry.act === act && (object === undefined || entry.object === object));
     });
@@ -122,6 +127,8 @@ describe("dashboard: acts of a provider", function () {
     await noted("plan.created");
     await tabTo(page, /^Close/);
     await keyboard.press("Enter");
+    const focused = () => page.evaluate(() => (document.activeElement as HTMLInputElement).labels?.[0]?.textContent);
+    expect(await focused(), "the focus returns to the form").to.equal("What metered use costs, in words");
     await page.evaluate(() => {
       location.hash = "/plans";
     });
@@ -309,6 +316,13 @@ describe("dashboard: acts of a provider", function () {
     expect(await status(tab)).to.equal(200);
     expect(await status(tab, "/keys")).to.equal(403);
     expect(await status(tab, "/audit")).to.equal(403);
+    const listed = await fetch(`${world.facilitator.url}/keys`, { headers: await auditor() });
+    const { keys } = (await listed.json()) as {
+      keys: { id: string; scopes: string[]; createdAt: number; expiresAt: number }[];
+    };
+    const own = keys.find(({ id }) => id === tab.split("_")[1]);
+    expect(own?.scopes).to.deep.equal(["read", "webhooks"]);
+    expect((own?.expiresAt ?? 0) - (own?.createdAt ?? 0)).to.be.within(43_190, 43_210);
     const wish = {
       provider: world.providerAccount.address,
       name: "stolen",

@@ -5,7 +5,8 @@ import { expect } from "chai";
 import { Contract } from "ethers";
 import type { Download, Page } from "playwright-core";
 import { createPlan } from "turnpike/chain";
-import { type Address, PERMIT2 } from "turnpike/protocol";
+import { createFacilitatorClient } from "turnpike/facilitator";
+import { type Address, type Hex, PERMIT2, signDigest, typedDataDigest } from "turnpike/protocol";
 import { buyQuote } from "../../examples/agent";
 import { expectCode, removeTerminals, terminal, writeSecret } from "../sdk/cli/support/run";
 import { openPage } from "../support/browser";
@@ -42,6 +43,22 @@ async function payerOf(world: World, name: string): Promise<Payer> {
   await answer.arrayBuffer();
   await world.chain.provider.send("hardhat_setBalance", [payer.address, "0xde0b6b3a7640000"]);
   return { ...payer, ids: [reader.id, small.id], idHashes: { reader: reader.idHash, small: small.idHash } };
+}
+
+/** A key that reads, as the wallet signs for it. */
+async function keyOf({ facilitator }: World, { address, wallet }: TestAgent): Promise<string> {
+  const client = createFacilitatorClient({ url: facilitator.url });
+  const { chainId, proofSigners } = await client.supported();
+  const made = await client.createKey({
+    provider: address,
+    name: "reader",
+    scopes: ["read"],
+    chainId,
+    facilitator: proofSigners[0] as Address,
+    sign: async (data) => signDigest(typedDataDigest(data), wallet.privateKey as Hex),
+  });
+  if (made.kind === "refused") throw made.error;
+  return made.key.key;
 }
 
 describe("the payer's portal", function () {
@@ -108,16 +125,37 @@ describe("the payer's portal", function () {
     const csv = await saved(page, "Save CSV", 1);
     expect(csv.split("\r\n")[0]).to.match(/^at,provider,amount,amountDecimal,/);
     expect(csv).to.include(payer.idHashes.reader).and.to.include("10.000000");
-    const json = JSON.parse(await saved(page, "Save JSON", 1)) as { receipts: { resource: string }[] };
+    const json = JSON.parse(await saved(page, "Save JSON", 1)) as { receipts: { id: string; resource: string }[] };
     expect(json.receipts.map(({ resource }) => new URL(resource).pathname)).to.deep.equal(["/quote"]);
+    const key = await page.evaluate(() => sessionStorage.getItem("turnpike-payer-key"));
+    const walked: string[] = [];
+    for (let cursor: string | undefined = "", round = 0; cursor !== undefined && round < 9; round++) {
+      const query = new URLSearchParams({ limit: "1", ...(cursor && { cursor }) });
+      const headers = { authorization: `Bearer ${key}` };
+      const answer = await fetch(`${at.world.facilitator.url}/payer/charges?${query}`, { headers });
+      const { charges: some, next } = (await answer.json()) as { charges: { scheme: string }[]; next?: string };
+      walked.push(...some.map(({ scheme }) => scheme));
+      cursor = next;
+    }
+    expect(walked, "one page after another").to.deep.equal(["overage", "signup", "signup"]);
     const strange = async (list: string, key?: string) =>
       fetch(`${at.world.facilitator.url}/payer/${list}`, key ? { headers: { authorization: `Bearer ${key}` } } : {});
-    for (const list of ["charges", "payments", "spend", "charges.csv", "payments.csv"]) {
-      const answer = await strange(list, at.world.providerKey);
-      expect(answer.status).to.equal(200);
-      expect(await answer.text(), list).not.to.match(/0x[0-9a-f]{64}/);
+    const stranger = await payerOf(at.world, "another payer");
+    const theirs = await keyOf(at.world, stranger);
+    for (const list of ["charges", "charges.csv", "payments", "payments.csv"]) {
+      const text = await (await strange(list, theirs)).text();
+      const [mine, foreign] = list.startsWith("charges")
+        ? [stranger.idHashes.reader, payer.idHashes.reader]
+        : ["/quote", String(json.receipts[0]?.id)];
+      expect(text, list).to.include(mine).and.not.include(foreign);
       expect((await strange(list)).status).to.equal(401);
     }
+    // A debit of metered use is mined after its answer.
+    await until("the sum of another payer alone", async () => {
+      const { days } = (await (await strange("spend", theirs)).json()) as { days: { amount: string }[] };
+      return days.map(({ amount }) => amount).join() === "16000000";
+    });
+    expect((await strange("spend")).status).to.equal(401);
     for (const secret of payer.ids) expect(bodies.join() + (await page.content())).not.to.include(secret.slice(-40));
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
@@ -213,6 +251,7 @@ describe("the payer's portal", function () {
     wallet.known.delete(chainId);
     await agree(page, "Try again");
     await alert(/does not know/);
+    expect(await failuresOf(page), "a dialog with a problem").to.deep.equal([]);
     wallet.chainId = chainId;
     let answer: () => void = () => undefined;
     wallet.waits = (method) =>

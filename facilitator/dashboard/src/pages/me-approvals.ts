@@ -106,8 +106,15 @@ export function withdrawAct(at: ActContext, approval: Approval): Wanted {
   };
 }
 
+interface Everything {
+  readonly live: readonly Mine[];
+  /** whether there are older ones that are not among them */
+  readonly more: boolean;
+  readonly given: readonly Approval[];
+}
+
 /** Cancels every subscription, then withdraws every approval. After a refusal it goes on with what is left. */
-export function stopAct(at: ActContext, live: readonly Mine[], given: readonly Approval[]): Wanted {
+export function stopAct(at: ActContext, { live, more, given }: Everything): Wanted {
   const signatures = live.length + given.filter(({ permit }) => permit).length;
   const transactions = given.filter(({ permit }) => !permit).length;
   const names = live.map(({ name }) => name).join(", ");
@@ -118,6 +125,9 @@ export function stopAct(at: ActContext, live: readonly Mine[], given: readonly A
       live.length === 0
         ? "No subscription is left to cancel."
         : `Cancels at once, without return of what is paid: ${names}.`,
+      ...(more
+        ? ["Subscriptions older than the newest 100 are not cancelled; without approvals they cannot be charged."]
+        : []),
       given.length === 0
         ? "No approval is left to withdraw."
         : `Then withdraws: ${given.map(({ of, tokenName }) => `${of} for ${tokenName}`).join(", ")}.`,

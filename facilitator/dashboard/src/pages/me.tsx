@@ -102,12 +102,12 @@ function Standing({ account, onActed }: { account: Account | undefined; onActed:
     if (!at) return;
     setProblem(undefined);
     try {
-      const [{ live }, turnpike, other] = await Promise.all([
+      const [{ live, more }, turnpike, other] = await Promise.all([
         subscriptionsOf(api, who.provider),
         turnpikeApprovals({ api, supported }, who.provider),
         readPermit2(),
       ]);
-      setWanted(stopAct(at, live, [...turnpike, ...other].filter(isGiven)));
+      setWanted(stopAct(at, { live, more, given: [...turnpike, ...other].filter(isGiven) }));
     } catch (error) {
       setProblem((error as Error).message);
     }

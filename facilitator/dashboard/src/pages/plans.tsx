@@ -34,7 +34,8 @@ export function Plans() {
                 caption="Plans"
                 empty={
                   <Empty title="No plan yet.">
-                    Your wallet makes one by <code>createPlan</code> on the contract; it shows up here a block later.
+                    Your wallet makes one at <a href="#/acts">Acts</a>, or by <code>createPlan</code> on the contract;
+                    it shows up here a block later.
                   </Empty>
                 }
                 rows={rows}

@@ -3,8 +3,8 @@
  * A refusal changes nothing, and its message says so. Wallets are found as the payment page finds them.
  */
 import type { TypedData } from "turnpike/protocol";
-import { connect, Problem, signTypedData, switchTo, type Wallet } from "../../../../sdk/src/gate/page/client/wallet";
-import { shorten } from "../format";
+import { Problem, signTypedData, switchTo, type Wallet } from "../../../../sdk/src/gate/page/client/wallet";
+import { plainText, shorten } from "../format";
 import type { Call } from "./calls";
 import { reasonOf } from "./reverts";
 
@@ -35,30 +35,48 @@ export interface Account {
   send(call: Call, progress: Progress): Promise<string>;
 }
 
+const ALREADY_ASKED = -32002;
+
+const REJECTED = 4001;
+
+/** Makes one request of a wallet. @throws Problem in words, with the contract's reason where there is one */
+export async function ask({ provider }: Wallet, method: string, params: readonly unknown[]): Promise<unknown> {
+  try {
+    return await provider.request({ method, params });
+  } catch (error) {
+    const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+    if (code === REJECTED) throw new Problem("You declined the request in your wallet. Nothing was changed.");
+    if (code === ALREADY_ASKED) throw new Problem("Your wallet already shows a request. Open it to continue.");
+    const words = plainText(String(message ?? "no reason"));
+    throw new Problem(reasonOf(error) ?? `The wallet refused the request: ${words}. Nothing was changed.`);
+  }
+}
+
+/**
+ * Returns an account that the wallet shares: this one, or without one the first.
+ * @throws Problem when it shares others alone
+ */
+export async function sharedAccount(wallet: Wallet, address?: string): Promise<string> {
+  const answer = await ask(wallet, "eth_requestAccounts", []);
+  const accounts = (Array.isArray(answer) ? answer : []).filter((each) => /^0x[0-9a-f]{40}$/i.test(String(each)));
+  const [first] = accounts;
+  if (first === undefined) throw new Problem("The wallet shared no account. Unlock it, and try again.");
+  const own = accounts.find((each) => each.toLowerCase() === address?.toLowerCase());
+  if (address === undefined || own !== undefined) return own ?? first;
+  throw new Problem(
+    `Your wallet is on the account ${shorten(first)}, and this page is about ${shorten(address)}. Choose that account in your wallet. Nothing was changed.`,
+  );
+}
+
 const WALLET_WAITS = "Your wallet shows the request. Nothing changes until you confirm it there.";
 
 export function accountOf(wallet: Wallet, address: string, { chainId, network }: Place): Account {
   const from = address;
 
-  async function request(method: string, params: readonly unknown[]): Promise<unknown> {
-    try {
-      return await wallet.provider.request({ method, params });
-    } catch (error) {
-      const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
-      if (code === 4001) throw new Problem("You declined the request in your wallet. Nothing was changed.");
-      throw new Problem(
-        reasonOf(error) ?? `The wallet refused the request: ${String(message ?? "no reason").slice(0, 160)}.`,
-      );
-    }
-  }
+  const request = (method: string, params: readonly unknown[]) => ask(wallet, method, params);
 
   async function ready(): Promise<void> {
-    const shared = await connect(wallet);
-    if (shared.toLowerCase() !== address.toLowerCase()) {
-      throw new Problem(
-        `Your wallet is on the account ${shorten(shared)}, and this page is about ${shorten(address)}. Choose that account in your wallet. Nothing was changed.`,
-      );
-    }
+    await sharedAccount(wallet, address);
     await switchTo(wallet, chainId, network);
   }
 

@@ -34,9 +34,12 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
   const [state, setState] = useState<State>({ kind: "words" });
   const [typed, setTyped] = useState("");
   useEffect(() => {
-    box.current?.showModal();
+    const dialog = box.current;
+    dialog?.showModal();
     return () => {
       turn.current += 1;
+      // Closed before it is removed: the focus returns to where it was.
+      dialog?.close();
     };
   }, []);
   const isRunning = state.kind === "running";

@@ -1,7 +1,7 @@
 /** Signs in by a wallet: its signature over the service's text (EIP-4361) makes a key for this tab. */
 import type { ApiScope } from "turnpike/facilitator";
 import { createApi } from "../api";
-import { Problem, type Wallet } from "./account";
+import { ask, Problem, sharedAccount, type Wallet } from "./account";
 
 /** How long a browser's key lives, seconds. */
 export const TAB_KEY_SEC = 43_200;
@@ -18,11 +18,8 @@ interface Wanted {
 }
 
 /** @returns the key, and its id */
-export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSec, account, check }: Wanted) {
-  const [shared] = (await wallet.request({ method: "eth_requestAccounts" })) as readonly string[];
-  if (!shared) throw new Problem("The wallet shows no account.");
-  if (account !== undefined && shared.toLowerCase() !== account.toLowerCase())
-    throw new Problem(`Your wallet is on another account. Choose ${account} in it. Nothing was changed.`);
+export async function keyBy(wallet: Wallet, { name, scopes, lifeSec, account, check }: Wanted) {
+  const shared = await sharedAccount(wallet, account);
   const api = createApi(undefined);
   const wanted = { provider: shared, name, scopes, expiresAt: Math.floor(Date.now() / 1_000) + lifeSec };
   const { challenge, message, expiresAt } = await api.send("POST", "/keys/challenge", wanted);
@@ -31,17 +28,7 @@ export async function keyBy({ provider: wallet }: Wallet, { name, scopes, lifeSe
     throw new Problem("The service does not know that it is reached under this address: its operator sets PUBLIC_URL.");
   }
   const hex = `0x${[...new TextEncoder().encode(message)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-  const signature = await signed(wallet, [hex, shared]);
+  const signature = await ask(wallet, "personal_sign", [hex, shared]);
   check?.();
   return api.send("POST", "/keys", { ...wanted, expiresAt, challenge, signature });
-}
-
-async function signed(wallet: Wallet["provider"], params: readonly unknown[]): Promise<unknown> {
-  try {
-    return await wallet.request({ method: "personal_sign", params });
-  } catch (error) {
-    const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
-    if (code === 4001) throw new Problem("You declined the request in your wallet. Nothing was changed.");
-    throw new Problem(`The wallet refused the request: ${String(message ?? "no reason").slice(0, 160)}.`);
-  }
 }
