@@ -6,7 +6,7 @@ import type { Project } from "../package/support/packed";
 import { testKey } from "../support/chain";
 import { spentBy, startSandbox, until, type World } from "../support/sandbox";
 import { RUNTIMES, type Running, runtimeProject, startRuntime } from "./support/runtimes";
-import { startSlowSettlement, startUpstream, type Upstream } from "./support/slow-settlement";
+import { startSilent, startSlowSettlement, startUpstream, type Upstream } from "./support/slow-settlement";
 
 const PRICE = 500_000n;
 
@@ -102,6 +102,39 @@ describe("runtimes", function () {
           await agent.close();
           await relaying.stop();
           await settling.stop();
+        }
+      });
+
+      it("sells once backends answer that were silent when it started", async () => {
+        const facilitator = await startSilent(world.facilitator.url);
+        const rpc = await startSilent(world.chain.rpcUrl);
+        const backends = {
+          rpcUrl: rpc.url,
+          facilitator: { url: facilitator.url, signers: [world.facilitator.signer] },
+        };
+        const gate = { ...settings(own.key).gate, ...backends };
+        const cold = await startRuntime(runtime, project, { ...settings(own.key), gate });
+        const { wallet, address } = await world.agent(`a buyer of the first hour from ${runtime}`);
+        const agents = [{}, { rpc: world.chain.rpcUrl, fetch: asStock }].map((more) =>
+          buyer(wallet.privateKey as Hex, { facilitators: [facilitator.url], ...more }),
+        );
+        try {
+          await Promise.all([1, 2].map(async () => (await fetch(`${cold.url}/report`)).text()));
+          for (const each of [facilitator, rpc]) each.wake();
+          const spent = await spentBy(world, address, async () => {
+            for (const agent of agents) {
+              await until("it is sold", async () => {
+                const answer = await agent.pay(`${cold.url}/report`).catch(() => undefined);
+                if (answer) expect(answer.status).to.be.oneOf([200, 503]);
+                return answer?.status === 200;
+              });
+            }
+          });
+          expect(spent).to.equal(2n * PRICE);
+        } finally {
+          for (const agent of agents) await agent.close();
+          await cold.stop();
+          for (const each of [facilitator, rpc]) await each.stop();
         }
       });
 

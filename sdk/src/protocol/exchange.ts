@@ -61,6 +61,16 @@ export function sharedCall<T>(longestMs: number, ask: () => Promise<T>): () => P
   };
 }
 
+/** Does the same, and keeps the answer: after a failure it asks again. */
+export function keptCall<T>(longestMs: number, ask: () => Promise<T>): () => Promise<T> {
+  let kept: { readonly answer: T } | undefined;
+  const call = sharedCall(longestMs, async () => {
+    kept = { answer: await ask() };
+    return kept.answer;
+  });
+  return async () => (kept ? kept.answer : call());
+}
+
 /**
  * Aborts a request that takes too long; call `end` when it has ended. Its timer keeps the signal: that of
  * AbortSignal.timeout can be collected inside AbortSignal.any, which then never aborts.

@@ -1,5 +1,5 @@
 /** An upstream whose bodies are sold, and a Facilitator that settles each payment only once its body has stalled. */
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { closeServer, listen } from "../../support/gate";
 import { until } from "../../support/until";
@@ -73,17 +73,41 @@ export async function startSlowSettlement(facilitatorUrl: string, upstream: Upst
       await until(async () => upstream.hasStalled(pathname), `${pathname} is sent or stalls`);
       await new Promise((resolve) => setTimeout(resolve, SETTLES_MS));
     }
-    const { method = "GET", headers } = request;
-    const answer = await fetch(`${facilitatorUrl}${request.url}`, {
-      method,
-      ...(body && { body }),
-      headers: {
-        "content-type": "application/json",
-        ...(headers.authorization && { authorization: headers.authorization }),
-      },
-    });
-    response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
-    response.end(await answer.text());
+    await passOn(facilitatorUrl, { request, body, response });
   });
   return { url: await listen(server), settled, stop: () => closeServer(server) };
+}
+
+/** A server that accepts requests and answers none, until it is woken and passes on those to come. */
+export async function startSilent(url: string) {
+  let isAwake = false;
+  const server = createServer(async (request, response) => {
+    const body = await text(request);
+    if (isAwake) await passOn(url, { request, body, response });
+  });
+  return {
+    url: await listen(server),
+    wake: () => {
+      isAwake = true;
+    },
+    stop: () => closeServer(server),
+  };
+}
+
+interface Passed {
+  readonly request: IncomingMessage;
+  readonly body: string;
+  readonly response: ServerResponse;
+}
+
+async function passOn(url: string, { request, body, response }: Passed): Promise<void> {
+  const { method = "GET", headers } = request;
+  const { authorization } = headers;
+  const answer = await fetch(`${url}${request.url}`, {
+    method,
+    ...(body && { body }),
+    headers: { "content-type": "application/json", ...(authorization && { authorization }) },
+  });
+  response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
+  response.end(await answer.text());
 }

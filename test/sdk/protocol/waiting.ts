@@ -1,7 +1,7 @@
 import { expect } from "chai";
 import { Unavailable } from "turnpike/protocol";
 import { BoundedMap } from "../../../sdk/src/protocol/bounded-map";
-import { atMost, Deadline, deferred, sharedCall } from "../../../sdk/src/protocol/exchange";
+import { atMost, Deadline, deferred, keptCall, sharedCall } from "../../../sdk/src/protocol/exchange";
 
 const nextAbort = (signal: AbortSignal): Promise<unknown> =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(signal.reason), { once: true }));
@@ -75,6 +75,16 @@ describe("waiting", () => {
       expect(await ask()).to.equal(asked);
     });
   }
+
+  it("keeps an answer, and asks again after a failure alone", async () => {
+    let asked = 0;
+    const ask = keptCall(60_000, async () => {
+      if (++asked === 1) throw new Unavailable("down");
+      return asked;
+    });
+    expect(await ask().catch(({ code }) => code)).to.equal("Unavailable");
+    expect([await ask(), await ask(), asked]).to.deep.equal([2, 2, 2]);
+  });
 
   it("empties a bounded map that is full, and keeps what comes then", () => {
     const map = new BoundedMap<string, number>(2);

@@ -1,6 +1,6 @@
 /** What a route offers now: its one-time prices and plans, without those whose terms cannot be read. */
 import { type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
-import { atMost } from "../../protocol/exchange";
+import { atMost, keptCall } from "../../protocol/exchange";
 import { bodyUnbound } from "./body";
 import type { GateContext } from "./context";
 import type { Offer, OfferContext } from "./offers";
@@ -169,11 +169,15 @@ export interface LoadedTerms {
   readonly withDomain: boolean;
 }
 
+const LONGEST_READING_MS = 30_000;
+
 /** Loads the terms of a route in one context, and again after an outage or a wrong setting. */
 export class TermsLoader {
   readonly context: GateContext;
   readonly #wanted: LoadedTerms;
-  #loading: Promise<void> | undefined;
+  /** Loads them now. @throws ConfigError, Unavailable */
+  readonly load = keptCall(LONGEST_READING_MS, () => this.#read());
+  #isReading = false;
   #isLoaded = false;
   #startedAtMs: number | undefined;
   #readingAtMs = 0;
@@ -207,13 +211,7 @@ export class TermsLoader {
 
   /** how long the reading that is under way has taken so far */
   get readingMs(): number {
-    return this.#loading ? performance.now() - this.#readingAtMs : 0;
-  }
-
-  /** Loads them now. @throws ConfigError, Unavailable */
-  load(): Promise<void> {
-    this.#loading ??= this.#read();
-    return this.#loading;
+    return this.#isReading ? performance.now() - this.#readingAtMs : 0;
   }
 
   /** Loads them where they are not sound, at most once in two seconds. */
@@ -236,6 +234,7 @@ export class TermsLoader {
 
   async #read(): Promise<void> {
     const { terms } = this.context;
+    this.#isReading = true;
     this.#readingAtMs = performance.now();
     this.#startedAtMs ??= this.#readingAtMs;
     try {
@@ -245,11 +244,12 @@ export class TermsLoader {
       if (this.#wanted.withDomain) await terms.checkDomain();
       this.#fault = undefined;
     } catch (error) {
-      this.#loading = undefined;
       this.#startedAtMs = Number.NEGATIVE_INFINITY;
       this.#retryAtMs = performance.now() + RETRY_AFTER_MS;
       this.#fault = isTurnpikeError(error) ? error : undefined;
       throw error;
+    } finally {
+      this.#isReading = false;
     }
   }
 }

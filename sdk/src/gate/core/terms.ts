@@ -8,6 +8,7 @@ import { checkChainId, type Rpc } from "../../chain/rpc";
 import { judgeTokenDomain, loadToken, readTokenDomain } from "../../chain/token-domain";
 import { hasCode, NO_ANSWER } from "../../chain/views";
 import { type Address, ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
+import { keptCall } from "../../protocol/exchange";
 import type { Settings } from "./settings";
 
 /** A token's EIP-712 domain. */
@@ -38,13 +39,15 @@ export interface Terms extends HeadListener {
   checkDomain(): Promise<void>;
 }
 
+const LONGEST_CHECK_MS = 30_000;
+
 export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
   const plans = new Map<Hex, Plan>();
   const tokens = new Map<Address, TokenTerms>();
   const { token, deployment, network } = settings;
-  let checked: Promise<void> | undefined;
-  let decimalsChecked: Promise<void> | undefined;
-  let domainChecked: Promise<void> | undefined;
+  const checked = keptCall(LONGEST_CHECK_MS, () => check(requireRpc()));
+  const decimalsChecked = keptCall(LONGEST_CHECK_MS, () => checkDecimals(requireRpc()));
+  const domainChecked = keptCall(LONGEST_CHECK_MS, async () => judgeDomain(await checkedRpc()));
   const faults = createFaultLog(settings);
   if (token?.name !== undefined && token.version !== undefined) {
     tokens.set(token.address, { address: token.address, name: token.name, version: token.version });
@@ -81,16 +84,15 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     tokens.set(address, await named(loadToken(chain, address), noToken(field, address)));
   }
 
+  function requireRpc(): Rpc {
+    if (rpc) return rpc;
+    throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): plans and tokens are read from the chain");
+  }
+
   async function checkedRpc(): Promise<Rpc> {
-    if (!rpc) throw new ConfigError("rpcUrl is not set (TURNPIKE_RPC_URL): plans and tokens are read from the chain");
-    checked ??= check(rpc);
-    try {
-      await checked;
-    } catch (error) {
-      checked = undefined;
-      throw error;
-    }
-    return rpc;
+    const chain = requireRpc();
+    await checked();
+    return chain;
   }
 
   async function check(chain: Rpc): Promise<void> {
@@ -142,24 +144,11 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
       faults.watch(async () => {
         if (!rpc) return;
         await checkedRpc();
-        decimalsChecked ??= checkDecimals(rpc);
-        try {
-          await decimalsChecked;
-        } catch (error) {
-          decimalsChecked = undefined;
-          throw error;
-        }
+        await decimalsChecked();
       }),
     checkDomain: () =>
       faults.watch(async () => {
-        if (!rpc) return;
-        domainChecked ??= judgeDomain(await checkedRpc());
-        try {
-          await domainChecked;
-        } catch (error) {
-          domainChecked = undefined;
-          throw error;
-        }
+        if (rpc) await domainChecked();
       }),
     onAdvance: (_head, touched) => refresh([...plans.keys()].filter((planId) => touched.has(planId))),
     onReset: () => refresh([...plans.keys()]),
