@@ -162,7 +162,14 @@ function Movements({ of, plans, filter, sort, onSort }: MovementsProps) {
         {
           title: "Memo",
           isSpare: true,
-          cell: (row) => (row.memo === undefined ? "–" : <Cut text={escapedText(row.memo)} />),
+          cell: (row) =>
+            row.memo === undefined ? (
+              "–"
+            ) : (
+              <bdi>
+                <Hex value={escapedText(row.memo)} />
+              </bdi>
+            ),
         },
         {
           title: "Transaction",
