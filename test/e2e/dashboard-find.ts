@@ -239,7 +239,11 @@ describe("dashboard: find and read", function () {
       await wide(page, width);
       await world.chain.mineEvery(0);
       const bought = buyQuote(ada.agent, world.provider.url, `T${width}`).catch(() => undefined);
-      await visit(page, "/payments?status=pending");
+      await until("the payment is pending", async () => {
+        await visit(page, "/");
+        await visit(page, "/payments?status=pending");
+        return (await rows(page, "One-time payments").count()) > 1;
+      });
       await rows(page, "One-time payments").nth(1).getByRole("link").first().click();
       await title(page, "Payment");
       await why.filter({ hasText: "no block has it yet" }).filter({ hasText: "Wait for a block" }).waitFor();
