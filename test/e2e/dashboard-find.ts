@@ -239,7 +239,11 @@ describe("dashboard: find and read", function () {
       await wide(page, width);
       await world.chain.mineEvery(0);
       const bought = buyQuote(ada.agent, world.provider.url, `T${width}`).catch(() => undefined);
-      await visit(page, "/payments?status=pending");
+      await until("the payment is pending", async () => {
+        await visit(page, "/");
+        await visit(page, "/payments?status=pending");
+        return (await rows(page, "One-time payments").count()) > 1;
+      });
       await rows(page, "One-time payments").nth(1).getByRole("link").first().click();
       await title(page, "Payment");
       await why.filter({ hasText: "no block has it yet" }).filter({ hasText: "Wait for a block" }).waitFor();
@@ -256,6 +260,25 @@ describe("dashboard: find and read", function () {
       }
       await bought;
     }
+  });
+
+  it("links transaction and block to the explorer that the service names, and gives it nothing else", async () => {
+    const { page } = at;
+    await page.route("**/supported*", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ json: { ...(await answer.json()), explorer: "https://explorer.example" } });
+    });
+    await page.reload();
+    await visit(page, `/payments/${story.id}`);
+    const link = fact(page, "Transaction").getByRole("link");
+    expect(await link.getAttribute("href")).to.equal(`https://explorer.example/tx/${story.transaction}`);
+    expect(await link.getAttribute("rel")).to.equal("noreferrer noopener");
+    const block = fact(page, "Block").getByRole("link");
+    expect(await block.getAttribute("href")).to.match(/^https:\/\/explorer\.example\/block\/\d+$/);
+    await check(page, "a payment with links");
+    await page.unrouteAll();
+    await page.reload();
+    await title(page, "Payment");
   });
 
   it("leads to a charge and to a plan, whose text is shown as text", async () => {

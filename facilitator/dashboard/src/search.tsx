@@ -1,5 +1,5 @@
 /** Finds records by what names them, from every page: the key `/` opens it, arrows choose, Enter goes there. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { SearchWire } from "turnpike/facilitator";
 import { endsOf, escapedText, planName } from "./format";
 import { useMoney, useSigned } from "./use";
@@ -50,7 +50,8 @@ function Box({ onDone }: { onDone: () => void }) {
   const [state, setState] = useState<State>();
   const [chosen, choose] = useState(0);
   const wanted = text.trim();
-  useEffect(() => field.current?.focus(), []);
+  // With the first rendering: what is typed at once must not get lost.
+  useLayoutEffect(() => field.current?.focus(), []);
   useEffect(() => {
     choose(0);
     if (wanted === "") return setState(undefined);

@@ -64,12 +64,18 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
   const trail = useTrail(`${payer} ${token}`);
   const filter = { payer, token };
   const list = useGet("/analytics/charges", { ...filter, cursor: trail.cursor, limit: 50 });
-  const name = "turnpike-charges.csv";
   return (
     <Panel
       title="Subscription charges"
       note="Periods and use beyond them, newest first."
-      aside={<Download path="/analytics/charges.csv" query={filter} name={name} title="Save charges as CSV" />}
+      aside={
+        <Download
+          path="/analytics/ledger.csv"
+          query={filter}
+          name="turnpike-ledger.csv"
+          title="Save all movements as CSV"
+        />
+      }
     >
       <Shown of={list}>
         {({ charges, next }) => (

@@ -110,7 +110,8 @@ function Stuck({ of }: { of: PaymentStoryWire }) {
 }
 
 function momentsOf(of: PaymentStoryWire, money: (amount: string) => string): Moment[] {
-  const moments: Moment[] = [{ at: of.acceptedAt, what: "accepted", note: "by the service's clock" }];
+  const accepted: Moment = { at: of.acceptedAt, what: "accepted", note: "by the service's clock" };
+  const moments: Moment[] = [];
   if (of.settledAt !== undefined) moments.push({ at: of.settledAt, what: "settled", note: "time of its block" });
   if (of.grantedAt !== undefined) moments.push({ at: of.grantedAt, what: "granted", note: "to its purchase" });
   for (const { settledAt, acceptedAt, amount, status, reason } of of.refunds) {
@@ -130,5 +131,6 @@ function momentsOf(of: PaymentStoryWire, money: (amount: string) => string): Mom
   }
   if (of.status === "failed")
     moments.push({ at: of.validBefore, what: "failed", tone: "bad", note: of.detail ?? of.reason });
-  return moments.sort((a, b) => a.at - b.at);
+  // The chain's clock may be behind the service's: a payment is accepted first nevertheless.
+  return [accepted, ...moments.sort((a, b) => a.at - b.at)];
 }

@@ -105,8 +105,6 @@ export function Plans() {
                     isMinor: true,
                     cell: (row) => <Status of={stateOf(row)} />,
                   },
-                  { title: "Paid to", isSpare: true, cell: (row) => <Hex value={row.payTo} /> },
-                  { title: "Id", isSpare: true, cell: (row) => <Hex value={row.planId} /> },
                 ]}
               />
             );

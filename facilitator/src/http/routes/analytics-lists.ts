@@ -1,5 +1,5 @@
 /** A provider's payments, charges and subscribers: pages as JSON, whole lists as CSV. */
-import type { ANALYTICS_ENDPOINTS, ChargeListWire, PaymentListWire, SubscriberListWire } from "turnpike/facilitator";
+import type { ANALYTICS_ENDPOINTS, PaymentListWire, SubscriberListWire } from "turnpike/facilitator";
 import type { Address } from "turnpike/protocol";
 import type { Analytics } from "../../analytics";
 import { type Handlers, ok } from "../endpoint";
@@ -8,8 +8,6 @@ import { CSV_PAGE, isoTime, money, sheetOfPages } from "../figures";
 type Payment = PaymentListWire["payments"][number];
 
 type Subscriber = SubscriberListWire["subscriptions"][number];
-
-type Charge = ChargeListWire["charges"][number];
 
 const PAYMENT_COLUMNS = {
   id: ({ id }: Payment) => id,
@@ -39,20 +37,11 @@ const SUBSCRIBER_COLUMNS = {
   intro: ({ intro }: Subscriber) => intro,
 };
 
-const CHARGE_COLUMNS = {
-  at: ({ at }: Charge) => isoTime(at),
-  scheme: ({ scheme }: Charge) => scheme,
-  amount: money(({ amount }: Charge) => amount),
-  subject: ({ subject }: Charge) => subject,
-  transaction: ({ transaction }: Charge) => transaction,
-  refunded: money(({ refunded }: Charge) => refunded ?? "0"),
-};
-
 type ListId = "listPayments" | "listCharges" | "listSubscriptions";
 
 export function listHandlers(
   analytics: Analytics,
-): Pick<Handlers<typeof ANALYTICS_ENDPOINTS>, ListId | `${ListId}Csv`> {
+): Pick<Handlers<typeof ANALYTICS_ENDPOINTS>, ListId | `${Exclude<ListId, "listCharges">}Csv`> {
   const unitOf = ({ token }: { readonly token: string }) => ({ token, decimals: analytics.decimalsOf(token) });
 
   return {
@@ -60,8 +49,6 @@ export function listHandlers(
     listPaymentsCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
       sheetOfPages("payments", { columns: PAYMENT_COLUMNS, unitOf }, paymentsAfter(analytics, provider, filter), from),
     listCharges: async ({ query, caller: { provider } }) => ok(await analytics.charges(provider, query)),
-    listChargesCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
-      sheetOfPages("charges", { columns: CHARGE_COLUMNS, unitOf }, chargesAfter(analytics, provider, filter), from),
     listSubscriptions: async ({ query, caller: { provider } }) => ok(await analytics.subscribers(provider, query)),
     listSubscriptionsCsv: ({ query: { cursor: from, ...filter }, caller: { provider } }) =>
       sheetOfPages(
@@ -73,21 +60,12 @@ export function listHandlers(
   };
 }
 
-type Filter<Method extends "payments" | "charges" | "subscribers"> = Omit<
-  Parameters<Analytics[Method]>[1],
-  "cursor" | "limit"
->;
+type Filter<Method extends "payments" | "subscribers"> = Omit<Parameters<Analytics[Method]>[1], "cursor" | "limit">;
 
 const paymentsAfter =
   (analytics: Analytics, provider: Address, filter: Filter<"payments">) => async (cursor: string | undefined) => {
     const { payments, next } = await analytics.payments(provider, { ...filter, cursor, limit: CSV_PAGE });
     return { rows: payments, next };
-  };
-
-const chargesAfter =
-  (analytics: Analytics, provider: Address, filter: Filter<"charges">) => async (cursor: string | undefined) => {
-    const { charges, next } = await analytics.charges(provider, { ...filter, cursor, limit: CSV_PAGE });
-    return { rows: charges, next };
   };
 
 const subscribersAfter =

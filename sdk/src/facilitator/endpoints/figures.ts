@@ -111,7 +111,6 @@ export const ANALYTICS_ENDPOINTS = endpoints("analytics", {
     query: allOf(paymentFilter),
   }),
   listCharges: paged(CHARGES, chargeFilter, chargeListSchema),
-  listChargesCsv: csv({ ...CHARGES, query: allOf(chargeFilter) }),
   listSubscriptions: paged(SUBSCRIPTIONS, subscriberFilter, subscriberListSchema),
   listSubscriptionsCsv: csv({ ...SUBSCRIPTIONS, query: allOf(subscriberFilter) }),
   getAttention: json({
