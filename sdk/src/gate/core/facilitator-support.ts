@@ -128,9 +128,11 @@ export function createSupportSource({ settings, rpc, supported }: SupportSourceP
       return renew();
     },
     async readWithin(waitMs) {
-      const asked = this.read();
+      const asked = this.read().then(ignored, ignored);
+      // A question that was lost with its request is asked again, and waited for as a new one.
+      await atMost(0, asked, ignored);
       // Only one question is under way, so its age bounds the wait of all who need its answer.
-      await atMost(waitMs - (performance.now() - askedAtMs), asked.then(ignored, ignored), ignored);
+      await atMost(waitMs - (performance.now() - askedAtMs), asked, ignored);
     },
     async isSender(address) {
       const { senders } = await this.read();

@@ -234,6 +234,7 @@ export class TermsLoader {
 
   async #read(): Promise<void> {
     const { terms } = this.context;
+    if (this.#isReading) this.#startedAtMs = undefined;
     this.#isReading = true;
     this.#readingAtMs = performance.now();
     this.#startedAtMs ??= this.#readingAtMs;
@@ -277,6 +278,8 @@ export async function retryAll(loaders: readonly TermsLoader[]): Promise<void> {
   const missing = loaders.filter(({ isLoaded, isMisconfigured }) => !isLoaded || isMisconfigured);
   if (missing.length === 0) return;
   const retried = Promise.all(missing.map((loader) => loader.retry()));
+  // A reading that was lost with its request begins again, and is waited for as a new one.
+  await atMost(0, retried, () => undefined);
   const takenMs = missing.map((each) => (missing.length === loaders.length ? each.readingMs : each.unreadMs));
   await atMost(PATIENCE_MS - Math.max(...takenMs), retried, () => undefined);
 }
