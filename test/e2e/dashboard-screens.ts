@@ -129,6 +129,8 @@ describe("dashboard, on the data of a happy year", function () {
     await visit(page, "/?days=365");
     const renewed = page.locator(".figure", { hasText: "Renewals collected" });
     await renewed.filter({ hasText: `${RENEWALS} of ${RENEWALS}` }).waitFor();
+    // `npm run picture` puts it into the documentation.
+    await page.screenshot({ path: path.join(SHOTS, "readme.png") });
     await page.getByText("Values as a table").first().click();
     const cells = await page
       .getByRole("table", { name: /^Volume/ })
