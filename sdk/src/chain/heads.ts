@@ -5,6 +5,7 @@
  */
 import { type Address, Unavailable } from "../protocol";
 import { callback, fieldsOf } from "../protocol/arguments";
+import { sharedCall } from "../protocol/exchange";
 import type { ChainClock, Head } from "./clock";
 import { ConfirmedHead, type HeadListener } from "./confirmed-head";
 import { requireRpc } from "./require-rpc";
@@ -48,6 +49,9 @@ export interface HeadWatcherOptions {
 
 const MAX_POLL_MS = 1_000;
 
+/** A poll that takes longer is not waited for: the host may have ended it with the request that began it. */
+const LONGEST_POLL_MS = 12_000;
+
 const MIN_POLL_MS = 250;
 
 /** How often to ask for the head of a chain that brings a block every `blockMs`. */
@@ -80,13 +84,15 @@ class HeadPoller implements HeadWatcher {
   #askedAtMs = Number.NEGATIVE_INFINITY;
   /** when the last poll that has ended began */
   #polledAtMs = Number.NEGATIVE_INFINITY;
-  #polling: Promise<void> | undefined;
+  readonly #poll = sharedCall(LONGEST_POLL_MS, () => this.#pollOnce());
+  /** All who ask for the newest head share what comes before the poll, and then the poll. */
+  readonly #beforePoll = sharedCall(LONGEST_POLL_MS, () => this.#spaced());
+  #isPolling = false;
   /** when the first poll began since which none has confirmed the head */
   #missingSinceMs: number | undefined;
   #askedNewestAtMs = Number.NEGATIVE_INFINITY;
-  /** the poll that has not begun yet: all who ask for the newest head until then share it */
-  #upcoming: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #scheduledAtMs = 0;
   #isClosed = false;
 
   constructor(options: HeadWatcherOptions) {
@@ -117,7 +123,10 @@ class HeadPoller implements HeadWatcher {
 
   async newest(): Promise<Head> {
     const askedMs = this.#monotonicMs();
-    while (this.#head.confirmedAtMs < askedMs && this.#polledAtMs < askedMs) await this.#nextPoll();
+    while (this.#head.confirmedAtMs < askedMs && this.#polledAtMs < askedMs) {
+      await this.#beforePoll();
+      await this.#poll();
+    }
     const confirmed = this.fresh();
     if (!confirmed) throw new Unavailable("The chain's head is not moving or lags behind.", { retryAfterSec: 2 });
     return confirmed;
@@ -136,18 +145,10 @@ class HeadPoller implements HeadWatcher {
     this.#head.listeners.clear();
   }
 
-  #nextPoll(): Promise<void> {
-    this.#upcoming ??= this.#spaced().then(() => {
-      this.#upcoming = undefined;
-      return this.#poll();
-    });
-    return this.#upcoming;
-  }
-
   /** Bounds how often refusals make this process read the head. */
   async #spaced(): Promise<void> {
     // A poll that is under way may have its answer from before this question.
-    await this.#polling?.catch(ignoreUntilAsked);
+    if (this.#isPolling) await this.#poll().catch(ignoreUntilAsked);
     const waitMs = this.#askedNewestAtMs + this.#askMs - this.#monotonicMs();
     if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
     this.#askedNewestAtMs = this.#monotonicMs();
@@ -159,8 +160,12 @@ class HeadPoller implements HeadWatcher {
   }
 
   #schedule(): void {
-    if (this.#timer || this.#isClosed) return;
-    this.#timer = setTimeout(async () => {
+    const nowMs = this.#monotonicMs();
+    const isLost = nowMs - this.#scheduledAtMs > LONGEST_POLL_MS;
+    if ((this.#timer && !isLost) || this.#isClosed) return;
+    this.#scheduledAtMs = nowMs;
+    const timer = setTimeout(async () => {
+      if (this.#timer !== timer) return;
       this.#timer = undefined;
       if (this.#monotonicMs() - this.#askedAtMs > this.#stopAfterIdleMs) {
         this.#missingSinceMs = undefined;
@@ -169,22 +174,21 @@ class HeadPoller implements HeadWatcher {
       await this.#poll().catch(ignoreUntilAsked);
       this.#schedule();
     }, this.#paceMs());
-    this.#timer.unref();
-  }
-
-  #poll(): Promise<void> {
-    if (this.#isClosed) return Promise.reject(new Unavailable("This gate was closed."));
-    this.#polling ??= this.#pollOnce().finally(() => {
-      this.#polling = undefined;
-    });
-    return this.#polling;
+    timer.unref();
+    this.#timer = timer;
   }
 
   async #pollOnce(): Promise<void> {
+    if (this.#isClosed) throw new Unavailable("This gate was closed.");
     // An answer is as old as its question.
     const nowMs = this.#monotonicMs();
     this.#missingSinceMs ??= nowMs;
-    await this.#head.refresh(nowMs);
+    this.#isPolling = true;
+    try {
+      await this.#head.refresh(nowMs);
+    } finally {
+      this.#isPolling = false;
+    }
     this.#polledAtMs = nowMs;
     if (this.#head.at(nowMs)) this.#missingSinceMs = undefined;
   }

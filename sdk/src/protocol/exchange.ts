@@ -40,17 +40,21 @@ const LATE = Symbol("late");
 
 /**
  * Shares the answer of `ask` with all who ask while it is under way. Hosts such as workerd end what a request has begun
- * with that request, and its promise then rejects or never settles: others who wait for it ask themselves.
- * @param longestMs how long `ask` takes at most
+ * with that request, timers too, and its promise then rejects or never settles: others ask themselves.
+ * @param longestMs how long `ask` takes at most: one that began earlier is lost
  */
 export function sharedCall<T>(longestMs: number, ask: () => Promise<T>): () => Promise<T> {
   let asking: Promise<T> | undefined;
+  let beganAtMs = 0;
   return async function call(): Promise<T> {
-    const isOwn = asking === undefined;
-    asking ??= ask();
-    const shared = asking;
+    const nowMs = performance.now();
+    const isOwn = asking === undefined || nowMs - beganAtMs >= longestMs;
+    if (isOwn) beganAtMs = nowMs;
+    const shared = isOwn || asking === undefined ? ask() : asking;
+    asking = shared;
     try {
-      const answer = isOwn ? await shared : await atMost(longestMs, shared, () => LATE);
+      const leftMs = beganAtMs + longestMs - nowMs;
+      const answer = isOwn ? await shared : await atMost(leftMs, shared, () => LATE);
       if (answer !== LATE) return answer as T;
     } catch (error) {
       if (isOwn || isTurnpikeError(error)) throw error;

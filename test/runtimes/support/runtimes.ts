@@ -12,8 +12,7 @@ import { until } from "../../support/until";
 const FOLDER = resolve(__dirname, "..");
 const MODULES = join(FOLDER, "node_modules");
 
-/** workerd comes first: its gate, once started without its RPC, does not follow a chain whose clock the tests have moved. */
-export const RUNTIMES = ["workerd", "node 20", "node 22", "node 24", "bun", "deno"] as const;
+export const RUNTIMES = ["node 20", "node 22", "node 24", "bun", "deno", "workerd"] as const;
 
 export type Runtime = (typeof RUNTIMES)[number];
 

@@ -285,4 +285,25 @@ describe("following the chain's head", () => {
     }
     expect(states.peek(idHash(1))).to.equal(undefined);
   });
+
+  it("reads the head again where the poll and the timer of a request that ended are lost, as on workerd", async () => {
+    const chain = new HandMadeChain();
+    const answer = chain.send.bind(chain);
+    let isLost = true;
+    chain.send = async (method, params) => (isLost ? new Promise<never>(() => undefined) : answer(method, params));
+    const now = performance.now.bind(performance);
+    let passedMs = 0;
+    performance.now = () => now() + passedMs;
+    const lost = watchHeads({ rpc: chain, clock: createChainClock(), turnpike: TURNPIKE, pollMs: 60_000 });
+    try {
+      void lost.newest();
+      await new Promise((resolve) => setImmediate(resolve));
+      isLost = false;
+      passedMs = 13_000;
+      expect((await lost.newest()).number).to.equal(100);
+    } finally {
+      performance.now = now;
+      lost.close();
+    }
+  });
 });
