@@ -116,6 +116,7 @@ describe("Facilitator: API keys", function () {
       ["/webhook-endpoints", "GET", undefined],
       ["/keys", "GET", undefined],
       ["/audit", "GET", undefined],
+      ["/audit", "POST", { act: "plan.stopped", object: "x" }],
       ["/debits", "POST", [{ idHash: `0x${"1".repeat(64)}`, amount: "1", index: 0 }]],
     ] as const) {
       const problem = await expectProblem(await call(path, { key, method, body }), 403, "ScopeMissing");

@@ -115,7 +115,7 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     method: "post",
     path: "/audit",
     text: "Adds an act of the provider's wallet to the audit log, as the dashboard does after a transaction or a signature. The service does not check it: the entry names the key that noted it.",
-    scope: "any",
+    scope: "webhooks",
     body: noteRequestSchema,
     answers: { 201: notedSchema },
     chain: "shared",
