@@ -427,7 +427,7 @@ describe("dashboard: acts of a provider", function () {
       expect(await failuresOf(page), `dialog at ${width}`).to.deep.equal([]);
       await page.screenshot({ path: path.join(SHOTS, `acts-ask-${width}-${colorScheme}.png`) });
       expect(await page.evaluate(() => Reflect.get(window, "owned"))).to.equal(undefined);
-      expect((await page.locator("dialog").textContent()) ?? "").not.to.match(/[\u202A-\u202E]/u);
+      expect((await page.locator("dialog[open]").textContent()) ?? "").not.to.match(/[\u202A-\u202E]/u);
       expect(errors).to.deep.equal([]);
     }
   });

@@ -64,6 +64,10 @@ export function readinessOf({ config, database, relayer, indexer, payments }: Co
         .join("; ")
         .slice(0, MAX_DETAIL),
     })),
+    // Without a lane, none of the checks above says why nothing is sent.
+    ...(sender.lanes.length === 0
+      ? [{ name: "lanes", ok: sender.ok, detail: (sender.reason ?? "none").slice(0, MAX_DETAIL) }]
+      : []),
     { name: "queue", ok: queue.ok, detail: `${queue.queued} queued, oldest ${queue.oldestQueuedSec} s` },
   ];
   return { ready: stored.ok && chain.ok && isCurrent && sender.ok && queue.ok, checks };

@@ -3,10 +3,12 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { promisify } from "node:util";
 import { expect } from "chai";
+import type { Readiness } from "turnpike/facilitator";
 import { addressOfKey, type Hex, proofToWire } from "turnpike/protocol";
 import { testKey } from "../../support/chain";
 import { type FacilitatorWorld, fund, startWorld } from "../../support/facilitator";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
+import { until } from "../../support/until";
 import { variants } from "../../support/variants";
 import { type Composition, compose } from "../support/compose";
 import { paymentToWire } from "../support/payments";
@@ -80,8 +82,13 @@ describe("Facilitator: compose.yaml's own processes", function () {
         env: { PATH: process.env.PATH, PORT: new URL(one.url).port },
       });
       await asked;
-      const readiness = await fetch(`${one.url}/readyz`);
-      expect(readiness.status, await readiness.text()).to.equal(200);
+      // A process without the relayer knows its lanes by the next look into the database, and says so until then.
+      await until(async () => {
+        const readiness = await fetch(`${one.url}/readyz`);
+        const { ready, checks } = (await readiness.json()) as Readiness;
+        expect(ready, JSON.stringify(checks)).to.equal(checks.every(({ ok }) => ok));
+        return readiness.status === 200;
+      }, "it is ready");
     }
     const signed = await world.signPayment();
     const outcome = await api.client.authorize(paymentToWire(signed));
