@@ -70,6 +70,8 @@ describe("the Facilitator's package in an empty folder", function () {
       "dashboard/dist/dashboard.css",
       "dashboard/dist/dashboard.js",
       "dashboard/dist/index.html",
+      "dashboard/dist/me.html",
+      "dashboard/dist/me.js",
       "dist/program/facilitator.cjs",
       "package.json",
       "settings.env.example",
