@@ -18,7 +18,7 @@ function linkedKey(): string | undefined {
 }
 
 const LINK_REFUSED =
-  "This link was opened before, or its time is up. Make another with `npx turnpike portal`, or sign in with your wallet.";
+  "This link was opened before, or its time is up. Make another with npx turnpike portal, or sign in with your wallet.";
 
 function App({ linked }: { linked: string | undefined }) {
   const [key, setKey] = useState(() => (linked === undefined ? (sessionStorage.getItem(KEY) ?? undefined) : undefined));

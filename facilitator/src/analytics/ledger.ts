@@ -8,6 +8,7 @@ import { type Address, type Hex, InvalidRequest } from "turnpike/protocol";
 import { findToken } from "../config";
 import type { Db } from "../db/open";
 import { CHARGES } from "./charges";
+import { ofRoute } from "./lists";
 import { type AnalyticsOptions, badCursor, createRanges } from "./ranges";
 import { REFUNDS } from "./rollups";
 
@@ -58,7 +59,7 @@ export function createLedger({ db, config, clock }: AnalyticsOptions): Ledger {
         ? [sql`amount`, filter.sort === "largest"]
         : [sql`at`, filter.sort === "newest"];
       const order = direction ? sql`desc` : sql`asc`;
-      const after = placeOf(cursor);
+      const after = placeOf(cursor, isByAmount(filter) ? AMOUNT_KEY : TIME_KEY);
       const isBehind = direction ? sql`<` : sql`>`;
       const behind = after && sql`and (${key}, id) ${isBehind} (${after.key}::numeric, ${after.id})`;
       const span = isByAmount(filter) ? {} : direction ? { untilSec: after?.key } : { sinceSec: after?.key };
@@ -162,7 +163,7 @@ function partsOf({ chainId, provider }: Whose, filter: LedgerFilter, span: Span)
     select block_time as at, payment_id as id, 'one-time' as kind, token, amount, payer, null::text as plan_id,
       resource_shown as route, memo, '0x' || encode(tx_hash, 'hex') as transaction, null::text as subject
     from payments where chain_id = ${chainId}::bigint and pay_to = ${provider} and state = 'settled' and door <> 'refund' and amount > 0
-      and ${within(sql`block_time`)} ${where(sql`token`, token)} ${where(sql`resource_shown`, route)}
+      and ${within(sql`block_time`)} ${where(sql`token`, token)} ${ofRoute(sql`resource_shown`, route)}
       ${payer === undefined ? sql`` : sql`and payer = ${payer} and hashtextextended(pay_to || payer, 0) = hashtextextended(${provider}::text || ${payer}::text, 0)`}`;
   const scheme = caseOfType(([, name]) => sql`${name}::text`);
   const charged = caseOfType(([, , field]) => sql`e.payload->>${sql.lit(field)}`);
@@ -181,7 +182,7 @@ function partsOf({ chainId, provider }: Whose, filter: LedgerFilter, span: Span)
     left join payments o on o.chain_id = d.chain_id and o.payment_id = d.refunded_id
     where p.chain_id = ${chainId}::bigint and p.door = 'refund' and p.state = 'settled' and ${within(sql`p.block_time`)}
       ${where(sql`p.token`, token)} ${where(sql`d.payer`, payer)} ${where(sql`d.plan_id`, planId)}
-      ${where(sql`o.resource_shown`, route)}`;
+      ${ofRoute(sql`o.resource_shown`, route)}`;
   return [
     ...(planId === undefined && (kind === undefined || kind === "one-time") ? [payments] : []),
     ...(route === undefined && kind !== "one-time" && kind !== REFUNDS ? [charges] : []),
@@ -197,12 +198,19 @@ const caseOfType = (partOf: (charge: (typeof CHARGES)[number]) => RawBuilder<unk
 
 const CHARGE_TYPES = sql.raw(CHARGES.map(([type]) => `'${type}'`).join(", "));
 
+const AMOUNT_KEY = /^\d{1,78}$/;
+
+const TIME_KEY = /^\d{1,12}$/;
+
 /** @throws InvalidRequest for a cursor that no page returned */
-function placeOf(cursor: string | undefined): { readonly key: string; readonly id: string } | undefined {
+function placeOf(
+  cursor: string | undefined,
+  keyForm: RegExp,
+): { readonly key: string; readonly id: string } | undefined {
   if (cursor === undefined) return undefined;
-  const match = /^(\d{1,78})\.(0x[0-9a-f]{64})$/.exec(cursor);
-  if (!match) throw badCursor();
-  return { key: match[1] ?? "", id: match[2] ?? "" };
+  const [, key = "", id = ""] = /^(\d+)\.(0x[0-9a-f]{64})$/.exec(cursor) ?? [];
+  if (!keyForm.test(key)) throw badCursor();
+  return { key, id };
 }
 
 /** Returns the range of a calendar month in its zone, unix seconds. @throws InvalidRequest for an unknown zone */

@@ -22,6 +22,14 @@ export interface Page {
 
 export type ListedState = "pending" | "settled" | "failed";
 
+/** Filters by what was bought: its origin and path, or its path alone. */
+export function ofRoute(column: RawBuilder<unknown>, route: string | undefined): RawBuilder<unknown> {
+  if (route === undefined) return sql``;
+  return route.startsWith("/")
+    ? sql`and regexp_replace(${column}, '^[a-z]+://[^/]*', '') = ${route}`
+    : sql`and ${column} = ${route}`;
+}
+
 export interface PaymentFilter {
   readonly chainId: number;
   readonly payTo: string;
@@ -52,7 +60,7 @@ export async function listPayments(db: Db, filter: PaymentFilter, { after, limit
   const part = (state: RawBuilder<boolean>) => sql`(select * from payments p
     where chain_id = ${filter.chainId} and pay_to = ${filter.payTo} and p.door <> 'refund' and ${state}
       ${filter.payer ? sql`and payer = ${filter.payer} and hashtextextended(pay_to || payer, 0) = ${parties}` : sql``}
-      ${filter.route === undefined ? sql`` : sql`and resource_shown = ${filter.route}`}
+      ${ofRoute(sql`resource_shown`, filter.route)}
       ${filter.from === undefined ? sql`` : sql`and accepted_at_ms >= ${filter.from}::bigint * 1000`}
       ${filter.to === undefined ? sql`` : sql`and accepted_at_ms < ${filter.to}::bigint * 1000`}
       ${after ? sql`and (accepted_at_ms, payment_id) ${behind} (${after.time}, ${after.id})` : sql``}

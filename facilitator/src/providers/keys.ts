@@ -202,8 +202,8 @@ export class Keys {
   }
 
   /**
-   * Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. With 0 it has one
-   * successor, however many requests race: links that sign in once depend on it.
+   * Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. It has one
+   * successor: another rotation, such as a retry, revokes the former one. Links that sign in once depend on it.
    * @throws InvalidApiKey when it has ended since the request was admitted
    */
   async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
@@ -220,6 +220,12 @@ export class Keys {
         chain_id,
         every_chain,
       };
+      await tx
+        .updateTable("api_keys")
+        .set({ revoked_at_ms: this.#deps.nowMs() })
+        .where("rotated_from", "=", old.id)
+        .where("revoked_at_ms", "is", null)
+        .execute();
       const { row, key } = await this.#insert(tx, fields);
       const endMs = Math.min(expiresAtMs, this.#deps.nowMs() + overlapSec * 1_000);
       await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();

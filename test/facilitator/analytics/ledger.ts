@@ -194,6 +194,8 @@ describe("ledger and search at 100,000 rows", function () {
       expect(found.length, JSON.stringify(given)).to.be.greaterThan(0);
       for (const row of found) expect(row).to.include(given);
     }
+    const byPath = await every(filter({ month, route: "/2" }), 200);
+    expect(byPath).to.deep.equal(await every(filter({ month, route }), 200));
   });
 
   it("begins a month where it begins in its zone, also where clocks change in it", async () => {

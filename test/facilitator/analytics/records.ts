@@ -106,7 +106,14 @@ describe("Facilitator: records", function () {
   });
 
   it("refuses a month, a zone and a cursor that are none", async () => {
-    for (const query of ["month=2026-13", "zone=Mars%2FPhobos", "cursor=1", "sort=best", "kind=gift"])
+    for (const query of [
+      "month=2026-13",
+      "zone=Mars%2FPhobos",
+      "cursor=1",
+      `cursor=9223372036854775808.0x${"a".repeat(64)}`,
+      "sort=best",
+      "kind=gift",
+    ])
       await expectProblem(await get(`/analytics/ledger?${query}`), 400, "InvalidRequest");
   });
 

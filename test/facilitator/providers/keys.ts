@@ -158,6 +158,18 @@ describe("Facilitator: API keys", function () {
     expect(statuses).to.deep.equal([201, ...Array.from({ length: 11 }, () => 401)]);
   });
 
+  it("B21 revokes the former successor of a key that is rotated again, so that a thief who was first keeps nothing", async () => {
+    const key = await http.service.apiKey({ scopes: ["read"] });
+    const rotated = async (overlapSec: number) => {
+      const response = await call("/keys/rotate", { key, body: { overlapSec } });
+      return ((await response.json()) as { key: string }).key;
+    };
+    const thief = await rotated(600);
+    const owner = await rotated(0);
+    await expectProblem(await call("/events", { key: thief }), 401, "InvalidApiKey");
+    expect((await call("/events", { key: owner })).status).to.equal(200);
+  });
+
   it("B22 lets no key touch another: neither one with a smaller scope, nor another provider's", async () => {
     const mine = await http.service.apiKey({ scopes: ["keys"] });
     const small = await http.service.apiKey({ scopes: ["read"] });

@@ -2,8 +2,8 @@
 import { useState } from "preact/hooks";
 import type { ChargedListWire, PaidListWire } from "turnpike/facilitator";
 import type { Api } from "../api";
-import { escapedText, formatDate, formatTime, plural } from "../format";
-import { Controls, Download, Hex, Narrow, Pager, Panel, Shown, Table } from "../parts";
+import { formatDate, formatTime, plural } from "../format";
+import { Controls, Cut, Download, Hex, Narrow, Pager, Panel, Shown, Table } from "../parts";
 import { useGet, useMoney, useSigned, useTrail } from "../use";
 
 const PAGE = 25;
@@ -70,7 +70,7 @@ export function Charges() {
               <Receipts
                 caption="One-time payments"
                 rows={page.payments}
-                what={({ resource }) => <bdi>{escapedText(resource)}</bdi>}
+                what={({ resource }) => <Cut text={resource} />}
               />
               <Pager trail={paid} next={page.next} />
             </>

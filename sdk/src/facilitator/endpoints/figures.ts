@@ -30,7 +30,7 @@ import { allOf, both, csv, json, ofGrain, ofRange, paged, RANGE, range, timeSche
 const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
   payer: addressSchema.optional(),
-  /** origin and path of what was bought */
+  /** origin and path of what was bought, or the path alone */
   route: z.string().max(2_048).optional(),
   /** accepted at this time or later, unix seconds */
   from: timeSchema.optional(),

@@ -17,7 +17,7 @@ const movementFilter = {
   token: addressSchema.optional(),
   kind: z.enum(MOVEMENT_KINDS).optional(),
   planId: hash32Schema.optional(),
-  /** origin and path of what was bought */
+  /** origin and path of what was bought, or the path alone */
   route: z.string().max(2_048).optional(),
   payer: addressSchema.optional(),
 };
