@@ -81,7 +81,10 @@ describe("the command line of the package in an empty project", function () {
     expect(quote.code, quote.out + quote.err).to.equal(0);
     expect(JSON.parse(quote.out).options[0]).to.include({ kind: "one-time", amount: "500000" });
     const valid = await turnpike(["validate", url, "--require", "v1,v2"]);
-    expect([valid.code, valid.out.split("\n")[0]]).to.deep.equal([0, `GET ${url}: HTTP 402, v1 valid, v2 valid`]);
+    expect([valid.code, valid.out.split("\n")[0]]).to.deep.equal([
+      0,
+      `GET ${url}: HTTP 402, v1 valid, v2 valid, mpp absent`,
+    ]);
   });
 
   it("validates an MCP server by its command, and names the package that this needs", async () => {

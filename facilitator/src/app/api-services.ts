@@ -5,6 +5,7 @@ import { createAnalytics } from "../analytics";
 import { createCosts } from "../analytics/costs";
 import { createReports } from "../analytics/reports";
 import type { FacilitatorConfig } from "../config";
+import { EXPLORERS } from "../config/explorers";
 import type { Store } from "../db/open";
 import { Catalogue } from "../discovery/catalogue";
 import { Listings } from "../discovery/listings";
@@ -114,7 +115,7 @@ export function buildApiServices(wiring: Wiring): ApiServices {
   const { clock } = indexer;
   const { chainIds = [config.chainId] } = deployment ?? {};
   const costs = createCosts(store.db, config.chainId, config.nativePrice);
-  const { explorerUrl: explorer = config.network.explorer } = config;
+  const { explorerUrl: explorer = EXPLORERS[config.network.name] } = config;
   return {
     network: config.network,
     ...(deployment && { deployment }),

@@ -26,8 +26,6 @@ export interface Network {
   readonly chainId: number;
   /** as stock x402 version 1 clients know it, where they do */
   readonly x402v1?: string;
-  /** address of a block explorer, which `/tx/<hash>`, `/address/<address>` and `/block/<number>` follow */
-  readonly explorer?: string;
   /** what is paid in where no token is named */
   readonly token?: TokenPreset;
   readonly otherTokens?: readonly TokenPreset[];
@@ -69,7 +67,6 @@ const PRESETS: readonly Network[] = [
   {
     name: "base-mainnet",
     chainId: 8453,
-    explorer: "https://basescan.org",
     x402v1: "base",
     token: usdc("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "USD Coin"),
     otherTokens: [
@@ -80,7 +77,6 @@ const PRESETS: readonly Network[] = [
   {
     name: "base-sepolia",
     chainId: 84532,
-    explorer: "https://sepolia.basescan.org",
     x402v1: "base-sepolia",
     token: usdc("0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
     otherTokens: [eurc("0x808456652fdb597867f38412077A9182bf77359F")],
@@ -88,7 +84,6 @@ const PRESETS: readonly Network[] = [
   {
     name: "polygon-mainnet",
     chainId: 137,
-    explorer: "https://polygonscan.com",
     x402v1: "polygon",
     token: usdc("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", "USD Coin"),
     otherTokens: [bridged("0x2791Bca1f2de4661ED88A30C99A7a9449Aa84174", "USD Coin (PoS)")],
@@ -96,40 +91,34 @@ const PRESETS: readonly Network[] = [
   {
     name: "polygon-amoy",
     chainId: 80002,
-    explorer: "https://amoy.polygonscan.com",
     x402v1: "polygon-amoy",
     token: usdc("0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582"),
   },
   {
     name: "arbitrum-mainnet",
     chainId: 42161,
-    explorer: "https://arbiscan.io",
     token: usdc("0xaf88d065e77c8cC2239327C5EDb3A432268e5831", "USD Coin"),
     otherTokens: [bridged("0xFF970A61A04b1cA14834A43f5dE4533eBDDB5CC8", "USD Coin (Arb1)")],
   },
   {
     name: "arbitrum-sepolia",
     chainId: 421614,
-    explorer: "https://sepolia.arbiscan.io",
     token: { ...usdc("0x75faf114eafb1BDbe2F0316DF893fd58CE46AA4d", "USD Coin"), ...UNVERIFIED },
   },
   {
     name: "optimism-mainnet",
     chainId: 10,
-    explorer: "https://optimistic.etherscan.io",
     token: usdc("0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85", "USD Coin"),
     otherTokens: [bridged("0x7F5c764cBc14f9669B88837ca1490cCa17c31607", "USD Coin")],
   },
   {
     name: "optimism-sepolia",
     chainId: 11155420,
-    explorer: "https://optimism-sepolia.blockscout.com",
     token: { ...usdc("0x5fd84259d66Cd46123540766Be93DFE6D43130D7"), ...UNVERIFIED },
   },
   {
     name: "avalanche-mainnet",
     chainId: 43114,
-    explorer: "https://snowtrace.io",
     x402v1: "avalanche",
     token: usdc("0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E", "USD Coin"),
     otherTokens: [
@@ -140,7 +129,6 @@ const PRESETS: readonly Network[] = [
   {
     name: "avalanche-fuji",
     chainId: 43113,
-    explorer: "https://testnet.snowtrace.io",
     x402v1: "avalanche-fuji",
     token: usdc("0x5425890298aed601595a70AB815c96711a31Bc65", "USD Coin"),
     otherTokens: [eurc("0x5E44db7996c682E92a960b65AC713a54AD815c6B")],
@@ -148,59 +136,50 @@ const PRESETS: readonly Network[] = [
   {
     name: "world-mainnet",
     chainId: 480,
-    explorer: "https://worldscan.org",
     token: { ...usdc("0x79A02482A880bCE3F13e09Da970dC34db4CD24d1"), ...UNVERIFIED },
     otherTokens: [eurc("0x1C60ba0A0eD1019e8Eb035E6daF4155A5cE2380B")],
   },
   {
     name: "world-sepolia",
     chainId: 4801,
-    explorer: "https://sepolia.worldscan.org",
     token: { ...usdc("0x66145f38cBAC35Ca6F1Dfb4914dF98F1614aeA88"), ...UNVERIFIED },
     otherTokens: [eurc("0xe479EcA5740Ac65d6E1823bea2f1C08Bc14e954F")],
   },
   {
     name: "celo-mainnet",
     chainId: 42220,
-    explorer: "https://celoscan.io",
     x402v1: "celo",
     token: usdc("0xcebA9300f2b948710d2653dD7B07f33A8B32118C"),
   },
   {
     name: "celo-sepolia",
     chainId: 11142220,
-    explorer: "https://celo-sepolia.blockscout.com",
     token: usdc("0x01C5C0122039549AD1493B8220cABEdD739BC44E"),
   },
   {
     name: "linea-mainnet",
     chainId: 59144,
-    explorer: "https://lineascan.build",
     token: { ...usdc("0x176211869cA2b568f2A7D4EE941E073a821EE1ff"), ...UNVERIFIED },
   },
   {
     name: "linea-sepolia",
     chainId: 59141,
-    explorer: "https://sepolia.lineascan.build",
     token: { ...usdc("0xFEce4462D57bD51A6A552365A011b95f0E16d9B7"), ...UNVERIFIED },
   },
   {
     name: "monad-mainnet",
     chainId: 143,
-    explorer: "https://monadscan.com",
     x402v1: "monad",
     token: usdc("0x754704Bc059F8C67012fEd69BC8A327a5aafb603"),
   },
   {
     name: "monad-testnet",
     chainId: 10143,
-    explorer: "https://testnet.monadexplorer.com",
     token: usdc("0x534b2f3A21130d7a60830c2Df862319e593943A3"),
   },
   {
     name: "robinhood-mainnet",
     chainId: 4663,
-    explorer: "https://robinhoodchain.blockscout.com",
     token: {
       ...IN_DOLLARS,
       address: "0x5fc5360D0400a0Fd4f2af552ADD042D716F1d168",
@@ -210,7 +189,7 @@ const PRESETS: readonly Network[] = [
       isUnverified: true,
     },
   },
-  { name: "robinhood-testnet", chainId: 46630, explorer: "https://explorer.testnet.chain.robinhood.com" },
+  { name: "robinhood-testnet", chainId: 46630 },
 ];
 
 const LOCAL = /^local-([1-9][0-9]{0,15})$/;

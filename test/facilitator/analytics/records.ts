@@ -1,7 +1,8 @@
 /** What a provider finds and reads over HTTP, of payments whose text strangers chose. */
 import { expect } from "chai";
 import { chargeStorySchema, ledgerSchema, paymentStorySchema, searchSchema } from "turnpike/facilitator";
-import { type Address, networkOfChain } from "turnpike/protocol";
+import { type Address, findNetwork, networkOfChain } from "turnpike/protocol";
+import { EXPLORERS } from "../../../facilitator/src/config/explorers";
 import { paymentToWire } from "../support/payments";
 import { expectProblem } from "../support/problem";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -119,7 +120,8 @@ describe("Facilitator: records", function () {
 
   it("names the block explorer: the configured one, or that of the network", async () => {
     expect(await service.client.supported()).to.include({ explorer: EXPLORER });
-    expect(networkOfChain(8453).explorer).to.equal("https://basescan.org");
-    expect(networkOfChain(31_337)).not.to.have.property("explorer");
+    expect(EXPLORERS[networkOfChain(8453).name]).to.equal("https://basescan.org");
+    expect(EXPLORERS[networkOfChain(31_337).name]).to.equal(undefined);
+    for (const name of Object.keys(EXPLORERS)) expect(findNetwork(name), name).to.have.property("name", name);
   });
 });

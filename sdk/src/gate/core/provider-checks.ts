@@ -59,7 +59,6 @@ const checkNetwork = optionsOf<Network>(
     name: aText,
     chainId: wholeNumber,
     x402v1: aText,
-    explorer: aText,
     token: checkPreset,
     otherTokens: listOf(checkPreset),
   },

@@ -1,0 +1,23 @@
+/** Block explorers by network: addresses that `/tx/<hash>`, `/address/<address>` and `/block/<number>` follow. */
+export const EXPLORERS: Readonly<Record<string, string>> = {
+  "base-mainnet": "https://basescan.org",
+  "base-sepolia": "https://sepolia.basescan.org",
+  "polygon-mainnet": "https://polygonscan.com",
+  "polygon-amoy": "https://amoy.polygonscan.com",
+  "arbitrum-mainnet": "https://arbiscan.io",
+  "arbitrum-sepolia": "https://sepolia.arbiscan.io",
+  "optimism-mainnet": "https://optimistic.etherscan.io",
+  "optimism-sepolia": "https://optimism-sepolia.blockscout.com",
+  "avalanche-mainnet": "https://snowtrace.io",
+  "avalanche-fuji": "https://testnet.snowtrace.io",
+  "world-mainnet": "https://worldscan.org",
+  "world-sepolia": "https://sepolia.worldscan.org",
+  "celo-mainnet": "https://celoscan.io",
+  "celo-sepolia": "https://celo-sepolia.blockscout.com",
+  "linea-mainnet": "https://lineascan.build",
+  "linea-sepolia": "https://sepolia.lineascan.build",
+  "monad-mainnet": "https://monadscan.com",
+  "monad-testnet": "https://testnet.monadexplorer.com",
+  "robinhood-mainnet": "https://robinhoodchain.blockscout.com",
+  "robinhood-testnet": "https://explorer.testnet.chain.robinhood.com",
+};
