@@ -1,7 +1,8 @@
 import { expect } from "chai";
 import { Interface, id as topicOf } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
-import { providerCalls, readApproval, withdrawApproval } from "../../facilitator/dashboard/src/wallet/calls";
+import { PERMIT2 as OF_PROTOCOL } from "turnpike/protocol";
+import { PERMIT2, providerCalls, readApproval, withdrawApproval } from "../../facilitator/dashboard/src/wallet/calls";
 import { REASONS, reasonOf } from "../../facilitator/dashboard/src/wallet/reverts";
 
 const TURNPIKE = "0x00000000000000000000000000000000000000A1";
@@ -11,6 +12,10 @@ const PLAN = topicOf("a plan");
 const OTHER = topicOf("another plan");
 
 describe("agreement > calls of a wallet", () => {
+  it("the portal withdraws the approval for the Permit2 of the protocol", () => {
+    expect(PERMIT2).to.equal(OF_PROTOCOL);
+  });
+
   it("the dashboard encodes each call as the contracts' ABI does", () => {
     const calls = providerCalls(TURNPIKE);
     const terms = { token: TOKEN, amount: "10000000", interval: 3, months: true, graceSec: 86_400, payTo: PAYEE };

@@ -14,6 +14,28 @@ export function Problem({ message, code }: { message: string; code: string }) {
   );
 }
 
+/** Shows why an act of the page failed. */
+export function Alert({ text }: { text: string | undefined }) {
+  return text ? (
+    <p class="problem" role="alert">
+      {text}
+    </p>
+  ) : null;
+}
+
+/** The choices of a select, by value. */
+export function Options({ of }: { of: Readonly<Record<string, string>> }) {
+  return (
+    <>
+      {Object.entries(of).map(([value, text]) => (
+        <option key={value} value={value}>
+          {text}
+        </option>
+      ))}
+    </>
+  );
+}
+
 /** Shows loaded data. While requests fail, the former figures stay readable and the page shows one error. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const isShownAbove = useContext(Notices) !== undefined;
@@ -336,11 +358,7 @@ export function Choice({
     <label class="choice">
       <span>{label}</span>
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {Object.entries(options).map(([key, text]) => (
-          <option key={key} value={key}>
-            {text}
-          </option>
-        ))}
+        <Options of={options} />
       </select>
     </label>
   );

@@ -4,6 +4,8 @@ import type { AttentionWire } from "turnpike/facilitator";
 import type { Address, Hex } from "turnpike/protocol";
 import { databaseNowMs } from "../db/sql";
 import { DAY_SEC } from "../lib/durations";
+import { IS_RENEWED } from "../subscriptions/renewals/at-risk";
+import { UNDER_WAY } from "./lists";
 import type { AnalyticsOptions } from "./ranges";
 
 export interface Attention {
@@ -33,7 +35,7 @@ export function createAttention({ db, config, clock }: AnalyticsOptions): Attent
     join subscriptions s on s.chain_id = p.chain_id and s.plan_id = p.plan_id
     where p.chain_id = ${chainId} and p.provider = ${provider} and p.token in (${sql.join(tokens)})
       and not s.cancelled and not s.paused and not s.ending and s.moved_to is null
-      and (s.until = 0 or s.until > s.paid_through)`;
+      and ${IS_RENEWED}`;
 
   const sums = sql`p.token, count(*)::int8 as count, sum(p.amount)::text as amount, min(s.paid_through)::int8 as first`;
 
@@ -58,7 +60,7 @@ export function createAttention({ db, config, clock }: AnalyticsOptions): Attent
   async function stuck(provider: Address): Promise<AttentionWire["stuck"]> {
     const { rows } = await sql<Stuck>`
       select payment_id, payer, token, amount::text, accepted_at_ms / 1000 as accepted_at, state, attempts from payments p
-      where chain_id = ${chainId} and pay_to = ${provider} and p.door <> 'refund' and state in ('queued', 'sent', 'parked')
+      where chain_id = ${chainId} and pay_to = ${provider} and p.door <> 'refund' and ${UNDER_WAY}
         and accepted_at_ms < ${databaseNowMs} - ${STUCK_AFTER_MS}::bigint
       order by accepted_at_ms, payment_id limit ${MOST_STUCK}`.execute(db);
     return rows.map(({ payment_id: paymentId, accepted_at: acceptedAt, ...row }) => ({

@@ -1,4 +1,5 @@
 /** The events of a subscription's money: what each was for, and how a refund of it names it. */
+import { sql } from "kysely";
 import type { Scheme } from "turnpike/facilitator";
 import type { Hex, RefundTarget } from "turnpike/protocol";
 import type { EventRow } from "../db/tables/events";
@@ -11,6 +12,9 @@ export const CHARGES = [
   ["subscription.plan_changed", "plan-change", "charged"],
   ["allowance.debited", "overage", "amount"],
 ] as const satisfies readonly (readonly [string, Scheme, string])[];
+
+/** The types, in SQL: literals, as in the partial indexes. */
+export const CHARGE_TYPES = sql.raw(CHARGES.map(([type]) => `'${type}'`).join(", "));
 
 export interface Charge {
   readonly scheme: Scheme;

@@ -7,7 +7,7 @@ import type { LedgerWire, MOVEMENT_KINDS } from "turnpike/facilitator";
 import { type Address, type Hex, InvalidRequest } from "turnpike/protocol";
 import { findToken } from "../config";
 import type { Db } from "../db/open";
-import { CHARGES } from "./charges";
+import { CHARGE_TYPES, CHARGES } from "./charges";
 import { ofRoute } from "./lists";
 import { type AnalyticsOptions, badCursor, createRanges } from "./ranges";
 import { REFUNDS } from "./rollups";
@@ -88,7 +88,7 @@ export function createLedger({ db, config, clock }: AnalyticsOptions): Ledger {
         const decimals = findToken(config, token as Address)?.decimals;
         return { token, ...(decimals !== undefined && { decimals }), kind, count, ...amountsOf(kind, amount) };
       });
-      return { from, to: Math.min(to, NEVER_SEC), totals };
+      return { from, to, totals };
     },
   };
 }
@@ -195,8 +195,6 @@ const caseOfType = (partOf: (charge: (typeof CHARGES)[number]) => RawBuilder<unk
     CHARGES.map((charge) => sql`when ${sql.lit(charge[0])} then ${partOf(charge)}`),
     sql` `,
   )} end`;
-
-const CHARGE_TYPES = sql.raw(CHARGES.map(([type]) => `'${type}'`).join(", "));
 
 const AMOUNT_KEY = /^\d{1,78}$/;
 

@@ -51,7 +51,7 @@ const SETTLED = sql<boolean>`state = 'settled'`;
 const DONE = sql<boolean>`state in ('settled', 'failed')`;
 
 /** The pending payments, which are few: one index finds all of them. */
-const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
+export const UNDER_WAY = sql<boolean>`state in ('queued', 'sent', 'parked')`;
 
 export async function listPayments(db: Db, filter: PaymentFilter, { after, limit }: Page): Promise<PaymentRow[]> {
   // The index has a hash of both accounts.

@@ -94,12 +94,12 @@ export async function everPaid(db: Db, scope: Scope): Promise<NetSum> {
     .select(({ fn }) => ["kind", fn.sum<string>("count").as("count"), fn.sum<string>("amount").as("amount")])
     .groupBy("kind")
     .execute();
-  const sumOf = (some: typeof rows): Sum => ({
-    count: some.reduce((total, { count }) => total + Number(count), 0),
-    amount: some.reduce((total, { amount }) => total + BigInt(amount), 0n),
+  const total = (some: typeof rows): Sum => ({
+    count: some.reduce((sum, { count }) => sum + Number(count), 0),
+    amount: some.reduce((sum, { amount }) => sum + BigInt(amount), 0n),
   });
   const isRefund = ({ kind }: { readonly kind: string }): boolean => kind === REFUNDS;
-  return { ...sumOf(rows.filter((row) => !isRefund(row))), refunds: sumOf(rows.filter(isRefund)) };
+  return { ...total(rows.filter((row) => !isRefund(row))), refunds: total(rows.filter(isRefund)) };
 }
 
 export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {

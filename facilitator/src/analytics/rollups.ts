@@ -6,6 +6,7 @@ import type { Scheme } from "turnpike/facilitator";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
+import { CHARGES } from "./charges";
 
 export const GRAINS = [HOUR_SEC, DAY_SEC] as const;
 
@@ -83,11 +84,7 @@ export function countedOf({
 
 const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly field: "amount" | "charged" }>> = {
   "payment.settled": { scheme: "one-time", field: "amount" },
-  "subscription.created": { scheme: "signup", field: "charged" },
-  "subscription.renewed": { scheme: "renewal", field: "charged" },
-  "subscription.resumed": { scheme: "resume", field: "charged" },
-  "subscription.plan_changed": { scheme: "plan-change", field: "charged" },
-  "allowance.debited": { scheme: "overage", field: "amount" },
+  ...Object.fromEntries(CHARGES.map(([type, scheme, field]) => [type, { scheme, field }])),
   "refund.settled": { scheme: REFUNDS, field: "amount" },
 };
 

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { SearchWire } from "turnpike/facilitator";
 import { type Address, addressSchema, hash32Schema } from "turnpike/protocol";
 import { bytes, textList } from "../db/sql";
-import { CHARGES } from "./charges";
+import { CHARGE_TYPES } from "./charges";
 import type { AnalyticsOptions } from "./ranges";
 
 type Hit = SearchWire["hits"][number];
@@ -19,8 +19,6 @@ const PLAN_NAME = sql`lower(left(substring(left(metadata, 2048) from '"name"\\s*
 
 /** Sorts behind every letter: ends the range of texts with one start. */
 const LAST = "\u{10ffff}";
-
-const CHARGE_TYPES = sql.raw(CHARGES.map(([type]) => `'${type}'`).join(", "));
 
 interface Found {
   readonly kind: Hit["kind"];

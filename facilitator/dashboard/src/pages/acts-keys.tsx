@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { ApiScope } from "turnpike/facilitator";
 import { type AnswerAt, createApi } from "../api";
 import { escapedText, formatDate, formatTime } from "../format";
-import { Hex, Panel, Table } from "../parts";
+import { Alert, Hex, Panel, Table } from "../parts";
 import { useSigned } from "../use";
 import type { Wallet } from "../wallet/account";
 import { Ask, type Wanted, wordsOf } from "../wallet/ask";
@@ -124,11 +124,7 @@ export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
               Review<span class="hidden">: Make an API key</span>
             </button>
           </p>
-          {problem && (
-            <p class="problem" role="alert">
-              {problem}
-            </p>
-          )}
+          <Alert text={problem} />
         </form>
       </Panel>
       <Panel title="Keys and audit log" note="Opened by one signature, for ten minutes.">

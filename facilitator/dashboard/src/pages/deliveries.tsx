@@ -1,7 +1,7 @@
 /** Lists the deliveries to one endpoint, and resends them. */
 import { useEffect, useState } from "preact/hooks";
 import { formatCount, formatTime } from "../format";
-import { Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
+import { Alert, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useSigned, useTrail } from "../use";
 
 const LOOK_MS = 1_000;
@@ -32,11 +32,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
 
   return (
     <Panel title="Deliveries" note="Newest first.">
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Alert text={problem} />
       <Shown of={list}>
         {({ deliveries, next }) => (
           <>

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { escapedText, formatMoment } from "../format";
 import { Copy, Whole } from "../links";
-import { Empty, Panel, Shown, Status, Table } from "../parts";
+import { Alert, Empty, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useSigned } from "../use";
 import { Rows } from "./story";
 
@@ -35,11 +35,7 @@ export function DeliveryPage({ endpoint, event }: { endpoint: string; event: str
       <p class="back">
         <a href={`#/webhooks?endpoint=${endpoint}`}>← All deliveries</a>
       </p>
-      {problem && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Alert text={problem} />
       <Shown of={detail}>
         {({ log, type, state, createdAt, nextAttemptAt, body }) => (
           <>

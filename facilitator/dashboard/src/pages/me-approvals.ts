@@ -5,11 +5,8 @@ import type { AnswerAt } from "../api";
 import { plainText, plural } from "../format";
 import { Problem, type Progress } from "../wallet/account";
 import type { Wanted } from "../wallet/ask";
-import { readApproval, withdrawApproval } from "../wallet/calls";
+import { PERMIT2, readApproval, withdrawApproval } from "../wallet/calls";
 import { type ActContext, cancelNow, laterOf, type Mine, settled } from "./me-acts";
-
-/** Permit2, at the same address on every chain: x402 payments may be made over it. */
-export const PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3";
 
 export interface Approval {
   readonly token: string;

@@ -1,5 +1,6 @@
 /** The portal before the sign-in. */
 import { useState } from "preact/hooks";
+import { Alert } from "../parts";
 import { wordsOf } from "../wallet/ask";
 import { useWallets, WalletButtons } from "../wallet/choice";
 import { keyBy, TAB_KEY_SEC } from "../wallet/sign-in";
@@ -36,11 +37,7 @@ export function MeSignIn({ onSignIn, reason }: { onSignIn: (key: string) => void
         <p class="note">
           Is the key with your agent? Run <code>npx turnpike portal</code> there, and open the link that it prints.
         </p>
-        {problem && (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        )}
+        <Alert text={problem} />
       </section>
     </main>
   );

@@ -6,6 +6,7 @@
  */
 import { useState } from "preact/hooks";
 import { ApiProblem, createApi } from "../api";
+import { Alert } from "../parts";
 import { isSandbox, type Session } from "../session";
 import type { Wallet } from "../wallet/account";
 import { useWallets, WalletButtons } from "../wallet/choice";
@@ -90,11 +91,7 @@ export function SignIn({ onSignIn, openSandbox, reason }: SignInProps) {
             Sign in with the key
           </button>
         </form>
-        {problem && (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        )}
+        <Alert text={problem} />
       </section>
     </main>
   );

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
 import { escapedText, formatTime, plural } from "../format";
-import { Empty, Panel, Shown, Status } from "../parts";
+import { Alert, Empty, Panel, Shown, Status } from "../parts";
 import { useGet, useQueryField, useSigned } from "../use";
 import { Deliveries } from "./deliveries";
 import { type EndpointFields, EndpointForm } from "./endpoint-form";
@@ -100,11 +100,7 @@ export function Webhooks() {
           />
         )}
         <div role="status">{notice}</div>
-        {problem && (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        )}
+        <Alert text={problem} />
         {removing && (
           <p class="ask" role="alertdialog" aria-label="Remove the endpoint">
             Remove {removing.url} with its deliveries?{" "}

@@ -2,7 +2,7 @@
 import { createContext } from "preact";
 import { useContext, useState } from "preact/hooks";
 import { formatCoin } from "../format";
-import { Panel } from "../parts";
+import { Alert, Options, Panel } from "../parts";
 import { useSigned } from "../use";
 import { type Account, Problem, type Progress } from "./account";
 import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
@@ -163,11 +163,7 @@ export function ActForm({ title, about, fields, isCall = true, plan }: ActFormPr
             </button>
           )}
         </p>
-        {problem && (
-          <p class="problem" role="alert">
-            {problem}
-          </p>
-        )}
+        <Alert text={problem} />
       </form>
       {copied && <Copy label="For a multisignature wallet" text={copied} />}
       {wanted && (
@@ -203,11 +199,7 @@ function Entry({ of, value, onChange }: { of: Field; value: string; onChange: (v
     <label>
       {label}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        {Object.entries(options).map(([key, text]) => (
-          <option key={key} value={key}>
-            {text}
-          </option>
-        ))}
+        <Options of={options} />
       </select>
     </label>
   );

@@ -1,5 +1,11 @@
 /** Encodes calls of contracts as wallets send them. test/agreement/wallet-calls.ts compares each with the ABI. */
 
+/**
+ * Permit2, at the same address on every chain: x402 payments may be made over it. Imported, it would bring a curve library
+ * into the page; test/agreement compares the two.
+ */
+export const PERMIT2 = "0x000000000022D473030F116dDEE9F6B43aC78BA3";
+
 /** A call to sign as a transaction: here, or in a multisignature wallet. */
 export interface Call {
   readonly to: string;

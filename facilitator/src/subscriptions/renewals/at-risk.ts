@@ -58,7 +58,7 @@ interface Need {
 }
 
 /** A record whose end comes first is not renewed. */
-const IS_RENEWED = sql`(s.until = 0 or s.until > s.paid_through)`;
+export const IS_RENEWED = sql`(s.until = 0 or s.until > s.paid_through)`;
 
 const nameOf = (horizonSec: number): string => `at-risk/${horizonSec}`;
 
