@@ -86,6 +86,7 @@ const STAGES = {
     paths: EVERYTHING,
   },
   runtimes: { args: [join(__dirname, "runtimes.cjs")], paths: EVERYTHING },
+  redis: { args: [join(__dirname, "redis.cjs")], paths: EVERYTHING },
   safeguards: { args: [join(__dirname, "safeguards.cjs")], paths: EVERYTHING },
   faults: { args: [SUITE, "faults"], paths: EVERYTHING },
   drills: { args: [SUITE, "drills"], paths: EVERYTHING },

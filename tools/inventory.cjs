@@ -94,7 +94,7 @@ function lost(before, after) {
 function ciShare(all) {
   const commands = readFileSync(join(ROOT, ".ci/run"), "utf8");
   // A suite that installs packages may run one file there.
-  const suites = new Map([...commands.matchAll(/npm run test:(\w+)(?: -- (\S+))?/g)].map(([, ...each]) => each));
+  const suites = new Map([...commands.matchAll(/npm run test:(\w+)(?: -- ([\w.-]+))?/g)].map(([, ...each]) => each));
   const slow = Object.keys(SLOW).filter((suite) => suites.has(suite));
   const files = new Set([...quickTestFiles(), ...slow.flatMap(slowTestFiles)]);
   const isReached = (file) => {

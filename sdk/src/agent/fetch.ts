@@ -16,7 +16,8 @@ import {
 } from "./core/request";
 import { isLarge } from "./core/upload";
 import type { SubscriptionEntry } from "./ledger/ledger-store";
-import { type HttpJob, type PayInit, payJob, quoteOf, redirectedJob } from "./payments/pay";
+import { quoteOf } from "./payments/dialects";
+import { type HttpJob, type PayInit, payJob, redirectedJob } from "./payments/pay";
 import { finishEarlier, payQuote, serializeByKey } from "./payments/purchase";
 import { keepHeaderReceipts, keepReceiptsOf } from "./receipts/keep";
 import { watchPayees } from "./subscriptions/payees";

@@ -67,13 +67,22 @@ export async function startReplica(cluster: TestCluster, of: TestRedis): Promise
   return replica;
 }
 
-/** Has a replica take its master's place, as an operator does before maintenance: nothing is lost by it. */
+/** How long a server tries a failover. */
+const FAILOVER_MS = 5_000;
+
+/**
+ * Has a replica take its master's place, as an operator does before maintenance: nothing is lost by it. A command that
+ * comes while the server tries starts the failover again, so that many of them never end.
+ */
 export async function failOverTo(replica: TestRedis): Promise<void> {
   const isMaster = async () => /^role:master/m.test(await replica.client.info("replication"));
+  let askedMs = Number.NEGATIVE_INFINITY;
   await until(async () => {
     if (await isMaster()) return true;
+    if (performance.now() < askedMs + FAILOVER_MS) return false;
+    askedMs = performance.now();
     await replica.client.call("CLUSTER", "FAILOVER").catch(() => undefined);
-    return isMaster();
+    return false;
   });
 }
 

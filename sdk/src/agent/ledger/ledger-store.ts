@@ -19,10 +19,13 @@ const wireOf = <S extends z.ZodType>(schema: S) => z.custom<z.input<S>>((value) 
  */
 export const PAYMENT_STATES = ["reserved", "signed", "settled", "served", "released"] as const;
 
+/** How a payment is spoken of, the preferred first. */
+export const DIALECTS = ["turnpike", "x402-v2", "x402-v1", "mpp"] as const;
+
 export const paymentEntrySchema = z.object({
   type: z.literal("payment"),
   id: hash32Schema,
-  dialect: z.enum(["turnpike", "x402-v1", "x402-v2", "mpp"]),
+  dialect: z.enum(DIALECTS),
   state: z.enum(PAYMENT_STATES),
   /** when the budget was reserved, unix seconds of the policy's clock */
   atSec: z.number().int(),

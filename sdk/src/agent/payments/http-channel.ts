@@ -1,14 +1,5 @@
 /** Presents a payment over HTTP, in the header that pays, and reads each response. Knows neither quotes nor budgets. */
-import {
-  decodeJsonHeader,
-  encodeJsonHeader,
-  HEADER,
-  type JsonObject,
-  MAX_ANSWER_DEPTH,
-  MAX_CREDENTIAL_BYTES,
-  parsePaymentProof,
-  parseStrictJson,
-} from "../../protocol";
+import { encodeJsonHeader, HEADER, parsePaymentProof, parseStrictJson } from "../../protocol";
 import type { AgentContext } from "../core/context";
 import type { Effects } from "../core/effects";
 import {
@@ -24,7 +15,7 @@ import {
 } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
 import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Reading } from "./channel";
-import { reportIn } from "./mpp";
+import { isReported, objectIn, reportIn } from "./dialects";
 import { codeIn } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedReceiptIn } from "./signed-statements";
@@ -60,7 +51,7 @@ function answerOf(
   const { headers } = response;
   return {
     reading,
-    report: readReport(receiptIn(headers)),
+    report: readReport(reportIn(headers)),
     signedReceipt:
       signedReceiptIn(objectIn(headers, HEADER.paymentResponseV2)) ??
       signedReceiptIn(objectIn(headers, HEADER.paymentResponse)),
@@ -75,19 +66,6 @@ function answerOf(
     isSuccess: () => response.status < 400,
   };
 }
-
-/** What a server reports of the settlement, in the header of either version, or of MPP. */
-const receiptIn = (headers: Headers): JsonObject | undefined =>
-  objectIn(headers, headers.has(HEADER.paymentResponse) ? HEADER.paymentResponse : HEADER.paymentResponseV2) ??
-  reportIn(headers);
-
-/** Returns the object in a header of a response; undefined where there is none, or it is malformed. */
-export function objectIn(headers: Headers, name: string): JsonObject | undefined {
-  const value = headers.get(name);
-  return value === null ? undefined : decodeJsonHeader(value, 2 * MAX_CREDENTIAL_BYTES, MAX_ANSWER_DEPTH);
-}
-
-const REPORTS = [HEADER.paymentResponse, HEADER.paymentResponseV2, HEADER.paymentReceipt];
 
 const TRY_LATER: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504]);
 
@@ -112,8 +90,8 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   if (status === 409) {
     // A handler may answer 409 for its own reasons; the gate names the code.
     const { error, reason } = codesOf(await readBounded(effects, response.clone()));
-    // What a gate says to clients of MPP in place of a 402.
-    if (entry.dialect === "mpp" && error === "PayloadConflict") return { kind: "rejected", error, reason };
+    // What a gate says in place of a 402 to clients that would pay again.
+    if (entry.dialect !== "turnpike" && error === "PayloadConflict") return { kind: "rejected", error, reason };
     return { kind: error === "ProofInFlight" ? "in_flight" : "served" };
   }
   // Whatever the status is, what has settled is spent on it: it is refunded, and buys nothing more. Of another payment the
@@ -121,10 +99,9 @@ async function readResponse(effects: Effects, response: Response, entry: Payment
   if (entry.proof && response.headers.has(HEADER.paymentRefund)) return { kind: "served" };
   if (TRY_LATER.has(status)) return { kind: "later" };
   // Sold as it is, and counted: the same payment buys nothing else there.
-  if (status >= 400 && status < 500 && receiptIn(response.headers)?.success === true) return { kind: "served" };
+  if (status >= 400 && status < 500 && reportIn(response.headers)?.success === true) return { kind: "served" };
   // Nothing new: a gate leaves the payment unused, and a server that has charged for it says so.
-  const isReported = REPORTS.some((name) => response.headers.has(name));
-  if (status === 304 && (entry.dialect === "turnpike" || !isReported)) return { kind: "unserved" };
+  if (status === 304 && (entry.dialect === "turnpike" || !isReported(response.headers))) return { kind: "unserved" };
   if (status >= 500 || status === 400) return { kind: "unserved" };
   // Stock servers settle only behind an answer below 400.
   if (entry.dialect !== "turnpike" && status >= 400) return { kind: "unserved" };

@@ -20,13 +20,16 @@ import {
 import {
   type Challenge,
   CREDENTIAL_TYPE,
+  challengeNonce,
+  challengesIn,
   chargeIn,
   expirySecOf,
   isCharge,
   reportOfReceipt,
   sourceOf,
 } from "../../protocol/payment-auth";
-import type { KnownToken } from "../core/context";
+import type { AgentContext, KnownToken } from "../core/context";
+import { type Arrival, bodyHashOf } from "../core/request";
 import { compareOptions, type ParsedQuote, type StandardOption } from "./quote";
 import type { ExactPayload } from "./standard";
 
@@ -41,6 +44,24 @@ export interface ChallengeReader {
   readonly isAuthorized: boolean;
   readonly networks: readonly Network[];
   readonly tokens: readonly Pick<KnownToken, "chainId" | "address">[];
+}
+
+/** Returns whether a 402 has a challenge of this scheme, readable or not. */
+export const isAskedByChallenge = (headers: Headers): boolean =>
+  /^payment\b/i.test(headers.get(HEADER.authenticate) ?? "");
+
+/** Reads the challenges of a 402. @returns undefined where none is a charge on an EVM chain */
+export function chargesAskedBy(
+  { response, template }: Arrival,
+  { networks, tokens }: Pick<AgentContext, "networks" | "tokens">,
+): ParsedQuote | undefined {
+  return readChallenges(challengesIn(response.headers.get(HEADER.authenticate) ?? ""), {
+    resource: template.url,
+    bodyHash: bodyHashOf(template),
+    isAuthorized: template.headers.has(HEADER.authorization),
+    networks,
+    tokens,
+  });
 }
 
 /** Reads what challenges offer. @returns undefined where none is a charge on an EVM chain */
@@ -97,6 +118,7 @@ function optionOf(challenge: Challenge, reader: ChallengeReader): StandardOption
     tokenDomain: undefined,
     maxTimeoutSec: 300,
     challenge,
+    nonce: challengeNonce(challenge),
     ...(carrier !== undefined && { carrier }),
     ...(expiresAtSec !== undefined && { expiresAtSec }),
   };
@@ -130,7 +152,7 @@ export function credentialHeader(
 }
 
 /** Returns a receipt in the form of x402's reports; undefined where there is none. */
-export function reportIn(headers: Headers): JsonObject | undefined {
+export function receiptOfCharge(headers: Headers): JsonObject | undefined {
   const value = headers.get(HEADER.paymentReceipt);
   const receipt = value === null ? undefined : decodeJsonHeader(value);
   return receipt && reportOfReceipt(receipt);

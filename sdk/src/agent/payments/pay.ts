@@ -1,30 +1,22 @@
 /** Makes one purchase over HTTP: requests, reads what the 402 offers, and has it paid for. */
-import { HEADER, InvalidRequest, MAX_ANSWER_DEPTH, PolicyRefused, parseStrictJson, toAmount } from "../../protocol";
+import { HEADER, InvalidRequest, PolicyRefused, toAmount } from "../../protocol";
 import { refuseMisspelled } from "../../protocol/arguments";
-import { challengesIn } from "../../protocol/payment-auth";
 import type { AgentContext } from "../core/context";
 import type { Amount } from "../core/policy-options";
 import {
-  type Arrival,
   bearsCredential,
-  bodyHashOf,
   isRedirect,
   originAndPath,
   type RequestInput,
   type RequestTemplate,
-  readBounded,
   sendWithinOrigin,
   templateOf,
 } from "../core/request";
 import type { PayJob } from "./channel";
-import { combined } from "./combined-quote";
-import { objectIn, overHttp } from "./http-channel";
-import { readChallenges } from "./mpp";
+import { notUnderstood, quoteOf } from "./dialects";
+import { overHttp } from "./http-channel";
 import { emitRefusal, finishEarlier, payOrThrow, purchaseKeyOf, serializeByKey } from "./purchase";
-import { elsewhereIn, type ParsedQuote, readQuote, requestedUrl } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
-import { signedOffersIn } from "./signed-statements";
-import { readQuoteV2 } from "./standard";
 
 /** As `fetch` takes it, and what may be paid. */
 export interface PayInit extends RequestInit {
@@ -97,41 +89,4 @@ async function runPurchase(context: AgentContext, job: HttpJob): Promise<PaidRes
     throw error;
   }
   return payOrThrow(context, redirectedJob(context, job, arrival.template), quote);
-}
-
-/** Says what a 402 without readable terms has in their place. */
-function notUnderstood({ headers }: Response): string {
-  const message = "The provider asks for payment without terms that can be understood";
-  if (/^payment\b/i.test(headers.get("www-authenticate") ?? "")) {
-    return `${message}: its WWW-Authenticate: Payment (MPP) names no charge of the method evm that can be read.`;
-  }
-  if ("location" in globalThis && !headers.has(HEADER.paymentRequiredV2)) {
-    return `${message}: a page sees PAYMENT-REQUIRED only where the provider names it in Access-Control-Expose-Headers (CORS).`;
-  }
-  return `${message}: neither a JSON body with \`accepts\` nor a readable PAYMENT-REQUIRED header is there.`;
-}
-
-/** Reads what a 402 offers, in its body and in the headers of x402 version 2 and MPP. Consumes the body. */
-export async function quoteOf(
-  { effects, networks, tokens }: AgentContext,
-  { response, template }: Arrival,
-): Promise<ParsedQuote | undefined> {
-  const text = await readBounded(effects, response);
-  const requested = requestedUrl(template.url);
-  const body = text === undefined ? undefined : parseStrictJson(text, MAX_ANSWER_DEPTH);
-  const header = objectIn(response.headers, HEADER.paymentRequiredV2);
-  const own = readQuote(body, requested, networks);
-  const x402 = combined(own, readQuoteV2(header, requested, networks));
-  const quote = combined(
-    x402,
-    readChallenges(challengesIn(response.headers.get(HEADER.authenticate) ?? ""), {
-      resource: template.url,
-      bodyHash: bodyHashOf(template),
-      isAuthorized: template.headers.has(HEADER.authorization),
-      networks,
-      tokens,
-    }),
-  );
-  const elsewhere = elsewhereIn(body, header, requested);
-  return quote && { ...quote, elsewhere, signedOffers: await signedOffersIn(header) };
 }

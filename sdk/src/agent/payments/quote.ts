@@ -24,6 +24,7 @@ import { memberOf } from "../../protocol/headers";
 import type { Challenge } from "../../protocol/payment-auth";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer } from "../ledger/evidence";
+import { DIALECTS } from "../ledger/ledger-store";
 
 interface OptionBase {
   readonly network: string;
@@ -51,10 +52,12 @@ export interface NativeOption extends OptionBase {
 }
 
 export interface StandardOption extends OptionBase {
-  readonly dialect: "x402-v1" | "x402-v2" | "mpp";
+  readonly dialect: Exclude<(typeof DIALECTS)[number], "turnpike">;
   readonly maxTimeoutSec: number;
-  /** of MPP: the challenge as it came, which the credential has to repeat, and its end */
+  /** of MPP: the challenge as it came, which the credential has to repeat */
   readonly challenge?: Challenge;
+  /** of terms that name the nonce of their payment, and their end */
+  readonly nonce?: Hex;
   readonly expiresAtSec?: number;
   /** of version 2: the entry as it came, which the payload has to echo */
   readonly accepted?: Readonly<Record<string, unknown>>;
@@ -228,14 +231,12 @@ function optionOf(entry: AcceptEntry, requested: Requested, networks: readonly N
   return { ...base, dialect: "x402-v1", maxTimeoutSec: entry.maxTimeoutSeconds ?? 60 };
 }
 
-const RANKS = { turnpike: 0, "x402-v2": 1, "x402-v1": 2, mpp: 3 } as const;
-
 /**
  * Orders options totally: the same purchase chooses the same option again, also after the agent has lost its ledger.
  */
 export function compareOptions(a: PaymentOption, b: PaymentOption): number {
   if (a.amount !== b.amount) return a.amount < b.amount ? -1 : 1;
-  const byDialect = RANKS[a.dialect] - RANKS[b.dialect];
+  const byDialect = DIALECTS.indexOf(a.dialect) - DIALECTS.indexOf(b.dialect);
   if (byDialect !== 0) return byDialect;
   if (a.chainId !== b.chainId) return a.chainId - b.chainId;
   const byMethod = PAYMENT_METHODS.indexOf(a.method) - PAYMENT_METHODS.indexOf(b.method);

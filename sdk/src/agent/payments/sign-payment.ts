@@ -21,7 +21,6 @@ import {
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
-import { challengeNonce } from "../../protocol/payment-auth";
 import { DAY_SEC, windowTimeSec } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
@@ -31,10 +30,9 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import type { PayJob } from "./channel";
 import { withinBudget } from "./charge";
 import type { ChosenOption } from "./choose";
-import { credentialHeader } from "./mpp";
+import { headerOf } from "./dialects";
 import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
 import type { PaymentOption, StandardOption } from "./quote";
-import { payloadHeader } from "./standard";
 import { tokenDomain } from "./token-domain";
 
 /** Less than this is not worth starting: the Facilitator keeps a margin of its own. */
@@ -185,7 +183,7 @@ const endOf = ({ expiresAtSec, maxTimeoutSec }: StandardOption, nowSec: number):
 
 function nonceOf(job: PayJob<unknown>, option: PaymentOption): Hex {
   if (option.dialect === "turnpike") return paymentNonce(option.ref, option.resource);
-  return option.challenge ? challengeNonce(option.challenge) : standardNonce(job, option);
+  return option.nonce ?? standardNonce(job, option);
 }
 
 /** Standard payments have no memo; with a key the nonce is still the purchase's own, so that the token refuses a second. */
@@ -280,10 +278,7 @@ async function sign(
     nonce,
   };
   if (option.dialect !== "turnpike") {
-    const signed = { signature, authorization };
-    const { challenge } = option;
-    const header = challenge ? credentialHeader(option, challenge, signed) : payloadHeader(option, signed);
-    return { ...reserved, state: "signed", header };
+    return { ...reserved, state: "signed", header: headerOf(option, { signature, authorization }) };
   }
   const { network, memo, resource, token } = option;
   return {

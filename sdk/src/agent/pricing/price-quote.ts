@@ -15,7 +15,7 @@ import {
 } from "../core/request";
 import type { AgentLedger } from "../ledger/ledger";
 import { spendFactsOf } from "../payments/choose";
-import { quoteOf } from "../payments/pay";
+import { quoteOf } from "../payments/dialects";
 import type { PaymentOption } from "../payments/quote";
 import { offeredPlansOf, type PlanPrice } from "../subscriptions/offers";
 

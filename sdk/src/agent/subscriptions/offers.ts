@@ -16,7 +16,7 @@ import type { AgentContext } from "../core/context";
 import type { Facilitator } from "../core/facilitators";
 import type { Amount } from "../core/policy-options";
 import { isPrivateChannel, sendWithinOrigin, templateOf } from "../core/request";
-import { quoteOf } from "../payments/pay";
+import { quoteOf } from "../payments/dialects";
 import type { ParsedQuote } from "../payments/quote";
 import { requireFacilitator, type VerifiedPlan, verifiedPlan } from "./subscription";
 

@@ -9,9 +9,10 @@ import { codeIn } from "../../agent/payments/quote";
 import { recordReceipt } from "../../agent/payments/receipt";
 import { signedReceiptIn } from "../../agent/payments/signed-statements";
 import { readReport } from "../../agent/payments/standard";
-import { decodeJsonHeader, ERRORS, isErrorCode, type JsonObject, PaymentPending } from "../../protocol";
-import { type CallResult, isInputRequired, MCP_META, type Meta, objectOf, paymentMeta, receiptIn } from "../wire";
-import { CARRIER, readAsk } from "./read-ask";
+import { ERRORS, isErrorCode, type JsonObject, PaymentPending } from "../../protocol";
+import { type CallResult, isInputRequired, MCP_META, type Meta, objectOf, receiptIn } from "../wire";
+import { paymentMetaOf } from "./carrier";
+import { readAsk } from "./read-ask";
 
 /** Sends the call once. @param meta what it bears besides the caller's own `_meta` */
 export type SendCall<R> = (meta: Meta) => Promise<R>;
@@ -72,21 +73,6 @@ function answerOf<R extends CallResult>(
   };
 }
 
-/** Returns `_meta` that pays, in the form that the server has asked for; the same every time. */
-function paymentMetaOf({ header, proof }: PaymentEntry): Meta {
-  if (!header) return paymentMeta(proof as unknown as JsonObject);
-  const { name, value } = header;
-  if (name === CARRIER.base64) return { [MCP_META.payment]: value };
-  const payload = decodeJsonHeader(value, value.length) ?? {};
-  if (name === CARRIER.mpp) {
-    const challenge = payload.challenge as JsonObject;
-    const request = decodeJsonHeader(String(challenge.request), value.length);
-    return { [MCP_META.credential]: { ...payload, challenge: { ...challenge, request } } };
-  }
-  // Stock servers of version 1 read base64 under a key of their own.
-  return name === CARRIER.v1 ? { ...paymentMeta(payload), [MCP_META.paymentV1]: value } : paymentMeta(payload);
-}
-
 function readResult(result: CallResult, { proof, dialect }: PaymentEntry): Reading {
   const ask = readAsk(result);
   if (ask) {
@@ -97,8 +83,8 @@ function readResult(result: CallResult, { proof, dialect }: PaymentEntry): Readi
   if (proof && objectOf(result._meta?.[MCP_META.refund])) return { kind: "served" };
   const refusal = refusalIn(result);
   const code = refusal?.error;
-  // What this project's tools say to clients of MPP in place of an ask.
-  if (dialect === "mpp" && code === "PayloadConflict") {
+  // What this project's tools say in place of an ask to clients that would pay again.
+  if (dialect !== "turnpike" && code === "PayloadConflict") {
     return { kind: "rejected", error: code, reason: codeIn(refusal?.reason) };
   }
   if (code === "ProofInFlight") return { kind: "in_flight" };

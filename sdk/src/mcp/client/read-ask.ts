@@ -9,14 +9,7 @@ import { type JsonObject, MAX_ANSWER_DEPTH, memberOf, type Network } from "../..
 import { isObject } from "../../protocol/arguments";
 import { type Challenge, challengeSchema, isCharge } from "../../protocol/payment-auth";
 import { type Ask, askIn, type CallResult, encodedJson, MCP_META } from "../wire";
-
-/** The key of `_meta` that bears a payload, and for servers that take no object the encoding of its value. */
-export const CARRIER = {
-  object: MCP_META.payment,
-  base64: `${MCP_META.payment};base64`,
-  v1: MCP_META.paymentV1,
-  mpp: MCP_META.credential,
-} as const;
+import { CARRIER } from "./carrier";
 
 /** The errors by which servers of MPP ask for payment, and say that one was refused. */
 const PAYMENT_ERRORS: readonly unknown[] = [-32_042, -32_043];
