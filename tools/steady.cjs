@@ -1,6 +1,7 @@
 /**
- * `npm run test:steady`: runs the quick suite five times under load, and the files of it that start processes twenty
- * times, for 90 minutes at most. Lists every test that failed, and how often. Compile the contracts first.
+ * `npm run test:steady`: runs the quick suite five times under load, and the files of it that start processes fifteen
+ * times more, for 90 minutes at most. `-- quick` and `-- processes` run one of both. Lists every test that failed, and
+ * how often. Compile the contracts first.
  */
 const { spawn } = require("node:child_process");
 const { readFileSync } = require("node:fs");
@@ -8,18 +9,18 @@ const { loadavg } = require("node:os");
 const { exitWith, runFiles, withPostgres } = require("./test.cjs");
 const { quickTestFiles } = require("./test-files.cjs");
 
-/** Of the machine, from processes that calculate beside the tests. */
+/** Of the machine: the tests, what ran before, and processes that calculate beside them. */
 const LOAD = 8;
 const MINUTES = 90;
-const QUICK_RUNS = 5;
-const PROCESS_RUNS = 20;
+const RUNS = { quick: 5, processes: 15 };
 
 const STARTS_PROCESSES = /node:child_process|RUN_TYPESCRIPT|support\/(?:bundled|processes|stopped-\w+|two-processes)"/;
 
 /** Starts what calculates until it is stopped. */
 function startLoad() {
   const jobs = Number(process.env.TEST_JOBS ?? 3);
-  const busy = Array.from({ length: LOAD - jobs }, () => spawn(process.execPath, ["-e", "for (;;);"]));
+  const length = Math.max(0, LOAD - jobs - Math.round(loadavg()[0]));
+  const busy = Array.from({ length }, () => spawn(process.execPath, ["-e", "for (;;);"]));
   const stop = () => {
     for (const one of busy) one.kill("SIGKILL");
   };
@@ -45,8 +46,11 @@ async function failuresOf(runs) {
 
 async function main() {
   const quick = quickTestFiles();
-  const starting = quick.filter((file) => STARTS_PROCESSES.test(readFileSync(file, "utf8")));
-  const runs = [...Array(QUICK_RUNS).fill(quick), ...Array(PROCESS_RUNS).fill(starting)];
+  const processes = quick.filter((file) => STARTS_PROCESSES.test(readFileSync(file, "utf8")));
+  const named = process.argv.slice(2);
+  const runs = Object.entries({ quick, processes })
+    .filter(([name]) => named.length === 0 || named.includes(name))
+    .flatMap(([name, files]) => Array(RUNS[name]).fill(files));
   const stopLoad = startLoad();
   const { failed, done } = await withPostgres(() => failuresOf(runs)).finally(stopLoad);
   console.log(`\n${done} of ${runs.length} runs: ${failed.size} tests failed`);
