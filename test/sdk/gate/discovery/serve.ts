@@ -99,6 +99,18 @@ describe("/openapi.json", () => {
     });
   }
 
+  it("names by its whole path what a mounted router sells", async () => {
+    const { provider: mounted } = createTestProvider();
+    const api = express.Router();
+    api.use(paymentMiddleware({ "GET /api/report": { accepts: { price: "$0.05" } } }, { provider: mounted }));
+    api.get("/report", (_, response) => void response.json({}));
+    const { url, stop } = await served(createServer(express().use("/api", api).get(PATH, mounted.openApi())));
+    stops.push(stop);
+    const { json } = await send(`${url}${PATH}`);
+    expect(Object.keys(json.paths)).to.deep.equal(["/api/report"]);
+    expect((await send(`${url}/api/report`)).status).to.equal(402);
+  });
+
   it("stays as it is whatever becomes of what `document` has returned", async () => {
     const handler = provider.openApi({ openapi: "3.1.0", info: { title: "Own", version: "1" } });
     const returned = (await handler.document()) as { info: { title: string }; paths?: Record<string, object> };
