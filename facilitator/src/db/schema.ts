@@ -3,6 +3,7 @@
  * text, times unix seconds.
  */
 import type {
+  EndingsTable,
   FailedPeriodsTable,
   GateReportsTable,
   GateResourcesTable,
@@ -104,6 +105,7 @@ export interface Tables {
   rollup_standing: RollupStandingTable;
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
+  endings: EndingsTable;
   failed_spends: FailedSpendsTable;
   wallet_deployments: WalletDeploymentsTable;
   rollup_funnel: RollupFunnelTable;
