@@ -9,6 +9,7 @@ import { deleteOld } from "../../facilitator/src/analytics/retention";
 import { bucketOf } from "../../facilitator/src/analytics/rollups";
 import { createEventFeed } from "../../facilitator/src/app/projections";
 import { standing as STANDING } from "../../facilitator/src/db/migrations/405-standing";
+import { endings as ENDINGS } from "../../facilitator/src/db/migrations/670-endings";
 import type { Db, Store } from "../../facilitator/src/db/open";
 import { FOUR_WEEKS_SEC, HOUR_SEC } from "../../facilitator/src/lib/durations";
 import { dropIndexes } from "./indexes";
@@ -41,7 +42,15 @@ const WEEK_SEC = 7 * DAY_SEC;
 /** Synthetic data needs no log for recovery. */
 const UNLOGGED = [
   ...["payments", "events", "subscriptions", "allowances", "rollup_totals", "rollup_plans", "rollup_payers"],
-  ...["rollup_providers", "rollup_funnel", "rollup_costs", "rollup_standing", "rollup_plan_standing", "failed_periods"],
+  ...[
+    "rollup_providers",
+    "rollup_funnel",
+    "rollup_costs",
+    "rollup_standing",
+    "rollup_plan_standing",
+    "failed_periods",
+    "endings",
+  ],
 ];
 
 const u = (number: string, seed: number) =>
@@ -259,10 +268,9 @@ async function count(db: Db): Promise<void> {
     ${gathered(FOUR_WEEKS_SEC, "provider, 3, plan_id, scheme").replace(/bucket/g, `(at - at % ${DAY_SEC})`)}`);
   await run(`insert into rollup_payers select ${CHAIN_ID}, provider, ${TOKEN_TEXT}, payer, count(*), sum(amount) from ${moved}
     group by provider, payer`);
-  for (const statement of STANDING.statements.filter((text) =>
-    /^insert into rollup_(plan_)?standing/.test(text.trim()),
-  ))
-    await run(statement);
+  const statements = [...STANDING.statements, ...ENDINGS.statements].map((text) => text.trim());
+  for (const text of statements)
+    if (/^insert into (rollup_(plan_)?standing|rollup_totals|endings)/.test(text)) await run(text);
   await run("drop table bench_counted");
 }
 

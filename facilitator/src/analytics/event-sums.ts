@@ -1,9 +1,21 @@
 import { type RawBuilder, sql } from "kysely";
+import { SCHEMES } from "turnpike/facilitator";
 import type { Db, Tx } from "../db/open";
 import { amountList, intList, textList } from "../db/sql";
 import type { CountedRow, EventProjection } from "../events/projection";
 import { DAY_SEC } from "../lib/durations";
-import { COUNTED_COLUMNS, countedOf, EVERYONE, GRAINS, PERIOD_SCHEMES, REFUNDS, type Sums, sumsOf } from "./rollups";
+import { recountEndings } from "./endings";
+import {
+  COUNTED_COLUMNS,
+  countedOf,
+  EVERYONE,
+  GRAINS,
+  MONEY_KINDS,
+  PERIOD_SCHEMES,
+  REFUNDS,
+  type Sums,
+  sumsOf,
+} from "./rollups";
 
 const RECOUNT_PAGE = 5_000;
 
@@ -34,8 +46,8 @@ const KEPT = ["totals", "plans", "payers"] as const;
 
 const tableOf = <K extends Kept, T extends Of>(kept: K, of: T) => `${kept}_${of}` as const;
 
-/** The tables of sums. They can be recomputed from the events, and from the sums of those that retention deleted. */
-export const EVENT_SUMS = [...KEPT, "providers" as const].map((of) => tableOf("rollup", of));
+/** The tables that can be recomputed from the events, and from the sums of those that retention deleted. */
+export const EVENT_SUMS = [...[...KEPT, "providers" as const].map((of) => tableOf("rollup", of)), "endings"] as const;
 
 /** Recomputes the sums from all valid events, and the sums of those that retention deleted. */
 export async function recountSums(db: Tx, chainId: number): Promise<void> {
@@ -47,8 +59,9 @@ export async function recountSums(db: Tx, chainId: number): Promise<void> {
       select ${columns} from ${sql.table(tableOf("pruned", of))} where chain_id = ${chainId}::bigint`.execute(db);
   }
   await sql`insert into rollup_providers select chain_id, token, bucket, provider, sum(count), sum(amount)
-    from rollup_totals where chain_id = ${chainId}::bigint and grain = ${DAY_SEC}::int and token <> ''
-      and provider <> ${EVERYONE} and kind <> ${REFUNDS} group by 1, 2, 3, 4`.execute(db);
+    from rollup_totals where chain_id = ${chainId}::bigint and grain = ${DAY_SEC}::int
+      and provider <> ${EVERYONE} and kind in (${sql.join([...SCHEMES])}) group by 1, 2, 3, 4`.execute(db);
+  await recountEndings(db, chainId);
   for (let after = 0; ; ) {
     const rows = await db
       .selectFrom("events")
@@ -123,7 +136,7 @@ const totalsOf = (chainId: number, entries: RawBuilder<unknown>) => sql`
   from ${entries} x left join plans p on p.chain_id = ${chainId}::bigint and p.plan_id = x.plan_id
   cross join lateral (select ${EVERYONE}::text as owner union select x.provider) o
   cross join unnest(${intList(GRAINS)}) g (grain)
-  where g.grain = ${DAY_SEC} or x.token <> '' group by 2, 3, 4, 5, 6, 7 order by 2, 3, 4, 5, 6, 7`;
+  where g.grain = ${DAY_SEC} or x.kind in (${sql.join([...MONEY_KINDS])}) group by 2, 3, 4, 5, 6, 7 order by 2, 3, 4, 5, 6, 7`;
 
 /** A plan's provider can change: each sum is that of the event's. */
 const plansOf = (entries: RawBuilder<unknown>) => sql`
@@ -132,7 +145,7 @@ const plansOf = (entries: RawBuilder<unknown>) => sql`
 
 const providersOf = (entries: RawBuilder<unknown>) => sql`
   x.token, x.bucket - x.bucket % ${DAY_SEC}::bigint, x.provider, sum(x.count), sum(x.amount)
-  from ${entries} x where x.token <> '' and x.provider <> ${EVERYONE} and x.kind <> ${REFUNDS}
+  from ${entries} x where x.kind in (${sql.join([...SCHEMES])}) and x.provider <> ${EVERYONE}
   group by 2, 3, 4 order by 2, 3, 4`;
 
 function payersOf(payers: Sums["payers"]): RawBuilder<unknown> {

@@ -1,10 +1,10 @@
-import type { FunnelStep, FunnelWire } from "turnpike/facilitator";
+import { type FunnelStep, type FunnelWire, SCHEMES } from "turnpike/facilitator";
 import { DAY_SEC } from "../lib/durations";
 import { begunIn } from "./begun";
 import { isAsked, isReplay, type Outcome, outcomesOf, type Reported, reportedIn, sumOf, together } from "./funnel";
-import { failedPaymentsIn } from "./lifecycle";
-import { byScheme, type Sum, sumToWire, volumeOverTime } from "./queries";
+import { type Sum, sumOfKinds, sumsByKind, sumToWire } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type Whose } from "./ranges";
+import { FAILED_PAYMENTS } from "./rollups";
 
 export interface FunnelFigures {
   funnel(whose: Whose, query: FiguresQuery & { readonly resource?: string | undefined }): Promise<FunnelWire>;
@@ -18,18 +18,10 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
     async funnel(whose, { resource, ...query }) {
       const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const [reported, volume, failed, begun] = await Promise.all([
-        reportedIn(db, scope, range),
-        volumeOverTime(db, scope, range, DAY_SEC),
-        failedPaymentsIn(db, scope, range),
-        begunIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
-      ]);
-      const schemes = byScheme(volume);
-      const settled = schemes.get("one-time") ?? NOTHING;
-      const bySubscription = [...schemes].reduce(
-        (sum, [scheme, { amount }]) => (scheme === "one-time" ? sum : sum + amount),
-        0n,
-      );
+      const [reported, sums] = await Promise.all([reportedIn(db, scope, range), sumsByKind(db, scope, range)]);
+      const begun = await begunIn(db, scope, range, sums);
+      const settled = sumOfKinds(sums, ["one-time"]);
+      const bySubscription = sumOfKinds(sums, SCHEMES).amount - settled.amount;
       const isChosen = (row: { readonly resource: string }): boolean =>
         resource === undefined || row.resource === resource;
       // A resource's share is the same whether it is queried alone or with the others.
@@ -40,7 +32,7 @@ export function createFunnelFigures({ db, config, clock }: AnalyticsOptions): Fu
       const steps: readonly (readonly [FunnelStep, Sum])[] = [
         ["asked", sumOf(rows, isAsked)],
         // Counts only settled and failed authorizations. Pending ones count once they end, so none counts twice.
-        ["signed", isWhole ? { count: settled.count + failed.count, amount: settled.amount + failed.amount } : NOTHING],
+        ["signed", isWhole ? sumOfKinds(sums, ["one-time", FAILED_PAYMENTS]) : NOTHING],
         ["settled", isWhole ? settled : NOTHING],
         ["paid", sumOf(rows, isStep("paid"))],
         ["served", sumOf(rows, isServedOnce)],

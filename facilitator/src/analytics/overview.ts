@@ -1,19 +1,19 @@
-import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
+import { type OverviewWire, SCHEMES, type VolumeWire } from "turnpike/facilitator";
 import { DAY_SEC, HOUR_SEC } from "../lib/durations";
-import { failedPaymentsIn, lifecycleIn } from "./lifecycle";
+import { endingsIn } from "./endings";
 import { payeeProposals } from "./plan-figures";
 import {
-  byScheme,
-  eventCounts,
   firstDay,
-  refundsIn,
-  type Sum,
+  netOf,
+  netToWire,
   schemesToWire,
+  sumOfKinds,
+  sumsByKind,
   sumToWire,
   volumeOverTime,
 } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type Whose } from "./ranges";
-import { TRIAL } from "./rollups";
+import { FAILED_PAYMENTS, TRIAL } from "./rollups";
 import { settlementCostIn } from "./service-figures";
 import { standing } from "./standing";
 
@@ -30,50 +30,48 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
       const { scope, unit } = scopeOf(whose, query.token);
       const range = rangeOf(query, DAY_SEC);
       const before = { fromSec: 2 * range.fromSec - range.toSec, toSec: range.fromSec };
-      const [points, pointsBefore, refunds, counts, changes, failed, sinceSec, now, settlementCost, proposals] =
-        await Promise.all([
-          volumeOverTime(db, scope, range, DAY_SEC),
-          volumeOverTime(db, scope, before, DAY_SEC),
-          refundsIn(db, scope, range),
-          eventCounts(db, scope, range),
-          lifecycleIn(db, { scope, range, hasOtherTokens: config.tokens.length > 1 }),
-          failedPaymentsIn(db, scope, range),
-          firstDay(db, scope),
-          standing(db, scope, clock.nowSec()),
-          settlementCostIn(db, chainId, range, config.nativePrice),
-          payeeProposals(db, scope),
-        ]);
-      const count = (type: string): number => counts.get(type) ?? 0;
-      const schemes = byScheme(points);
+      const [sums, sumsBefore, alone, { ended }, sinceSec, now, settlementCost, proposals] = await Promise.all([
+        sumsByKind(db, scope, range),
+        sumsByKind(db, scope, before),
+        sumsByKind(db, { ...scope, token: "" }, range),
+        endingsIn(db, scope, range),
+        firstDay(db, scope),
+        standing(db, scope, clock.nowSec()),
+        settlementCostIn(db, chainId, range, config.nativePrice),
+        payeeProposals(db, scope),
+      ]);
+      const count = (kind: string): number => sums.get(kind)?.count ?? 0;
+      const countAlone = (type: string): number => alone.get(type)?.count ?? 0;
+      const { refunds, net, ...volume } = netToWire(netOf(sums));
       return {
         ...unit,
         from: range.fromSec,
         to: range.toSec,
         ...(sinceSec !== undefined && { since: sinceSec }),
-        volume: sumToWire(total(points)),
-        refunds: sumToWire(refunds),
-        net: (total(points).amount - refunds.amount).toString(),
-        volumeBefore: sumToWire(total(pointsBefore)),
-        byScheme: schemesToWire(schemes),
+        volume,
+        refunds,
+        net,
+        volumeBefore: sumToWire(sumOfKinds(sumsBefore, SCHEMES)),
+        byScheme: schemesToWire(sums),
         subscriptions: {
           active: now.active,
           recurring: now.recurring.toString(),
-          created: changes.created,
-          cancelled: changes.cancelled,
-          expired: changes.expired,
-          ended: changes.ended,
-          trials: { begun: count(TRIAL.begun), converted: count(TRIAL.converted) },
+          created: count("subscription.created"),
+          cancelled: count("subscription.cancelled"),
+          expired: count("subscription.expired"),
+          ended,
+          trials: { begun: countAlone(TRIAL.begun), converted: countAlone(TRIAL.converted) },
         },
         payeeProposals: proposals,
         renewals: {
-          renewed: schemes.get("renewal")?.count ?? 0,
-          pastDue: count("subscription.past_due"),
-          failedAttempts: count("subscription.renewal_failed"),
+          renewed: count("renewal"),
+          pastDue: countAlone("subscription.past_due"),
+          failedAttempts: countAlone("subscription.renewal_failed"),
         },
         payments: {
-          settled: schemes.get("one-time")?.count ?? 0,
-          failed: failed.count,
-          reversed: count("payment.reversed"),
+          settled: count("one-time"),
+          failed: count(FAILED_PAYMENTS),
+          reversed: countAlone("payment.reversed"),
         },
         ...(settlementCost && { settlementCost }),
       };
@@ -93,11 +91,4 @@ export function createOverviewFigures({ db, config, clock }: AnalyticsOptions): 
       };
     },
   };
-}
-
-function total(points: readonly Sum[]): Sum {
-  return points.reduce((sum, point) => ({ count: sum.count + point.count, amount: sum.amount + point.amount }), {
-    count: 0,
-    amount: 0n,
-  });
 }

@@ -3,7 +3,7 @@ import { type Address, refundedIdOf } from "turnpike/protocol";
 import { refundedSums } from "../payments/refunds";
 import { targetOf } from "./charges";
 import { type ChargeRow, type ListQuery, listCharges } from "./lists";
-import { everPaid, netToWire, type PayerFigures, payersOf } from "./queries";
+import { netOf, netToWire, type PayerFigures, payersOf, sumsByKind } from "./queries";
 import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
 
 export interface PayersFigures {
@@ -18,6 +18,8 @@ export interface PayersFigures {
   ): Promise<ChargeListWire>;
 }
 
+const EVER = { fromSec: 0, toSec: Number.MAX_SAFE_INTEGER };
+
 export function createPayerFigures({ db, config, clock }: AnalyticsOptions): PayersFigures {
   const { chainId } = config;
   const { scopeOf } = createRanges({ config, clock });
@@ -25,7 +27,7 @@ export function createPayerFigures({ db, config, clock }: AnalyticsOptions): Pay
     async payers(provider, { token, limit, payer }) {
       const { scope, unit } = scopeOf(provider, token);
       const payers = await payersOf(db, scope, { limit, payer });
-      const total = payer === undefined ? netToWire(await everPaid(db, scope)) : undefined;
+      const total = payer === undefined ? netToWire(netOf(await sumsByKind(db, scope, EVER))) : undefined;
       return { ...unit, payers: payers.map(payerToWire), ...(total && { total }) };
     },
 

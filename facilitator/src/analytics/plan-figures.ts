@@ -82,6 +82,6 @@ function planToWire(plan: PlanFigures, provider: Address): PlanFiguresWire["plan
     active: plan.active,
     recurring: plan.recurring.toString(),
     ...netToWire(plan),
-    byScheme: schemesToWire(plan.byScheme),
+    byScheme: schemesToWire(plan.byScheme, plan.byScheme.keys()),
   };
 }

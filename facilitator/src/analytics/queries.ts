@@ -65,7 +65,7 @@ const sumOf = sql<number>`sum(count)::int8`;
 async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): Promise<VolumePoint[]> {
   const rows = await totalsIn(db, scope, range, grain)
     .select(({ fn }) => ["bucket", "kind", sumOf.as("count"), fn.sum<string>("amount").as("amount")])
-    .where("kind", "!=", REFUNDS)
+    .where("kind", "in", SCHEMES)
     .where("count", "!=", 0)
     .groupBy(["bucket", "kind"])
     .orderBy("bucket")
@@ -79,50 +79,32 @@ async function volumePoints(db: Db, scope: Scope, range: Range, grain: Grain): P
   }));
 }
 
-/** Returns what was refunded in a range of whole days, of payments of any day. */
-export async function refundsIn(db: Db, scope: Scope, range: Range): Promise<Sum> {
-  const row = await totalsIn(db, scope, range)
-    .select(({ fn }) => [fn.sum<string | null>("count").as("count"), fn.sum<string | null>("amount").as("amount")])
-    .where("kind", "=", REFUNDS)
-    .executeTakeFirst();
-  return { count: Number(row?.count ?? 0), amount: BigInt(row?.amount ?? 0) };
-}
+/** Sums of whole days by kind. */
+export type KindSums = ReadonlyMap<string, Sum>;
 
-/** Returns what all payers paid since the beginning, and what was refunded. */
-export async function everPaid(db: Db, scope: Scope): Promise<NetSum> {
-  const rows = await totalsIn(db, scope, { fromSec: 0, toSec: Number.MAX_SAFE_INTEGER })
-    .select(({ fn }) => ["kind", fn.sum<string>("count").as("count"), fn.sum<string>("amount").as("amount")])
+/** @param scope its token is empty for what is counted alone */
+export async function sumsByKind(db: Db, scope: Scope, range: Range): Promise<KindSums> {
+  const rows = await totalsIn(db, scope, range)
+    .select(({ fn }) => ["kind", sumOf.as("count"), fn.sum<string>("amount").as("amount")])
     .groupBy("kind")
     .execute();
-  const total = (some: typeof rows): Sum => ({
-    count: some.reduce((sum, { count }) => sum + Number(count), 0),
-    amount: some.reduce((sum, { amount }) => sum + BigInt(amount), 0n),
-  });
-  const isRefund = ({ kind }: { readonly kind: string }): boolean => kind === REFUNDS;
-  return { ...total(rows.filter((row) => !isRefund(row))), refunds: total(rows.filter(isRefund)) };
+  return new Map(rows.map(({ kind, count, amount }) => [kind, { count, amount: BigInt(amount) }]));
 }
 
-export function byScheme(points: readonly VolumePoint[]): ReadonlyMap<Scheme, Sum> {
-  const sums = new Map<Scheme, Sum>(SCHEMES.map((scheme) => [scheme, { count: 0, amount: 0n }]));
-  for (const { scheme, count, amount } of points) {
-    const sum = sums.get(scheme) ?? { count: 0, amount: 0n };
-    sums.set(scheme, { count: sum.count + count, amount: sum.amount + amount });
-  }
-  return sums;
-}
+export const sumOfKinds = (sums: KindSums, kinds: readonly string[]): Sum =>
+  kinds.reduce(
+    (sum, kind) => ({
+      count: sum.count + (sums.get(kind)?.count ?? 0),
+      amount: sum.amount + (sums.get(kind)?.amount ?? 0n),
+    }),
+    { count: 0, amount: 0n },
+  );
 
-/** Returns the number of events by type, and of failures by type and cause. */
-export async function eventCounts(
-  db: Db,
-  scope: Pick<Scope, "chainId" | "provider">,
-  range: Range,
-): Promise<ReadonlyMap<string, number>> {
-  const rows = await totalsIn(db, { ...scope, token: "" }, range)
-    .select(["kind", sumOf.as("count")])
-    .groupBy("kind")
-    .execute();
-  return new Map(rows.map(({ kind, count }) => [kind, count]));
-}
+/** Returns what was paid, and what was refunded of payments of any day. */
+export const netOf = (sums: KindSums): NetSum => ({
+  ...sumOfKinds(sums, SCHEMES),
+  refunds: sumOfKinds(sums, [REFUNDS]),
+});
 
 /** Returns the start of the first day with data; undefined before there is any. */
 export async function firstDay(
@@ -194,8 +176,8 @@ export async function payersOf(
   }));
 }
 
-export function schemesToWire(
-  sums: ReadonlyMap<Scheme, Sum>,
-): Partial<Record<Scheme, { count: number; amount: string }>> {
-  return Object.fromEntries([...sums].map(([scheme, sum]) => [scheme, sumToWire(sum)]));
-}
+export const schemesToWire = (
+  sums: KindSums,
+  schemes: Iterable<Scheme> = SCHEMES,
+): Partial<Record<Scheme, { count: number; amount: string }>> =>
+  Object.fromEntries([...schemes].map((scheme) => [scheme, sumToWire(sumOfKinds(sums, [scheme]))]));

@@ -4,14 +4,17 @@
  * this finds no difference.
  */
 import { sql } from "kysely";
+import { SCHEMES } from "turnpike/facilitator";
 import type { Db } from "../db/open";
+import { endingsDerived } from "./endings";
 import { failedPeriodsDerived } from "./failed-periods";
-import { FAILURES, PERIOD_SCHEMES, REFUNDS, TRIAL } from "./rollups";
+import { FAILED_PAYMENTS, FAILURES, MONEY_KINDS, PERIOD_SCHEMES, REFUNDS, TRIAL, TYPES_OF_A_TOKEN } from "./rollups";
 import { SERVED_UNTIL } from "./standing";
 
 export interface WrongSum {
   readonly table:
     | `rollup_${"totals" | "plans" | "providers" | "payers" | "standing" | "plan_standing" | "costs" | "funnel"}`
+    | "endings"
     | "failed_periods";
   /** the columns of its key, joined by spaces */
   readonly key: string;
@@ -45,7 +48,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         e.payload->>'token' as token, coalesce(e.payload->>'planId', '') as plan,
         case when e.payload->>'converted' = 'true' then ${TRIAL.converted}
           when e.type = 'subscription.created' and e.payload->>'intro' = 'true' then ${TRIAL.begun} end as trial,
-        coalesce((case when s.scheme in ('one-time', 'overage', ${REFUNDS}) then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
+        coalesce((case when s.scheme in ('one-time', 'overage', ${REFUNDS}) or e.type = ${FAILED_PAYMENTS} then e.payload->>'amount' else e.payload->>'charged' end)::numeric, 0) as amount
       from events e left join (values ${schemes}) s (type, scheme) on s.type = e.type
       where e.chain_id = ${chainId} and not e.reverted),
     entries as (
@@ -53,6 +56,8 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       union all select provider, at, trial, '', '', 1, 0 from counted where trial is not null
       union all select provider, at, concat(type, ' ', cause), '', '', 1, 0 from counted
         where cause is not null and type in (${sql.join([...FAILURES])})
+      union all select provider, at, type, token, '', 1, case when type = ${FAILED_PAYMENTS} then amount else 0 end from counted
+        where token is not null and type in (${sql.join([...TYPES_OF_A_TOKEN])})
       union all select provider, at, scheme, token, plan, 1, amount from counted
         where scheme is not null and amount > 0 and token is not null),
     totals as (
@@ -61,7 +66,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
         count, e.amount
       from entries e left join plans p on p.chain_id = ${chainId} and p.plan_id = e.plan
       cross join lateral (select '' as owner union select e.provider) o cross join (values (3600), (86400)) g (grain)
-      where g.grain = 86400 or e.token <> ''
+      where g.grain = 86400 or kind in (${sql.join([...MONEY_KINDS])})
       union all select provider, grain, bucket, kind, token, interval_sec, count, amount from pruned_totals
         where chain_id = ${chainId}),
     plan_days as (
@@ -81,7 +86,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
       union all select 'rollup_plans', concat_ws(' ', provider, bucket, plan, kind, token), concat(sum(count), ' ', sum(amount))
         from plan_days group by provider, bucket, plan, kind, token
       union all select 'rollup_providers', concat_ws(' ', token, bucket, provider), concat(sum(count), ' ', sum(amount))
-        from totals where grain = 86400 and provider <> '' and token <> '' and kind <> ${REFUNDS} group by token, bucket, provider
+        from totals where grain = 86400 and provider <> '' and kind in (${sql.join([...SCHEMES])}) group by token, bucket, provider
       union all select 'rollup_payers', concat_ws(' ', provider, token, payer),
           concat_ws(' ', sum(count), sum(amount), sum(refunds), sum(refunded))
         from paid group by provider, token, payer),
@@ -106,7 +111,7 @@ async function wrongByEvents(db: Db, chainId: number, sinceSec: number, limit: n
  * - costs with the transactions and the sums of the deleted ones, all days together: blocks are not kept for ever, and a transaction that moved nothing
  *   has no other time
  * - service end dates with the subscriptions
- * - failed periods with the rows they derive from
+ * - failed periods and ends of subscriptions with the rows they derive from
  * - gates' reports, which are kept as sums only, with each other
  */
 async function wrongByThemselves(db: Db, chainId: number, limit: number): Promise<WrongSum[]> {
@@ -123,6 +128,8 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
       union all select 'failed_periods', concat_ws(' ', id_hash, paid_through),
           concat_ws(' ', provider, token, failed_at, cause, price, outcome)
         from (${failedPeriodsDerived(chainId)}) f
+      union all select 'endings', concat_ws(' ', id_hash, seq), (provider, payer, token, created_at, ended_at, next_at, back_at)::text
+        from (${endingsDerived(chainId)}) e
       union all select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
         from (select purpose, count(*) as transactions, count(*) filter (where success is not true) as failed,
             sum(coalesce(e.items, 0)) as items, sum(gas_used) as gas, sum(gas_used * gas_price_wei) as wei
@@ -155,6 +162,8 @@ async function wrongByThemselves(db: Db, chainId: number, limit: number): Promis
       union all select 'failed_periods', concat_ws(' ', id_hash, paid_through),
           concat_ws(' ', provider, token, failed_at, cause, price, outcome)
         from failed_periods where chain_id = ${chainId}
+      union all select 'endings', concat_ws(' ', id_hash, seq), (provider, payer, token, created_at, ended_at, next_at, back_at)::text
+        from endings where chain_id = ${chainId}
       union all select 'rollup_costs', purpose, concat_ws(' ', sum(transactions), sum(failed), sum(items), sum(gas), sum(wei))
         from rollup_costs where chain_id = ${chainId} group by purpose
       union all select 'rollup_funnel', concat_ws(' ', provider, grain / 86400, bucket, resource, token, step, cause, offer),

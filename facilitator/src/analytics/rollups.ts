@@ -2,7 +2,7 @@
  * Computes what an event adds to the sums behind charts. Pure. The sums are those of all valid events. Reverting a
  * block subtracts what its events added, so the sums can always be recomputed from the events.
  */
-import type { Scheme } from "turnpike/facilitator";
+import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "../events/event";
 import { DAY_SEC, FOUR_WEEKS_SEC, HOUR_SEC, WEEK_SEC } from "../lib/durations";
@@ -55,9 +55,12 @@ export const REFUNDS = "refund";
 
 export type VolumeScheme = Scheme | typeof REFUNDS;
 
+/** Kinds of money that moved. */
+export const MONEY_KINDS: readonly VolumeScheme[] = [...SCHEMES, REFUNDS];
+
 /**
  * What a provider's events of an hour add to its sums. Money has a scheme as its kind, and a token. What is counted alone
- * has none: a type of event, one of `TRIAL`, or the type of a failure and its cause.
+ * has none: a type of event, one of `TRIAL`, or the type of a failure and its cause. Some types are also counted by token.
  */
 export type Entry = Keyed<{ provider: string; bucket: number; kind: string; token: string; plan: string }>;
 
@@ -91,7 +94,16 @@ const MONEY: Readonly<Record<string, { readonly scheme: VolumeScheme; readonly f
 /** Schemes that pay for a period rather than for use: their sum is the recurring revenue. */
 export const PERIOD_SCHEMES: readonly VolumeScheme[] = ["signup", "renewal", "resume", "plan-change"];
 
-export const FAILURES: readonly string[] = ["subscription.renewal_failed", "payment.failed"];
+/** Payments that can never settle: their sums have the amounts. */
+export const FAILED_PAYMENTS = "payment.failed";
+
+export const FAILURES: readonly string[] = ["subscription.renewal_failed", FAILED_PAYMENTS];
+
+/** Types of events that are also counted by token. */
+export const TYPES_OF_A_TOKEN: readonly string[] = [
+  ...["created", "resumed", "cancelled", "expired"].map((what) => `subscription.${what}`),
+  FAILED_PAYMENTS,
+];
 
 const MAX_CAUSE_LENGTH = 64;
 
@@ -103,6 +115,11 @@ export function sumsOf(events: readonly CountedEvent[], sign: 1 | -1 = 1): Sums 
     const bucket = bucketOf(blockTime, HOUR_SEC);
     for (const kind of [type, ...trialsOf(event), ...causesOf(event)])
       entries.add({ provider, bucket, kind, token: "", plan: "", count: sign, amount: 0n });
+    const { token: ofToken, amount: asked } = event.payload;
+    if (typeof ofToken === "string" && TYPES_OF_A_TOKEN.includes(type)) {
+      const amount = type === FAILED_PAYMENTS && typeof asked === "string" ? BigInt(asked) * BigInt(sign) : 0n;
+      entries.add({ provider, bucket, kind: type, token: ofToken, plan: "", count: sign, amount });
+    }
     const moved = moneyOf(event);
     if (!moved) continue;
     const { scheme, token, plan } = moved;

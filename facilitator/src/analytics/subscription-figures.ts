@@ -5,9 +5,9 @@ import type { Db } from "../db/open";
 import { databaseNowMs } from "../db/sql";
 import { DAY_SEC } from "../lib/durations";
 import { recordsOf, subscriptionToWire } from "../subscriptions/records";
-import { lifecycleIn } from "./lifecycle";
+import { endingsIn } from "./endings";
 import { listAllowances } from "./lists";
-import { eventCounts, totalsIn } from "./queries";
+import { sumsByKind, totalsIn } from "./queries";
 import {
   type AnalyticsOptions,
   createRanges,
@@ -55,7 +55,6 @@ const LATENCY_STEPS_MS = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 60_00
 
 export function createSubscriptionFigures({ db, config, clock }: AnalyticsOptions): SubscriptionFigures {
   const { chainId } = config;
-  const hasOtherTokens = config.tokens.length > 1;
   const { scopeOf, rangeOf } = createRanges({ config, clock });
   return {
     async renewals(whose, query) {
@@ -78,7 +77,7 @@ export function createSubscriptionFigures({ db, config, clock }: AnalyticsOption
         chargedIn(db, scope, range),
         planChangesIn(db, scope, range),
         countsByDay(db, scope, range, CHANGES),
-        lifecycleIn(db, { scope, range, hasOtherTokens }),
+        endingsIn(db, scope, range),
       ]);
       const points = recurringOn(charged, range.fromSec, range.toSec, planChanges).map(({ atSec, amount, count }) => ({
         at: atSec,
@@ -172,9 +171,9 @@ async function countsByDay<N extends string>(
 /** The most frequent one first. */
 async function causesOf(db: Db, scope: Scope, range: Range, type: string) {
   const before = causedBy(type);
-  const counts = [...(await eventCounts(db, scope, range))].filter(([kind, n]) => kind.startsWith(before) && n > 0);
-  return counts
-    .map(([kind, count]) => ({ cause: kind.slice(before.length), count }))
+  return [...(await sumsByKind(db, { ...scope, token: "" }, range))]
+    .filter(([kind, { count }]) => kind.startsWith(before) && count > 0)
+    .map(([kind, { count }]) => ({ cause: kind.slice(before.length), count }))
     .sort((a, b) => b.count - a.count || (a.cause < b.cause ? -1 : 1));
 }
 

@@ -1,6 +1,7 @@
 /** Lists the projections of events and blocks, in the order in which they run. */
 import { activeCounts } from "../analytics/active-counts";
 import { transactionCosts } from "../analytics/costs";
+import { endings } from "../analytics/endings";
 import { eventSums } from "../analytics/event-sums";
 import { failedPeriods } from "../analytics/failed-periods";
 import { EventFeed } from "../events/feed";
@@ -12,7 +13,7 @@ import type { RecordProjection } from "../subscriptions/rows";
 import { outbox } from "../webhooks/outbox";
 
 export const createEventFeed = (chainId: number): EventFeed =>
-  new EventFeed(chainId, [eventSums, failedPeriods, outbox, restorations]);
+  new EventFeed(chainId, [eventSums, endings, failedPeriods, outbox, restorations]);
 
 export const RECORD_PROJECTIONS: readonly RecordProjection[] = [activeCounts, failedPeriods];
 

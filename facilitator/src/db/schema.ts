@@ -3,6 +3,7 @@
  * text, times unix seconds.
  */
 import type {
+  EndingsTable,
   FailedPeriodsTable,
   GateReportsTable,
   GateResourcesTable,
@@ -21,7 +22,7 @@ import type {
 import type { ArchiveFilesTable } from "./tables/archive";
 import type { AuditLogTable } from "./tables/audit";
 import type { ChainContractsTable } from "./tables/chain-contracts";
-import type { CursorsTable } from "./tables/cursors";
+import type { CursorsTable, ReconcileDifferencesTable } from "./tables/cursors";
 import type { ListingsTable } from "./tables/discovery";
 import type { EventsTable, PrunedFeedsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
@@ -66,6 +67,7 @@ import type {
 export interface Tables {
   blocks: BlocksTable;
   cursors: CursorsTable;
+  reconcile_differences: ReconcileDifferencesTable;
   chain_contracts: ChainContractsTable;
   undo: UndoTable;
   lanes: LanesTable;
@@ -104,6 +106,7 @@ export interface Tables {
   rollup_standing: RollupStandingTable;
   rollup_plan_standing: RollupPlanStandingTable;
   failed_periods: FailedPeriodsTable;
+  endings: EndingsTable;
   failed_spends: FailedSpendsTable;
   wallet_deployments: WalletDeploymentsTable;
   rollup_funnel: RollupFunnelTable;

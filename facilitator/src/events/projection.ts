@@ -7,7 +7,10 @@ import type { EventRow } from "../db/tables/events";
 import type { EventDraft } from "./event";
 
 /** Columns of an event that are known both when it is published and when it is reverted. */
-export type CountedRow = Pick<EventRow, "type" | "object_id" | "provider" | "payer" | "payload" | "block_time">;
+export type CountedRow = Pick<
+  EventRow,
+  "type" | "object_id" | "provider" | "payer" | "payload" | "block_number" | "block_time"
+>;
 
 /** An event that has just been published. */
 export interface PublishedRow extends CountedRow {

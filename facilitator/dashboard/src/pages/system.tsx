@@ -186,7 +186,12 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
           {
             title: "Balance, coins",
             isNumber: true,
-            cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
+            cell: (row) => (
+              <>
+                {row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)}
+                {row.daysLeft !== undefined && <span class="note line">for {plural(row.daysLeft, "day")}</span>}
+              </>
+            ),
           },
           { title: "In flight", isNumber: true, isMinor: true, cell: (row) => formatCount(row.inFlight) },
           { title: "Queued", isNumber: true, isMinor: true, cell: (row) => formatCount(row.queued) },

@@ -44,6 +44,8 @@ import { stoppedPlans } from "./630-stopped-plans";
 import { dailySums } from "./640-daily-sums";
 import { payerCharges } from "./650-payer-charges";
 import { ledger } from "./660-ledger";
+import { endings } from "./670-endings";
+import { reconcileDifferences } from "./675-reconcile-differences";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -92,4 +94,6 @@ export const MIGRATIONS: readonly Migration[] = [
   dailySums,
   payerCharges,
   ledger,
+  endings,
+  reconcileDifferences,
 ];

@@ -39,6 +39,25 @@ export interface FailedPeriodsTable {
   outcome: "lost" | "open" | "recovered" | "moved" | "gone";
 }
 
+/** One row per end of a subscription, derived from the valid events. Times are chain time, unix seconds. */
+export interface EndingsTable {
+  chain_id: number;
+  /** of the event by which it ended */
+  seq: number;
+  id_hash: string;
+  provider: string;
+  payer: string;
+  token: string;
+  /** null for a record that continues another one */
+  created_at: number | null;
+  ended_at: number;
+  /** when the subscription was resumed or ended again */
+  next_at: number | null;
+  /** when the payer first began a subscription of this provider again, and the block of it */
+  back_at: number | null;
+  back_block: number | null;
+}
+
 /**
  * Rollups of the gates' reports on requests: how many were asked to pay, paid and were served. Reported by gates, not
  * proved by the chain.
@@ -88,7 +107,7 @@ export interface RollupTotalsTable extends Summed {
   grain: number;
   /** start of the hour or day, unix seconds */
   bucket: number;
-  /** a scheme or `refund`; without a token, a type of event, or the type of a failure and its cause */
+  /** a scheme, `refund` or a type of event; without a token also the type of a failure and its cause */
   kind: string;
   /** empty for what is counted alone */
   token: string;
