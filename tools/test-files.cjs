@@ -99,6 +99,7 @@ const SLOW = {
     "test/e2e/dashboard-controls.ts",
     "test/e2e/dashboard-find.ts",
     "test/e2e/dashboard-live.ts",
+    "test/e2e/dashboard-operator.ts",
     "test/e2e/dashboard-screens.ts",
     "test/e2e/dashboard-sign-in.ts",
     "test/e2e/dashboard-states.ts",

@@ -15,6 +15,8 @@ export interface LocalFacilitator extends Restartable {
   readonly signer: Address;
   /** the account that pays the gas */
   readonly relayer: Address;
+  /** for commands on its database while it is stopped; holds its keys */
+  readonly settings: Readonly<Record<string, string>>;
 }
 
 export interface LocalFacilitatorOptions {
@@ -66,6 +68,7 @@ export async function localFacilitator(options: LocalFacilitatorOptions): Promis
     url: `http://127.0.0.1:${port}`,
     signer: new Wallet(proofKey).address as Address,
     relayer: relayer.address as Address,
+    settings,
   };
 }
 

@@ -103,7 +103,7 @@ describe("dashboard: acts of a provider", function () {
 
   const plan = (planId: string) => at.world.lens.getFunction("getPlan")(planId);
 
-  it("creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
+  it("job 5: creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
     const { page, wallet, errors } = await open({ width: 390 });
     const { keyboard } = page;
     const enter = async (label: RegExp, text: string): Promise<void> => {
@@ -146,7 +146,7 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
+  it("job 8: deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
     const name = "Plan to close";
     const planId = await planOf(name);
     const { page } = await open();
@@ -181,7 +181,7 @@ describe("dashboard: acts of a provider", function () {
     await panel(page, "Stop a plan").getByRole("alert").filter({ hasText: "(PlanStopped)" }).waitFor();
   });
 
-  it("changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
+  it("job 7: changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
     const name = "Plan whose payee moves";
     const planId = await planOf(name);
     const { page } = await open({ width: 390 });
@@ -210,7 +210,7 @@ describe("dashboard: acts of a provider", function () {
     expect(await at.world.lens.getFunction("rightsOf")(planId, relayer)).to.equal(1n);
   });
 
-  it("refunds a payment in part, and ends a subscription at its period's end", async () => {
+  it("job 6, job 9: refunds a payment in part, and ends a subscription at its period's end", async () => {
     const { world } = at;
     const customer = await world.agent("a customer of acts");
     const { idHash } = await customer.agent.subscribe({ planId: world.plans.reader, origins: [world.provider.url] });
@@ -250,7 +250,7 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
+  it("job 10: makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
     const { world } = at;
     const customer = await world.agent("a customer with a trial");
     const { page, wallet } = await open({ width: 390 });
@@ -298,7 +298,7 @@ describe("dashboard: acts of a provider", function () {
     return received.reduce((sum, log) => sum + BigInt(log.data), 0n);
   }
 
-  it("B21 makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
+  it("B21 job 11: makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
     const { world } = at;
     const { page, wallet, errors } = await open();
     const status = async (key: string, path = "/keys/current", init: RequestInit = {}) =>

@@ -9,8 +9,7 @@ import { createFacilitatorClient, type PaymentStoryWire, submitRefund } from "tu
 import { type Address, type Hex, mutableTypes, type TypedData } from "turnpike/protocol";
 import { buyQuote, readReport } from "../../examples/agent";
 import { type TestAgent, UNIT, until, type World } from "../support/sandbox";
-import { failuresOf } from "./support/axe";
-import { PAGES, tooWide, useDashboard, visit } from "./support/dashboard";
+import { check, PAGES, tooWide, useDashboard, visit, wide } from "./support/dashboard";
 
 const WIDTHS = [390, 1440] as const;
 const HOSTILE = `=1+1"><img src=x onerror="document.title='owned'">\u202e`;
@@ -70,7 +69,6 @@ describe("dashboard: find and read", function () {
     expect(outcome.kind).to.equal("settled");
   }
 
-  const wide = (page: Page, width: number) => page.setViewportSize({ width, height: 844 });
   const rows = (page: Page, name: string | RegExp) => page.getByRole("table", { name }).getByRole("row");
   const option = (page: Page) => page.getByRole("dialog").getByRole("option");
   const field = (page: Page) => page.getByRole("dialog").getByRole("combobox");
@@ -78,16 +76,8 @@ describe("dashboard: find and read", function () {
   const fact = (page: Page, name: string) =>
     page.locator(".rows > div").filter({ has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) });
 
-  async function check(page: Page, what: string): Promise<void> {
-    for (const colorScheme of ["light", "dark"] as const) {
-      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-      expect(await failuresOf(page), `${what}, ${colorScheme}`).to.deep.equal([]);
-    }
-    expect(await tooWide(page), what).to.deep.equal([]);
-  }
-
   for (const width of WIDTHS) {
-    it(`finds a payment by hash, memo, payer and id by keyboard alone, ${width} wide`, async () => {
+    it(`job 1: finds a payment by hash, memo, payer and id by keyboard alone, ${width} wide`, async () => {
       const { page } = at;
       await wide(page, width);
       const { id, transaction = "", memo = "", payer } = story;
@@ -139,7 +129,7 @@ describe("dashboard: find and read", function () {
       expect(await page.title()).to.equal("Payments · Turnpike");
     });
 
-    it(`shows a payment's story to the second, with its partial refund, and copies what it names, ${width} wide`, async () => {
+    it(`job 2: shows a payment's story to the second, with its partial refund, and copies what it names, ${width} wide`, async () => {
       const { page, world } = at;
       await wide(page, width);
       await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.facilitator.url });
@@ -161,7 +151,7 @@ describe("dashboard: find and read", function () {
       await check(page, "Payment");
     });
 
-    it(`shows a delivery's payload and answers, and sends it again, ${width} wide`, async () => {
+    it(`job 3: shows a delivery's payload and answers, and sends it again, ${width} wide`, async () => {
       const { page, world } = at;
       await wide(page, width);
       status = 500;
@@ -186,7 +176,7 @@ describe("dashboard: find and read", function () {
       await check(page, "Delivery");
     });
 
-    it(`exports a month for the accountant: the file has the rows and the sums of the statement, ${width} wide`, async () => {
+    it(`job 4: exports a month for the accountant: the file has the rows and the sums of the statement, ${width} wide`, async () => {
       const { page } = at;
       await wide(page, width);
       const [year, month] = new Date((story.settledAt ?? 0) * 1_000)

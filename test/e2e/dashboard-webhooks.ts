@@ -41,7 +41,7 @@ describe("dashboard: webhooks", function () {
   const deliveries = () => at.page.getByRole("table", { name: "Deliveries" }).getByRole("row");
   let secret: string;
 
-  it("adds an endpoint for some events, and shows its secret once", async () => {
+  it("job 12: adds an endpoint for some events, and shows its secret once", async () => {
     const { page } = at;
     await visit(page, "/webhooks");
     await page.getByRole("button", { name: "Add an endpoint" }).click();

@@ -110,7 +110,7 @@ describe("the payer's portal", function () {
     return readFileSync((await download.path()) ?? "", "utf8");
   }
 
-  it("B22 shows at 390 pixels every subscription, approval and charge, saves receipts, and no secret id", async () => {
+  it("B22 job 16: shows at 390 pixels every subscription, approval and charge, saves receipts, and no secret id", async () => {
     const payer = await payerOf(at.world, "a payer with a phone");
     const { page, errors, bodies } = await signIn(payer, { width: 390 });
     await card(page, "Reader").getByText("$10.00 every 30 days").waitFor();
@@ -173,7 +173,7 @@ describe("the payer's portal", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("pauses a subscription by the keyboard alone, and resumes, caps and ends it, each by one signature", async () => {
+  it("job 17: pauses a subscription by the keyboard alone, and resumes, caps and ends it, each by one signature", async () => {
     const payer = await payerOf(at.world, "a payer with a keyboard");
     const { page, wallet, errors } = await open(payer);
     const { keyboard } = page;
@@ -271,7 +271,7 @@ describe("the payer's portal", function () {
     expect(await version()).to.equal(before);
   });
 
-  it("stops everything at 390 pixels: cancels each, withdraws Turnpike's approval by a permit and Permit2's by a transaction", async () => {
+  it("job 18: stops everything at 390 pixels: cancels each, withdraws Turnpike's approval by a permit and Permit2's by a transaction", async () => {
     const { world } = at;
     const payer = await payerOf(world, "a payer who leaves");
     const token = new Contract(world.contracts.token, APPROVE, payer.wallet.connect(world.chain.provider));

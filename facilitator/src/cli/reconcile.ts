@@ -22,6 +22,9 @@ const DIFFER = 1;
 
 const UNCHECKED = 2;
 
+/** How a line of a difference begins. */
+const NAMED = "difference: ";
+
 const REMEDY =
   "keep this output and a backup, stop every Facilitator on the database, run `reindex --wipe`, then `reconcile` again; what differs still is a fault to report. Payments without a row, as after a restore: see docs/operators/backup.md";
 
@@ -49,7 +52,16 @@ export async function reconcileCommand(configs: ChainConfigs, options?: SinceOpt
   return statuses.includes(DIFFER) ? DIFFER : Math.max(...statuses);
 }
 
-async function reconcileChain(config: FacilitatorConfig, options: SinceOptions | undefined, say: Say): Promise<number> {
+async function reconcileChain(
+  config: FacilitatorConfig,
+  options: SinceOptions | undefined,
+  print: Say,
+): Promise<number> {
+  const named: string[] = [];
+  const say: Say = (line) => {
+    if (line.startsWith(NAMED)) named.push(line.slice(NAMED.length));
+    print(line);
+  };
   const log = createLog({ level: config.logLevel, secrets: secretsOf(config) });
   try {
     const chain = await openChain({ config, log });
@@ -57,7 +69,7 @@ async function reconcileChain(config: FacilitatorConfig, options: SinceOptions |
     const sources = { config, chain, log, say };
     try {
       const compared = await (options ? compareSince(sources, store, options) : compareAll(sources, store));
-      if (compared) await keepReconciled(store.db, config.chainId, compared.wrong);
+      if (compared) await keepReconciled(store.db, config.chainId, { differences: compared.wrong, named });
       return conclude(compared, say);
     } finally {
       await store.close();
@@ -139,7 +151,7 @@ function reportSnapshotDifferences(sources: Sources, store: Store, isLast: boole
       if (!isLast && (await countStaged(db, sources.config.chainId)) > 0) return undefined;
       let wrong = 0;
       for await (const difference of reconcile({ ...sources, store: { ...store, db }, progress: terminalProgress() })) {
-        sources.say(`difference: ${difference}`);
+        sources.say(`${NAMED}${difference}`);
         wrong += 1;
       }
       return wrong;

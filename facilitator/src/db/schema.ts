@@ -22,7 +22,7 @@ import type {
 import type { ArchiveFilesTable } from "./tables/archive";
 import type { AuditLogTable } from "./tables/audit";
 import type { ChainContractsTable } from "./tables/chain-contracts";
-import type { CursorsTable } from "./tables/cursors";
+import type { CursorsTable, ReconcileDifferencesTable } from "./tables/cursors";
 import type { ListingsTable } from "./tables/discovery";
 import type { EventsTable, PrunedFeedsTable, StagedEventsTable } from "./tables/events";
 import type { BlocksTable, UndoTable } from "./tables/indexer";
@@ -67,6 +67,7 @@ import type {
 export interface Tables {
   blocks: BlocksTable;
   cursors: CursorsTable;
+  reconcile_differences: ReconcileDifferencesTable;
   chain_contracts: ChainContractsTable;
   undo: UndoTable;
   lanes: LanesTable;

@@ -97,7 +97,14 @@ export const systemSchema = readinessSchema.extend({
   ),
   payments: z.object({ queued: z.number().int(), oldestQueuedSec: z.number().int() }),
   /** what the last `reconcile` of this chain found; absent before the first */
-  reconciled: z.object({ ageSec: z.number().int(), differences: z.number().int() }).optional(),
+  reconciled: z
+    .object({
+      ageSec: z.number().int(),
+      differences: z.number().int(),
+      /** the first of them, as it named them */
+      first: z.array(z.string().max(512)).optional(),
+    })
+    .optional(),
   renewalsDue: z.number().int(),
   /** claimed, and waiting for the chain */
   renewalsUnderWay: z.number().int(),

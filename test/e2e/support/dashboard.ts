@@ -1,9 +1,11 @@
 /** The dashboard over a whole sandbox, in a real browser, and what its tests do with it. */
 import { execFileSync } from "node:child_process";
 import path from "node:path";
+import { expect } from "chai";
 import type { Browser, Page } from "playwright-core";
 import { launchBrowser, openPage } from "../../support/browser";
 import { startSandbox, type World } from "../../support/sandbox";
+import { failuresOf } from "./axe";
 
 /** Each page by its address, and what it is called. */
 export const PAGES = {
@@ -102,6 +104,17 @@ export async function tooWide(page: Page): Promise<string[]> {
     for (const values of document.querySelectorAll("details")) values.open = false;
   });
   return wide;
+}
+
+export const wide = (page: Page, width: number) => page.setViewportSize({ width, height: 844 });
+
+/** Passes the accessibility rules, light and dark, and fits. */
+export async function check(page: Page, what: string): Promise<void> {
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    expect(await failuresOf(page), `${what}, ${colorScheme}`).to.deep.equal([]);
+  }
+  expect(await tooWide(page), what).to.deep.equal([]);
 }
 
 /** A figure of the page by its label. */

@@ -1,7 +1,7 @@
 /** Shows what needs its owner now, each with what helps. Nothing is shown where all is well. */
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import type { AttentionWire } from "turnpike/facilitator";
-import { formatCount, formatSpan, formatTime, plural } from "../format";
+import { escapedText, formatCount, formatSpan, formatTime, plural } from "../format";
 import { Cut, Hex, Panel, Shown } from "../parts";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
@@ -10,6 +10,8 @@ const POLL_MS = 10_000;
 
 /** A lane's gas for fewer days is shown. */
 const FEW_DAYS = 7;
+
+const isFew = (daysLeft: number | undefined): daysLeft is number => daysLeft !== undefined && daysLeft < FEW_DAYS;
 
 interface Matter {
   readonly id: string;
@@ -102,7 +104,11 @@ function OfProvider({ data: { pastDue, atRisk, endpoints, stuck } }: { data: Att
           by <Hex value={payer} />.
         </>
       ),
-      help: WAITS_FOR[state],
+      help: (
+        <>
+          {WAITS_FOR[state]} <a href={`#/payments/${paymentId}`}>See why, and what helps</a>
+        </>
+      ),
     })),
   ];
   return <Matters title="Needs attention" matters={matters} />;
@@ -117,14 +123,15 @@ function OfOperator() {
           title="The service needs attention"
           matters={[
             ...lanes
-              .filter(({ isWell, daysLeft }) => !isWell || (daysLeft !== undefined && daysLeft < FEW_DAYS))
+              .filter(({ isWell, daysLeft }) => !isWell || isFew(daysLeft))
               .map(({ address, daysLeft, isWell, reason }) => ({
                 id: address,
                 what: (
                   <>
-                    <strong>{isWell ? `Gas for ${plural(daysLeft ?? 0, "day")}` : "A lane cannot work"}</strong>:{" "}
+                    <strong>{isFew(daysLeft) ? `Gas for ${plural(daysLeft, "day")}` : "A lane cannot work"}</strong>:{" "}
                     <Hex value={address} />
-                    {reason && `, ${reason}`}.
+                    {reason && `, ${reason}`}
+                    {!isWell && isFew(daysLeft) && ", too few coins to send with"}.
                   </>
                 ),
                 help: "Send coins to this address, as System shows its balance.",
@@ -136,12 +143,21 @@ function OfOperator() {
                     what: (
                       <>
                         <strong>{formatCount(reconciled.differences)} differences</strong> between database and chain,
-                        found {formatSpan(reconciled.ageSec)} ago.
+                        found {formatSpan(reconciled.ageSec)} ago
+                        {(reconciled.first ?? []).map((difference) => (
+                          <Fragment key={difference}>
+                            <br />
+                            <code>
+                              <bdi>{escapedText(difference)}</bdi>
+                            </code>
+                          </Fragment>
+                        ))}
                       </>
                     ),
                     help: (
                       <>
-                        Run <code>facilitator reconcile</code>: it names each, and what to do.
+                        Keep a backup, stop every process, run <code>facilitator reindex --wipe</code>, then{" "}
+                        <code>facilitator reconcile</code>: once it finds none, this is gone.
                       </>
                     ),
                   },

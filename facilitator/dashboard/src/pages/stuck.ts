@@ -34,7 +34,7 @@ export function whyOf(story: PaymentStoryWire, readiness: Readiness | undefined)
   if (broken) {
     return {
       reason: `The service is not ready: ${broken.name}: ${broken.detail}.`,
-      action: `Report it to the service's operator. It is sent as soon as the service is ready, until ${until}.`,
+      action: `Report it to the service's operator, who sees every check on System. It is sent as soon as the service is ready, until ${until}.`,
     };
   }
   if (status === "reversed") {

@@ -45,6 +45,7 @@ import { dailySums } from "./640-daily-sums";
 import { payerCharges } from "./650-payer-charges";
 import { ledger } from "./660-ledger";
 import { endings } from "./670-endings";
+import { reconcileDifferences } from "./675-reconcile-differences";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -94,4 +95,5 @@ export const MIGRATIONS: readonly Migration[] = [
   payerCharges,
   ledger,
   endings,
+  reconcileDifferences,
 ];
