@@ -73,7 +73,7 @@ export function createRanges({ config, clock }: RangesOptions) {
     rangeOf({ fromSec, toSec, days }: FiguresQuery, grain: Grain): Range {
       const nowSec = clock.nowSec();
       const to = toSec === undefined ? ceilTo(nowSec + 1, DAY_SEC) : ceilTo(toSec, grain);
-      const from = floorTo(fromSec ?? to - days * DAY_SEC, grain);
+      const from = floorTo(Math.max(0, fromSec ?? to - days * DAY_SEC), grain);
       const badStart = (message: string) => refusalOf(fromSec === undefined ? "days" : "from", message);
       if (from >= to || (fromSec !== undefined && toSec !== undefined && fromSec >= toSec)) {
         throw badStart("must be before `to`");

@@ -178,6 +178,7 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
             cell: (row) => (
               <>
                 <Hex value={row.address} />
+                {row.daysLeft !== undefined && <span class="note line">gas for {plural(row.daysLeft, "day")}</span>}
                 {row.reason && <span class="note line bad">{row.reason}</span>}
               </>
             ),
