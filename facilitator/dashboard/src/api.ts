@@ -1,6 +1,7 @@
 /** Calls the Facilitator's HTTP API with the provider's key. No other module does. Knows no page. */
 import type { EndpointAt, EndpointKey } from "turnpike/facilitator";
 import type { z } from "zod";
+import type { Early } from "./early";
 
 /** An error response of the API. */
 export class ApiProblem extends Error {
@@ -8,6 +9,8 @@ export class ApiProblem extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** of the request, which the service's log names */
+    readonly requestId: string | undefined = undefined,
   ) {
     super(message);
   }
@@ -55,6 +58,14 @@ export interface Api {
   follow(onEvents: () => void, onState: (isLive: boolean) => void, signal: AbortSignal): Promise<void>;
 }
 
+/** What was asked for before this program ran; each answer serves once. */
+function takeEarly(key: string | undefined, path: string): Promise<Response> | undefined {
+  const early: Early | undefined = Reflect.get(window, "turnpikeEarly");
+  const answer = early?.key === key ? early?.answers.get(path) : undefined;
+  early?.answers.delete(path);
+  return answer;
+}
+
 const RETRY_MS = 3_000;
 const JSON_BODY = { "content-type": "application/json" };
 
@@ -74,14 +85,17 @@ export function createApi(key: string | undefined, network?: string): Api {
       );
     let response: Response;
     try {
-      response = await fetch(path, { ...init, headers: { ...authorization, ...init.headers } });
+      response = await (takeEarly(key, path) ??
+        fetch(path, { ...init, headers: { ...authorization, ...init.headers } }));
     } catch (cause) {
       if (init.signal?.aborted) throw cause;
       throw new ApiProblem(0, "Unreachable", "The Facilitator does not answer. This page tries again by itself.");
     }
     if (response.ok) return response;
     const problem = (await response.json().catch(() => ({}))) as { code?: string; message?: string };
-    throw new ApiProblem(response.status, problem.code ?? "Unknown", problem.message ?? `HTTP ${response.status}`);
+    const { status, headers } = response;
+    const message = problem.message ?? `HTTP ${status}`;
+    throw new ApiProblem(status, problem.code ?? "Unknown", message, headers.get("x-request-id") ?? undefined);
   }
 
   return {

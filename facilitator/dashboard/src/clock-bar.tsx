@@ -30,8 +30,7 @@ export function ClockBar() {
   const [summary, setSummary] = useState<string>();
   /** the end of the feed when the clock started; absent before the first time */
   const cursor = useRef<string>();
-  const state = useAnswer(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
-  const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
+  const { data: known } = useAnswer(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
   // Another client may move the clock too.
   const isRunning = isMoving || known?.target !== undefined;
   /** the time of the clock when it last was stopped */

@@ -1,22 +1,29 @@
 /** Names the pages: those of the navigation, and those about one item of a list. */
 import type { ComponentChildren } from "preact";
-import { Account } from "./pages/account";
-import { Acts } from "./pages/acts";
-import { Allowances } from "./pages/allowances";
-import { ChargePage } from "./pages/charge";
-import { DeliveryPage } from "./pages/delivery";
-import { Funnel } from "./pages/funnel";
+import { later } from "./later";
 import { Overview } from "./pages/overview";
-import { PayerPage } from "./pages/payer";
-import { Payers } from "./pages/payers";
-import { PaymentPage } from "./pages/payment";
-import { Payments } from "./pages/payments";
-import { PlanPage } from "./pages/plan";
-import { Plans } from "./pages/plans";
-import { SubscriptionPage } from "./pages/subscription";
-import { Subscriptions } from "./pages/subscriptions";
-import { System } from "./pages/system";
-import { Webhooks } from "./pages/webhooks";
+
+const others = () => import("./pages");
+const Acts = later(() => others().then(({ Acts }) => Acts));
+export const SignIn = later(() => others().then(({ SignIn }) => SignIn));
+const Account = later(() => others().then(({ Account }) => Account));
+const Allowances = later(() => others().then(({ Allowances }) => Allowances));
+const ChargePage = later(() => others().then(({ ChargePage }) => ChargePage));
+const DeliveryPage = later(() => others().then(({ DeliveryPage }) => DeliveryPage));
+const Funnel = later(() => others().then(({ Funnel }) => Funnel));
+const PayerPage = later(() => others().then(({ PayerPage }) => PayerPage));
+const Payers = later(() => others().then(({ Payers }) => Payers));
+const PaymentPage = later(() => others().then(({ PaymentPage }) => PaymentPage));
+const Payments = later(() => others().then(({ Payments }) => Payments));
+const PlanPage = later(() => others().then(({ PlanPage }) => PlanPage));
+const Plans = later(() => others().then(({ Plans }) => Plans));
+const SubscriptionPage = later(() => others().then(({ SubscriptionPage }) => SubscriptionPage));
+const Subscriptions = later(() => others().then(({ Subscriptions }) => Subscriptions));
+const System = later(() => others().then(({ System }) => System));
+const Webhooks = later(() => others().then(({ Webhooks }) => Webhooks));
+
+/** The other pages come once the first one is there. */
+setTimeout(() => void others().catch(() => undefined), 2_000);
 
 export const PAGES = [
   { path: "/", title: "Overview", page: Overview },
@@ -36,63 +43,53 @@ interface Item {
   readonly form: RegExp;
   /** the page that lists it */
   readonly list: string;
+  /** what that page lists */
+  readonly all: string;
   readonly title: string;
   page(first: string, second: string): ComponentChildren;
 }
 
+const HASH = "(0x[0-9a-f]{64})";
+
+const item = (form: string, list: string, all: string, title: string, page: Item["page"]): Item => ({
+  form: new RegExp(`^${form}$`),
+  list,
+  all,
+  title,
+  page,
+});
+
 const ITEMS: readonly Item[] = [
-  {
-    form: /^\/payments\/(0x[0-9a-f]{64})$/,
-    list: "/payments",
-    title: "Payment",
-    page: (id) => <PaymentPage key={id} id={id} />,
-  },
-  {
-    form: /^\/charges\/(0x[0-9a-f]{64})$/,
-    list: "/account",
-    title: "Charge",
-    page: (id) => <ChargePage key={id} id={id} />,
-  },
-  {
-    form: /^\/subscriptions\/(0x[0-9a-f]{64})$/,
-    list: "/subscriptions",
-    title: "Subscription",
-    page: (id) => <SubscriptionPage key={id} idHash={id} />,
-  },
-  {
-    form: /^\/plans\/(0x[0-9a-f]{64})$/,
-    list: "/plans",
-    title: "Plan",
-    page: (id) => <PlanPage key={id} planId={id} />,
-  },
-  {
-    form: /^\/payers\/(0x[0-9a-fA-F]{40})$/,
-    list: "/payers",
-    title: "Payer",
-    page: (payer) => <PayerPage key={payer} payer={payer} />,
-  },
-  {
-    form: /^\/deliveries\/(we_[0-9a-f]{24})\/(0x[0-9a-f]{64})$/,
-    list: "/webhooks",
-    title: "Delivery",
-    page: (endpoint, event) => <DeliveryPage key={`${endpoint} ${event}`} endpoint={endpoint} event={event} />,
-  },
+  item(`/payments/${HASH}`, "/payments", "payments", "Payment", (id) => <PaymentPage key={id} id={id} />),
+  item(`/charges/${HASH}`, "/account", "movements", "Charge", (id) => <ChargePage key={id} id={id} />),
+  item(`/subscriptions/${HASH}`, "/subscriptions", "subscriptions", "Subscription", (id) => (
+    <SubscriptionPage key={id} idHash={id} />
+  )),
+  item(`/plans/${HASH}`, "/plans", "plans", "Plan", (id) => <PlanPage key={id} planId={id} />),
+  item("/payers/(0x[0-9a-fA-F]{40})", "/payers", "payers", "Payer", (payer) => <PayerPage key={payer} payer={payer} />),
+  item(`/deliveries/(we_[0-9a-f]{24})/${HASH}`, "/webhooks", "deliveries", "Delivery", (endpoint, event) => (
+    <DeliveryPage key={`${endpoint} ${event}`} endpoint={endpoint} event={event} />
+  )),
+  item("/acts/([a-z-]+)", "/acts", "acts", "Act", (act) => <Acts key={act} act={act} />),
 ];
 
 export interface Found {
   readonly title: string;
   /** of the page in the navigation */
   readonly list: string;
-  /** absent for a page of the navigation */
-  readonly item?: ComponentChildren;
+  /** what an item's page leads back to */
+  readonly all?: string;
+  /** absent where there is no such page */
+  readonly content?: ComponentChildren;
 }
 
 export function pageAt(path: string): Found {
-  for (const { form, list, title, page } of ITEMS) {
+  for (const { form, page, ...rest } of ITEMS) {
     const [, first, second = ""] = form.exec(path) ?? [];
-    if (first !== undefined) return { title, list, item: page(first, second) };
+    if (first !== undefined) return { ...rest, content: page(first, second) };
   }
-  return { title: PAGES.find((entry) => entry.path === path)?.title ?? "Not found", list: path };
+  const known = PAGES.find((entry) => entry.path === path);
+  return known ? { title: known.title, list: path, content: <known.page /> } : { title: "Not found", list: path };
 }
 
 const RECORDS =

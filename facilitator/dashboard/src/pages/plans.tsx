@@ -17,8 +17,7 @@ export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
   const plans = useGet("/analytics/plans", { ...query, limit: 100 });
-  const overview = useGet("/analytics/overview", query);
-  const all = overview.kind === "ready" ? overview.data : undefined;
+  const { data: all } = useGet("/analytics/overview", query);
   return (
     <>
       <Controls>

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
 import { escapedText, formatTime, plural } from "../format";
 import { Alert, Empty, Panel, Shown, Status } from "../parts";
-import { useGet, useQueryField, useSigned } from "../use";
+import { useGet, usePlace, useQueryField, useSigned } from "../use";
 import { Deliveries } from "./deliveries";
 import { type EndpointFields, EndpointForm } from "./endpoint-form";
 
@@ -16,8 +16,9 @@ export function Webhooks() {
   const list = useGet("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
   // Until one is chosen, the first endpoint's deliveries are shown.
-  const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
-  const [editing, edit] = useState<Editing>();
+  const shown = chosen || list.data?.endpoints[0]?.id;
+  const { query } = usePlace();
+  const [editing, edit] = useState<Editing | undefined>(query.has("add") ? { kind: "new" } : undefined);
   const [removing, askRemoval] = useState<WebhookEndpoint>();
   const [notice, setNotice] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
