@@ -46,6 +46,8 @@ export type AnswerAt<M extends string, P> =
 export type CsvPath = Extract<PathOf<"GET">, `${string}.csv`>;
 
 export interface Api {
+  /** What `get` would answer, where it is there already. */
+  peek<P extends PathOf<"GET">>(path: P, query?: Query): AnswerAt<"GET", P> | undefined;
   get<P extends PathOf<"GET">>(path: P, query?: Query): Promise<AnswerAt<"GET", P>>;
   send<M extends "POST" | "PATCH" | "DELETE", P extends PathOf<M>>(
     method: M,
@@ -63,6 +65,7 @@ function takeEarly(key: string | undefined, path: string): Promise<Response> | u
   const early: Early | undefined = Reflect.get(window, "turnpikeEarly");
   const answer = early?.key === key ? early?.answers.get(path) : undefined;
   early?.answers.delete(path);
+  early?.data.delete(path);
   return answer;
 }
 
@@ -99,6 +102,10 @@ export function createApi(key: string | undefined, network?: string): Api {
   }
 
   return {
+    peek: (path, query = {}) => {
+      const early: Early | undefined = Reflect.get(window, "turnpikeEarly");
+      return early?.key === key ? (early?.data.get(`${path}${queryOf({ ...query, network })}`) as never) : undefined;
+    },
     async get(path, query = {}) {
       return (await request(`${path}${queryOf({ ...query, network })}`)).json();
     },

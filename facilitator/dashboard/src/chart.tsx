@@ -64,7 +64,7 @@ export function Chart({
         <ul class="legend" aria-hidden="true">
           {drawn.map(({ name, color }) => (
             <li key={name}>
-              <i class={color.slice(2)} />
+              <i style={{ background: `var(${color})` }} />
               {name}
             </li>
           ))}

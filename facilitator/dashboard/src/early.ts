@@ -7,6 +7,8 @@ import { isSandbox, savedSession } from "./session";
 export interface Early {
   readonly key: string;
   readonly answers: Map<string, Promise<Response>>;
+  /** what has arrived, by path */
+  readonly data: Map<string, unknown>;
 }
 
 const session = savedSession();
@@ -18,6 +20,12 @@ if (session) {
     "/supported",
     ...(isOverview ? [`/analytics/overview?days=${isSandbox ? 90 : 30}`] : []),
   ];
-  const early: Early = { key: session.key, answers: new Map(paths.map((path) => [path, fetch(path, { headers })])) };
+  const data = new Map<string, unknown>();
+  const asked = async (path: string): Promise<Response> => {
+    const response = await fetch(path, { headers });
+    if (response.ok) data.set(path, await response.clone().json());
+    return response;
+  };
+  const early: Early = { key: session.key, answers: new Map(paths.map((path) => [path, asked(path)])), data };
   Object.assign(window, { turnpikeEarly: early });
 }

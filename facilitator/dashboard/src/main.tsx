@@ -4,6 +4,7 @@ import { useEffect, useErrorBoundary, useMemo, useState } from "preact/hooks";
 import type { SupportedWire } from "turnpike/facilitator";
 import { type Api, ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
+import type { Early } from "./early";
 import { shorten } from "./format";
 import { Alert, Problem, Shown } from "./parts";
 import { PAGES, pageAt, SignIn, SOURCES } from "./routes";
@@ -290,8 +291,16 @@ function distinct(problems: readonly ApiProblem[]): readonly ApiProblem[] {
   return [...new Map(problems.map((problem) => [`${problem.code} ${problem.message}`, problem])).values()];
 }
 
-const root = document.getElementById("app");
-if (root) {
+/** An answer that is on its way is waited for a little: the page is drawn once, with what it brings. */
+const EARLY_MS = 300;
+
+async function start(root: HTMLElement): Promise<void> {
+  const early: Early | undefined = Reflect.get(window, "turnpikeEarly");
+  const all = Promise.allSettled([...(early?.answers.values() ?? [])]);
+  await Promise.race([all, new Promise((resolve) => setTimeout(resolve, EARLY_MS))]);
   root.textContent = "";
   render(<App />, root);
 }
+
+const root = document.getElementById("app");
+if (root) void start(root);

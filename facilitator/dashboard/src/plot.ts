@@ -27,8 +27,13 @@ export function plotOf(
   { kind, times, shown, behind, height, formatAt, labels, write }: PlotProps,
 ): () => void {
   const drawn = behind ? [...shown, behind] : shown;
-  const style = getComputedStyle(document.documentElement);
-  const color = (name: string): string => style.getPropertyValue(name).trim();
+  // A canvas knows no variables: the box is asked for what the scheme makes of one.
+  const color = (name: string): string => {
+    box.style.color = `var(${name})`;
+    const { color: found } = getComputedStyle(box);
+    box.style.color = "";
+    return found;
+  };
   // Half a bar of space at either end.
   const half = kind === "bars" ? ((times[1] ?? 0) - (times[0] ?? 0)) / 2 : 0;
   const layers = kind === "bars" ? stacked(shown).reverse() : shown.map((one) => ({ ...one, tops: one.values }));
@@ -77,7 +82,13 @@ export function plotOf(
             const ink = color(name);
             return kind === "bars"
               ? { fill: ink, stroke: ink, width: 0, ...(bars && { paths: bars }), points: { show: false } }
-              : { fill: `${ink}2e`, stroke: ink, width: 2, ...(steps && { paths: steps }), points: { show: false } };
+              : {
+                  fill: `color-mix(in srgb, ${ink} 18%, transparent)`,
+                  stroke: ink,
+                  width: 2,
+                  ...(steps && { paths: steps }),
+                  points: { show: false },
+                };
           }),
         ],
         hooks: { setCursor: [(plot) => point(plot)] },

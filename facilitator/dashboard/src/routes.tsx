@@ -1,42 +1,37 @@
 /** Names the pages: those of the navigation, and those about one item of a list. */
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, FunctionComponent } from "preact";
 import { later } from "./later";
 import { Overview } from "./pages/overview";
 
 const others = () => import("./pages");
-const Acts = later(() => others().then(({ Acts }) => Acts));
-export const SignIn = later(() => others().then(({ SignIn }) => SignIn));
-const Account = later(() => others().then(({ Account }) => Account));
-const Allowances = later(() => others().then(({ Allowances }) => Allowances));
-const ChargePage = later(() => others().then(({ ChargePage }) => ChargePage));
-const DeliveryPage = later(() => others().then(({ DeliveryPage }) => DeliveryPage));
-const Funnel = later(() => others().then(({ Funnel }) => Funnel));
-const PayerPage = later(() => others().then(({ PayerPage }) => PayerPage));
-const Payers = later(() => others().then(({ Payers }) => Payers));
-const PaymentPage = later(() => others().then(({ PaymentPage }) => PaymentPage));
-const Payments = later(() => others().then(({ Payments }) => Payments));
-const PlanPage = later(() => others().then(({ PlanPage }) => PlanPage));
-const Plans = later(() => others().then(({ Plans }) => Plans));
-const SubscriptionPage = later(() => others().then(({ SubscriptionPage }) => SubscriptionPage));
-const Subscriptions = later(() => others().then(({ Subscriptions }) => Subscriptions));
-const System = later(() => others().then(({ System }) => System));
-const Webhooks = later(() => others().then(({ Webhooks }) => Webhooks));
 
 /** The other pages come once the first one is there. */
 setTimeout(() => void others().catch(() => undefined), 2_000);
 
+const other = <P extends object>(of: (all: Awaited<ReturnType<typeof others>>) => FunctionComponent<P>) =>
+  later(async () => of(await others()));
+
+export const SignIn = other((all) => all.SignIn);
+const Acts = other((all) => all.Acts);
+const ChargePage = other((all) => all.ChargePage);
+const DeliveryPage = other((all) => all.DeliveryPage);
+const PayerPage = other((all) => all.PayerPage);
+const PaymentPage = other((all) => all.PaymentPage);
+const PlanPage = other((all) => all.PlanPage);
+const SubscriptionPage = other((all) => all.SubscriptionPage);
+
 export const PAGES = [
   { path: "/", title: "Overview", page: Overview },
-  { path: "/account", title: "Account", page: Account },
-  { path: "/payments", title: "Payments", page: Payments },
-  { path: "/subscriptions", title: "Subscriptions", page: Subscriptions },
-  { path: "/allowances", title: "Allowances", page: Allowances },
-  { path: "/plans", title: "Plans", page: Plans },
-  { path: "/payers", title: "Payers", page: Payers },
-  { path: "/funnel", title: "Funnel", page: Funnel },
-  { path: "/webhooks", title: "Webhooks", page: Webhooks },
+  { path: "/account", title: "Account", page: other((all) => all.Account) },
+  { path: "/payments", title: "Payments", page: other((all) => all.Payments) },
+  { path: "/subscriptions", title: "Subscriptions", page: other((all) => all.Subscriptions) },
+  { path: "/allowances", title: "Allowances", page: other((all) => all.Allowances) },
+  { path: "/plans", title: "Plans", page: other((all) => all.Plans) },
+  { path: "/payers", title: "Payers", page: other((all) => all.Payers) },
+  { path: "/funnel", title: "Funnel", page: other((all) => all.Funnel) },
+  { path: "/webhooks", title: "Webhooks", page: other((all) => all.Webhooks) },
   { path: "/acts", title: "Acts", page: Acts },
-  { path: "/system", title: "System", page: System },
+  { path: "/system", title: "System", page: other((all) => all.System) },
 ] as const;
 
 interface Item {

@@ -130,20 +130,23 @@ export function useAnswer<P extends PathOf<"GET">>(
   api: Api,
   { path, query = {}, again, signOut }: Question<P>,
 ): Loaded<AnswerAt<"GET", P>> {
-  return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get(path, query), again, signOut });
+  const known = api.peek(path, query);
+  return useLoad({ name: `${path} ${JSON.stringify(query)}`, known, load: () => api.get(path, query), again, signOut });
 }
 
 interface Load<T> {
   /** of the query; another one starts again */
   readonly name: string;
   load(): Promise<T>;
+  /** what it would bring, where that is there already */
+  readonly known?: T | undefined;
   /** another number queries again at once */
   readonly again?: string | undefined;
   readonly signOut: SignOut;
 }
 
-export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded<T> {
-  const [state, setState] = useState<Loaded<T>>({});
+export function useLoad<T>({ name, load, known, again = "", signOut }: Load<T>): Loaded<T> {
+  const [state, setState] = useState<Loaded<T>>(known === undefined ? {} : { data: known });
   const [turn, setTurn] = useState(0);
   const notices = useContext(Notices);
   const [question] = useState(() => Symbol(name));
@@ -151,7 +154,7 @@ export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded
 
   useEffect(() => notices?.report(question, problem), [notices, question, problem]);
   useEffect(() => () => notices?.report(question, undefined), [notices, question]);
-  useEffect(() => setState({}), [name]);
+  useEffect(() => setState((old) => (known !== undefined && old.data === known ? old : {})), [name]);
   useEffect(() => {
     let isCurrent = true;
     let timer: ReturnType<typeof setTimeout> | undefined;

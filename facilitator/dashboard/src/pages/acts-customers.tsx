@@ -20,7 +20,6 @@ import { addressIn, wholeIn } from "./acts-plans";
 import { laterOf, settled } from "./me-acts";
 
 const LISTED = 100;
-
 const DAY_SEC = 86_400;
 
 export function CustomerActs({ round }: { round: number }) {

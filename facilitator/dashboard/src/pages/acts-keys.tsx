@@ -26,7 +26,6 @@ const SCOPES = {
 } satisfies Record<ApiScope, string>;
 
 const LIST_SEC = 600;
-
 const DAY_SEC = 86_400;
 
 export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
@@ -129,7 +128,7 @@ export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
               ))}
             </fieldset>
             <p class="buttons">
-              <button type="submit">
+              <button type="submit" class="main">
                 Review<span class="hidden">: Make an API key</span>
               </button>
             </p>

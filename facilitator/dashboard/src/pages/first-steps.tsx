@@ -45,7 +45,7 @@ function Steps({ isEmpty, onEnd }: { isEmpty: boolean; onEnd: () => void }) {
     {
       title: "Make a plan",
       isDone: (plans.data?.length ?? 0) > 0,
-      how: <a href={actAt("create-plan")}>Create a plan by your wallet</a>,
+      how: <Begin at={actAt("create-plan")} text="Create a plan by your wallet" />,
     },
     {
       title: "Protect a route",
@@ -55,7 +55,7 @@ function Steps({ isEmpty, onEnd }: { isEmpty: boolean; onEnd: () => void }) {
     {
       title: "Add a webhook",
       isDone: (hooks.data ?? 0) > 0,
-      how: <a href="#/webhooks?add=1">Add an endpoint</a>,
+      how: <Begin at="#/webhooks?add=1" text="Add an endpoint" />,
     },
     { title: "Take a test payment", isDone: isPaid, how: <Snippet text={PAY} what="the command" /> },
   ];
@@ -99,5 +99,15 @@ function Snippet({ text, what }: { text: string; what: string }) {
     <pre>
       {text} <Copy value={text} what={what} />
     </pre>
+  );
+}
+
+function Begin({ at, text }: { at: string; text: string }) {
+  return (
+    <p class="buttons">
+      <a class="button" href={at}>
+        {text}
+      </a>
+    </p>
   );
 }

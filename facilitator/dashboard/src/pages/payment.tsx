@@ -25,7 +25,17 @@ function Story({ of }: { of: PaymentStoryWire }) {
   return (
     <>
       <Stuck of={of} />
-      <Panel title="Request">
+      <Panel
+        title="Request"
+        aside={
+          status === "settled" &&
+          of.refunded !== of.amount && (
+            <a class="button" href={actAt("refund", { chosen: of.id })}>
+              Refund in part
+            </a>
+          )
+        }
+      >
         <Rows
           of={{
             Status: (
@@ -36,9 +46,6 @@ function Story({ of }: { of: PaymentStoryWire }) {
               </>
             ),
             Amount: <Kept of={of} />,
-            Refund: status === "settled" && of.refunded !== of.amount && (
-              <a href={actAt("refund", { chosen: of.id })}>Refund it in part</a>
-            ),
             Payment: <Whole value={of.id} what="the payment's id" />,
             Payer: (
               <Whole value={of.payer} what="the payer">

@@ -40,10 +40,20 @@ function Terms({ of }: { of: Plan }) {
       </Figures>
       {!of.stopped && (
         <p class="buttons">
-          {!of.deprecated && <a href={actAt("deprecate-plan", about)}>Deprecate this plan</a>}
-          <a href={actAt("stop-plan", about)}>Stop this plan</a>
-          <a href={actAt("change-payee", about)}>Change its payee</a>
-          <a href={actAt("voucher", about)}>Make a voucher</a>
+          {!of.deprecated && (
+            <a class="button" href={actAt("deprecate-plan", about)}>
+              Deprecate this plan
+            </a>
+          )}
+          <a class="button" href={actAt("stop-plan", about)}>
+            Stop this plan
+          </a>
+          <a class="button" href={actAt("change-payee", about)}>
+            Change its payee
+          </a>
+          <a class="button" href={actAt("voucher", about)}>
+            Make a voucher
+          </a>
         </p>
       )}
       <Panel title="Terms">

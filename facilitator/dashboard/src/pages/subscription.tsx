@@ -134,7 +134,11 @@ function Standing({ of }: { of: SubscriptionWire }) {
         <span>
           subscriber <PayerLink of={subscriber} />
         </span>
-        {canEnd && <a href={actAt("end-subscription", { chosen: idHash })}>End it at its period's end</a>}
+        {canEnd && (
+          <a class="button" href={actAt("end-subscription", { chosen: idHash })}>
+            End it at its period's end
+          </a>
+        )}
       </p>
       <Figures>
         <Figure

@@ -154,7 +154,7 @@ function Form({ id, fields, isCall = true, plan }: ActFormProps) {
           />
         ))}
         <p class="buttons">
-          <button type="submit" disabled={isBusy}>
+          <button type="submit" class="main" disabled={isBusy}>
             Review<span class="hidden">: {title}</span>
           </button>
           {isCall && (
