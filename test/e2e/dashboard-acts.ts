@@ -31,19 +31,27 @@ describe("dashboard: acts of a provider", function () {
     const keys = { address: providerAccount.address, key: providerAccount.privateKey };
     const wallet = await addPageWallet(page, { ...keys, chainId: contracts.chainId, rpcUrl: chain.rpcUrl, names });
     await page.goto(`${facilitator.url}/#/acts`);
-    await page.getByRole("heading", { name: "Make an API key" }).waitFor();
+    await page.getByRole("link", { name: "Make an API key" }).waitFor();
     return { page, wallet, errors };
   }
 
-  const panel = (page: Page, title: string) =>
-    page.locator("section.panel").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
+  /** The form of an act, which the list of all leads to. */
+  async function panel(page: Page, title: string) {
+    const heading = page.getByRole("heading", { level: 1, name: title, exact: true });
+    if ((await heading.count()) === 0) {
+      await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Acts" }).click();
+      await page.getByRole("link", { name: title, exact: true }).click();
+      await heading.waitFor();
+    }
+    return page.getByRole("main");
+  }
 
-  const fill = (page: Page, title: string, label: string | RegExp, value: string) =>
-    panel(page, title).getByLabel(label).fill(value);
+  const fill = async (page: Page, title: string, label: string | RegExp, value: string) =>
+    (await panel(page, title)).getByLabel(label).fill(value);
 
   /** Chooses an option by its text, once it is there. */
   async function choose(page: Page, title: string, label: string, text: string | RegExp): Promise<void> {
-    const select = panel(page, title)
+    const select = (await panel(page, title))
       .locator("label")
       .filter({ hasText: new RegExp(`^${label}`) })
       .locator("select");
@@ -53,7 +61,7 @@ describe("dashboard: acts of a provider", function () {
   }
 
   async function review(page: Page, title: string): Promise<void> {
-    await panel(page, title).getByRole("button", { name: "Review" }).click();
+    await (await panel(page, title)).getByRole("button", { name: "Review" }).click();
     await page.getByRole("dialog").waitFor();
   }
 
@@ -111,6 +119,9 @@ describe("dashboard: acts of a provider", function () {
       await keyboard.press("Control+A");
       await keyboard.type(text);
     };
+    await tabTo(page, /^Create a plan/);
+    await keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Create a plan" }).waitFor();
     await enter(/^Name, which buyers see/, "Keyboard plan");
     await enter(/^Price of a period/, "9.50");
     await enter(/^Length of a period/, "3");
@@ -151,7 +162,7 @@ describe("dashboard: acts of a provider", function () {
     const planId = await planOf(name);
     const { page } = await open();
     await choose(page, "Stop a plan", "Plan", name);
-    await panel(page, "Stop a plan").getByRole("button", { name: "Copy the call" }).click();
+    await (await panel(page, "Stop a plan")).getByRole("button", { name: "Copy the call" }).click();
     const copied = JSON.parse(await page.getByLabel("For a multisignature wallet").inputValue());
     expect(copied).to.deep.equal({
       to: at.world.contracts.turnpike,
@@ -169,6 +180,7 @@ describe("dashboard: acts of a provider", function () {
     await page.getByText(`${name} is deprecated.`).waitFor();
     await press(page, "Close");
     expect((await plan(planId)).deprecated).to.equal(true);
+    await choose(page, "Stop a plan", "Plan", name);
     await review(page, "Stop a plan");
     await page.getByText("active subscriptions end with the period that they have paid").waitFor();
     await confirm(page, name);
@@ -177,8 +189,28 @@ describe("dashboard: acts of a provider", function () {
     await noted("plan.stopped", planId);
     expect((await plan(planId)).stopped).to.equal(true);
     await press(page, "Close");
-    await panel(page, "Stop a plan").getByRole("button", { name: "Review" }).click();
-    await panel(page, "Stop a plan").getByRole("alert").filter({ hasText: "(PlanStopped)" }).waitFor();
+    await (await panel(page, "Stop a plan")).getByRole("button", { name: "Review" }).click();
+    await (await panel(page, "Stop a plan")).getByRole("alert").filter({ hasText: "(PlanStopped)" }).waitFor();
+  });
+
+  it("leads from a plan's page to an act, with the plan filled in, and says where there is no such act", async () => {
+    const name = "Plan that is left";
+    const planId = await planOf(name);
+    const { page, errors } = await open({ width: 390 });
+    await page.goto(`${at.world.facilitator.url}/#/plans/${planId}`);
+    await page.getByRole("heading", { level: 1, name: `${name}, $3.00 every month` }).waitFor();
+    await page.getByRole("link", { name: "Deprecate this plan" }).click();
+    await page.getByRole("heading", { level: 1, name: "Deprecate a plan" }).waitFor();
+    expect(await page.title()).to.equal("Deprecate a plan · Turnpike");
+    const plans = page.locator("label").filter({ hasText: /^Plan/ });
+    await plans.locator("option:checked", { hasText: name }).waitFor({ state: "attached" });
+    await page.getByRole("button", { name: "Review" }).click();
+    await page.getByText(`Nobody can subscribe to ${name} any more, for good.`).waitFor();
+    expect(await failuresOf(page)).to.deep.equal([]);
+    await press(page, "Back");
+    await page.goto(`${at.world.facilitator.url}/#/acts/print-money`);
+    await page.getByRole("alert").filter({ hasText: "There is no such act." }).waitFor();
+    expect(errors).to.deep.equal([]);
   });
 
   it("job 7: changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
@@ -189,7 +221,7 @@ describe("dashboard: acts of a provider", function () {
     await choose(page, "Change a plan's payee", "Plan", name);
     const wrong = `${next.slice(0, -1)}${next.endsWith("1") ? "2" : "1"}`;
     await fill(page, "Change a plan's payee", /^New payee/, wrong);
-    await panel(page, "Change a plan's payee").getByRole("button", { name: "Review" }).click();
+    await (await panel(page, "Change a plan's payee")).getByRole("button", { name: "Review" }).click();
     await page.getByRole("alert").filter({ hasText: "a digit of it is mistyped" }).waitFor();
     await fill(page, "Change a plan's payee", /^New payee/, next);
     await review(page, "Change a plan's payee");
@@ -221,8 +253,8 @@ describe("dashboard: acts of a provider", function () {
     const refund = "Refund a payment in part";
     await choose(page, refund, "Payment", short);
     await fill(page, refund, /^Amount to return/, "5000");
-    await panel(page, refund).getByRole("button", { name: "Review" }).click();
-    await panel(page, refund).getByRole("alert").filter({ hasText: "at most $0.50" }).waitFor();
+    await (await panel(page, refund)).getByRole("button", { name: "Review" }).click();
+    await (await panel(page, refund)).getByRole("alert").filter({ hasText: "at most $0.50" }).waitFor();
     await fill(page, refund, /^Amount to return/, "0.20");
     await review(page, refund);
     await page.getByText(`Returns $0.20 of $0.50 to ${customer.address}`).waitFor();
@@ -311,7 +343,7 @@ describe("dashboard: acts of a provider", function () {
     // The key of this tab, as a wallet's sign-in makes it.
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("button", { name: "Sign in with your wallet" }).click();
-    await page.getByRole("heading", { name: "Make an API key" }).waitFor();
+    await page.getByRole("link", { name: "Make an API key" }).waitFor();
     const tab = (await page.evaluate(() => sessionStorage.getItem("turnpike-key"))) ?? "";
     expect(await status(tab)).to.equal(200);
     expect(await status(tab, "/keys")).to.equal(403);
@@ -338,7 +370,7 @@ describe("dashboard: acts of a provider", function () {
     expect(await status(tab, "/refund-accounts", { method: "POST", body: "{}" })).to.equal(400);
     expect(await status(tab, `/refund-accounts/${world.contracts.token}`, { method: "DELETE" })).to.equal(403);
 
-    const made = panel(page, "Make an API key");
+    const made = await panel(page, "Make an API key");
     await made.getByLabel("Name of the key").fill("billing");
     await made.getByLabel(/charge use/).check();
     await made.getByRole("button", { name: "Review" }).click();
@@ -351,7 +383,7 @@ describe("dashboard: acts of a provider", function () {
     const first = await page.getByLabel("Copy it now").inputValue();
     await press(page, "Close");
     expect(await status(first)).to.equal(200);
-    await page.getByRole("button", { name: "Open by my wallet" }).click();
+    await (await panel(page, "Keys and audit log")).getByRole("button", { name: "Open by my wallet" }).click();
     await press(page, "Sign in your wallet");
     await page.getByText("They are open.").waitFor();
     await press(page, "Close");
@@ -383,7 +415,7 @@ describe("dashboard: acts of a provider", function () {
     await choose(page, "Stop a plan", "Plan", name);
     const own = wallet.account;
     wallet.account = { address: stranger.address, key: stranger.wallet.privateKey };
-    await panel(page, "Stop a plan").getByRole("button", { name: "Review" }).click();
+    await (await panel(page, "Stop a plan")).getByRole("button", { name: "Review" }).click();
     await alert(/Choose that account in your wallet/);
     wallet.account = own;
     wallet.chainId = 1;
@@ -414,6 +446,8 @@ describe("dashboard: acts of a provider", function () {
     ] as const) {
       const { page, errors } = await open({ width, names: [HOSTILE, "B"] });
       await page.emulateMedia({ colorScheme });
+      expect(await failuresOf(page), `the list at ${width}`).to.deep.equal([]);
+      await panel(page, "Stop a plan");
       await page
         .getByRole("button", { name: /^Act with/ })
         .first()

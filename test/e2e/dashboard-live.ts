@@ -73,7 +73,7 @@ describe("dashboard, live", function () {
     expect(after.paidThroughSec).to.equal(before.paidThroughSec + INTERVAL_SEC);
     await visit(page, "/?days=90");
     await figure(page, "Renewals collected").locator("strong", { hasText: "100 %" }).waitFor();
-    await figure(page, "Volume").locator("strong", { hasText: "$20.50" }).waitFor();
+    await figure(page, "Gross").locator("strong", { hasText: "$20.50" }).waitFor();
     await clock.getByRole("button", { name: "+1 day" }).click();
     await clock.getByText("Nothing was due.").waitFor();
   });
@@ -83,13 +83,13 @@ describe("dashboard, live", function () {
     await visit(page, "/?days=90");
     await world.facilitator.stop();
     await page.getByText("reconnecting").waitFor();
-    expect(await figure(page, "Volume").locator("strong").textContent()).to.equal("$20.50");
+    expect(await figure(page, "Gross").locator("strong").textContent()).to.equal("$20.50");
     // Requests another range, which gets no response.
     await page.getByLabel("Range").selectOption("7");
     await page.getByRole("alert").filter({ hasText: "does not answer" }).first().waitFor();
     await world.facilitator.start();
     await page.getByText("live", { exact: true }).waitFor();
-    await figure(page, "Volume").waitFor();
+    await figure(page, "Gross").waitFor();
     await page.getByRole("alert").first().waitFor({ state: "detached" });
   });
 });

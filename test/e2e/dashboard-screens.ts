@@ -123,6 +123,56 @@ describe("dashboard, on the data of a happy year", function () {
     await figure(page, "Lost").locator("strong", { hasText: "$4.50" }).waitFor();
   });
 
+  it("orders plans and payers by the head of a column, which says so, as does the address", async () => {
+    const { page } = at;
+    const lists = [
+      ["/plans", "Plans", "Active", "active"],
+      ["/payers", "Payers", "Payments", "payments"],
+    ] as const;
+    for (const [address, caption, title, name] of lists) {
+      await page.setViewportSize({ width: 1280, height: 844 });
+      await visit(page, address);
+      const table = page.getByRole("table", { name: caption });
+      const head = table.getByRole("columnheader", { name: title });
+      const place = (await table.getByRole("columnheader").allTextContents()).findIndex((text) =>
+        text.startsWith(title),
+      );
+      const counts = async () =>
+        (await table.locator(`tbody td:nth-child(${place + 1})`).allTextContents()).map(Number);
+      const ordered = [...(await counts())].sort((a, b) => a - b);
+      await head.getByRole("button").click();
+      expect(await head.getAttribute("aria-sort")).to.equal("descending");
+      expect(await counts()).to.deep.equal([...ordered].reverse());
+      await head.getByRole("button").click();
+      expect(await head.getAttribute("aria-sort")).to.equal("ascending");
+      expect(await counts()).to.deep.equal(ordered);
+      expect(new Set(ordered).size, "a list that has an order").to.be.above(1);
+      expect(new URL(page.url()).hash).to.equal(`#${address}?sort=-${name}`);
+      for (const width of [320, 1920]) {
+        await page.setViewportSize({ width, height: 844 });
+        expect(await tooWide(page), `${address} at ${width}`).to.deep.equal([]);
+      }
+    }
+  });
+
+  it("names what each record's page is about, in its heading and its title", async () => {
+    const { page } = at;
+    await page.setViewportSize({ width: 1280, height: 844 });
+    const records = [
+      ["/payments", /^Payment of \$0\.50 Test USD by 0x\w{6}…\w{4}$/],
+      ["/account", /^(Payment|Renewal|Signup|Overage) of \$[\d.]+ Test USD by 0x\w{6}…\w{4}$/],
+      ["/subscriptions", /^(Reader|Small) of 0x\w{6}…\w{4}$/],
+      ["/plans", /^(Reader|Small|[\w ]+), \$[\d.]+ every .+$/],
+      ["/webhooks", /^Delivery of [a-z.]+, \d+ \w+ \d{4} \d\d:\d\d$/],
+    ] as const;
+    for (const [list, name] of records) {
+      await visit(page, list);
+      await page.locator("tbody").last().getByRole("link").first().click();
+      await page.getByRole("heading", { level: 1, name }).waitFor();
+      expect(await page.title(), list).to.match(new RegExp(`${name.source.slice(0, -1)} · Turnpike$`));
+    }
+  });
+
   it("draws the year: a bar for each renewal, none of them lost", async () => {
     const { page } = at;
     await page.setViewportSize({ width: 1280, height: 844 });

@@ -112,14 +112,14 @@ describe("dashboard totals", function () {
     await page.getByText(/presented again:.*resource/).waitFor();
     await visit(page, "/?days=90");
     expect(await money("Lost")).to.equal(lost);
-    expect(await money("Volume")).to.equal(received);
+    expect(await money("Gross")).to.equal(received);
   });
 
   it("HC9 shows no growth against a period without figures", async () => {
     const { page } = at;
     await visit(page, "/?days=30");
-    await figure(page, "Volume").waitFor();
-    const text = (await figure(page, "Volume").textContent()) ?? "";
+    await figure(page, "Gross").waitFor();
+    const text = (await figure(page, "Gross").textContent()) ?? "";
     expect(text).not.to.include("%");
     expect(await page.getByText("Previous period").count()).to.equal(0);
   });

@@ -44,7 +44,9 @@ describe("dashboard, in a real browser", function () {
     const { page } = at;
     await visit(page, "/?days=30");
     // A quote at 0.50 and a month at 10.
-    await figure(page, "Volume").locator("strong", { hasText: "$10.50" }).waitFor();
+    await figure(page, "Gross").locator("strong", { hasText: "$10.50" }).waitFor();
+    // A plan, a gate, a webhook and payments: all of the first steps are done.
+    expect(await page.getByRole("heading", { name: "First steps" }).count()).to.equal(0);
     await figure(page, "Subscriptions").locator("strong", { hasText: "1" }).waitFor();
     await figure(page, "Recurring").locator("strong", { hasText: "$10.00" }).waitFor();
     await page.getByText("Values as a table").first().click();
@@ -187,7 +189,10 @@ describe("dashboard, in a real browser", function () {
   it("allows itself nothing but its own files and answers, loads under 140 kB, and asks nobody else", async () => {
     const { page, world, asked, errors } = at;
     let bytes = 0;
-    for (const path of ["/", "/dashboard.js", "/dashboard.css"]) {
+    const html = await (await page.request.get(world.facilitator.url)).text();
+    const files = [...html.matchAll(/(?:src|href)="([\w-]+\.(?:js|css))"/g)].map(([, name]) => `/${name}`);
+    expect(files).to.include.members(["/dashboard.js", "/dashboard.css"]);
+    for (const path of ["/", ...files]) {
       const answer = await page.request.get(world.facilitator.url + path, { headers: { "accept-encoding": "gzip" } });
       const policy = answer.headers()["content-security-policy"] ?? "";
       expect(policy).to.match(/^default-src 'none'; script-src 'self'; style-src 'self'; /);

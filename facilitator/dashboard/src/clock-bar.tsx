@@ -2,13 +2,18 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiProblem } from "./api";
 import { formatSpan, formatTime, plural } from "./format";
-import { Bar } from "./parts";
+import { Alert, Bar } from "./parts";
 import { useAnswer, useSigned } from "./use";
 
 type Move = { readonly seconds: number } | { readonly to: "next-renewal" };
 
 const DAY_SEC = 86_400;
-const YEAR_SEC = 365 * DAY_SEC;
+const MOVES: readonly (readonly [text: string, to: Move])[] = [
+  ["+1 day", { seconds: DAY_SEC }],
+  ["+30 days", { seconds: 30 * DAY_SEC }],
+  ["+1 year", { seconds: 365 * DAY_SEC }],
+  ["To the next renewal", { to: "next-renewal" }],
+];
 const POLL_MS = 700;
 const PAGE = 200;
 
@@ -30,8 +35,7 @@ export function ClockBar() {
   const [summary, setSummary] = useState<string>();
   /** the end of the feed when the clock started; absent before the first time */
   const cursor = useRef<string>();
-  const state = useAnswer(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
-  const known = state.kind === "ready" ? state.data : state.kind === "problem" ? state.stale : undefined;
+  const { data: known } = useAnswer(api, { path: "/sandbox/clock", again: `${tick} ${round}`, signOut });
   // Another client may move the clock too.
   const isRunning = isMoving || known?.target !== undefined;
   /** the time of the clock when it last was stopped */
@@ -91,43 +95,28 @@ export function ClockBar() {
         </span>
       </p>
       {known && known.target !== undefined && known.target > 0 && (
-        <Way from={began.current} to={known.target} at={known.now} />
+        <Bar share={(known.now - began.current) / Math.max(1, known.target - began.current)} />
       )}
       <div class="buttons">
-        <button type="button" disabled={isRunning} onClick={() => move({ seconds: DAY_SEC })}>
-          +1 day
-        </button>
-        <button type="button" disabled={isRunning} onClick={() => move({ seconds: 30 * DAY_SEC })}>
-          +30 days
-        </button>
-        <button type="button" disabled={isRunning} onClick={() => move({ seconds: YEAR_SEC })}>
-          +1 year
-        </button>
-        <button
-          type="button"
-          disabled={isRunning || !known?.nextRenewalAt}
-          onClick={() => move({ to: "next-renewal" })}
-        >
-          To the next renewal
-        </button>
+        {MOVES.map(([text, to]) => (
+          <button
+            key={text}
+            type="button"
+            disabled={isRunning || ("to" in to && !known?.nextRenewalAt)}
+            onClick={() => move(to)}
+          >
+            {text}
+          </button>
+        ))}
         {known?.inboxUrl && (
           <a href={known.inboxUrl} target="_blank" rel="noreferrer">
             Webhook inbox
           </a>
         )}
       </div>
-      {(problem ?? known?.problem) && (
-        <p class="problem" role="alert">
-          {problem ?? known?.problem}
-        </p>
-      )}
+      <Alert text={problem ?? known?.problem} />
     </section>
   );
-}
-
-/** Progress for sighted users; the time is also shown in words. */
-function Way({ from, to, at }: { from: number; to: number; at: number }) {
-  return <Bar share={(at - from) / Math.max(1, to - from)} />;
 }
 
 /** The same query runs again when the clock stops. */

@@ -152,10 +152,10 @@ export function formatShare(part: number, whole: number): string | undefined {
   return whole === 0 ? undefined : `${trim(((100 * part) / whole).toFixed(1))} %`;
 }
 
-/** Returns the change in percent; undefined when the former value is zero. */
+/** Returns the change in percent; undefined when the former value is not above zero. */
 export function formatChange(now: string, before: string): string | undefined {
   const old = BigInt(before);
-  if (old === 0n) return undefined;
+  if (old <= 0n) return undefined;
   const permille = Number(((BigInt(now) - old) * 1_000n) / old);
   return `${permille > 0 ? "+" : permille < 0 ? "−" : "±"}${trim((Math.abs(permille) / 10).toFixed(1))} %`;
 }

@@ -1,22 +1,34 @@
 /** Renders the dashboard: the signed-in provider, the current page, and the live state. */
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useMemo, useState } from "preact/hooks";
 import type { SupportedWire } from "turnpike/facilitator";
-import { type Api, type ApiProblem, createApi } from "./api";
+import { type Api, ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
+import type { Early } from "./early";
 import { shorten } from "./format";
-import { LACKS_READ, SignIn } from "./pages/sign-in";
-import { Problem, Shown } from "./parts";
-import { PAGES, pageAt, SOURCES } from "./routes";
+import { Alert, Problem, Shown } from "./parts";
+import { PAGES, pageAt, SignIn, SOURCES } from "./routes";
 import { Search } from "./search";
-import { endSession, isSandbox, type Session, savedNetwork, savedSession, saveNetwork, saveSession } from "./session";
+import {
+  endSession,
+  isSandbox,
+  LACKS_READ,
+  type Session,
+  savedNetwork,
+  savedSession,
+  saveNetwork,
+  saveSession,
+} from "./session";
+import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import "./wallet/ask.css";
 import { latenessOf } from "./lateness";
 import {
+  Heading,
   isOutage,
   Notices,
   type NoticesOfPage,
+  Recovery,
   type Signed,
   SignedIn,
   type SignOut,
@@ -82,7 +94,7 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
   const who = useAnswer(open, { path: "/keys/current", signOut: onSignOut });
   const supported = useAnswer(open, { path: "/supported", signOut: onSignOut });
   const [chosen, setChosen] = useState(savedNetwork);
-  const chains = supported.kind === "ready" ? supported.data.chains : undefined;
+  const chains = supported.data?.chains;
   /** of several chains, the one that is shown: the first one that is up, unless another was chosen */
   const network = (chains?.find((chain) => chain.network === chosen) ?? chains?.[0])?.network;
   const choose = (next: string): void => {
@@ -91,26 +103,28 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
   };
   const api = useMemo(() => (network === undefined ? open : createApi(session.key, network)), [open, network]);
   return (
-    <Shown of={who}>
-      {(key) =>
-        key.scopes.includes("read") ? (
-          <Shown of={supported}>
-            {(service) => (
-              <Shell
-                key={network}
-                api={api}
-                who={key}
-                supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
-                onNetwork={choose}
-                onSignOut={onSignOut}
-              />
-            )}
-          </Shown>
-        ) : (
-          <Refused why={LACKS_READ} onSignOut={onSignOut} />
-        )
-      }
-    </Shown>
+    <Recovery.Provider value={{ retry: () => location.reload(), signOut: onSignOut }}>
+      <Shown of={who}>
+        {(key) =>
+          key.scopes.includes("read") ? (
+            <Shown of={supported}>
+              {(service) => (
+                <Shell
+                  key={network}
+                  api={api}
+                  who={key}
+                  supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
+                  onNetwork={choose}
+                  onSignOut={onSignOut}
+                />
+              )}
+            </Shown>
+          ) : (
+            <Refused why={LACKS_READ} onSignOut={onSignOut} />
+          )
+        }
+      </Shown>
+    </Recovery.Provider>
   );
 }
 
@@ -130,7 +144,7 @@ interface ShellProps {
 
 function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   const [tick, setTick] = useState(0);
-  const [isLive, setLive] = useState(false);
+  const [isLive, setLive] = useState<boolean>();
   const { path } = usePlace();
 
   useEffect(() => {
@@ -149,23 +163,34 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
     };
   }, [api]);
 
-  const current = PAGES.find((entry) => entry.path === path);
-  const { title, list, item } = pageAt(path);
+  const { title, list, all, content } = pageAt(path);
+  const [heading = title, setHeading] = useState<string>();
+  const [failure, reset] = useErrorBoundary(reportError);
   const { notices, problems } = useNotices();
   const round = useRound(POLL_MS);
   const readiness = useAnswer(api, { path: "/analytics/system", again: String(round), signOut: onSignOut });
-  const sentence = readiness.kind === "ready" ? latenessOf(readiness.data) : undefined;
+  const sentence = readiness.data && !readiness.problem ? latenessOf(readiness.data) : undefined;
   const isLate = sentence !== undefined;
   const [latePolls, setLatePolls] = useState(0);
   useEffect(() => {
-    if (readiness.kind === "ready") setLatePolls((polls) => (isLate ? polls + 1 : 0));
+    if (readiness.data && !readiness.problem) setLatePolls((polls) => (isLate ? polls + 1 : 0));
   }, [readiness]);
   const late = latePolls < LATE_POLLS ? undefined : sentence;
-  const state = !isLive ? "reconnecting" : late !== undefined || problems.some(isOutage) ? "not up to date" : "live";
+  const state =
+    isLive === undefined
+      ? "…"
+      : !isLive
+        ? "reconnecting"
+        : late !== undefined || problems.some(isOutage)
+          ? "not up to date"
+          : "live";
   useEffect(() => {
-    document.title = `${title} · Turnpike`;
+    document.title = `${heading} · Turnpike`;
+  }, [heading]);
+  useEffect(() => {
+    if (failure) reset();
     scrollTo(0, 0);
-  }, [title]);
+  }, [path]);
 
   return (
     <SignedIn.Provider value={{ api, tick, who, supported, signOut: onSignOut }}>
@@ -195,24 +220,33 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        <Notices.Provider value={notices}>
-          {isSandbox && <ClockBar />}
-          {distinct(problems).map((problem) => (
-            <Problem key={`${problem.code} ${problem.message}`} message={problem.message} code={problem.code} />
-          ))}
-          {late !== undefined && (
-            <p class="problem" role="alert">
-              {late}
-            </p>
-          )}
-          <h1>{title}</h1>
-          {item ?? (current ? <current.page /> : <p>There is no such page.</p>)}
-        </Notices.Provider>
+        <Recovery.Provider value={{ retry: () => setTick((now) => now + 1), signOut: onSignOut }}>
+          <Notices.Provider value={notices}>
+            {isSandbox && <ClockBar />}
+            {distinct(problems).map((problem) => (
+              <Problem key={`${problem.code} ${problem.message}`} of={problem} />
+            ))}
+            <Alert text={late} />
+            {all && (
+              <a class="back" href={`#${list}`}>
+                ← All {all}
+              </a>
+            )}
+            <h1>{heading}</h1>
+            {failure ? (
+              <Problem of={new ApiProblem(400, "PageFailed", "This page met something that it cannot show.")} />
+            ) : content ? (
+              <Heading.Provider value={setHeading}>{content}</Heading.Provider>
+            ) : (
+              <Problem of={new ApiProblem(404, "NoSuchPage", "There is no such page.")} />
+            )}
+          </Notices.Provider>
+        </Recovery.Provider>
         <footer>
           {path === "/account"
             ? "Times are of the chosen zone. "
             : "Times are UTC: the chain's for events on it, the service's for what it accepted or sent. "}
-          {SOURCES[item ? `${list}/` : path] ?? "Figures are sums over events of the chain."}
+          {SOURCES[all ? `${list}/` : path] ?? "Figures are sums over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>
@@ -232,7 +266,7 @@ function Networks({ supported, onNetwork }: Pick<ShellProps, "supported" | "onNe
   );
 }
 
-const LIVE_CLASSES = { live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
+const LIVE_CLASSES = { "…": "live", live: "live on", reconnecting: "live", "not up to date": "live stale" } as const;
 
 /** Collects the errors of the page's queries and shows them. */
 function useNotices(): { notices: NoticesOfPage; problems: readonly ApiProblem[] } {
@@ -257,8 +291,16 @@ function distinct(problems: readonly ApiProblem[]): readonly ApiProblem[] {
   return [...new Map(problems.map((problem) => [`${problem.code} ${problem.message}`, problem])).values()];
 }
 
-const root = document.getElementById("app");
-if (root) {
+/** An answer that is on its way is waited for a little: the page is drawn once, with what it brings. */
+const EARLY_MS = 300;
+
+async function start(root: HTMLElement): Promise<void> {
+  const early: Early | undefined = Reflect.get(window, "turnpikeEarly");
+  const all = Promise.allSettled([...(early?.answers.values() ?? [])]);
+  await Promise.race([all, new Promise((resolve) => setTimeout(resolve, EARLY_MS))]);
   root.textContent = "";
   render(<App />, root);
 }
+
+const root = document.getElementById("app");
+if (root) void start(root);

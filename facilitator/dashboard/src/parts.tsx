@@ -1,16 +1,49 @@
 /** Defines the components that every page uses. */
 import type { ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
-import type { CsvPath, Query } from "./api";
+import type { ApiProblem, CsvPath, Query } from "./api";
+import { Copy } from "./copy";
 import { endsOf, escapedText } from "./format";
-import { type Loaded, Notices, type Trail, useSigned } from "./use";
+import { type Loaded, Notices, Recovery, type Trail, useSigned } from "./use";
 
-/** Shows an error once, however many figures it affects. */
-export function Problem({ message, code }: { message: string; code: string }) {
+/** Says what went wrong, in the same way wherever it happens, and offers what helps. */
+export function Problem({ of }: { of: ApiProblem }) {
+  const { retry, signOut } = useContext(Recovery);
+  const { code, message, requestId } = of;
   return (
-    <p class="problem" role="alert">
-      {message} <code>{code}</code>
-    </p>
+    <section class="panel failure" role="alert">
+      <h2>{sayWhat(of)}</h2>
+      <p>
+        {message} <code>{code}</code>
+      </p>
+      <div class="buttons">
+        <button type="button" onClick={code === CODE_MISSING ? () => location.reload() : retry}>
+          Try again
+        </button>
+        {signOut && (
+          <button type="button" class="quiet" onClick={() => signOut()}>
+            Sign out
+          </button>
+        )}
+        {requestId && (
+          <span class="note">
+            Request <Hex value={requestId} /> <Copy value={requestId} what="the request's id" />
+          </span>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** The code of an error: a part of the dashboard's own program did not load. */
+export const CODE_MISSING = "CodeMissing";
+
+function sayWhat({ status, code }: ApiProblem): string {
+  if (code === CODE_MISSING) return "A part of this page did not load";
+  if (status === 0) return navigator.onLine ? "No answer" : "You are offline";
+  if (status >= 500) return "The Facilitator cannot answer now";
+  return (
+    { 403: "This key may not see this", 404: "Not found", 429: "Too many requests" }[status] ?? "That did not work"
   );
 }
 
@@ -39,25 +72,21 @@ export function Options({ of }: { of: Readonly<Record<string, string>> }) {
 /** Shows loaded data. While requests fail, the former figures stay readable and the page shows one error. */
 export function Shown<T>({ of, children }: { of: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const isShownAbove = useContext(Notices) !== undefined;
-  switch (of.kind) {
-    case "loading":
-      return (
-        <p class="loading" role="status">
-          <span class="hidden">Loading…</span>
-          <i aria-hidden="true" />
-          <i aria-hidden="true" />
-        </p>
-      );
-    case "problem":
-      return (
-        <>
-          {!isShownAbove && <Problem message={of.problem.message} code={of.problem.code} />}
-          {of.stale !== undefined ? children(of.stale) : isShownAbove && <p class="empty">Not known now.</p>}
-        </>
-      );
-    case "ready":
-      return <>{children(of.data)}</>;
-  }
+  const { data, problem } = of;
+  if (data === undefined && !problem)
+    return (
+      <p class="loading" role="status">
+        <span class="hidden">Loading…</span>
+        <i aria-hidden="true" />
+        <i aria-hidden="true" />
+      </p>
+    );
+  return (
+    <>
+      {problem && !isShownAbove && <Problem of={problem} />}
+      {data !== undefined ? children(data) : isShownAbove && <p class="empty">Not known now.</p>}
+    </>
+  );
 }
 
 export function Panel({
@@ -221,6 +250,14 @@ export function Table<T>({
       </table>
     </section>
   );
+}
+
+/** Orders a list that is there as a whole: `-paid` is the lowest first. */
+export function sorted<T>(rows: readonly T[], sort: string, by: Readonly<Record<string, (row: T) => string | number>>) {
+  const read = by[sort.replace("-", "")];
+  if (!read) return rows;
+  const [low, high] = sort.startsWith("-") ? [-1, 1] : [1, -1];
+  return [...rows].sort((a, b) => (BigInt(read(a)) < BigInt(read(b)) ? low : high));
 }
 
 type Orders = NonNullable<Column<never>["sort"]>;

@@ -31,8 +31,7 @@ export function useAllPlans(range: Query = {}): Loaded<readonly Plan[]> {
 }
 
 export function usePlanNames(): PlanNames {
-  const plans = useAllPlans();
-  const known = plans.kind === "ready" ? plans.data : plans.kind === "problem" ? (plans.stale ?? []) : [];
+  const { data: known = [] } = useAllPlans();
   const find = (planId: string): Plan | undefined => known.find((plan) => plan.planId === planId);
   return {
     find,

@@ -1,98 +1,90 @@
 /** Names the pages: those of the navigation, and those about one item of a list. */
-import type { ComponentChildren } from "preact";
-import { Account } from "./pages/account";
-import { Acts } from "./pages/acts";
-import { Allowances } from "./pages/allowances";
-import { ChargePage } from "./pages/charge";
-import { DeliveryPage } from "./pages/delivery";
-import { Funnel } from "./pages/funnel";
+import type { ComponentChildren, FunctionComponent } from "preact";
+import { later } from "./later";
 import { Overview } from "./pages/overview";
-import { PayerPage } from "./pages/payer";
-import { Payers } from "./pages/payers";
-import { PaymentPage } from "./pages/payment";
-import { Payments } from "./pages/payments";
-import { PlanPage } from "./pages/plan";
-import { Plans } from "./pages/plans";
-import { SubscriptionPage } from "./pages/subscription";
-import { Subscriptions } from "./pages/subscriptions";
-import { System } from "./pages/system";
-import { Webhooks } from "./pages/webhooks";
+
+const others = () => import("./pages");
+
+/** The other pages come once the first one is there. */
+setTimeout(() => void others().catch(() => undefined), 2_000);
+
+const other = <P extends object>(of: (all: Awaited<ReturnType<typeof others>>) => FunctionComponent<P>) =>
+  later(async () => of(await others()));
+
+export const SignIn = other((all) => all.SignIn);
+const Acts = other((all) => all.Acts);
+const ChargePage = other((all) => all.ChargePage);
+const DeliveryPage = other((all) => all.DeliveryPage);
+const PayerPage = other((all) => all.PayerPage);
+const PaymentPage = other((all) => all.PaymentPage);
+const PlanPage = other((all) => all.PlanPage);
+const SubscriptionPage = other((all) => all.SubscriptionPage);
 
 export const PAGES = [
   { path: "/", title: "Overview", page: Overview },
-  { path: "/account", title: "Account", page: Account },
-  { path: "/payments", title: "Payments", page: Payments },
-  { path: "/subscriptions", title: "Subscriptions", page: Subscriptions },
-  { path: "/allowances", title: "Allowances", page: Allowances },
-  { path: "/plans", title: "Plans", page: Plans },
-  { path: "/payers", title: "Payers", page: Payers },
-  { path: "/funnel", title: "Funnel", page: Funnel },
-  { path: "/webhooks", title: "Webhooks", page: Webhooks },
+  { path: "/account", title: "Account", page: other((all) => all.Account) },
+  { path: "/payments", title: "Payments", page: other((all) => all.Payments) },
+  { path: "/subscriptions", title: "Subscriptions", page: other((all) => all.Subscriptions) },
+  { path: "/allowances", title: "Allowances", page: other((all) => all.Allowances) },
+  { path: "/plans", title: "Plans", page: other((all) => all.Plans) },
+  { path: "/payers", title: "Payers", page: other((all) => all.Payers) },
+  { path: "/funnel", title: "Funnel", page: other((all) => all.Funnel) },
+  { path: "/webhooks", title: "Webhooks", page: other((all) => all.Webhooks) },
   { path: "/acts", title: "Acts", page: Acts },
-  { path: "/system", title: "System", page: System },
+  { path: "/system", title: "System", page: other((all) => all.System) },
 ] as const;
 
 interface Item {
   readonly form: RegExp;
   /** the page that lists it */
   readonly list: string;
+  /** what that page lists */
+  readonly all: string;
   readonly title: string;
   page(first: string, second: string): ComponentChildren;
 }
 
+const HASH = "(0x[0-9a-f]{64})";
+
+const item = (form: string, list: string, all: string, title: string, page: Item["page"]): Item => ({
+  form: new RegExp(`^${form}$`),
+  list,
+  all,
+  title,
+  page,
+});
+
 const ITEMS: readonly Item[] = [
-  {
-    form: /^\/payments\/(0x[0-9a-f]{64})$/,
-    list: "/payments",
-    title: "Payment",
-    page: (id) => <PaymentPage key={id} id={id} />,
-  },
-  {
-    form: /^\/charges\/(0x[0-9a-f]{64})$/,
-    list: "/account",
-    title: "Charge",
-    page: (id) => <ChargePage key={id} id={id} />,
-  },
-  {
-    form: /^\/subscriptions\/(0x[0-9a-f]{64})$/,
-    list: "/subscriptions",
-    title: "Subscription",
-    page: (id) => <SubscriptionPage key={id} idHash={id} />,
-  },
-  {
-    form: /^\/plans\/(0x[0-9a-f]{64})$/,
-    list: "/plans",
-    title: "Plan",
-    page: (id) => <PlanPage key={id} planId={id} />,
-  },
-  {
-    form: /^\/payers\/(0x[0-9a-fA-F]{40})$/,
-    list: "/payers",
-    title: "Payer",
-    page: (payer) => <PayerPage key={payer} payer={payer} />,
-  },
-  {
-    form: /^\/deliveries\/(we_[0-9a-f]{24})\/(0x[0-9a-f]{64})$/,
-    list: "/webhooks",
-    title: "Delivery",
-    page: (endpoint, event) => <DeliveryPage key={`${endpoint} ${event}`} endpoint={endpoint} event={event} />,
-  },
+  item(`/payments/${HASH}`, "/payments", "payments", "Payment", (id) => <PaymentPage key={id} id={id} />),
+  item(`/charges/${HASH}`, "/account", "movements", "Charge", (id) => <ChargePage key={id} id={id} />),
+  item(`/subscriptions/${HASH}`, "/subscriptions", "subscriptions", "Subscription", (id) => (
+    <SubscriptionPage key={id} idHash={id} />
+  )),
+  item(`/plans/${HASH}`, "/plans", "plans", "Plan", (id) => <PlanPage key={id} planId={id} />),
+  item("/payers/(0x[0-9a-fA-F]{40})", "/payers", "payers", "Payer", (payer) => <PayerPage key={payer} payer={payer} />),
+  item(`/deliveries/(we_[0-9a-f]{24})/${HASH}`, "/webhooks", "deliveries", "Delivery", (endpoint, event) => (
+    <DeliveryPage key={`${endpoint} ${event}`} endpoint={endpoint} event={event} />
+  )),
+  item("/acts/([a-z-]+)", "/acts", "acts", "Act", (act) => <Acts key={act} act={act} />),
 ];
 
 export interface Found {
   readonly title: string;
   /** of the page in the navigation */
   readonly list: string;
-  /** absent for a page of the navigation */
-  readonly item?: ComponentChildren;
+  /** what an item's page leads back to */
+  readonly all?: string;
+  /** absent where there is no such page */
+  readonly content?: ComponentChildren;
 }
 
 export function pageAt(path: string): Found {
-  for (const { form, list, title, page } of ITEMS) {
+  for (const { form, page, ...rest } of ITEMS) {
     const [, first, second = ""] = form.exec(path) ?? [];
-    if (first !== undefined) return { title, list, item: page(first, second) };
+    if (first !== undefined) return { ...rest, content: page(first, second) };
   }
-  return { title: PAGES.find((entry) => entry.path === path)?.title ?? "Not found", list: path };
+  const known = PAGES.find((entry) => entry.path === path);
+  return known ? { title: known.title, list: path, content: <known.page /> } : { title: "Not found", list: path };
 }
 
 const RECORDS =

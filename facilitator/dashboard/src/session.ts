@@ -36,3 +36,6 @@ export function saveNetwork(network: string): void {
 
 /** Returns whether the service that served this page is a sandbox, which has an open key and a movable clock. */
 export const isSandbox: boolean = document.querySelector("meta[name=turnpike]")?.getAttribute("content") === "sandbox";
+
+export const LACKS_READ =
+  "This key lacks the scope read, which every page needs. Use a key with the scope read, or sign in with your wallet.";

@@ -3,7 +3,7 @@ import { createContext } from "preact";
 import { useCallback, useContext, useEffect, useState } from "preact/hooks";
 import type { SupportedWire } from "turnpike/facilitator";
 import { type AnswerAt, type Api, ApiProblem, type PathOf, type Query } from "./api";
-import { formatMoney, formatMoneyShort, type Unit, unitOf } from "./format";
+import { formatMoney, formatMoneyShort, plainText, type Unit, unitOf } from "./format";
 
 export interface Signed {
   readonly api: Api;
@@ -30,6 +30,22 @@ export interface NoticesOfPage {
 
 export const Notices = createContext<NoticesOfPage | undefined>(undefined);
 
+/** What a person can do about an error. */
+export const Recovery = createContext<{ readonly retry: () => void; readonly signOut?: SignOut }>({
+  retry: () => location.reload(),
+});
+
+export const Heading = createContext<(title: string | undefined) => void>(() => undefined);
+
+/** Names what the page is about, once that is known, in its heading and in the window's title. */
+export function useHeading(title: string | undefined): void {
+  const name = useContext(Heading);
+  useEffect(() => {
+    name(title);
+    return () => name(undefined);
+  }, [name, title]);
+}
+
 /** No response, or a server error: the query is retried. */
 export const isOutage = ({ status }: ApiProblem): boolean => status === 0 || status >= 500;
 
@@ -53,6 +69,16 @@ export function useUnit(): (token?: string) => Unit {
   );
 }
 
+/** Amounts of single payments, with the token's name. */
+export function useNamedMoney(): Money {
+  const { tokens } = useSigned().supported;
+  const unit = useUnit();
+  return (baseUnits, token) => {
+    const name = unit(token).sign && tokens.find(({ address }) => address === token)?.name;
+    return [formatMoney(baseUnits, unit(token)), name && plainText(name)].filter(Boolean).join(" ");
+  };
+}
+
 type Money = (baseUnits: string, token?: string) => string;
 
 /** @param digits `short` for sums at a glance, all digits for single payments */
@@ -62,10 +88,11 @@ export function useMoney(digits: "all" | "short" = "all"): Money {
   return useCallback((baseUnits, token) => format(baseUnits, unit(token)), [unit, format]);
 }
 
-export type Loaded<T> =
-  | { readonly kind: "loading" }
-  | { readonly kind: "problem"; readonly problem: ApiProblem; readonly stale?: T }
-  | { readonly kind: "ready"; readonly data: T };
+/** What a query has brought: neither while it loads; both while it fails, and former data is still there. */
+export interface Loaded<T> {
+  readonly data?: T;
+  readonly problem?: ApiProblem;
+}
 
 const RETRY_MS = 5_000;
 
@@ -103,43 +130,43 @@ export function useAnswer<P extends PathOf<"GET">>(
   api: Api,
   { path, query = {}, again, signOut }: Question<P>,
 ): Loaded<AnswerAt<"GET", P>> {
-  return useLoad({ name: `${path} ${JSON.stringify(query)}`, load: () => api.get(path, query), again, signOut });
+  const known = api.peek(path, query);
+  return useLoad({ name: `${path} ${JSON.stringify(query)}`, known, load: () => api.get(path, query), again, signOut });
 }
 
 interface Load<T> {
   /** of the query; another one starts again */
   readonly name: string;
   load(): Promise<T>;
+  /** what it would bring, where that is there already */
+  readonly known?: T | undefined;
   /** another number queries again at once */
   readonly again?: string | undefined;
   readonly signOut: SignOut;
 }
 
-export function useLoad<T>({ name, load, again = "", signOut }: Load<T>): Loaded<T> {
-  const [state, setState] = useState<Loaded<T>>({ kind: "loading" });
+export function useLoad<T>({ name, load, known, again = "", signOut }: Load<T>): Loaded<T> {
+  const [state, setState] = useState<Loaded<T>>(known === undefined ? {} : { data: known });
   const [turn, setTurn] = useState(0);
   const notices = useContext(Notices);
   const [question] = useState(() => Symbol(name));
-  const problem = state.kind === "problem" ? state.problem : undefined;
+  const { problem } = state;
 
   useEffect(() => notices?.report(question, problem), [notices, question, problem]);
   useEffect(() => () => notices?.report(question, undefined), [notices, question]);
-  useEffect(() => setState({ kind: "loading" }), [name]);
+  useEffect(() => setState((old) => (known !== undefined && old.data === known ? old : {})), [name]);
   useEffect(() => {
     let isCurrent = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
     load().then(
       (data) => {
-        if (isCurrent) setState({ kind: "ready", data });
+        if (isCurrent) setState({ data });
       },
       (error: unknown) => {
         if (!isCurrent) return;
         if (error instanceof ApiProblem && error.status === 401) return signOut(KEY_REFUSED);
         const problem = error instanceof ApiProblem ? error : new ApiProblem(0, "Unknown", String(error));
-        setState((old) => {
-          const stale = old.kind === "ready" ? old.data : old.kind === "problem" ? old.stale : undefined;
-          return { kind: "problem", problem, ...(stale === undefined ? {} : { stale }) };
-        });
+        setState(({ data }) => ({ problem, ...(data !== undefined && { data }) }));
         if (isOutage(problem)) timer = setTimeout(() => setTurn((now) => now + 1), RETRY_MS);
       },
     );

@@ -3,7 +3,7 @@
  * so that a browser requests them again only after a change. When they are not built, the plain page is served.
  */
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Context, Hono } from "hono";
@@ -11,13 +11,13 @@ import type { RequestScope } from "./request";
 
 const DIST = path.resolve(__dirname, "../../dashboard/dist");
 
-const FILES = {
-  "/": { name: "index.html", type: "text/html; charset=utf-8" },
-  "/me": { name: "me.html", type: "text/html; charset=utf-8" },
-  "/dashboard.js": { name: "dashboard.js", type: "text/javascript; charset=utf-8" },
-  "/me.js": { name: "me.js", type: "text/javascript; charset=utf-8" },
-  "/dashboard.css": { name: "dashboard.css", type: "text/css; charset=utf-8" },
-} as const;
+/** The pages; every other file is at its own name. */
+const PAGES: Readonly<Record<string, string>> = { "index.html": "/", "me.html": "/me" };
+
+const TYPES: Readonly<Record<string, string>> = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
+
+/** Its name changes with its content. */
+const IS_HASHED = /-[A-Z0-9]{8}\.js$/;
 
 /**
  * Allows only this service's own files and responses; no frame, no form to another origin, no inline script or style.
@@ -51,12 +51,14 @@ export function serveDashboard(app: Hono<RequestScope>, { isSandbox, plainPage, 
     app.get("/", (context) => context.html(plainPage(), 200, SECURITY_HEADERS_OF_PLAIN));
     return;
   }
-  for (const [at, { name, type }] of Object.entries(FILES)) {
+  for (const name of readdirSync(dir)) {
     const file = readFileSync(path.join(dir, name));
     const plain = isSandbox ? Buffer.from(file.toString("utf8").replace(MODE.service, MODE.sandbox)) : file;
     const zipped = gzipSync(plain);
     const etag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`;
-    app.get(at, (context) => answer(context, { plain, zipped, etag, type }));
+    const type = `${TYPES[path.extname(name)]}; charset=utf-8`;
+    const caching = IS_HASHED.test(name) ? "public, max-age=31536000, immutable" : "no-cache";
+    app.get(PAGES[name] ?? `/${name}`, (context) => answer(context, { plain, zipped, etag, type, caching }));
   }
 }
 
@@ -71,10 +73,11 @@ interface File {
   readonly zipped: Buffer;
   readonly etag: string;
   readonly type: string;
+  readonly caching: string;
 }
 
-function answer(context: Context, { plain, zipped, etag, type }: File): Response {
-  const headers = { ...SECURITY_HEADERS, etag, vary: "accept-encoding", "cache-control": "no-cache" };
+function answer(context: Context, { plain, zipped, etag, type, caching }: File): Response {
+  const headers = { ...SECURITY_HEADERS, etag, vary: "accept-encoding", "cache-control": caching };
   if (context.req.header("if-none-match") === etag) return context.body(null, 304, headers);
   const isZipped = /\bgzip\b/.test(context.req.header("accept-encoding") ?? "");
   return context.body(new Uint8Array(isZipped ? zipped : plain), 200, {

@@ -10,7 +10,7 @@ import {
 import { formatDate, plainText, shorten } from "../format";
 import { Shown } from "../parts";
 import { usePlanNames } from "../plan-names";
-import { type Loaded, useGet, useMoney, useSigned, useUnit } from "../use";
+import { useGet, useMoney, useSigned, useUnit } from "../use";
 import { Problem } from "../wallet/account";
 import { ActForm } from "../wallet/act-form";
 import { baseUnits } from "../wallet/amounts";
@@ -20,7 +20,6 @@ import { addressIn, wholeIn } from "./acts-plans";
 import { laterOf, settled } from "./me-acts";
 
 const LISTED = 100;
-
 const DAY_SEC = 86_400;
 
 export function CustomerActs({ round }: { round: number }) {
@@ -31,10 +30,10 @@ export function CustomerActs({ round }: { round: number }) {
   const subscriptions = useGet("/analytics/subscriptions", { limit: LISTED }, round);
   const payments = useGet("/analytics/payments", { status: "settled", limit: LISTED }, round);
   const calls = providerCalls(supported.turnpike);
-  const open = (knownOf(subscriptions)?.subscriptions ?? []).filter(
+  const open = (subscriptions.data?.subscriptions ?? []).filter(
     ({ status, ending }) => status !== "CANCELLED" && !ending,
   );
-  const paid = knownOf(payments)?.payments ?? [];
+  const paid = payments.data?.payments ?? [];
   const { chainId, network } = supported;
   const turnpike = supported.turnpike as Address;
 
@@ -49,8 +48,7 @@ export function CustomerActs({ round }: { round: number }) {
     <>
       <Shown of={subscriptions}>{() => null}</Shown>
       <ActForm
-        title="End a subscription at its period's end"
-        about="It is served until then and charged for no further period."
+        id="end-subscription"
         fields={[
           {
             name: "chosen",
@@ -84,8 +82,7 @@ export function CustomerActs({ round }: { round: number }) {
         }}
       />
       <ActForm
-        title="Refund a payment in part"
-        about="A transfer from your wallet to the payer. The Facilitator sends it, and you pay no gas."
+        id="refund"
         isCall={false}
         fields={[
           {
@@ -144,8 +141,7 @@ export function CustomerActs({ round }: { round: number }) {
         }}
       />
       <ActForm
-        title="Make a voucher for one customer"
-        about="Offers one customer another first period, such as a trial. Its agent asks for it with its address and the hash of its secret."
+        id="voucher"
         isCall={false}
         fields={[
           { name: "plan", label: "Plan", options: { "": "Choose a plan", ...withoutAll(plans.options) } },
@@ -210,7 +206,3 @@ export function CustomerActs({ round }: { round: number }) {
 }
 
 const withoutAll = ({ "": _all, ...options }: Readonly<Record<string, string>>) => options;
-
-/** While requests fail, the former lists stay. */
-const knownOf = <T,>(loaded: Loaded<T>): T | undefined =>
-  loaded.kind === "ready" ? loaded.data : loaded.kind === "problem" ? loaded.stale : undefined;

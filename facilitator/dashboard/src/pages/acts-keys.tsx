@@ -1,11 +1,13 @@
 /** API keys and the audit log. A tab's own key sees neither: the wallet signs for a key that does, for ten minutes. */
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import type { ApiScope } from "turnpike/facilitator";
 import { type AnswerAt, createApi } from "../api";
 import { escapedText, formatDate, formatTime } from "../format";
 import { Alert, Hex, Panel, Table } from "../parts";
 import { useSigned } from "../use";
 import type { Wallet } from "../wallet/account";
+import { ActsContext } from "../wallet/act-form";
+import { ACTS } from "../wallet/act-list";
 import { Ask, type Wanted, wordsOf } from "../wallet/ask";
 import { keyBy } from "../wallet/sign-in";
 
@@ -24,11 +26,11 @@ const SCOPES = {
 } satisfies Record<ApiScope, string>;
 
 const LIST_SEC = 600;
-
 const DAY_SEC = 86_400;
 
 export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
   const { who } = useSigned();
+  const { act } = useContext(ActsContext);
   const [opened, setOpened] = useState<{
     readonly key: string;
     readonly keys: readonly Key[];
@@ -80,150 +82,159 @@ export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
 
   return (
     <>
-      <Panel title="Make an API key" note="For your programs. Only your wallet makes one; this tab's key cannot.">
-        <form
-          class="act"
-          onSubmit={(event) => {
-            event.preventDefault();
-            setProblem(undefined);
-            const life = Number(days);
-            if (!wallet) return setProblem("Choose a wallet above.");
-            if (scopes.length === 0) return setProblem("Choose what the key may do.");
-            if (!/^[!-~](?:[ -~]{0,62}[!-~])?$/.test(name))
-              return setProblem("The name must have 1 to 64 plain letters.");
-            if (!/^\d{1,4}$/.test(days) || life < 1 || life > 1_825)
-              return setProblem("A key lives for 1 to 1825 days.");
-            setWanted(make(wallet, { name, scopes, lifeSec: life * DAY_SEC }, `Make the key ${name}`, []));
-          }}
-        >
-          <label>
-            Name of the key
-            <input required autocomplete="off" value={name} onInput={(event) => setName(event.currentTarget.value)} />
-          </label>
-          <label>
-            Days that it lives
-            <input required inputMode="numeric" value={days} onInput={(event) => setDays(event.currentTarget.value)} />
-          </label>
-          <fieldset>
-            <legend>It may</legend>
-            {(Object.entries(SCOPES) as [ApiScope, string][]).map(([scope, text]) => (
-              <label key={scope}>
-                <input
-                  type="checkbox"
-                  checked={scopes.includes(scope)}
-                  onChange={() =>
-                    setScopes(scopes.includes(scope) ? scopes.filter((each) => each !== scope) : [...scopes, scope])
-                  }
-                />{" "}
-                {text}
-              </label>
-            ))}
-          </fieldset>
-          <p class="buttons">
-            <button type="submit">
-              Review<span class="hidden">: Make an API key</span>
-            </button>
-          </p>
-          <Alert text={problem} />
-        </form>
-      </Panel>
-      <Panel title="Keys and audit log" note="Opened by one signature, for ten minutes.">
-        {!opened ? (
-          <p class="buttons">
-            <button
-              type="button"
-              disabled={!wallet}
-              onClick={() => {
-                if (!wallet) return;
-                setWanted({
-                  title: "Open the keys and the audit log",
-                  words: [
-                    "Your wallet signs for a key that lists and revokes your keys. It stays in this tab and ends in ten minutes.",
-                  ],
-                  button: "Sign in your wallet",
-                  async run(progress) {
-                    const wish = { name: "key list", scopes: ["keys"] as const, lifeSec: LIST_SEC, account };
-                    const { key } = await keyBy(wallet, { ...wish, check: () => progress.check() });
-                    await read(key);
-                    return "They are open.";
-                  },
-                });
-              }}
-            >
-              Open by my wallet
-            </button>
-          </p>
-        ) : (
-          <>
-            <Table
-              caption="API keys"
-              empty="No key."
-              rows={opened.keys.filter(({ revokedAt }) => revokedAt === undefined)}
-              columns={[
-                {
-                  title: "Key",
-                  isProse: true,
-                  cell: (key) => (
-                    <>
-                      <bdi>{escapedText(key.name)}</bdi>
-                      <span class="note line">{key.scopes.join(", ")}</span>
-                      <span class="note line">until {formatDate(key.expiresAt)}</span>
-                      <span class="buttons">
-                        {wallet && (
-                          <button
-                            type="button"
-                            class="quiet"
-                            onClick={() =>
-                              setWanted(
-                                make(
-                                  wallet,
-                                  {
-                                    name: key.name,
-                                    scopes: key.scopes,
-                                    lifeSec: Math.max(60, key.expiresAt - Math.floor(Date.now() / 1_000)),
-                                  },
-                                  `Rotate the key ${key.name}`,
-                                  ["The old key works until you revoke it: give your programs the new one first."],
-                                ),
-                              )
-                            }
-                          >
-                            Rotate<span class="hidden"> {key.name}</span>
+      {act === "make-key" && (
+        <Panel note={ACTS[act].about}>
+          <form
+            class="act"
+            onSubmit={(event) => {
+              event.preventDefault();
+              setProblem(undefined);
+              const life = Number(days);
+              if (!wallet) return setProblem("Choose a wallet above.");
+              if (scopes.length === 0) return setProblem("Choose what the key may do.");
+              if (!/^[!-~](?:[ -~]{0,62}[!-~])?$/.test(name))
+                return setProblem("The name must have 1 to 64 plain letters.");
+              if (!/^\d{1,4}$/.test(days) || life < 1 || life > 1_825)
+                return setProblem("A key lives for 1 to 1825 days.");
+              setWanted(make(wallet, { name, scopes, lifeSec: life * DAY_SEC }, `Make the key ${name}`, []));
+            }}
+          >
+            <label>
+              Name of the key
+              <input required autocomplete="off" value={name} onInput={(event) => setName(event.currentTarget.value)} />
+            </label>
+            <label>
+              Days that it lives
+              <input
+                required
+                inputMode="numeric"
+                value={days}
+                onInput={(event) => setDays(event.currentTarget.value)}
+              />
+            </label>
+            <fieldset>
+              <legend>It may</legend>
+              {(Object.entries(SCOPES) as [ApiScope, string][]).map(([scope, text]) => (
+                <label key={scope}>
+                  <input
+                    type="checkbox"
+                    checked={scopes.includes(scope)}
+                    onChange={() =>
+                      setScopes(scopes.includes(scope) ? scopes.filter((each) => each !== scope) : [...scopes, scope])
+                    }
+                  />{" "}
+                  {text}
+                </label>
+              ))}
+            </fieldset>
+            <p class="buttons">
+              <button type="submit" class="main">
+                Review<span class="hidden">: Make an API key</span>
+              </button>
+            </p>
+            <Alert text={problem} />
+          </form>
+        </Panel>
+      )}
+      {act === "keys" && (
+        <Panel note={ACTS[act].about}>
+          {!opened ? (
+            <p class="buttons">
+              <button
+                type="button"
+                disabled={!wallet}
+                onClick={() => {
+                  if (!wallet) return;
+                  setWanted({
+                    title: "Open the keys and the audit log",
+                    words: [
+                      "Your wallet signs for a key that lists and revokes your keys. It stays in this tab and ends in ten minutes.",
+                    ],
+                    button: "Sign in your wallet",
+                    async run(progress) {
+                      const wish = { name: "key list", scopes: ["keys"] as const, lifeSec: LIST_SEC, account };
+                      const { key } = await keyBy(wallet, { ...wish, check: () => progress.check() });
+                      await read(key);
+                      return "They are open.";
+                    },
+                  });
+                }}
+              >
+                Open by my wallet
+              </button>
+            </p>
+          ) : (
+            <>
+              <Table
+                caption="API keys"
+                empty="No key."
+                rows={opened.keys.filter(({ revokedAt }) => revokedAt === undefined)}
+                columns={[
+                  {
+                    title: "Key",
+                    isProse: true,
+                    cell: (key) => (
+                      <>
+                        <bdi>{escapedText(key.name)}</bdi>
+                        <span class="note line">{key.scopes.join(", ")}</span>
+                        <span class="note line">until {formatDate(key.expiresAt)}</span>
+                        <span class="buttons">
+                          {wallet && (
+                            <button
+                              type="button"
+                              class="quiet"
+                              onClick={() =>
+                                setWanted(
+                                  make(
+                                    wallet,
+                                    {
+                                      name: key.name,
+                                      scopes: key.scopes,
+                                      lifeSec: Math.max(60, key.expiresAt - Math.floor(Date.now() / 1_000)),
+                                    },
+                                    `Rotate the key ${key.name}`,
+                                    ["The old key works until you revoke it: give your programs the new one first."],
+                                  ),
+                                )
+                              }
+                            >
+                              Rotate<span class="hidden"> {key.name}</span>
+                            </button>
+                          )}
+                          <button type="button" class="quiet" onClick={() => setWanted(revoke(key))}>
+                            Revoke
+                            <span class="hidden">
+                              {" "}
+                              {key.name} {key.id}
+                            </span>
                           </button>
-                        )}
-                        <button type="button" class="quiet" onClick={() => setWanted(revoke(key))}>
-                          Revoke
-                          <span class="hidden">
-                            {" "}
-                            {key.name} {key.id}
-                          </span>
-                        </button>
-                      </span>
-                    </>
-                  ),
-                },
-                { title: "Made", isMinor: true, cell: ({ createdAt }) => formatTime(createdAt) },
-                {
-                  title: "Used",
-                  isMinor: true,
-                  cell: ({ lastUsedAt }) => (lastUsedAt ? formatTime(lastUsedAt) : "never"),
-                },
-              ]}
-            />
-            <Table
-              caption="Audit log"
-              empty="Nothing yet."
-              rows={opened.entries}
-              columns={[
-                { title: "When", cell: ({ at }) => formatTime(at) },
-                { title: "Act", cell: ({ act }) => act },
-                { title: "About", isMinor: true, cell: ({ object }) => <Hex value={object} /> },
-                { title: "By", isSpare: true, cell: ({ actor }) => <Hex value={actor} /> },
-              ]}
-            />
-          </>
-        )}
-      </Panel>
+                        </span>
+                      </>
+                    ),
+                  },
+                  { title: "Made", isMinor: true, cell: ({ createdAt }) => formatTime(createdAt) },
+                  {
+                    title: "Used",
+                    isMinor: true,
+                    cell: ({ lastUsedAt }) => (lastUsedAt ? formatTime(lastUsedAt) : "never"),
+                  },
+                ]}
+              />
+              <Table
+                caption="Audit log"
+                empty="Nothing yet."
+                rows={opened.entries}
+                columns={[
+                  { title: "When", cell: ({ at }) => formatTime(at) },
+                  { title: "Act", cell: ({ act }) => act },
+                  { title: "About", isMinor: true, cell: ({ object }) => <Hex value={object} /> },
+                  { title: "By", isSpare: true, cell: ({ actor }) => <Hex value={actor} /> },
+                ]}
+              />
+            </>
+          )}
+        </Panel>
+      )}
       {wanted && (
         <Ask
           wanted={wanted}

@@ -55,8 +55,7 @@ export function PlanActs() {
   return (
     <>
       <ActForm
-        title="Create a plan"
-        about="Its price and period never change: to change them, create another plan."
+        id="create-plan"
         fields={[
           { name: "name", label: "Name, which buyers see" },
           { name: "price", label: "Price of a period, in tokens" },
@@ -93,8 +92,7 @@ export function PlanActs() {
         }}
       />
       <ActForm
-        title="Deprecate a plan"
-        about="Final: nobody can subscribe to it any more. Its subscriptions go on."
+        id="deprecate-plan"
         fields={[planField, { name: "successor", label: "Successor", options: { "": "None", ...options } }]}
         plan={(values) => {
           const { planId, name } = planIn(values);
@@ -113,8 +111,7 @@ export function PlanActs() {
         }}
       />
       <ActForm
-        title="Stop a plan"
-        about="Final: it charges nothing any more, and each subscription ends with its paid period."
+        id="stop-plan"
         fields={[planField]}
         plan={(values) => {
           const { planId, name, active } = planIn(values);
@@ -131,8 +128,7 @@ export function PlanActs() {
         }}
       />
       <ActForm
-        title="Change a plan's payee"
-        about="A proposal can be applied after seven days, by anyone; at once if the present payee proposes the same."
+        id="change-payee"
         fields={[
           planField,
           {
@@ -176,8 +172,7 @@ export function PlanActs() {
         }}
       />
       <ActForm
-        title="Grant or revoke a right"
-        about="Gives one account one right on one plan, in place of those that it had. Debits by this service need the right for its relayers."
+        id="grant-right"
         fields={[
           planField,
           { name: "account", label: "Account", ...(supported.relayers[0] && { initial: supported.relayers[0] }) },

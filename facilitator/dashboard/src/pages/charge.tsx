@@ -1,50 +1,48 @@
 /** Shows all of one charge or debit of a subscription. */
-import { formatMoment } from "../format";
+import { formatMoment, shorten } from "../format";
 import { Whole } from "../links";
 import { Panel, PayerLink, PlanLink, Shown, Status, SubscriptionLink } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { SCHEME_NAMES } from "../schemes";
-import { useGet } from "../use";
+import { useGet, useHeading, useNamedMoney } from "../use";
 import { Chain, Kept, Refunds, Rows, Sent } from "./story";
 
 export function ChargePage({ id }: { id: string }) {
   const plans = usePlanNames();
+  const money = useNamedMoney();
   const story = useGet(`/analytics/charges/${id}`);
+  const { data } = story;
+  useHeading(data && `${SCHEME_NAMES[data.scheme]} of ${money(data.amount, data.token)} by ${shorten(data.payer)}`);
   return (
-    <>
-      <p class="back">
-        <a href="#/account">← All movements</a>
-      </p>
-      <Shown of={story}>
-        {(charge) => (
-          <>
-            <Panel title={SCHEME_NAMES[charge.scheme]}>
-              <Rows
-                of={{
-                  Status: <Status of={charge.reverted ? "reversed" : "settled"} />,
-                  Amount: <Kept of={charge} />,
-                  Charged: formatMoment(charge.at),
-                  Subscription: (
-                    <Whole value={charge.idHash} what="the subscription's name">
-                      <SubscriptionLink of={charge.idHash} />
-                    </Whole>
-                  ),
-                  Plan: <PlanLink of={charge.planId} name={plans.nameOf(charge.planId)} />,
-                  Payer: (
-                    <Whole value={charge.payer} what="the payer">
-                      <PayerLink of={charge.payer} />
-                    </Whole>
-                  ),
-                  Event: <Whole value={charge.id} what="the event's id" />,
-                }}
-              />
-              <Chain of={charge} />
-            </Panel>
-            <Refunds of={charge} />
-            <Sent of={charge} />
-          </>
-        )}
-      </Shown>
-    </>
+    <Shown of={story}>
+      {(charge) => (
+        <>
+          <Panel title="Charge">
+            <Rows
+              of={{
+                Status: <Status of={charge.reverted ? "reversed" : "settled"} />,
+                Amount: <Kept of={charge} />,
+                Charged: formatMoment(charge.at),
+                Subscription: (
+                  <Whole value={charge.idHash} what="the subscription's name">
+                    <SubscriptionLink of={charge.idHash} />
+                  </Whole>
+                ),
+                Plan: <PlanLink of={charge.planId} name={plans.nameOf(charge.planId)} />,
+                Payer: (
+                  <Whole value={charge.payer} what="the payer">
+                    <PayerLink of={charge.payer} />
+                  </Whole>
+                ),
+                Event: <Whole value={charge.id} what="the event's id" />,
+              }}
+            />
+            <Chain of={charge} />
+          </Panel>
+          <Refunds of={charge} />
+          <Sent of={charge} />
+        </>
+      )}
+    </Shown>
   );
 }

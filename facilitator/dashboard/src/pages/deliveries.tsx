@@ -13,7 +13,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
   const trail = useTrail();
   const query = { limit: 20, cursor: trail.cursor };
   const list = useGet(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
-  const isWaiting = list.kind === "ready" && list.data.deliveries.some(({ state }) => state === "pending");
+  const isWaiting = list.data?.deliveries.some(({ state }) => state === "pending");
   // A delivery is not an event: nothing signals its end.
   useEffect(() => {
     if (!isWaiting) return;

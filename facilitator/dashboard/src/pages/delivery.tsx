@@ -1,9 +1,10 @@
 /** Shows one delivery: what was sent, how the receiver answered each time, and sends it again. */
 import { useEffect, useState } from "preact/hooks";
-import { escapedText, formatMoment } from "../format";
-import { Copy, Whole } from "../links";
+import { Copy } from "../copy";
+import { escapedText, formatMoment, formatTime } from "../format";
+import { Whole } from "../links";
 import { Alert, Empty, Panel, Shown, Status, Table } from "../parts";
-import { useGet, useSigned } from "../use";
+import { useGet, useHeading, useSigned } from "../use";
 import { Rows } from "./story";
 
 const LOOK_MS = 1_000;
@@ -13,7 +14,8 @@ export function DeliveryPage({ endpoint, event }: { endpoint: string; event: str
   const [round, setRound] = useState(0);
   const [problem, setProblem] = useState<string>();
   const detail = useGet(`/webhook-endpoints/${endpoint}/deliveries/${event}`, {}, round);
-  const isWaiting = detail.kind === "ready" && detail.data.state === "pending";
+  useHeading(detail.data && `Delivery of ${detail.data.type}, ${formatTime(detail.data.createdAt)}`);
+  const isWaiting = detail.data?.state === "pending";
   // A delivery is not an event: nothing signals its end.
   useEffect(() => {
     if (!isWaiting) return;
@@ -32,15 +34,12 @@ export function DeliveryPage({ endpoint, event }: { endpoint: string; event: str
 
   return (
     <>
-      <p class="back">
-        <a href={`#/webhooks?endpoint=${endpoint}`}>← All deliveries</a>
-      </p>
       <Alert text={problem} />
       <Shown of={detail}>
-        {({ log, type, state, createdAt, nextAttemptAt, body }) => (
+        {({ log, state, createdAt, nextAttemptAt, body }) => (
           <>
             <Panel
-              title={type}
+              title="Attempts"
               aside={
                 <button type="button" class="main" onClick={resend}>
                   Send again

@@ -12,7 +12,7 @@ export function FailedRenewals({ query }: { query: Query }) {
   const money = useMoney("short");
   const figures = useGet("/analytics/failed-renewals", query);
   const renewals = useGet("/analytics/renewals", query);
-  const renewed = renewals.kind === "ready" ? renewals.data.renewed : undefined;
+  const renewed = renewals.data?.renewed;
   const name = "turnpike-failed-renewals.csv";
   return (
     <Panel

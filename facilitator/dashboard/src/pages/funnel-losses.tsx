@@ -71,11 +71,7 @@ export function ByResource({ data }: ViewProps) {
         empty={<Empty title="No gate reported a resource." />}
         rows={shown}
         columns={[
-          {
-            title: "Resource",
-            cell: (row) => <Cut text={row.resource} />,
-            total: "Total",
-          },
+          { title: "Resource", cell: (row) => <Cut text={row.resource} />, total: "Total" },
           {
             title: "Requests",
             isNumber: true,

@@ -72,7 +72,7 @@ function Totals({ data }: ViewProps) {
       <Figure
         label="Received"
         value={money(received, token)}
-        note={`same as Volume: ${money(data.received["one-time"], token)} one-time, ${money(data.received.subscription, token)} from subscriptions`}
+        note={`same as Gross: ${money(data.received["one-time"], token)} one-time, ${money(data.received.subscription, token)} from subscriptions`}
       />
       <Figure
         label="Served, paid at once"

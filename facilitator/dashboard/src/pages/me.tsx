@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { SupportedWire } from "turnpike/facilitator";
 import { type AnswerAt, createApi } from "../api";
 import { planName, shorten } from "../format";
-import { Empty, Panel, Problem, Shown } from "../parts";
+import { Alert, Empty, Panel, Shown } from "../parts";
 import { SignedIn, type SignOut, useLoad, useMoney, useRound, useSigned } from "../use";
 import { type Account, accountOf, type Wallet } from "../wallet/account";
 import { Ask, type Wanted } from "../wallet/ask";
@@ -127,7 +127,7 @@ function Standing({ account, onActed }: { account: Account | undefined; onActed:
           </button>
         </p>
       )}
-      {problem && <Problem message={problem} code="" />}
+      <Alert text={problem} />
       <Panel title="Subscriptions">
         <Shown of={mine}>
           {({ all, more }) => (

@@ -2,14 +2,15 @@
 import type { FailedRenewalsWire, OverviewWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatCents, formatCount, formatMs, formatShare, formatTime, plural, toNumber } from "../format";
+import { formatCents, formatChange, formatCount, formatMs, formatShare, formatTime, plural, toNumber } from "../format";
 import { Bar, Controls, Download, Empty, Figure, Figures, Hex, Panel, Shown } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useUnit } from "../use";
 import { Attention } from "./attention";
+import { FirstSteps } from "./first-steps";
 import { TopPayers } from "./payers";
-import { Volume } from "./volume";
+import { hasTimeBefore, Volume } from "./volume";
 
 /** Finality and gates' reports emit no event. */
 const POLL_MS = 10_000;
@@ -18,27 +19,69 @@ export function Overview() {
   const { query, grain, choices } = useRange();
   const overview = useGet("/analytics/overview", query, useRound(POLL_MS));
   // Queried once, so that all parts of the page show the same number.
-  const failed = useGet("/analytics/failed-renewals", query, useRound(POLL_MS));
-  const unpaid = failed.kind === "ready" ? failed.data : failed.kind === "problem" ? failed.stale : undefined;
+  const { data: unpaid } = useGet("/analytics/failed-renewals", query, useRound(POLL_MS));
   return (
     <>
       <Controls>
         {choices}
         <Download path="/analytics/volume.csv" query={{ ...query, grain }} name="turnpike-volume.csv" />
       </Controls>
-      <Attention />
-      <Shown of={overview}>{(data) => <Proposals data={data} />}</Shown>
-      <Volume overview={overview} query={query} grain={grain} />
-      <Shown of={overview}>{(data) => <Key data={data} query={query} unpaid={unpaid} />}</Shown>
-      <div class="columns">
-        <Recurring query={query} />
-        <Renewals query={query} unpaid={unpaid} />
-      </div>
-      <div class="columns">
-        <TopPayers limit={5} />
-        <Latency query={query} />
-      </div>
+      <Shown of={overview}>
+        {(data) => (
+          <>
+            <Headline data={data} />
+            <FirstSteps isEmpty={data.since === undefined} />
+            <Attention />
+            <Proposals data={data} />
+            <Volume overview={data} query={query} grain={grain} />
+            <Key data={data} query={query} unpaid={unpaid} />
+            <div class="columns">
+              <Recurring query={query} />
+              <Renewals query={query} unpaid={unpaid} />
+            </div>
+            <div class="columns">
+              <TopPayers limit={5} />
+              <Latency query={query} />
+            </div>
+          </>
+        )}
+      </Shown>
     </>
+  );
+}
+
+/** What came in and what stays of it, each beside the period of the same length before. */
+function Headline({ data }: { data: OverviewWire }) {
+  const money = useMoney("short");
+  const { from, to, token, subscriptions } = data;
+  const { data: before } = useGet("/analytics/overview", { from: 2 * from - to, to: from, token });
+  const figure = (label: string, read: (of: OverviewWire) => string | number, isMoney = true, isGood = true) => {
+    const now = String(read(data));
+    const change = before && formatChange(now, String(read(before)));
+    const tone = !change || change.startsWith("±") ? undefined : change.startsWith("+") === isGood ? "good" : "bad";
+    return (
+      <Figure
+        label={label}
+        value={isMoney ? money(now, token) : formatCount(Number(now))}
+        {...(hasTimeBefore(data)
+          ? { note: before ? (change ?? "none before") : "…", tone }
+          : { note: "in this range" })}
+      />
+    );
+  };
+  return (
+    <Figures>
+      {figure("Gross", ({ volume }) => volume.amount)}
+      {figure("Refunds", ({ refunds }) => refunds.amount, true, false)}
+      {figure("Net", ({ net }) => net)}
+      {figure("Payments", ({ volume }) => volume.count, false)}
+      <Figure
+        label="Subscriptions"
+        value={formatCount(subscriptions.active)}
+        note={`${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended${trialsOf(subscriptions.trials)}`}
+      />
+      {figure("Past due", ({ renewals }) => renewals.pastDue, false, false)}
+    </Figures>
   );
 }
 
@@ -63,8 +106,7 @@ type Unpaid = FailedRenewalsWire | undefined;
 function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid: Unpaid }) {
   const money = useMoney("short");
   const { subscriptions, renewals, payments, token } = data;
-  const funnel = useGet("/analytics/funnel", query, useRound(POLL_MS));
-  const lost = funnel.kind === "ready" ? funnel.data : funnel.kind === "problem" ? funnel.stale : undefined;
+  const { data: lost } = useGet("/analytics/funnel", query, useRound(POLL_MS));
   const asked = lost?.steps.find(({ step }) => step === "asked");
   // A recovered period counts as renewed.
   const due = renewals.renewed + (unpaid?.lost.count ?? 0) + (unpaid?.open.count ?? 0);
@@ -72,11 +114,6 @@ function Key({ data, query, unpaid }: { data: OverviewWire; query: Query; unpaid
   const cents = data.settlementCost?.centsPerPayment;
   return (
     <Figures>
-      <Figure
-        label="Subscriptions"
-        value={formatCount(subscriptions.active)}
-        note={`active; ${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended${trialsOf(subscriptions.trials)}`}
-      />
       <Figure label="Recurring" value={money(subscriptions.recurring, token)} note="every 30 days" />
       <Figure
         label="Renewals collected"

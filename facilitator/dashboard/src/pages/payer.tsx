@@ -24,9 +24,6 @@ export function PayerPage({ payer }: { payer: string }) {
   const figures = useGet("/analytics/payers", { token, payer, limit: 1 });
   return (
     <>
-      <p class="back">
-        <a href="#/payers">← All payers</a>
-      </p>
       <Controls>
         {choice}
         <p class="facts">

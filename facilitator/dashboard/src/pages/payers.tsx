@@ -1,13 +1,24 @@
+import type { PayerFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, sorted, Table } from "../parts";
 import { useToken } from "../range";
-import { useGet, useMoney } from "../use";
+import { useGet, useMoney, useQueryField } from "../use";
+
+type Row = PayerFiguresWire["payers"][number];
+
+const BY = {
+  paid: ({ amount }: Row) => amount,
+  refunds: ({ refunds }: Row) => refunds.amount,
+  net: ({ net }: Row) => net,
+  payments: ({ count }: Row) => count,
+};
 
 const NOBODY = <Empty title="Nobody paid yet." />;
 
 export function Payers() {
   const money = useMoney("short");
   const { token: chosen, choice } = useToken();
+  const [sort, setSort] = useQueryField("sort", "paid");
   const figures = useGet("/analytics/payers", { token: chosen, limit: 100 });
   return (
     <>
@@ -23,7 +34,9 @@ export function Payers() {
               <Table
                 caption="Payers"
                 empty={NOBODY}
-                rows={payers}
+                rows={sorted(payers, sort, BY)}
+                sort={sort}
+                onSort={setSort}
                 columns={[
                   {
                     title: "Payer",
@@ -32,12 +45,14 @@ export function Payers() {
                   },
                   {
                     title: "Paid",
+                    sort: ["paid", "-paid"],
                     isNumber: true,
                     cell: (row) => money(row.amount, token),
                     total: total && money(total.amount, token),
                   },
                   {
                     title: "Refunds",
+                    sort: ["refunds", "-refunds"],
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.refunds.amount, token),
@@ -45,6 +60,7 @@ export function Payers() {
                   },
                   {
                     title: "Net",
+                    sort: ["net", "-net"],
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.net, token),
@@ -62,6 +78,7 @@ export function Payers() {
                   },
                   {
                     title: "Payments",
+                    sort: ["payments", "-payments"],
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => formatCount(row.count),

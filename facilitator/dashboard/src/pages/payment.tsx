@@ -1,9 +1,10 @@
 /** Shows all of one payment: what was requested, signed, sent, proved, refunded and reported, and why it is stuck. */
 import type { PaymentStoryWire } from "turnpike/facilitator";
-import { escapedText, formatMoment } from "../format";
+import { escapedText, formatMoment, shorten } from "../format";
 import { OnChain, Whole } from "../links";
 import { Panel, PayerLink, Shown, Status } from "../parts";
-import { useGet, useMoney, useRound, useSigned } from "../use";
+import { useGet, useHeading, useMoney, useNamedMoney, useRound, useSigned } from "../use";
+import { actAt } from "../wallet/act-list";
 import { Chain, Kept, type Moment, Refunds, Rows, Sent, Timeline } from "./story";
 import { whyOf } from "./stuck";
 
@@ -13,24 +14,28 @@ const LOOK_MS = 2_000;
 export function PaymentPage({ id }: { id: string }) {
   const round = useRound(LOOK_MS);
   const story = useGet(`/analytics/payments/${id}`, {}, round);
-  return (
-    <>
-      <p class="back">
-        <a href="#/payments">← All payments</a>
-      </p>
-      <Shown of={story}>{(payment) => <Story of={payment} />}</Shown>
-    </>
-  );
+  return <Shown of={story}>{(payment) => <Story of={payment} />}</Shown>;
 }
 
 function Story({ of }: { of: PaymentStoryWire }) {
   const money = useMoney();
   const { supported } = useSigned();
   const { status, door, method, permitted } = of;
+  useHeading(`Payment of ${useNamedMoney()(of.amount, of.token)} by ${shorten(of.payer)}`);
   return (
     <>
       <Stuck of={of} />
-      <Panel title="Request">
+      <Panel
+        title="Request"
+        aside={
+          status === "settled" &&
+          of.refunded !== of.amount && (
+            <a class="button" href={actAt("refund", { chosen: of.id })}>
+              Refund in part
+            </a>
+          )
+        }
+      >
         <Rows
           of={{
             Status: (
@@ -96,8 +101,7 @@ function Story({ of }: { of: PaymentStoryWire }) {
 }
 
 function Stuck({ of }: { of: PaymentStoryWire }) {
-  const readiness = useGet("/analytics/system");
-  const why = whyOf(of, readiness.kind === "ready" ? readiness.data : undefined);
+  const why = whyOf(of, useGet("/analytics/system").data);
   if (!why) return null;
   return (
     <section class="panel why" aria-label="Why it is not settled">

@@ -21,7 +21,6 @@ import { TextField } from "../text-field";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const DAY_SEC = 86_400;
-
 const STATUSES = { all: "All", settled: "Settled", pending: "Pending", failed: "Failed" };
 
 export function Payments() {

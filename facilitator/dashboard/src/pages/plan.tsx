@@ -5,7 +5,8 @@ import { Controls, Empty, Figure, Figures, Panel, Shown, Status } from "../parts
 import { type Plan, useAllPlans } from "../plan-names";
 import { useRange } from "../range";
 import { SCHEME_NAMES, type SchemeName } from "../schemes";
-import { useMoney } from "../use";
+import { useHeading, useMoney } from "../use";
+import { actAt } from "../wallet/act-list";
 import { stateOf } from "./plans";
 import { Rows } from "./story";
 
@@ -14,9 +15,6 @@ export function PlanPage({ planId }: { planId: string }) {
   const plans = useAllPlans({ days: query.days });
   return (
     <>
-      <p class="back">
-        <a href="#/plans">← All plans</a>
-      </p>
       <Controls>{choices}</Controls>
       <Shown of={plans}>
         {(known) => {
@@ -31,6 +29,8 @@ export function PlanPage({ planId }: { planId: string }) {
 function Terms({ of }: { of: Plan }) {
   const money = useMoney();
   const amount = (value: string): string => money(value, of.token);
+  const about = { plan: of.planId };
+  useHeading(`${planName(of.metadata, of.planId)}, ${amount(of.price)} every ${formatPeriod(of.period)}`);
   return (
     <>
       <Figures>
@@ -38,7 +38,25 @@ function Terms({ of }: { of: Plan }) {
         <Figure label="Revenue" value={amount(of.amount)} note="in the range" />
         <Figure label="Net" value={amount(of.net)} note={`${amount(of.refunds.amount)} refunded`} />
       </Figures>
-      <Panel title={planName(of.metadata, of.planId)}>
+      {!of.stopped && (
+        <p class="buttons">
+          {!of.deprecated && (
+            <a class="button" href={actAt("deprecate-plan", about)}>
+              Deprecate this plan
+            </a>
+          )}
+          <a class="button" href={actAt("stop-plan", about)}>
+            Stop this plan
+          </a>
+          <a class="button" href={actAt("change-payee", about)}>
+            Change its payee
+          </a>
+          <a class="button" href={actAt("voucher", about)}>
+            Make a voucher
+          </a>
+        </p>
+      )}
+      <Panel title="Terms">
         <Rows
           of={{
             State: <Status of={stateOf(of)} />,

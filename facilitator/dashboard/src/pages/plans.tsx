@@ -1,12 +1,20 @@
 /** Shows each plan's price, payee, subscribers and revenue. */
 import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatPeriod, formatTime, planName } from "../format";
-import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, sorted, Table } from "../parts";
 import { useRange } from "../range";
-import { useGet, useMoney } from "../use";
+import { useGet, useMoney, useQueryField } from "../use";
+
+type Row = PlanFiguresWire["plans"][number];
+
+const BY = {
+  active: ({ active }: Row) => active,
+  recurring: ({ recurring }: Row) => recurring,
+  revenue: ({ amount }: Row) => amount,
+};
 
 /** Whatever is stopped is deprecated, too. */
-export const stateOf = ({ stopped, deprecated }: PlanFiguresWire["plans"][number]): string =>
+export const stateOf = ({ stopped, deprecated }: Row): string =>
   stopped ? "stopped" : deprecated ? "deprecated" : "open";
 
 /** All that was received, but for one-time payments. */
@@ -16,16 +24,16 @@ const ofPlans = ({ volume, byScheme }: OverviewWire): string =>
 export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
+  const [sort, setSort] = useQueryField("sort", "revenue");
   const plans = useGet("/analytics/plans", { ...query, limit: 100 });
-  const overview = useGet("/analytics/overview", query);
-  const all = overview.kind === "ready" ? overview.data : undefined;
+  const { data: all } = useGet("/analytics/overview", query);
   return (
     <>
       <Controls>
         {choices}
         <Download path="/analytics/plans.csv" query={query} name="turnpike-plans.csv" />
       </Controls>
-      <Panel note="Highest revenue in the range first. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">
+      <Panel note="Revenue is that of the range. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">
         <Shown of={plans}>
           {({ plans: rows, token }) => {
             const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
@@ -38,7 +46,9 @@ export function Plans() {
                     it shows up here a block later.
                   </Empty>
                 }
-                rows={rows}
+                rows={sorted(rows, sort, BY)}
+                sort={sort}
+                onSort={setSort}
                 columns={[
                   {
                     title: "Plan",
@@ -67,12 +77,14 @@ export function Plans() {
                   },
                   {
                     title: "Active",
+                    sort: ["active", "-active"],
                     isNumber: true,
                     cell: (row) => formatCount(row.active),
                     total: all && formatCount(all.subscriptions.active),
                   },
                   {
                     title: "Recurring",
+                    sort: ["recurring", "-recurring"],
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => money(row.recurring, token),
@@ -80,6 +92,7 @@ export function Plans() {
                   },
                   {
                     title: "Revenue",
+                    sort: ["revenue", "-revenue"],
                     isNumber: true,
                     cell: (row) => (
                       <>

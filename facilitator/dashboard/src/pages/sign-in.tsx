@@ -7,7 +7,7 @@
 import { useState } from "preact/hooks";
 import { ApiProblem, createApi } from "../api";
 import { Alert } from "../parts";
-import { isSandbox, type Session } from "../session";
+import { isSandbox, LACKS_READ, type Session } from "../session";
 import type { Wallet } from "../wallet/account";
 import { useWallets, WalletButtons } from "../wallet/choice";
 import { keyBy, TAB_KEY_SEC } from "../wallet/sign-in";
@@ -20,9 +20,6 @@ interface SignInProps {
   /** why the page asks to sign in again */
   readonly reason?: string | undefined;
 }
-
-export const LACKS_READ =
-  "This key lacks the scope read, which every page needs. Use a key with the scope read, or sign in with your wallet.";
 
 export function SignIn({ onSignIn, openSandbox, reason }: SignInProps) {
   const [key, setKey] = useState("");

@@ -135,12 +135,10 @@ export function Timeline({ of }: { of: readonly Moment[] }) {
           <li key={`${at} ${what}`} class={tone}>
             <time dateTime={new Date(at * 1_000).toISOString()}>{formatMoment(at)}</time>
             <strong>{what}</strong>
-            {note && <Narrowed>{note}</Narrowed>}
+            {note && <span class="note"> · {note}</span>}
           </li>
         ))}
       </ol>
     </Panel>
   );
 }
-
-const Narrowed = ({ children }: { children: ComponentChildren }) => <span class="note"> · {children}</span>;

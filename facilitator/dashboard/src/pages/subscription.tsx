@@ -2,11 +2,12 @@
 import type { ComponentChildren } from "preact";
 import type { SubscriptionWire } from "turnpike/facilitator";
 import type { AnswerAt } from "../api";
-import { formatDate, formatPeriod, formatTime, plural } from "../format";
+import { formatDate, formatPeriod, formatTime, plural, shorten } from "../format";
 import { OnChain } from "../links";
 import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, PlanLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
-import { useGet, useLoad, useMoney, useSigned } from "../use";
+import { useGet, useHeading, useLoad, useMoney, useSigned } from "../use";
+import { actAt } from "../wallet/act-list";
 
 type Event = AnswerAt<"GET", "/events">["events"][number];
 
@@ -19,9 +20,6 @@ export function SubscriptionPage({ idHash }: { idHash: string }) {
   const story = useStory(idHash);
   return (
     <>
-      <p class="back">
-        <a href="#/subscriptions">← All subscriptions</a>
-      </p>
       <Shown of={record}>{(subscription) => <Standing of={subscription} />}</Shown>
       <Panel title="Timeline" note="Newest first.">
         <Shown of={story}>
@@ -111,6 +109,8 @@ function Standing({ of }: { of: SubscriptionWire }) {
   const plan = plans.find(planId);
   const next = nextPlanId === undefined ? undefined : plans.find(nextPlanId);
   const amount = (baseUnits: string): string => money(baseUnits, plan?.token);
+  const canEnd = !ending && status !== "CANCELLED" && status !== "EXPIRED";
+  useHeading(`${plans.nameOf(planId)} of ${shorten(subscriber)}`);
   const used = allowance.cap === "0" ? 0 : Number((BigInt(allowance.spent) * 1_000n) / BigInt(allowance.cap)) / 1_000;
   return (
     <>
@@ -134,6 +134,11 @@ function Standing({ of }: { of: SubscriptionWire }) {
         <span>
           subscriber <PayerLink of={subscriber} />
         </span>
+        {canEnd && (
+          <a class="button" href={actAt("end-subscription", { chosen: idHash })}>
+            End it at its period's end
+          </a>
+        )}
       </p>
       <Figures>
         <Figure

@@ -114,10 +114,7 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
         rows={nodes}
         columns={[
           { title: "No.", isMinor: true, cell: (row) => String(row.position) },
-          {
-            title: "Host",
-            cell: (row) => <Cut text={row.host} />,
-          },
+          { title: "Host", cell: (row) => <Cut text={row.host} /> },
           { title: "State", cell: (row) => <Status of={row.status} /> },
           {
             title: "Head",
@@ -217,6 +214,8 @@ function Costs({ query }: { query: Query }) {
     >
       <Shown of={costs}>
         {(data) => {
+          const total = (of: "transactions" | "failed" | "items") =>
+            formatCount(data.purposes.reduce((sum, row) => sum + row[of], 0));
           const { times, placeOf, formatAt } = stepsOf(data, "day");
           const names = seriesNames(data.purposes.map(({ purpose }) => purpose));
           const series = names.map((name, index) => {
@@ -241,32 +240,23 @@ function Costs({ query }: { query: Query }) {
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => formatCount(row.transactions),
-                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.transactions, 0)),
+                    total: total("transactions"),
                   },
                   {
                     title: "Failed",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => formatCount(row.failed),
-                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.failed, 0)),
+                    total: total("failed"),
                   },
-                  {
-                    title: "Items",
-                    isNumber: true,
-                    cell: (row) => formatCount(row.items),
-                    total: formatCount(data.purposes.reduce((sum, row) => sum + row.items, 0)),
-                  },
+                  { title: "Items", isNumber: true, cell: (row) => formatCount(row.items), total: total("items") },
                   {
                     title: "Gas each",
                     isNumber: true,
                     isMinor: true,
                     cell: (row) => (row.gasPerItem === undefined ? "–" : formatCount(row.gasPerItem)),
                   },
-                  {
-                    title: "Cost each",
-                    isNumber: true,
-                    cell: (row) => costOf(row),
-                  },
+                  { title: "Cost each", isNumber: true, cell: (row) => costOf(row) },
                   {
                     title: "vs 1 ¢",
                     isMinor: true,
@@ -296,7 +286,6 @@ function Costs({ query }: { query: Query }) {
 
 /** Colours of a chart. */
 const MOST_SERIES = 6;
-
 const OTHERS = "others";
 
 /** Every purpose; when there are too many, the last one combines the rest. */

@@ -2,14 +2,14 @@
 import type { OverviewWire, VolumeWire } from "turnpike/facilitator";
 import type { Query } from "../api";
 import { Chart } from "../chart";
-import { formatChange, formatCount, plural, toNumber } from "../format";
-import { Figure, Panel, Shown } from "../parts";
+import { formatCount, toNumber } from "../format";
+import { Panel, Shown } from "../parts";
 import { type Range, stepsOf } from "../range";
 import { SCHEME_COLORS, SCHEME_NAMES, type SchemeName } from "../schemes";
-import { type Loaded, useGet, useMoney, useUnit } from "../use";
+import { useGet, useMoney, useUnit } from "../use";
 
 interface VolumeProps {
-  readonly overview: Loaded<OverviewWire>;
+  readonly overview: OverviewWire;
   readonly query: Query;
   readonly grain: Range["grain"];
 }
@@ -18,57 +18,22 @@ export function Volume({ overview, query, grain }: VolumeProps) {
   const volume = useGet("/analytics/volume", { ...query, grain });
   return (
     <Panel title="Volume">
-      <Shown of={overview}>{(data) => <Lead data={data} />}</Shown>
       <Shown of={volume}>
-        {(data) =>
-          overview.kind === "ready" && hasTimeBefore(overview.data) ? (
-            <Compared data={data} />
-          ) : (
-            <VolumeChart data={data} />
-          )
-        }
+        {(data) => (hasTimeBefore(overview) ? <Compared data={data} /> : <VolumeChart data={data} />)}
       </Shown>
     </Panel>
   );
 }
 
 /** Growth is compared only with a time that has data from its first day. */
-const hasTimeBefore = ({ since, from, to, volumeBefore }: OverviewWire): boolean =>
+export const hasTimeBefore = ({ since, from, to, volumeBefore }: OverviewWire): boolean =>
   since !== undefined && since <= 2 * from - to && volumeBefore.count > 0;
-
-/** The main figure of the page. */
-function Lead({ data }: { data: OverviewWire }) {
-  const { volume, volumeBefore, refunds, net, token } = data;
-  const money = useMoney("short");
-  const change = hasTimeBefore(data) ? formatChange(volume.amount, volumeBefore.amount) : undefined;
-  return (
-    <dl class="lead">
-      <Figure
-        label="Volume"
-        value={money(volume.amount, token)}
-        tone={change?.startsWith("+") ? "good" : change?.startsWith("−") ? "bad" : undefined}
-        note={
-          change
-            ? `${change} vs previous period, ${plural(volume.count, "payment")}`
-            : `${plural(volume.count, "payment")} in this range`
-        }
-      />
-      {refunds.count > 0 && (
-        <Figure
-          label="Net of refunds"
-          value={money(net, token)}
-          note={`${money(refunds.amount, token)} refunded, ${plural(refunds.count, "refund")}`}
-        />
-      )}
-    </dl>
-  );
-}
 
 /** Next to the preceding range of the same length. */
 function Compared({ data }: { data: VolumeWire }) {
   const { from, to, token, grain } = data;
   const before = useGet("/analytics/volume", { from: 2 * from - to, to: from, token, grain });
-  return <VolumeChart data={data} before={before.kind === "ready" ? before.data : undefined} />;
+  return <VolumeChart data={data} before={before.data} />;
 }
 
 function VolumeChart({ data, before }: { data: VolumeWire; before?: VolumeWire | undefined }) {

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
 import { escapedText, formatTime, plural } from "../format";
 import { Alert, Empty, Panel, Shown, Status } from "../parts";
-import { useGet, useQueryField, useSigned } from "../use";
+import { useGet, usePlace, useQueryField, useSigned } from "../use";
 import { Deliveries } from "./deliveries";
 import { type EndpointFields, EndpointForm } from "./endpoint-form";
 
@@ -16,8 +16,9 @@ export function Webhooks() {
   const list = useGet("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
   // Until one is chosen, the first endpoint's deliveries are shown.
-  const shown = chosen || (list.kind === "ready" ? list.data.endpoints[0]?.id : undefined);
-  const [editing, edit] = useState<Editing>();
+  const shown = chosen || list.data?.endpoints[0]?.id;
+  const { query } = usePlace();
+  const [editing, edit] = useState<Editing | undefined>(query.has("add") ? { kind: "new" } : undefined);
   const [removing, askRemoval] = useState<WebhookEndpoint>();
   const [notice, setNotice] = useState<ComponentChildren>();
   const [problem, setProblem] = useState<string>();
@@ -79,6 +80,32 @@ export function Webhooks() {
       const { secret, previousExpiresAt } = await api.send("POST", path, {});
       return <Secret value={secret} note={`The old one signs too until ${formatTime(previousExpiresAt)}.`} />;
     });
+
+  const test = ({ id }: WebhookEndpoint) =>
+    act(async () => {
+      await api.send("POST", `/webhook-endpoints/${id}/test`, {});
+      choose(id);
+      return "A test event is on its way.";
+    });
+
+  const turn = ({ id }: WebhookEndpoint, enabled: boolean) =>
+    act(async () => {
+      await api.send("PATCH", `/webhook-endpoints/${id}`, { enabled });
+      return undefined;
+    });
+
+  type Act = readonly [name: string, label: string, act: () => void, isOff?: boolean];
+  const actsOn = (row: WebhookEndpoint, isOneOfMany: boolean): readonly Act[] => {
+    const isOn = row.status === "enabled";
+    return [
+      ...(isOneOfMany ? [["Deliveries", "Deliveries to", () => choose(row.id)] as const] : []),
+      ["Test", "Send a test to", () => test(row), !isOn],
+      ["Edit", "Edit", () => open({ kind: "change", endpoint: row })],
+      ["Rotate", "Rotate the secret of", () => rotate(row)],
+      isOn ? ["Disable", "Disable", () => turn(row, false)] : ["Enable", "Enable", () => turn(row, true)],
+      ["Remove", "Remove", () => ask(row)],
+    ];
+  };
 
   return (
     <>
@@ -147,51 +174,17 @@ export function Webhooks() {
                       </p>
                     </div>
                     <span class="buttons">
-                      {endpoints.length > 1 && (
-                        <button type="button" aria-label={`Deliveries to ${row.url}`} onClick={() => choose(row.id)}>
-                          Deliveries
+                      {actsOn(row, endpoints.length > 1).map(([name, label, onClick, isOff = false]) => (
+                        <button
+                          key={name}
+                          type="button"
+                          aria-label={`${label} ${row.url}`}
+                          disabled={isOff}
+                          onClick={onClick}
+                        >
+                          {name}
                         </button>
-                      )}
-                      <button
-                        type="button"
-                        aria-label={`Send a test to ${row.url}`}
-                        disabled={row.status === "disabled"}
-                        onClick={() =>
-                          act(async () => {
-                            await api.send("POST", `/webhook-endpoints/${row.id}/test`, {});
-                            choose(row.id);
-                            return "A test event is on its way.";
-                          })
-                        }
-                      >
-                        Test
-                      </button>
-                      <button
-                        type="button"
-                        aria-label={`Edit ${row.url}`}
-                        onClick={() => open({ kind: "change", endpoint: row })}
-                      >
-                        Edit
-                      </button>
-                      <button type="button" aria-label={`Rotate the secret of ${row.url}`} onClick={() => rotate(row)}>
-                        Rotate
-                      </button>
-                      <button
-                        type="button"
-                        aria-label={`${row.status === "enabled" ? "Disable" : "Enable"} ${row.url}`}
-                        onClick={() =>
-                          act(async () => {
-                            const body = { enabled: row.status !== "enabled" };
-                            await api.send("PATCH", `/webhook-endpoints/${row.id}`, body);
-                            return undefined;
-                          })
-                        }
-                      >
-                        {row.status === "enabled" ? "Disable" : "Enable"}
-                      </button>
-                      <button type="button" aria-label={`Remove ${row.url}`} onClick={() => ask(row)}>
-                        Remove
-                      </button>
+                      ))}
                     </span>
                   </li>
                 ))}

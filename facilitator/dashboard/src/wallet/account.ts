@@ -135,7 +135,6 @@ export function accountOf(wallet: Wallet, address: string, { chainId, network }:
 }
 
 const RECEIPT_WAIT_MS = 1_000;
-
 const RECEIPT_ROUNDS = 180;
 
 /** The payment page's words are about a charge; here something would be changed. */

@@ -1,10 +1,11 @@
 /** A form for one act of a provider's wallet: reviewed in words, then signed or sent here, or copied for another wallet. */
 import { createContext } from "preact";
 import { useContext, useState } from "preact/hooks";
-import { formatCoin } from "../format";
+import { formatCoin, shorten } from "../format";
 import { Alert, Options, Panel } from "../parts";
-import { useSigned } from "../use";
+import { usePlace, useSigned } from "../use";
 import { type Account, Problem, type Progress } from "./account";
+import { ACTS, type ActId } from "./act-list";
 import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
 import type { Call } from "./calls";
 
@@ -43,16 +44,17 @@ export interface Planned extends Pick<Wanted, "title" | "words" | "typed"> {
 }
 
 interface ActsAt {
+  /** the one that is shown */
+  readonly act: ActId;
   /** absent: no wallet is chosen */
   readonly account: Account | undefined;
   readonly onActed: () => void;
 }
 
-export const ActsContext = createContext<ActsAt>({ account: undefined, onActed: () => undefined });
+export const ActsContext = createContext<ActsAt>({ act: "keys", account: undefined, onActed: () => undefined });
 
 interface ActFormProps {
-  readonly title: string;
-  readonly about: string;
+  readonly id: ActId;
   readonly fields: readonly Field[];
   /** whether it is a transaction, which another wallet can send too */
   readonly isCall?: boolean;
@@ -60,7 +62,14 @@ interface ActFormProps {
   readonly plan: (values: Values) => Planned | Promise<Planned>;
 }
 
-export function ActForm({ title, about, fields, isCall = true, plan }: ActFormProps) {
+/** Shown where it is the act of this page. A field's value may come with the address. */
+export function ActForm(props: ActFormProps) {
+  return useContext(ActsContext).act === props.id ? <Form key={props.id} {...props} /> : null;
+}
+
+function Form({ id, fields, isCall = true, plan }: ActFormProps) {
+  const { title, about } = ACTS[id];
+  const { query } = usePlace();
   const { api } = useSigned();
   const { account, onActed } = useContext(ActsContext);
   const [values, setValues] = useState<Values>({});
@@ -68,7 +77,8 @@ export function ActForm({ title, about, fields, isCall = true, plan }: ActFormPr
   const [isBusy, setBusy] = useState(false);
   const [wanted, setWanted] = useState<Wanted>();
   const [copied, setCopied] = useState<string>();
-  const entered = ({ name, initial, options }: Field) => values[name] ?? initial ?? Object.keys(options ?? {})[0] ?? "";
+  const entered = ({ name, initial, options }: Field) =>
+    values[name] ?? query.get(name) ?? initial ?? Object.keys(options ?? {})[0] ?? "";
 
   async function planned(): Promise<Planned> {
     return plan(Object.fromEntries(fields.map((field) => [field.name, entered(field).trim()])));
@@ -127,7 +137,7 @@ export function ActForm({ title, about, fields, isCall = true, plan }: ActFormPr
   }
 
   return (
-    <Panel title={title} note={about}>
+    <Panel note={about}>
       <form
         class="act"
         onSubmit={(event) => {
@@ -144,7 +154,7 @@ export function ActForm({ title, about, fields, isCall = true, plan }: ActFormPr
           />
         ))}
         <p class="buttons">
-          <button type="submit" disabled={isBusy}>
+          <button type="submit" class="main" disabled={isBusy}>
             Review<span class="hidden">: {title}</span>
           </button>
           {isCall && (
@@ -199,7 +209,7 @@ function Entry({ of, value, onChange }: { of: Field; value: string; onChange: (v
     <label>
       {label}
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        <Options of={options} />
+        <Options of={Object.hasOwn(options, value) ? options : { ...options, [value]: shorten(value) }} />
       </select>
     </label>
   );
