@@ -58,6 +58,8 @@ describe("dashboard, without data", function () {
     const { page, world } = at;
     const list = page.locator("section.panel").filter({ has: page.getByRole("heading", { name: "First steps" }) });
     const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    await page.evaluate((own) => sessionStorage.setItem("turnpike-key", own), key);
+    await page.reload();
     for (const width of [390, 1440]) {
       await page.setViewportSize({ width, height: 844 });
       await visit(page, "/");

@@ -246,7 +246,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
           {path === "/account"
             ? "Times are of the chosen zone. "
             : "Times are UTC: the chain's for events on it, the service's for what it accepted or sent. "}
-          {SOURCES[all ? `${list}/` : path] ?? "Figures are sums over events of the chain."}
+          {SOURCES[all ? `${list}/` : path] ?? SOURCES[list] ?? "Figures are sums over events of the chain."}
         </footer>
       </main>
     </SignedIn.Provider>

@@ -104,6 +104,5 @@ export const SOURCES: Readonly<Record<string, string>> = {
   "/funnel":
     "Your gates report what was asked, paid and served; the service records signed payments and why a renewal failed. Settlements and uncharged periods can be derived again from the chain.",
   "/webhooks": "Deliveries and their responses are the service's records.",
-  "/webhooks/": "Deliveries and their responses are the service's records.",
   "/system": "The service reports its own state; costs and volume can be derived again from the chain.",
 };

@@ -31,21 +31,21 @@ export function Overview() {
           <>
             <Headline data={data} />
             <FirstSteps isEmpty={data.since === undefined} />
-            <Attention />
-            <Proposals data={data} />
-            <Volume overview={data} query={query} grain={grain} />
-            <Key data={data} query={query} unpaid={unpaid} />
-            <div class="columns">
-              <Recurring query={query} />
-              <Renewals query={query} unpaid={unpaid} />
-            </div>
-            <div class="columns">
-              <TopPayers limit={5} />
-              <Latency query={query} />
-            </div>
           </>
         )}
       </Shown>
+      <Attention />
+      <Shown of={overview}>{(data) => <Proposals data={data} />}</Shown>
+      <Volume overview={overview.data} query={query} grain={grain} />
+      <Shown of={overview}>{(data) => <Key data={data} query={query} unpaid={unpaid} />}</Shown>
+      <div class="columns">
+        <Recurring query={query} />
+        <Renewals query={query} unpaid={unpaid} />
+      </div>
+      <div class="columns">
+        <TopPayers limit={5} />
+        <Latency query={query} />
+      </div>
     </>
   );
 }

@@ -9,7 +9,7 @@ import { SCHEME_COLORS, SCHEME_NAMES, type SchemeName } from "../schemes";
 import { useGet, useMoney, useUnit } from "../use";
 
 interface VolumeProps {
-  readonly overview: OverviewWire;
+  readonly overview: OverviewWire | undefined;
   readonly query: Query;
   readonly grain: Range["grain"];
 }
@@ -19,7 +19,7 @@ export function Volume({ overview, query, grain }: VolumeProps) {
   return (
     <Panel title="Volume">
       <Shown of={volume}>
-        {(data) => (hasTimeBefore(overview) ? <Compared data={data} /> : <VolumeChart data={data} />)}
+        {(data) => (overview && hasTimeBefore(overview) ? <Compared data={data} /> : <VolumeChart data={data} />)}
       </Shown>
     </Panel>
   );

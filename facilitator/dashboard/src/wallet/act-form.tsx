@@ -54,7 +54,11 @@ interface ActsAt {
 export const ActsContext = createContext<ActsAt>({ act: "keys", account: undefined, onActed: () => undefined });
 
 interface ActFormProps {
-  readonly id: ActId;
+  /** of an act with a page of its own */
+  readonly id?: ActId;
+  /** of any other, which is part of a page */
+  readonly title?: string;
+  readonly about?: string;
   readonly fields: readonly Field[];
   /** whether it is a transaction, which another wallet can send too */
   readonly isCall?: boolean;
@@ -64,11 +68,12 @@ interface ActFormProps {
 
 /** Shown where it is the act of this page. A field's value may come with the address. */
 export function ActForm(props: ActFormProps) {
-  return useContext(ActsContext).act === props.id ? <Form key={props.id} {...props} /> : null;
+  const { act } = useContext(ActsContext);
+  return props.id === undefined || props.id === act ? <Form key={props.id} {...props} /> : null;
 }
 
-function Form({ id, fields, isCall = true, plan }: ActFormProps) {
-  const { title, about } = ACTS[id];
+function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
+  const { title = "", about = "" } = id === undefined ? said : ACTS[id];
   const { query } = usePlace();
   const { api } = useSigned();
   const { account, onActed } = useContext(ActsContext);
@@ -137,7 +142,7 @@ function Form({ id, fields, isCall = true, plan }: ActFormProps) {
   }
 
   return (
-    <Panel note={about}>
+    <Panel title={id === undefined ? title : ""} note={about}>
       <form
         class="act"
         onSubmit={(event) => {
