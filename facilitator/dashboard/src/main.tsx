@@ -5,6 +5,7 @@ import type { SupportedWire } from "turnpike/facilitator";
 import { type Api, type ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import { shorten } from "./format";
+import { WithLabels } from "./labels";
 import { LACKS_READ, SignIn } from "./pages/sign-in";
 import { Problem, Shown } from "./parts";
 import { PAGES, pageAt, SOURCES } from "./routes";
@@ -96,14 +97,15 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
         key.scopes.includes("read") ? (
           <Shown of={supported}>
             {(service) => (
-              <Shell
-                key={network}
-                api={api}
-                who={key}
-                supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
-                onNetwork={choose}
-                onSignOut={onSignOut}
-              />
+              <WithLabels key={network} api={api} signOut={onSignOut}>
+                <Shell
+                  api={api}
+                  who={key}
+                  supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
+                  onNetwork={choose}
+                  onSignOut={onSignOut}
+                />
+              </WithLabels>
             )}
           </Shown>
         ) : (

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
 import type { CsvPath, Query } from "./api";
 import { endsOf, escapedText } from "./format";
+import { useLabels } from "./labels";
 import { type Loaded, Notices, type Trail, useSigned } from "./use";
 
 /** Shows an error once, however many figures it affects. */
@@ -292,7 +293,7 @@ export function SubscriptionLink({ of }: { of: string }) {
 export function PayerLink({ of }: { of: string }) {
   return (
     <a href={`#/payers/${of}`}>
-      <Hex value={of} />
+      <Hex value={of} /> <Label of={of} />
     </a>
   );
 }
@@ -300,8 +301,18 @@ export function PayerLink({ of }: { of: string }) {
 export function PlanLink({ of, name }: { of: string; name: string }) {
   return (
     <a href={`#/plans/${of}`}>
-      <Cut text={name} />
+      <Cut text={name} /> <Label of={of} />
     </a>
+  );
+}
+
+/** What the provider calls a payer or plan, where it calls it something. */
+export function Label({ of }: { of: string }) {
+  const text = useLabels().find(of);
+  return text === undefined ? null : (
+    <span class="note line">
+      <Cut text={text} />
+    </span>
   );
 }
 

@@ -8,6 +8,7 @@ export * from "./discovery";
 export * from "./discovery-client";
 export * from "./endpoints";
 export * from "./keys";
+export * from "./labels";
 export * from "./payments";
 export * from "./problem";
 export * from "./records";

@@ -16,7 +16,7 @@ type Entry = AnswerAt<"GET", "/audit">["entries"][number];
 const SCOPES = {
   read: "read figures, lists and events",
   debits: "charge use up to customers' caps",
-  webhooks: "manage webhooks",
+  webhooks: "manage webhooks and labels",
   keys: "list and revoke keys, read the audit log",
   reports: "send counts of gates",
   listings: "manage listings of the catalogue",

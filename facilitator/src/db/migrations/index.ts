@@ -44,6 +44,7 @@ import { stoppedPlans } from "./630-stopped-plans";
 import { dailySums } from "./640-daily-sums";
 import { payerCharges } from "./650-payer-charges";
 import { ledger } from "./660-ledger";
+import { labels } from "./680-labels";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -92,4 +93,5 @@ export const MIGRATIONS: readonly Migration[] = [
   dailySums,
   payerCharges,
   ledger,
+  labels,
 ];

@@ -35,7 +35,7 @@ export const RECORD_ENDPOINTS = endpoints("analytics", {
   search: {
     method: "get",
     path: "/search",
-    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, and webhook endpoints by description.",
+    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, payers and plans by their label, and webhook endpoints by description.",
     scope: "read",
     query: z.object({ q: z.string().trim().min(1).max(256) }),
     answers: { 200: searchSchema },
