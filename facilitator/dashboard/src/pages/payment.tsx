@@ -4,6 +4,7 @@ import { escapedText, formatMoment } from "../format";
 import { OnChain, Whole } from "../links";
 import { Panel, PayerLink, Shown, Status } from "../parts";
 import { useGet, useMoney, useRound, useSigned } from "../use";
+import { Refund } from "./refund";
 import { Chain, Kept, type Moment, Refunds, Rows, Sent, Timeline } from "./story";
 import { whyOf } from "./stuck";
 
@@ -25,7 +26,7 @@ export function PaymentPage({ id }: { id: string }) {
 
 function Story({ of }: { of: PaymentStoryWire }) {
   const money = useMoney();
-  const { supported } = useSigned();
+  const { api, supported } = useSigned();
   const { status, door, method, permitted } = of;
   return (
     <>
@@ -90,6 +91,14 @@ function Story({ of }: { of: PaymentStoryWire }) {
       </Panel>
       <Timeline of={momentsOf(of, (amount) => money(amount, of.token))} />
       <Refunds of={of} />
+      {status === "settled" && (
+        <Refund
+          of={of}
+          what="payment"
+          target={{ type: "payment", paymentId: of.id }}
+          load={() => api.get(`/analytics/payments/${of.id}`)}
+        />
+      )}
       <Sent of={of} />
     </>
   );

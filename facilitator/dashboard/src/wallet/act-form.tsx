@@ -1,12 +1,13 @@
 /** A form for one act of a provider's wallet: reviewed in words, then signed or sent here, or copied for another wallet. */
-import { createContext } from "preact";
-import { useContext, useState } from "preact/hooks";
+import { type ComponentChildren, createContext } from "preact";
+import { useContext, useMemo, useState } from "preact/hooks";
 import { formatCoin } from "../format";
 import { Alert, Options, Panel } from "../parts";
 import { useSigned } from "../use";
-import { type Account, Problem, type Progress } from "./account";
+import { type Account, accountOf, Problem, type Progress, type Wallet } from "./account";
 import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
 import type { Call } from "./calls";
+import { useWallets, WalletButtons } from "./choice";
 
 export interface Field {
   readonly name: string;
@@ -48,7 +49,44 @@ interface ActsAt {
   readonly onActed: () => void;
 }
 
-export const ActsContext = createContext<ActsAt>({ account: undefined, onActed: () => undefined });
+const ActsContext = createContext<ActsAt>({ account: undefined, onActed: () => undefined });
+
+interface Chosen {
+  readonly wallet: Wallet | undefined;
+  /** counts the acts that were done */
+  readonly round: number;
+}
+
+/** Has a wallet chosen for the forms within. @param without what is said where the browser has none */
+export function WithWallet({
+  without,
+  children,
+}: {
+  without: string;
+  children: ComponentChildren | ((chosen: Chosen) => ComponentChildren);
+}) {
+  const { who, supported } = useSigned();
+  const wallets = useWallets();
+  const [chosen, setChosen] = useState<Wallet>();
+  const [round, setRound] = useState(0);
+  const wallet = chosen ?? (wallets.length === 1 ? wallets[0] : undefined);
+  const { chainId, network } = supported;
+  const account = useMemo(
+    () => wallet && accountOf(wallet, who.provider, { chainId, network }),
+    [wallet, who.provider, chainId, network],
+  );
+  return (
+    <ActsContext.Provider value={{ account, onActed: () => setRound((now) => now + 1) }}>
+      {!wallet &&
+        (wallets.length === 0 ? (
+          <p class="note">{without}</p>
+        ) : (
+          <WalletButtons wallets={wallets} label="Act with" isBusy={false} isMain={false} onChoose={setChosen} />
+        ))}
+      {typeof children === "function" ? children({ wallet, round }) : children}
+    </ActsContext.Provider>
+  );
+}
 
 interface ActFormProps {
   readonly title: string;
