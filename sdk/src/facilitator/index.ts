@@ -4,6 +4,7 @@ export * from "./analytics";
 export * from "./attention";
 export * from "./client";
 export * from "./debits";
+export { MOVEMENT_KINDS } from "./digest";
 export * from "./discovery";
 export * from "./discovery-client";
 export * from "./endpoints";

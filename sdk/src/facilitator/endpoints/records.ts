@@ -1,7 +1,8 @@
 /** Endpoints to find and read a provider's records: search, the story of one, and the ledger of all movements. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../../protocol";
-import { chargeStorySchema, ledgerSchema, MOVEMENT_KINDS, paymentStorySchema, searchSchema } from "../records";
+import { MOVEMENT_KINDS } from "../digest";
+import { chargeStorySchema, ledgerSchema, paymentStorySchema, searchSchema } from "../records";
 import { endpoints, limitSchema, PAGED } from "./endpoint";
 
 const byId = z.object({ id: hash32Schema });
