@@ -359,6 +359,16 @@ describe("the payer's portal", function () {
     const limited = page.getByRole("alert").filter({ hasText: "60 acts submitted within the hour" });
     await limited.filter({ hasText: "No subscription can be charged any more. Try again later" }).waitFor();
     expect(await live()).to.equal(101 - 59);
+    const timeOf = async (): Promise<number> => {
+      const answer = await fetch(`${world.facilitator.url}/accounts/${payer.address}?token=${token}`);
+      return ((await answer.json()) as { chainTimeSec: number }).chainTimeSec;
+    };
+    const laterSec = (await timeOf()) + 3_600;
+    await world.chain.advance(3_700);
+    await until("the service knows the hour", async () => (await timeOf()) > laterSec);
+    await agree(page, "Try again");
+    await page.getByText("Everything is stopped").waitFor();
+    expect(await live()).to.equal(0);
     expect(errors).to.deep.equal([]);
   });
 
