@@ -98,6 +98,7 @@ const SLOW = {
     "test/e2e/dashboard-acts.ts",
     "test/e2e/dashboard-controls.ts",
     "test/e2e/dashboard-find.ts",
+    "test/e2e/dashboard-labels.ts",
     "test/e2e/dashboard-live.ts",
     "test/e2e/dashboard-operator.ts",
     "test/e2e/dashboard-screens.ts",

@@ -2,7 +2,7 @@ import { expect } from "chai";
 import { Interface, id as topicOf } from "ethers";
 import { turnpikeInterface } from "turnpike/chain";
 import { PERMIT2 as OF_PROTOCOL } from "turnpike/protocol";
-import { PERMIT2, providerCalls, readApproval, withdrawApproval } from "../../facilitator/dashboard/src/wallet/calls";
+import { PERMIT2, providerCalls, withdrawApproval } from "../../facilitator/dashboard/src/wallet/calls";
 import { REASONS, reasonOf } from "../../facilitator/dashboard/src/wallet/reverts";
 
 const TURNPIKE = "0x00000000000000000000000000000000000000A1";
@@ -37,11 +37,8 @@ describe("agreement > calls of a wallet", () => {
     ] as const) {
       expect(call, name).to.deep.equal({ to: TURNPIKE, data: turnpikeInterface.encodeFunctionData(name, values) });
     }
-    const erc20 = new Interface(["function approve(address, uint256)", "function allowance(address, address)"]);
+    const erc20 = new Interface(["function approve(address, uint256)"]);
     expect(withdrawApproval(TOKEN, PAYEE).data).to.equal(erc20.encodeFunctionData("approve", [PAYEE, 0]));
-    expect(readApproval(TOKEN, PAYEE, TURNPIKE).data).to.equal(
-      erc20.encodeFunctionData("allowance", [PAYEE, TURNPIKE]),
-    );
   });
 
   it("the dashboard names each refusal by the contracts' own error, wherever a wallet puts it", () => {

@@ -66,7 +66,8 @@ describe("agreement > webhooks", () => {
     expect(rows.map(([, type]) => type?.replaceAll("`", ""))).to.deep.equal(WEBHOOK_EVENT_TYPES);
     for (const [, name = "", , fields = ""] of rows) {
       const type = name.replaceAll("`", "") as WebhookEventType;
-      const common = Object.keys(WEBHOOK_DATA[COMMON[type.split(".")[0] ?? ""] ?? "plan.created"].shape);
+      const example = COMMON[type.split(".")[0] ?? ""];
+      const common = example ? Object.keys(WEBHOOK_DATA[example].shape) : [];
       const own = Object.keys(WEBHOOK_DATA[type].shape).filter((field) => !common.includes(field));
       expect(fields === "" ? [] : fields.replaceAll("`", "").split(", "), type).to.deep.equal(own);
     }

@@ -10,7 +10,7 @@ import { buyQuote } from "../../examples/agent";
 import { openPage } from "../support/browser";
 import { recordOf, until } from "../support/sandbox";
 import { failuresOf } from "./support/axe";
-import { SHOTS, useDashboard } from "./support/dashboard";
+import { SHOTS, tooWide, useDashboard } from "./support/dashboard";
 import { tabTo } from "./support/keyboard";
 import { addPageWallet, type PageWallet } from "./support/page-wallet";
 
@@ -37,6 +37,8 @@ describe("dashboard: acts of a provider", function () {
 
   /** The form of an act, which the list of all leads to. */
   async function panel(page: Page, title: string) {
+    if (title.startsWith("Refund this"))
+      return page.locator("section").filter({ has: page.getByRole("heading", { name: title }) });
     const heading = page.getByRole("heading", { level: 1, name: title, exact: true });
     if ((await heading.count()) === 0) {
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Acts" }).click();
@@ -111,7 +113,7 @@ describe("dashboard: acts of a provider", function () {
 
   const plan = (planId: string) => at.world.lens.getFunction("getPlan")(planId);
 
-  it("job 5: creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
+  it("job 3: creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
     const { page, wallet, errors } = await open({ width: 390 });
     const { keyboard } = page;
     const enter = async (label: RegExp, text: string): Promise<void> => {
@@ -157,7 +159,7 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 8: deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
+  it("job 4: deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
     const name = "Plan to close";
     const planId = await planOf(name);
     const { page } = await open();
@@ -213,7 +215,7 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 7: changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
+  it("job 9: changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
     const name = "Plan whose payee moves";
     const planId = await planOf(name);
     const { page } = await open({ width: 390 });
@@ -242,31 +244,78 @@ describe("dashboard: acts of a provider", function () {
     expect(await at.world.lens.getFunction("rightsOf")(planId, relayer)).to.equal(1n);
   });
 
-  it("job 6, job 9: refunds a payment in part, and ends a subscription at its period's end", async () => {
+  for (const width of [390, 1440]) {
+    it(`job 6: refunds a payment, a charge and a debit in part from their pages, ${width} wide`, async () => {
+      const { world } = at;
+      const origins = [world.provider.url];
+      const customer = await world.agent(`a customer who is refunded, ${width}`);
+      await customer.agent.subscribe({ planId: world.plans.small, maxOverage: 2_000_000, origins });
+      const { receipt } = await buyQuote(customer.agent, world.provider.url, "ABC");
+      const body = JSON.stringify({ words: 1_000 });
+      const headers = { "content-type": "application/json" };
+      await (await customer.agent.fetch(`${world.provider.url}/complete`, { method: "POST", headers, body })).text();
+      const authorization = { authorization: `Bearer ${world.providerKey}` };
+      const ledger = `${world.facilitator.url}/analytics/ledger?payer=${customer.address}`;
+      let movements: readonly { readonly kind: string; readonly id: string }[] = [];
+      await until("the debit", async () => {
+        const answer = await fetch(ledger, { headers: authorization });
+        movements = ((await answer.json()) as { movements: { kind: string; id: string }[] }).movements;
+        return movements.length === 3;
+      });
+      const idOf = (wanted: string) => movements.find(({ kind }) => kind === wanted)?.id ?? "";
+      const { page, wallet, errors } = await open({ width });
+      for (const [path, what, paid] of [
+        [`/payments/${receipt?.paymentId}`, "payment", "$0.50"],
+        [`/charges/${idOf("signup")}`, "charge", "$5.00"],
+        [`/charges/${idOf("overage")}`, "debit", "$0.50"],
+      ] as const) {
+        const before = await world.contracts.balanceOf(customer.address);
+        await page.evaluate((to) => {
+          location.hash = to;
+        }, path);
+        const title = `Refund this ${what}`;
+        await fill(page, title, /^Amount to return/, "5000");
+        await (await panel(page, title)).getByRole("button", { name: "Review" }).click();
+        await (await panel(page, title))
+          .getByRole("alert")
+          .filter({ hasText: `at most ${paid}` })
+          .waitFor();
+        expect(await failuresOf(page), what).to.deep.equal([]);
+        expect(await tooWide(page), what).to.deep.equal([]);
+        await fill(page, title, /^Amount to return/, "0.20");
+        await review(page, title);
+        await page.getByText(`Returns $0.20 of ${paid} to ${customer.address}`).waitFor();
+        wallet.alters = (typed) => ({ ...typed, message: { ...typed.message, value: "300000" } });
+        await press(page, "Sign in your wallet");
+        await page.getByRole("alert").filter({ hasText: "signed something else" }).waitFor();
+        wallet.alters = (typed) => typed;
+        await press(page, "Try again");
+        await page.getByText("$0.20 is refunded.").waitFor();
+        await press(page, "Close");
+        await page.getByRole("table", { name: "Refunds" }).getByText("$0.20").waitFor();
+        expect((await world.contracts.balanceOf(customer.address)) - before, what).to.equal(200_000n);
+        // What is left is less now; the second refund has another nonce.
+        await fill(page, title, /^Amount to return/, "0.31");
+        await (await panel(page, title)).getByRole("button", { name: "Review" }).click();
+        if (what !== "charge")
+          await (await panel(page, title)).getByRole("alert").filter({ hasText: "at most $0.30" }).waitFor();
+        else {
+          await press(page, "Sign in your wallet");
+          await page.getByText("$0.31 is refunded.").waitFor();
+          await press(page, "Close");
+        }
+      }
+      await noted("refund.signed");
+      expect(errors).to.deep.equal([]);
+    });
+  }
+
+  it("job 7: ends a subscription at its period's end", async () => {
     const { world } = at;
     const customer = await world.agent("a customer of acts");
     const { idHash } = await customer.agent.subscribe({ planId: world.plans.reader, origins: [world.provider.url] });
-    await buyQuote(customer.agent, world.provider.url, "ABC");
     const short = customer.address.slice(0, 8);
-    const before = await world.contracts.balanceOf(customer.address);
-    const { page, wallet, errors } = await open();
-    const refund = "Refund a payment in part";
-    await choose(page, refund, "Payment", short);
-    await fill(page, refund, /^Amount to return/, "5000");
-    await (await panel(page, refund)).getByRole("button", { name: "Review" }).click();
-    await (await panel(page, refund)).getByRole("alert").filter({ hasText: "at most $0.50" }).waitFor();
-    await fill(page, refund, /^Amount to return/, "0.20");
-    await review(page, refund);
-    await page.getByText(`Returns $0.20 of $0.50 to ${customer.address}`).waitFor();
-    wallet.alters = (typed) => ({ ...typed, message: { ...typed.message, value: "300000" } });
-    await press(page, "Sign in your wallet");
-    await page.getByRole("alert").filter({ hasText: "signed something else" }).waitFor();
-    wallet.alters = (typed) => typed;
-    await press(page, "Try again");
-    await page.getByText("$0.20 is refunded.").waitFor();
-    await noted("refund.signed");
-    expect((await world.contracts.balanceOf(customer.address)) - before).to.equal(200_000n);
-    await press(page, "Close");
+    const { page, errors } = await open();
     const end = "End a subscription at its period's end";
     await choose(page, end, "Subscription", short);
     await review(page, end);
@@ -282,7 +331,7 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 10: makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
+  it("job 8: makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
     const { world } = at;
     const customer = await world.agent("a customer with a trial");
     const { page, wallet } = await open({ width: 390 });
@@ -330,7 +379,7 @@ describe("dashboard: acts of a provider", function () {
     return received.reduce((sum, log) => sum + BigInt(log.data), 0n);
   }
 
-  it("B21 job 11: makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
+  it("B21 job 1, job 2: makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
     const { world } = at;
     const { page, wallet, errors } = await open();
     const status = async (key: string, path = "/keys/current", init: RequestInit = {}) =>

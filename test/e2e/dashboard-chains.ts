@@ -2,9 +2,11 @@ import { expect } from "chai";
 import type { Page } from "playwright-core";
 import { buyQuote, readReport } from "../../examples/agent";
 import { chainTime } from "../../scripts/sandbox/clock";
+import { openPage } from "../support/browser";
 import { DAY_SEC, until, type World } from "../support/sandbox";
 import { failuresOf } from "./support/axe";
-import { PAGES, useDashboard, visit } from "./support/dashboard";
+import { PAGES, tooWide, useDashboard, visit } from "./support/dashboard";
+import { addPageWallet } from "./support/page-wallet";
 
 const SECOND = 31_338;
 const NETWORKS = ["local-31337", `local-${SECOND}`];
@@ -126,6 +128,55 @@ describe("dashboard of two chains", function () {
     await page.keyboard.press("ArrowUp");
     await until("the first chain", async () => (await selector(page).inputValue()) === NETWORKS[0]);
   });
+
+  for (const width of [390, 1440]) {
+    it(`HD35 shows a payer both chains' subscriptions, approvals and charges, and acts on each alone, ${width} wide`, async () => {
+      const { world } = at;
+      const both = [world, secondOf(world)] as const;
+      const payer = await world.agent(`a payer on both chains, ${width}`);
+      for (const [place, own] of both.entries()) {
+        const plan = [own.plans.reader, own.plans.small][place] ?? own.plans.reader;
+        const here = await own.agent(`a payer on both chains, ${width}`);
+        expect(here.address).to.equal(payer.address);
+        await here.agent.subscribe({ planId: plan, origins: [own.provider.url] });
+      }
+      const { page, errors } = await openPage(at.browser);
+      page.setDefaultTimeout(20_000);
+      await page.setViewportSize({ width, height: 844 });
+      const { chain, contracts, facilitator } = world;
+      const keys = { address: payer.address, key: payer.wallet.privateKey };
+      await addPageWallet(page, { ...keys, chainId: contracts.chainId, rpcUrl: chain.rpcUrl, names: ["A wallet"] });
+      await page.goto(`${facilitator.url}/me`);
+      await page
+        .getByRole("button", { name: /^Sign in with your wallet/ })
+        .first()
+        .click();
+      for (const [place, network] of NETWORKS.entries()) {
+        const part = page.getByRole("region", { name: network, exact: true });
+        await part.getByRole("heading", { name: `On ${network}` }).waitFor();
+        await part.locator(".card", { hasText: place === 0 ? "Reader" : "Small" }).waitFor();
+        expect(await part.locator(".card").count(), network).to.equal(1);
+        const approvals = part.getByRole("table", { name: "Token approvals" });
+        await approvals.getByRole("row").filter({ hasText: "Turnpike" }).first().waitFor();
+        await part.getByRole("table", { name: "Charges of subscriptions" }).getByText("signup").waitFor();
+      }
+      expect(await failuresOf(page)).to.deep.equal([]);
+      expect(await tooWide(page)).to.deep.equal([]);
+      await page.getByRole("button", { name: `Stop everything on ${NETWORKS[0]}` }).click();
+      await page.getByRole("button", { name: "Begin" }).click();
+      await page.getByText(`Everything is stopped: nothing can be charged here on ${NETWORKS[0]} any more.`).waitFor();
+      await page.getByRole("button", { name: "Close" }).click();
+      const status = (place: number, text: string) =>
+        page
+          .getByRole("region", { name: NETWORKS[place] ?? "", exact: true })
+          .locator(".card")
+          .getByText(text, { exact: true })
+          .waitFor();
+      await status(0, "cancelled");
+      await status(1, "active");
+      expect(errors).to.deep.equal([]);
+    });
+  }
 
   it("throws nothing meanwhile", () => expect(at.errors).to.deep.equal([]));
 });

@@ -77,7 +77,7 @@ describe("dashboard: find and read", function () {
     page.locator(".rows > div").filter({ has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) });
 
   for (const width of WIDTHS) {
-    it(`job 1: finds a payment by hash, memo, payer and id by keyboard alone, ${width} wide`, async () => {
+    it(`job 5: finds a payment by hash, memo, payer and id by keyboard alone, ${width} wide`, async () => {
       const { page } = at;
       await wide(page, width);
       const { id, transaction = "", memo = "", payer } = story;
@@ -129,7 +129,7 @@ describe("dashboard: find and read", function () {
       expect(await page.title()).to.equal("Payments · Turnpike");
     });
 
-    it(`job 2: shows a payment's story to the second, with its partial refund, and copies what it names, ${width} wide`, async () => {
+    it(`shows a payment's story to the second, with its partial refund, and copies what it names, ${width} wide`, async () => {
       const { page, world } = at;
       await wide(page, width);
       await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.facilitator.url });
@@ -151,7 +151,7 @@ describe("dashboard: find and read", function () {
       await check(page, "Payment");
     });
 
-    it(`job 3: shows a delivery's payload and answers, and sends it again, ${width} wide`, async () => {
+    it(`job 11: shows a delivery's payload and answers, and sends it again, ${width} wide`, async () => {
       const { page, world } = at;
       await wide(page, width);
       status = 500;
@@ -176,7 +176,7 @@ describe("dashboard: find and read", function () {
       await check(page, "Delivery");
     });
 
-    it(`job 4: exports a month for the accountant: the file has the rows and the sums of the statement, ${width} wide`, async () => {
+    it(`job 12: exports a month for the accountant: the file has the rows and the sums of the statement, ${width} wide`, async () => {
       const { page } = at;
       await wide(page, width);
       const [year, month] = new Date((story.settledAt ?? 0) * 1_000)

@@ -4,11 +4,12 @@ import path from "node:path";
 import { expect } from "chai";
 import { Contract } from "ethers";
 import type { Download, Page } from "playwright-core";
-import { createPlan } from "turnpike/chain";
+import { createPlan, turnpikeInterface } from "turnpike/chain";
 import { createFacilitatorClient } from "turnpike/facilitator";
-import { type Address, type Hex, PERMIT2, signDigest, typedDataDigest } from "turnpike/protocol";
+import { type Address, type Hex, PERMIT2, randomBytes, signDigest, toHex, typedDataDigest } from "turnpike/protocol";
 import { buyQuote } from "../../examples/agent";
 import { expectCode, removeTerminals, terminal, writeSecret } from "../sdk/cli/support/run";
+import { signupArgs } from "../support/acts";
 import { openPage } from "../support/browser";
 import { recordOf, type TestAgent, until, type World } from "../support/sandbox";
 import { failuresOf } from "./support/axe";
@@ -292,7 +293,7 @@ describe("the payer's portal", function () {
     await page.getByRole("alert").filter({ hasText: "1 step of 4 was done" }).waitFor();
     await agree(page, "Try again");
     await page.getByText("Everything is stopped").waitFor();
-    expect(wallet.signed.map(({ primaryType }) => primaryType)).to.deep.equal(["Cancel", "Cancel", "Permit"]);
+    expect(wallet.signed.map(({ primaryType }) => primaryType)).to.deep.equal(["Permit", "Cancel", "Cancel"]);
     expect(await approvals()).to.deep.equal([0n, 0n]);
     for (const idHash of Object.values(payer.idHashes))
       expect((await recordOf(world, idHash)).status).to.equal("CANCELLED");
@@ -302,9 +303,80 @@ describe("the payer's portal", function () {
     expect(errors).to.deep.equal([]);
   });
 
+  it("stops a hundred and one subscriptions, listed in pages: at once none can be charged, and begun again it does the rest alone", async function () {
+    this.timeout(900_000);
+    const { world } = at;
+    const payer = await world.agent("a payer of much");
+    const { provider } = world.chain;
+    await provider.send("hardhat_setBalance", [payer.address, "0x56bc75e2d63100000"]);
+    const wallet = payer.wallet.connect(provider);
+    const { token, turnpike } = world.contracts;
+    const terms = { token, amount: 10_000n, months: 1, graceSec: 86_400, metadata: JSON.stringify({ name: "Cheap" }) };
+    const { planId } = await createPlan(world.providerAccount, turnpike, terms);
+    const approving = new Contract(token, APPROVE, wallet);
+    await (await approving.getFunction("approve")(turnpike, 10n ** 12n)).wait();
+    const subscribe = new Contract(turnpike, turnpikeInterface, wallet).getFunction("subscribe");
+    let nonce = await wallet.getNonce();
+    const many = Array.from({ length: 101 }, () => toHex(randomBytes(32)));
+    const sent = many.map((secretHash) =>
+      subscribe(...signupArgs(payer.address, { planId, secretHash }), { nonce: nonce++, gasLimit: 500_000 }),
+    );
+    for (const each of await Promise.all(sent)) await each.wait();
+    const live = async (): Promise<number> => {
+      const client = createFacilitatorClient({ url: world.facilitator.url });
+      let count = 0;
+      for (let cursor: string | undefined; ; ) {
+        const found = await client.subscriptionsOf(payer.address, cursor ? { cursor } : {});
+        if (found.kind === "refused") throw found.error;
+        count += found.value.subscriptions.filter(({ status }) => status === "ACTIVE").length;
+        if (found.value.next === undefined) return count;
+        cursor = found.value.next;
+      }
+    };
+    await until("all are indexed", async () => (await live()) === 101);
+    const { page, wallet: signer, errors } = await signIn(payer);
+    page.setDefaultTimeout(280_000);
+    await page.getByRole("region", { name: /^local-/ }).waitFor();
+    expect(await page.locator(".card").count()).to.equal(100);
+    await page.getByRole("button", { name: "Older" }).first().click();
+    await until("the oldest one", async () => (await page.locator(".card").count()) === 1);
+    await page.getByRole("button", { name: "Stop everything" }).click();
+    await page.getByText(/and 91 more|, 91 more/).waitFor();
+    await page.getByText(/102 signatures without gas\./).waitFor();
+    let asked = 0;
+    signer.rejects = (method) =>
+      method === "eth_signTypedData_v4" && ++asked === 4 ? { code: 4001, message: "No" } : undefined;
+    await agree(page, "Begin");
+    await page.getByRole("alert").filter({ hasText: "3 steps of 102 was done" }).waitFor();
+    expect(await approving.getFunction("allowance")(payer.address, turnpike), "nothing can be charged").to.equal(0n);
+    expect(signer.signed.map(({ primaryType }) => primaryType)).to.deep.equal(["Permit", "Cancel", "Cancel"]);
+    await page.reload();
+    await page.getByRole("button", { name: "Stop everything" }).click();
+    await page.getByText("No approval is left to withdraw.").waitFor();
+    await page.getByText(/99 signatures without gas\./).waitFor();
+    await agree(page, "Begin");
+    // The service submits 60 acts of an account within an hour.
+    const limited = page.getByRole("alert").filter({ hasText: "60 acts submitted within the hour" });
+    await limited.filter({ hasText: "No subscription can be charged any more. Try again later" }).waitFor();
+    expect(await live()).to.equal(101 - 59);
+    const timeOf = async (): Promise<number> => {
+      const answer = await fetch(`${world.facilitator.url}/accounts/${payer.address}?token=${token}`);
+      return ((await answer.json()) as { chainTimeSec: number }).chainTimeSec;
+    };
+    const laterSec = (await timeOf()) + 3_600;
+    await world.chain.advance(3_700);
+    await until("the service knows the hour", async () => (await timeOf()) > laterSec);
+    await agree(page, "Try again");
+    await page.getByText("Everything is stopped").waitFor();
+    expect(await live()).to.equal(0);
+    expect(errors).to.deep.equal([]);
+  });
+
   it("B21 opens the link of `turnpike portal` once, to read alone, and sends its secret to no address", async () => {
     const { world } = at;
     const payer = await payerOf(world, "the owner of an agent");
+    const token = new Contract(world.contracts.token, APPROVE, payer.wallet.connect(world.chain.provider));
+    await (await token.getFunction("approve")(PERMIT2, 3_000_000n)).wait();
     const shell = terminal({ TURNPIKE_FACILITATOR_URL: world.facilitator.url });
     writeSecret(path.join(shell.folder, "wallet.key"), payer.wallet.privateKey);
     const ran = await shell.run("portal", "--json").finally(removeTerminals);
@@ -319,6 +391,8 @@ describe("the payer's portal", function () {
     await card(page, "Reader").waitFor();
     await page.getByRole("table", { name: "One-time payments" }).getByText("/quote").waitFor();
     await page.getByText("This page only reads").waitFor();
+    const given = page.getByRole("table", { name: "Token approvals" }).getByRole("row").filter({ hasText: "Permit2" });
+    await given.getByText("$3.00").waitFor();
     expect(await page.getByRole("button", { name: /Stop everything|Cancel|Withdraw/ }).count()).to.equal(0);
     expect(page.url()).to.equal(`${world.facilitator.url}/me`);
     expect(asked.join()).not.to.include(secret.slice(-43));

@@ -6,6 +6,7 @@ import { type Api, ApiProblem, createApi } from "./api";
 import { ClockBar } from "./clock-bar";
 import type { Early } from "./early";
 import { shorten } from "./format";
+import { WithLabels } from "./labels";
 import { Alert, Problem, Shown } from "./parts";
 import { PAGES, pageAt, SignIn, SOURCES } from "./routes";
 import { Search } from "./search";
@@ -109,14 +110,15 @@ function Dashboard({ session, onSignOut }: { session: Session; onSignOut: SignOu
           key.scopes.includes("read") ? (
             <Shown of={supported}>
               {(service) => (
-                <Shell
-                  key={network}
-                  api={api}
-                  who={key}
-                  supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
-                  onNetwork={choose}
-                  onSignOut={onSignOut}
-                />
+                <WithLabels key={network} api={api} signOut={onSignOut}>
+                  <Shell
+                    api={api}
+                    who={key}
+                    supported={{ ...service, ...service.chains?.find((chain) => chain.network === network) }}
+                    onNetwork={choose}
+                    onSignOut={onSignOut}
+                  />
+                </WithLabels>
               )}
             </Shown>
           ) : (

@@ -63,25 +63,19 @@ function Signed({ apiKey, onSignOut }: { apiKey: string; onSignOut: SignOut }) {
   const who = useAnswer(open, { path: "/keys/current", signOut: onSignOut });
   const supported = useAnswer(open, { path: "/supported", signOut: onSignOut });
   const wallets = useWallets();
-  const [chosen, setChosen] = useState<string>();
   return (
     <Shown of={who}>
       {(key) => (
         <Shown of={supported}>
-          {(service) => {
-            const chain = service.chains?.find(({ network }) => network === chosen) ?? service.chains?.[0] ?? service;
-            return (
-              <Portal
-                key={chain.network}
-                apiKey={apiKey}
-                who={key}
-                supported={{ ...service, ...chain }}
-                wallets={wallets}
-                onNetwork={setChosen}
-                onSignOut={onSignOut}
-              />
-            );
-          }}
+          {(service) => (
+            <Portal
+              apiKey={apiKey}
+              who={key}
+              chains={service.chains?.map((chain) => ({ ...service, ...chain })) ?? [service]}
+              wallets={wallets}
+              onSignOut={onSignOut}
+            />
+          )}
         </Shown>
       )}
     </Shown>

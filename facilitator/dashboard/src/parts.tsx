@@ -4,6 +4,7 @@ import { useContext, useState } from "preact/hooks";
 import type { ApiProblem, CsvPath, Query } from "./api";
 import { Copy } from "./copy";
 import { endsOf, escapedText } from "./format";
+import { useLabels } from "./labels";
 import { type Loaded, Notices, Recovery, type Trail, useSigned } from "./use";
 
 /** Says what went wrong, in the same way wherever it happens, and offers what helps. */
@@ -329,7 +330,7 @@ export function SubscriptionLink({ of }: { of: string }) {
 export function PayerLink({ of }: { of: string }) {
   return (
     <a href={`#/payers/${of}`}>
-      <Hex value={of} />
+      <Hex value={of} /> <Label of={of} />
     </a>
   );
 }
@@ -337,8 +338,18 @@ export function PayerLink({ of }: { of: string }) {
 export function PlanLink({ of, name }: { of: string; name: string }) {
   return (
     <a href={`#/plans/${of}`}>
-      <Cut text={name} />
+      <Cut text={name} /> <Label of={of} />
     </a>
+  );
+}
+
+/** What the provider calls a payer or plan, where it calls it something. */
+export function Label({ of }: { of: string }) {
+  const text = useLabels().find(of);
+  return text === undefined ? null : (
+    <span class="note line">
+      <Cut text={text} />
+    </span>
   );
 }
 

@@ -2,6 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { SearchWire } from "turnpike/facilitator";
 import { endsOf, escapedText, planName } from "./format";
+import { Label } from "./parts";
 import { useMoney, useSigned } from "./use";
 
 type Hit = SearchWire["hits"][number];
@@ -129,7 +130,7 @@ function Box({ onDone }: { onDone: () => void }) {
       </div>
       <p class="note" role="status">
         {wanted === ""
-          ? "Transaction, memo, id of a payment, subscription or plan, payer's address, the start of a plan's name or of an endpoint's description."
+          ? "Transaction, memo, id of a payment, subscription or plan, payer's address, the start of a plan's name or of an endpoint's description, part of a label."
           : state?.of !== wanted
             ? "Searching…"
             : "problem" in state
@@ -145,11 +146,12 @@ function Box({ onDone }: { onDone: () => void }) {
 function Shown({ of: { kind, id, text, amount, token } }: { of: Hit }) {
   const money = useMoney();
   const [start, end] = endsOf(id);
-  const said = text === undefined ? "" : isPlan(kind) ? planName(text, "") : escapedText(text);
+  // The label of a payer or plan is loaded already.
+  const said = text === undefined || kind === "payer" ? "" : isPlan(kind) ? planName(text, "") : escapedText(text);
   return (
     <>
       <strong>{kind}</strong> <code>{end ? `${start}…${end}` : start}</code> {said && <bdi>{said}</bdi>}{" "}
-      {amount !== undefined && money(amount, token)}
+      <Label of={id} /> {amount !== undefined && money(amount, token)}
     </>
   );
 }

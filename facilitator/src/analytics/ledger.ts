@@ -16,12 +16,20 @@ export interface LedgerFilter {
   /** `2026-11`; undefined: all times */
   readonly month?: string | undefined;
   readonly zone: string;
+  /** instead of a month */
+  readonly range?: Range | undefined;
   readonly token?: Address | undefined;
   readonly kind?: (typeof MOVEMENT_KINDS)[number] | undefined;
   readonly planId?: Hex | undefined;
   readonly route?: string | undefined;
   readonly payer?: Address | undefined;
   readonly sort: "newest" | "oldest" | "largest" | "smallest";
+}
+
+/** unix seconds; `to` is exclusive */
+interface Range {
+  readonly from: number;
+  readonly to: number;
 }
 
 export interface MovementPage {
@@ -212,7 +220,8 @@ function placeOf(
 }
 
 /** Returns the range of a calendar month in its zone, unix seconds. @throws InvalidRequest for an unknown zone */
-function rangeOf({ month, zone }: LedgerFilter): { readonly from: number; readonly to: number } {
+function rangeOf({ month, zone, range }: LedgerFilter): Range {
+  if (range) return range;
   const local = localTimeIn(zone);
   if (month === undefined) return { from: 0, to: NEVER_SEC };
   const [year = 0, number = 0] = month.split("-").map(Number);

@@ -15,6 +15,7 @@ import type { ApiServices, Deployment, Providers, Sandbox } from "../http/servic
 import type { Indexer } from "../indexer";
 import { listActs, noteAct } from "../providers/audit";
 import { createKeys } from "../providers/keys";
+import { createLabels } from "../providers/labels";
 import { createRefundAccounts } from "../providers/refund-accounts";
 import type { Relayer } from "../relayer";
 import { createSubscriptions } from "../subscriptions";
@@ -64,6 +65,7 @@ export function createProviders(deps: ProvidersDeps): Providers {
   return {
     keys,
     endpoints,
+    labels: createLabels(store, chainId),
     listings,
     debits,
     refundAccounts,

@@ -11,6 +11,7 @@ import { createRenewals } from "../subscriptions/renewals/runner";
 import type { Metrics } from "../telemetry/metrics";
 import { startWebhooks } from "../webhooks";
 import { type Core, type CoreEffects, startCore } from "./core";
+import { startDigests } from "./digests";
 import { watchCore } from "./gauges";
 import { startAppUpkeep } from "./upkeep";
 
@@ -27,8 +28,8 @@ const IDLE: Worker = { stop: async () => undefined };
 /** The workers of each role. The core does the work of relayer and indexer, and HTTP is the api. */
 const WORKERS: { readonly [R in Role]?: readonly ((context: RoleContext) => Worker)[] } = {
   renewals: [(context) => (context.config.renewals ? createRenewals(context) : IDLE)],
-  // Both send requests to hosts that providers name.
-  webhooks: [startWebhooks, startDiscovery],
+  // The first two send requests to hosts that providers name.
+  webhooks: [startWebhooks, startDiscovery, startDigests],
   indexer: [startRetention, startAppUpkeep],
 };
 

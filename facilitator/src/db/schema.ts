@@ -38,7 +38,7 @@ import type {
   RefundsTable,
   WalletDeploymentsTable,
 } from "./tables/payments";
-import type { ApiKeysTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
+import type { ApiKeysTable, LabelsTable, ServiceSecretsTable, SpentChallengesTable } from "./tables/providers";
 import type {
   LaneReportsTable,
   LanesTable,
@@ -114,6 +114,7 @@ export interface Tables {
   gate_reports: GateReportsTable;
   gate_resources: GateResourcesTable;
   service_secrets: ServiceSecretsTable;
+  labels: LabelsTable;
   api_keys: ApiKeysTable;
   spent_challenges: SpentChallengesTable;
   webhook_endpoints: WebhookEndpointsTable;

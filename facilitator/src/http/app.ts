@@ -23,7 +23,7 @@ import { analyticsEndpoints } from "./routes/analytics";
 import { debitEndpoints, eventEndpoints, reportEndpoints } from "./routes/debits";
 import { discoveryEndpoints } from "./routes/discovery";
 import { figureEndpoints } from "./routes/figures";
-import { keyEndpoints } from "./routes/keys";
+import { keyEndpoints, labelEndpoints } from "./routes/keys";
 import { operatorFigureEndpoints } from "./routes/operator-figures";
 import { payerEndpoints } from "./routes/payer";
 import { paymentEndpoints } from "./routes/payments";
@@ -47,6 +47,7 @@ export function endpointsOf(services: ApiServices): Endpoint[] {
     planEndpoints,
     x402Endpoints,
     keyEndpoints,
+    labelEndpoints,
     eventEndpoints,
     debitEndpoints,
     webhookEndpoints,

@@ -54,7 +54,7 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
 const BY_PATTERN = [
   ...["1000000", SIGNATURE, HASH, ADDRESS],
   ...["5e".repeat(8), "5e".repeat(16), `we_${"5e".repeat(12)}`, `ls_${"5e".repeat(12)}`],
-  ...["/quotes", "50", "payment.settled"],
+  ...["/quotes", "50", "payment.settled", `${TIME_SEC}.${HASH}`],
 ];
 /** The usual case of an enumeration, where it is not the first one. */
 const USUAL = new Set<unknown>(["ACTIVE", "settled", "delivered", "running", "well"]);

@@ -12,6 +12,7 @@ import type { EventPage } from "../events/list";
 import type { Payments } from "../payments";
 import type { AuditPage, listActs } from "../providers/audit";
 import type { Caller, KeyNeed, Keys, Origin } from "../providers/keys";
+import type { Labels } from "../providers/labels";
 import type { RefundAccounts } from "../providers/refund-accounts";
 import type { Subscriptions } from "../subscriptions";
 import type { Debits } from "../subscriptions/debits";
@@ -77,6 +78,7 @@ export interface ApiServices {
 export interface Providers {
   readonly keys: Keys;
   readonly endpoints: WebhookEndpoints;
+  readonly labels: Labels;
   readonly listings: Listings;
   readonly debits: Debits;
   readonly refundAccounts: RefundAccounts;

@@ -10,6 +10,7 @@ import type {
   PlanWire,
   SubscribeRequest,
   SubscriptionChangeWire,
+  SubscriptionListWire,
   SubscriptionWire,
   VoidRequest,
 } from "turnpike/facilitator";
@@ -34,7 +35,7 @@ import { createPermits, type Permits } from "./permits";
 import { policyAgainst } from "./policy";
 import { asContractsRead } from "./read-signatures";
 import { SubscriptionReader } from "./reader";
-import { type PlanPage, type SubscriptionRecord, statusOf } from "./records";
+import { type PlanPage, type SubscriptionPage, type SubscriptionRecord, statusOf } from "./records";
 
 export interface SubscriptionsDeps {
   readonly config: FacilitatorConfig;
@@ -62,7 +63,7 @@ export interface Subscriptions {
   /** A signup that was signed for the secret is worth nothing afterwards. */
   void(request: VoidRequest, waiting: Waiting): Promise<ActOutcome>;
   get(idHash: Hex): Promise<SubscriptionWire>;
-  of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }>;
+  of(subscriber: Address, page: SubscriptionPage): Promise<SubscriptionListWire>;
   quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote>;
   plan(planId: Hex): Promise<PlanWire>;
   plans(page: PlanPage): Promise<{ readonly plans: PlanWire[]; readonly next?: number }>;
@@ -210,8 +211,8 @@ class SubscriptionService implements Subscriptions {
     return this.#reader.get(idHash);
   }
 
-  of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }> {
-    return this.#reader.of(subscriber);
+  of(subscriber: Address, page: SubscriptionPage): Promise<SubscriptionListWire> {
+    return this.#reader.of(subscriber, page);
   }
 
   async quote(idHash: Hex, newPlanId: Hex): Promise<ChangeQuote> {

@@ -25,7 +25,8 @@ export interface Permits {
    * @throws InsufficientFunds
    */
   requireFunds(account: Address, tokens?: readonly TokenConfig[]): Promise<void>;
-  account(address: Address, token: Address): Promise<AccountWire>;
+  /** @param spender whose approval is read; default Turnpike */
+  account(address: Address, token: Address, spender?: Address): Promise<AccountWire>;
   /**
    * Submits the permit to the token. A permit that someone else submitted first counts as well.
    * @throws TurnpikeError
@@ -46,7 +47,8 @@ export function createPermits({ config, relayer, clock, sender }: PermitDeps): P
     const answer = await relayer.read({ to: token, data });
     return tokenInterface.decodeFunctionResult(name, answer)[0] as bigint;
   };
-  const approvalOf = (token: Address, owner: Address) => read(token, "allowance", [owner, config.turnpike]);
+  const approvalOf = (token: Address, owner: Address, spender = config.turnpike) =>
+    read(token, "allowance", [owner, spender]);
 
   async function requireFunds(account: Address, tokens: readonly TokenConfig[] = config.tokens): Promise<void> {
     const balances = await Promise.all(tokens.map(({ address }) => read(address, "balanceOf", [account])));
@@ -57,11 +59,11 @@ export function createPermits({ config, relayer, clock, sender }: PermitDeps): P
   return {
     requireFunds,
 
-    async account(address, tokenAddress) {
+    async account(address, tokenAddress, spender) {
       const token = requireToken(config, tokenAddress);
       const [balance, approval, permitNonce] = await Promise.all([
         read(token.address, "balanceOf", [address]),
-        approvalOf(token.address, address),
+        approvalOf(token.address, address, spender),
         // A token without permits has no such function. The answer then has no nonce.
         read(token.address, "nonces", [address]).catch((error: unknown) => {
           if (error instanceof TurnpikeError && error.code === "Unavailable") throw error;

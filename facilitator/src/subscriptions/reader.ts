@@ -1,5 +1,5 @@
 /** Reads subscriptions and plans from the rows that the indexer committed. */
-import type { PlanWire, SubscriptionWire } from "turnpike/facilitator";
+import type { PlanWire, SubscriptionListWire, SubscriptionWire } from "turnpike/facilitator";
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
@@ -13,6 +13,7 @@ import {
   listSubscriptions,
   type PlanPage,
   planToWire,
+  type SubscriptionPage,
   type SubscriptionRecord,
   subscriptionToWire,
 } from "./records";
@@ -77,13 +78,14 @@ export class SubscriptionReader {
     return subscriptionToWire(record, config, clock.nowSec());
   }
 
-  async of(subscriber: Address): Promise<{ readonly subscriptions: SubscriptionWire[]; readonly more: boolean }> {
+  async of(subscriber: Address, page: SubscriptionPage): Promise<SubscriptionListWire> {
     const { config, store, clock } = this.#options;
     // Nothing is known of an account whose funds have not been read yet.
     this.#requireCurrent();
     const nowSec = clock.nowSec();
-    const { records, more } = await listSubscriptions(store.db, config.chainId, subscriber);
-    return { subscriptions: records.map((record) => subscriptionToWire(record, config, nowSec)), more };
+    const { records, next } = await listSubscriptions(store.db, config.chainId, subscriber, page);
+    const subscriptions = records.map((record) => subscriptionToWire(record, config, nowSec));
+    return { subscriptions, more: next !== undefined, ...(next !== undefined && { next }) };
   }
 
   async plan(planId: Hex): Promise<PlanWire> {

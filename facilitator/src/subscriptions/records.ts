@@ -36,32 +36,42 @@ export async function findSubscription(db: Db, chainId: number, idHash: Hex): Pr
   return { row, plan, allowance };
 }
 
-/** Bounds the list that one answer returns for a wallet. */
-const MAX_LISTED = 100;
+/** A page of a wallet's subscriptions. */
+export interface SubscriptionPage {
+  /** `createdAt.idHash` of the last one before */
+  readonly cursor?: string | undefined;
+  readonly limit: number;
+}
 
-/** Excludes records that were moved to another key. */
+/** Lists the newest first. Excludes records that were moved to another key. */
 export async function listSubscriptions(
   db: Db,
   chainId: number,
   subscriber: Address,
-): Promise<{ readonly records: SubscriptionRecord[]; readonly more: boolean }> {
-  const rows = await db
+  { cursor, limit }: SubscriptionPage,
+): Promise<{ readonly records: SubscriptionRecord[]; readonly next: string | undefined }> {
+  const newest = db
     .selectFrom("subscriptions")
-    .select("id_hash")
+    .selectAll()
     .where("chain_id", "=", chainId)
     .where("subscriber", "=", subscriber)
     .where("moved_to", "is", null)
-    .where("plan_id", "!=", NO_PLAN)
+    .where("plan_id", "!=", NO_PLAN);
+  const [createdAt = "", idHash = ""] = cursor?.split(".") ?? [];
+  const older = newest.where(({ eb, and, or }) =>
+    or([
+      eb("created_at", "<", Number(createdAt)),
+      and([eb("created_at", "=", Number(createdAt)), eb("id_hash", ">", idHash)]),
+    ]),
+  );
+  const rows = await (cursor === undefined ? newest : older)
     .orderBy("created_at", "desc")
     .orderBy("id_hash")
-    .limit(MAX_LISTED + 1)
+    .limit(limit + 1)
     .execute();
-  const records: SubscriptionRecord[] = [];
-  for (const { id_hash } of rows.slice(0, MAX_LISTED)) {
-    const record = await findSubscription(db, chainId, id_hash as Hex);
-    if (record) records.push(record);
-  }
-  return { records, more: rows.length > MAX_LISTED };
+  const shown = rows.slice(0, limit);
+  const last = rows.length > limit ? shown.at(-1) : undefined;
+  return { records: await recordsOf(db, chainId, shown), next: last && `${last.created_at}.${last.id_hash}` };
 }
 
 /** Loads the related rows of the given rows with two queries, whatever their number. */

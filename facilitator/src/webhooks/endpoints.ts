@@ -288,6 +288,10 @@ export class WebhookEndpoints {
   }
 }
 
+/** An owner who disabled one knows it. */
+export const needsAttention = ({ status, failures, disabledReason }: WebhookEndpoint): boolean =>
+  status === "enabled" ? failures > 0 : disabledReason !== "owner";
+
 function requireEnabled(row: Row): void {
   if (row.status === "disabled") throw new InvalidRequest(`webhook endpoint ${row.id} is disabled: enable it first`);
 }

@@ -1,7 +1,8 @@
 /**
  * Reads and writes the outbox for the delivery worker: due deliveries without a lease, and the outcomes of attempts.
  */
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
+import { DIGEST_TYPE } from "turnpike/facilitator";
 import { recordAct } from "../db/audit";
 import type { Db, Store, Tx } from "../db/open";
 import { onChains } from "../db/owner";
@@ -18,6 +19,10 @@ import type { EventContents } from "./message";
  */
 export const outbox: EventProjection = { appended: queueDeliveries };
 
+/** An endpoint of every type has not asked for digests. */
+const wants = (types: RawBuilder<unknown>, type: RawBuilder<unknown>) =>
+  sql`${types} is null and ${type} <> ${DIGEST_TYPE} or jsonb_exists(${types}, ${type})`;
+
 async function queueDeliveries(tx: Tx, chainId: number, events: readonly PublishedRow[]): Promise<void> {
   const owned = events.flatMap(({ id, type, provider }) => (provider === null ? [] : [{ id, type, provider }]));
   if (owned.length === 0) return;
@@ -26,7 +31,7 @@ async function queueDeliveries(tx: Tx, chainId: number, events: readonly Publish
     select e.id, emitted.event ->> 'id', ${chainId}::bigint, ${databaseNowMs}, ${databaseNowMs}
     from jsonb_array_elements(${JSON.stringify(owned)}::jsonb) with ordinality as emitted (event, place)
     join webhook_endpoints e on ${onChains("e", [chainId])} and e.provider = emitted.event ->> 'provider'
-      and e.status = 'enabled' and (e.types is null or jsonb_exists(e.types, emitted.event ->> 'type')
+      and e.status = 'enabled' and (${wants(sql`e.types`, sql`emitted.event ->> 'type'`)}
         or emitted.event ->> 'type' = 'payment.restored' and jsonb_exists(e.types, 'payment.reversed')
         or emitted.event ->> 'type' = 'refund.restored' and jsonb_exists(e.types, 'refund.reversed'))
     order by emitted.place
@@ -313,7 +318,7 @@ export async function findUnqueued(
       join events e on e.chain_id = ${chainId}::bigint and e.provider = w.provider and e.seq > w.queued_after
       left join webhook_deliveries d on d.endpoint_id = w.id and d.event_id = e.id
     where ${onChains("w", [chainId])} and w.status = 'enabled' and d.event_id is null
-      and (w.types is null or jsonb_exists(w.types, e.type)) ${within}`.execute(db);
+      and (${wants(sql`w.types`, sql`e.type`)}) ${within}`.execute(db);
   return rows;
 }
 

@@ -76,6 +76,8 @@ export const SUBSCRIPTION_ARGUMENTS = {
 
 export const PROVIDER_ARGUMENTS = {
   events: {},
+  labels: {},
+  setLabel: { label: shape({ object: aText, text: aText }) },
   debits: { items: aList },
   debitRights: { planIds: aList },
   report: { report: anObject },

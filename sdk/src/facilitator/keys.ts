@@ -15,7 +15,7 @@ import { aList, aNumber, fieldsOf, wrongKind } from "../protocol/arguments";
 import { DAY_SEC } from "../protocol/periods";
 
 /**
- * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries.
+ * read: the provider's events, records and figures. debits: charge allowances. webhooks: endpoints and deliveries, and labels.
  * keys: list and revoke the provider's keys, and read what was done with them. reports: send the counts of the
  * provider's gates. refunds: have payments refunded from the account that the provider has named, and revoke it.
  */

@@ -1,4 +1,4 @@
-/** The client's calls for a provider: its events, debits, reports, automatic refunds and API keys. */
+/** The client's calls for a provider: its events, labels, debits, reports, automatic refunds and API keys. */
 import { type Address, caip2Of, type Hex, type TypedData, Unavailable } from "../protocol";
 import {
   type DebitAnswer,
@@ -8,6 +8,7 @@ import {
   debitsResponseSchema,
 } from "./debits";
 import { type ApiScope, apiKeyTypedData, challengeSchema, type NewApiKey, newKeySchema } from "./keys";
+import { type Label, labelListSchema, labelSchema } from "./labels";
 import type { RefundOutcome } from "./payment-calls";
 import {
   type RefundAccount,
@@ -79,6 +80,17 @@ export const providerCalls = (calls: Calls) => ({
   }: PageOptions & { readonly type?: string } = {}): Promise<LookUp<EventList>> {
     const query = { cursor, limit, type, network };
     return calls.lookUp("GET /events", eventListSchema, { query, signal });
+  },
+
+  /** The labels of the provider's payers and plans; needs the scope `read`. */
+  async labels({ network, ...call }: ChainCallOptions = {}): Promise<LookUp<readonly Label[]>> {
+    const found = await calls.lookUp("GET /labels", labelListSchema, { query: { network }, ...call });
+    return found.kind === "found" ? { kind: "found", value: found.value.labels } : found;
+  },
+
+  /** Labels a payer or one of the provider's plans; an empty text removes the label. Needs the scope `webhooks`. */
+  async setLabel(label: Label, { network, ...call }: ChainCallOptions = {}): Promise<LookUp<Label>> {
+    return calls.lookUp("POST /labels", labelSchema, { query: { network }, body: label, ...call });
   },
 
   /**

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema } from "../protocol";
 import { SCHEMES } from "./analytics";
+import { MOVEMENT_KINDS, movementAmounts, totalsSchema } from "./digest";
 import { refundTargetSchema } from "./refunds";
 import { deliverySchema } from "./webhook-endpoints";
 
@@ -119,27 +120,12 @@ export type Search = z.output<typeof searchSchema>;
 
 export type SearchWire = z.input<typeof searchSchema>;
 
-/** The kind of a movement. */
-export const MOVEMENT_KINDS = [...SCHEMES, "refund"] as const;
-
-/** base units; negative for a refund */
-const netSchema = z.string().regex(/^-?\d{1,78}$/);
-
-const amounts = {
-  /** received */
-  gross: amountSchema,
-  /** paid back */
-  refunded: amountSchema,
-  /** `gross` without `refunded` */
-  net: netSchema,
-};
-
 export const movementSchema = z.object({
   at: timeSchema,
   /** of the payment, the charge or the refund */
   id: hash32Schema,
   kind: z.enum(MOVEMENT_KINDS),
-  ...amounts,
+  ...movementAmounts,
   token: addressSchema,
   payer: addressSchema,
   planId: hash32Schema.optional(),
@@ -160,15 +146,7 @@ export const ledgerSchema = z.object({
   /** exclusive */
   to: timeSchema,
   /** of all movements that the filter lets through, by token and kind */
-  totals: z.array(
-    z.object({
-      token: addressSchema,
-      decimals: z.number().int().min(0).max(77).optional(),
-      kind: z.enum(MOVEMENT_KINDS),
-      count: countSchema,
-      ...amounts,
-    }),
-  ),
+  totals: totalsSchema,
   movements: z.array(movementSchema),
   /** pass as `cursor` for what follows; absent at the end */
   next: z.string().max(160).optional(),

@@ -58,9 +58,9 @@ export const subscriptionCalls = (calls: Calls) => ({
   /** A wallet's subscriptions, as the Facilitator's index has them: the chain is the judge of each. */
   async subscriptionsOf(
     subscriber: Address,
-    { network, ...call }: ChainCallOptions = {},
+    { network, cursor, limit, ...call }: PageOptions = {},
   ): Promise<LookUp<SubscriptionList>> {
-    const input = { params: { address: subscriber }, query: { network }, ...call };
+    const input = { params: { address: subscriber }, query: { network, cursor, limit }, ...call };
     return calls.lookUp("GET /accounts/{address}/subscriptions", subscriptionListSchema, input);
   },
 

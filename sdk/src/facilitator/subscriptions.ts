@@ -241,9 +241,16 @@ export type Subscription = z.output<typeof subscriptionSchema>;
 export type SubscriptionWire = z.input<typeof subscriptionSchema>;
 
 /** A wallet's subscriptions, the newest first; `more`: there are older ones. */
-export const subscriptionListSchema = z.object({ subscriptions: z.array(subscriptionSchema), more: z.boolean() });
+export const subscriptionListSchema = z.object({
+  subscriptions: z.array(subscriptionSchema),
+  more: z.boolean(),
+  /** pass as `cursor` for the older ones */
+  next: z.string().max(80).optional(),
+});
 
 export type SubscriptionList = z.output<typeof subscriptionListSchema>;
+
+export type SubscriptionListWire = z.input<typeof subscriptionListSchema>;
 
 /** What changing to `newPlanId` would charge now. */
 export const changeQuoteSchema = z.object({
@@ -290,7 +297,7 @@ export const accountSchema = z.object({
   tokenName: z.string().max(128),
   tokenVersion: z.string().max(32),
   balance: amountSchema,
-  /** the token approval given to Turnpike */
+  /** the token approval given to Turnpike, or to the spender that was asked about */
   approval: amountSchema,
   /** the next EIP-2612 nonce; absent when the token has no permits */
   permitNonce: amountSchema.optional(),

@@ -18,7 +18,7 @@ const urlSchema = z.string().min(8).max(2_048);
 export const createEndpointRequestSchema = z.object({
   /** https; no credentials in it, no private address behind it */
   url: urlSchema,
-  /** absent: every type, also those of later versions */
+  /** absent: every type but `digest.daily`, also those of later versions */
   types: typesSchema.optional(),
   description: descriptionSchema.default(""),
 });

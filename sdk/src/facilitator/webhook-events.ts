@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { addressSchema, amountSchema, hash32Schema, periodSchema, STATUSES } from "../protocol";
 import { wrongKind } from "../protocol/arguments";
+import { digestSchema } from "./digest";
 
 const unixSec = z.number().int().nonnegative();
 
@@ -114,6 +115,9 @@ const charge = { charge: amountSchema };
 
 const debit = subscription.extend({ amount: amountSchema, index });
 
+/** Once a day; only to endpoints whose types name it. */
+export const DIGEST_TYPE = "digest.daily";
+
 /** What each type's `data` holds: the object's state after the event, and what only this event knows. */
 export const WEBHOOK_DATA = {
   "payment.settled": payment,
@@ -168,6 +172,7 @@ export const WEBHOOK_DATA = {
   "allowance.threshold_reached": debit,
   "allowance.exhausted": debit,
   "allowance.cap_changed": subscription,
+  [DIGEST_TYPE]: digestSchema,
 } as const;
 
 /** The type of an event. */
@@ -191,7 +196,7 @@ const envelope = {
   occurredAt: unixSec,
   network: z.string().max(64),
   chainId: z.number().int().positive(),
-  /** the object it is about: a paymentId, refundId, idHash or planId */
+  /** the object it is about: a paymentId, refundId, idHash or planId; of digests one hash for each provider and chain */
   subject: hash32Schema,
   /** counts the events of one object, from 1: of two states the one with the higher number is the newer */
   sequence: z.number().int().nonnegative(),

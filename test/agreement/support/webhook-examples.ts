@@ -214,6 +214,14 @@ export function webhookExamples(): ReadonlyMap<WebhookEventType, string> {
   emit("subscription.past_due", dueSec + 3 * DAY, charge);
   emit("subscription.expired", dueSec + 30 * DAY, charge);
 
+  const sum = { token, decimals: 6, kind: "renewal", count: 1, gross: "10000000", refunded: "0", net: "10000000" };
+  const range = { from: START_SEC + 59 * DAY - (START_SEC % DAY), to: START_SEC + 60 * DAY - (START_SEC % DAY) };
+  const risk = { token, count: 1, amount: "10000000", firstAt: dueSec };
+  const endpoint = { id: "we_0123456789abcdef01234567", description: "billing", status: "enabled", failures: 3 };
+  const matters = { pastDue: [], atRisk: [risk], stuck: [], endpoints: [endpoint] };
+  const digest = { provider, ...range, totals: [sum], ...matters };
+  drafts.push(clockEvent("digest.daily", range.to + 900, { objectId: hash("digests"), payload: digest }));
+
   const bodies = new Map<WebhookEventType, string>();
   const sequences = new Map<string, number>();
   for (const draft of drafts) {

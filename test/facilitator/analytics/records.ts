@@ -1,8 +1,18 @@
 /** What a provider finds and reads over HTTP, of payments whose text strangers chose. */
 import { expect } from "chai";
-import { chargeStorySchema, ledgerSchema, paymentStorySchema, searchSchema } from "turnpike/facilitator";
+import {
+  auditListSchema,
+  chargeStorySchema,
+  createFacilitatorClient,
+  labelListSchema,
+  ledgerSchema,
+  paymentStorySchema,
+  searchSchema,
+} from "turnpike/facilitator";
 import { type Address, findNetwork, networkOfChain } from "turnpike/protocol";
 import { EXPLORERS } from "../../../facilitator/src/config/explorers";
+import { createLabels } from "../../../facilitator/src/providers/labels";
+import { freshStore } from "../../support/store";
 import { paymentToWire } from "../support/payments";
 import { expectProblem } from "../support/problem";
 import { PRICE, type Service, type ServiceWorld, startServiceWorld } from "../support/service";
@@ -104,6 +114,92 @@ describe("Facilitator: records", function () {
     await expectProblem(await get("/search?q=a", reports), 403, "ScopeMissing");
     const reader = await service.apiKey({ scopes: ["read"] });
     expect(await (await get(`/analytics/payments/${ids[0]}`, reader)).json()).not.to.have.property("deliveries");
+  });
+
+  const post = (path: string, body: object, bearer = key) =>
+    fetch(service.url + path, {
+      method: "POST",
+      headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  const labelsOf = async (bearer = key) => labelListSchema.parse(await (await get("/labels", bearer)).json()).labels;
+
+  it("labels a payer and a plan, whatever the text, finds both by a part of it, and removes it", async () => {
+    const { payer } = paymentStorySchema.parse(await json(`/analytics/payments/${ids[0]}`));
+    const text = `Büro <img src=x onerror="a()">\u202e 北`;
+    for (const object of [payer, world.planId])
+      expect(await (await post("/labels", { object: object.toLowerCase(), text: ` ${text} ` })).json()).to.deep.equal({
+        object,
+        text,
+      });
+    expect(await labelsOf()).to.have.deep.members([payer, world.planId].map((object) => ({ object, text })));
+    const { hits } = searchSchema.parse(await json(`/search?q=${encodeURIComponent("ONERROR")}`));
+    expect(hits.map(({ kind, page }) => [kind, page])).to.have.deep.members([
+      ["payer", `/payers/${payer}`],
+      ["plan", `/plans/${world.planId}`],
+    ]);
+    await post("/labels", { object: payer, text: "" });
+    const client = createFacilitatorClient({ url: service.url, apiKey: key });
+    expect(await client.labels()).to.deep.equal({ kind: "found", value: [{ object: world.planId, text }] });
+    await client.setLabel({ object: world.planId, text: "" });
+    expect(await labelsOf()).to.deep.equal([]);
+    const auditor = await service.apiKey({ scopes: ["keys"] });
+    const { entries } = auditListSchema.parse(await (await get("/audit", auditor)).json());
+    const acts = entries.filter(({ act }) => act.startsWith("label.")).map(({ act, object }) => [act, object]);
+    expect(acts).to.deep.equal([
+      ["label.removed", world.planId],
+      ["label.removed", payer],
+      ["label.set", world.planId],
+      ["label.set", payer],
+    ]);
+  });
+
+  it("B22 shows no label to another provider, and takes one from its owner's acting key alone", async () => {
+    await post("/labels", { object: world.planId, text: "mine alone" });
+    expect(await labelsOf(other)).to.deep.equal([]);
+    expect(await (await get("/search?q=mine", other)).json()).to.deep.equal({ hits: [] });
+    const theirs = { object: world.planId, text: "theirs" };
+    const unknown = await expectProblem(await post("/labels", theirs, other), 404, "UnknownObject");
+    expect(unknown.message).to.match(/^object: 0x\w{40} has no plan 0x/);
+    const reader = await service.apiKey({ scopes: ["read"] });
+    await expectProblem(await post("/labels", theirs, reader), 403, "ScopeMissing");
+    const actor = await service.apiKey({ scopes: ["webhooks"] });
+    await expectProblem(await get("/labels", actor), 403, "ScopeMissing");
+    expect(await labelsOf(reader)).to.deep.equal([{ object: world.planId, text: "mine alone" }]);
+    await post("/labels", { object: world.planId, text: "" }, actor);
+  });
+
+  it("refuses a label that is too long, of two lines, of nothing, or one too many, and says what helps", async () => {
+    const object = world.planId;
+    for (const [body, message] of [
+      [{ object, text: "x".repeat(65) }, /^text: is too long: use at most 64 characters/],
+      [{ object, text: "a\nb" }, /^text: must be one line of text: remove its control characters/],
+      [{ object: "ada", text: "x" }, /^object: must be a payer's address or the id of a plan: 0x and 40 or 64/],
+      [{ object }, /^text: /],
+    ] as const)
+      expect((await expectProblem(await post("/labels", body), 400, "InvalidRequest")).message).to.match(message);
+    expect((await post("/labels", { object, text: "😀".repeat(64) })).status, "letters count, not bytes").to.equal(200);
+    await post("/labels", { object, text: "" });
+  });
+
+  it("keeps at most 1,000 labels of a provider, and then names the remedy", async () => {
+    const store = await freshStore();
+    try {
+      const labels = createLabels(store, 1);
+      const caller = { provider: "0x1", keyId: "key", address: "", requestId: "" } as never;
+      const set = (object: string, text: string) => labels.set(caller, { object: object as Address, text });
+      await store.db
+        .insertInto("labels")
+        .values(Array.from({ length: 1_000 }, (_, n) => ({ chain_id: 1, provider: "0x1", object: `${n}`, text: "x" })))
+        .execute();
+      const refused = await set("one more", "x").catch((error: Error) => error.message);
+      expect(refused).to.equal("object: there are 1000 labels, the most: remove one by an empty text");
+      expect(await set("7", "a known one still changes")).to.have.property("object", "7");
+      await set("7", "");
+      expect(await set("one more", "x")).to.have.property("text", "x");
+    } finally {
+      await store.close();
+    }
   });
 
   it("refuses a month, a zone and a cursor that are none", async () => {

@@ -181,6 +181,7 @@ describe("SDK: verifyWebhook", () => {
         ),
         ...["plan_changed", "next_set", "rekeyed", "cancelled", "expired"].map((name) => `subscription.${name}`),
         ...["debited", "threshold_reached", "exhausted", "cap_changed"].map((name) => `allowance.${name}`),
+        "digest.daily",
       ].sort(),
     );
   });

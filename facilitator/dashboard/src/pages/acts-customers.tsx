@@ -1,13 +1,6 @@
-/** Forms of acts for single customers: the end of a subscription, a refund in part, a voucher. */
-import {
-  type Address,
-  type Hex,
-  LONGEST_FIRST_INTERVAL_SEC,
-  refundNonce,
-  transferTypedData,
-  voucherTypedData,
-} from "turnpike/protocol";
-import { formatDate, plainText, shorten } from "../format";
+/** Forms of acts for single customers: the end of a subscription, a voucher. */
+import { type Address, type Hex, LONGEST_FIRST_INTERVAL_SEC, voucherTypedData } from "turnpike/protocol";
+import { formatDate, shorten } from "../format";
 import { Shown } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useMoney, useSigned, useUnit } from "../use";
@@ -17,7 +10,7 @@ import { baseUnits } from "../wallet/amounts";
 import { providerCalls } from "../wallet/calls";
 import { requireOwn } from "../wallet/own-signature";
 import { addressIn, wholeIn } from "./acts-plans";
-import { laterOf, settled } from "./me-acts";
+import { laterOf } from "./me-acts";
 
 const LISTED = 100;
 const DAY_SEC = 86_400;
@@ -28,12 +21,10 @@ export function CustomerActs({ round }: { round: number }) {
   const unit = useUnit();
   const plans = usePlanNames();
   const subscriptions = useGet("/analytics/subscriptions", { limit: LISTED }, round);
-  const payments = useGet("/analytics/payments", { status: "settled", limit: LISTED }, round);
   const calls = providerCalls(supported.turnpike);
   const open = (subscriptions.data?.subscriptions ?? []).filter(
     ({ status, ending }) => status !== "CANCELLED" && !ending,
   );
-  const paid = payments.data?.payments ?? [];
   const { chainId, network } = supported;
   const turnpike = supported.turnpike as Address;
 
@@ -78,65 +69,6 @@ export function CustomerActs({ round }: { round: number }) {
             call: calls.cancelAtPeriodEnd(idHash),
             note: { act: "subscription.ended", object: idHash },
             done: `It ends on ${formatDate(paidThrough)}.`,
-          };
-        }}
-      />
-      <ActForm
-        id="refund"
-        isCall={false}
-        fields={[
-          {
-            name: "chosen",
-            label: "Payment",
-            options: {
-              "": "Choose one of the newest",
-              ...Object.fromEntries(
-                paid.map(({ id, amount, token, payer, resource }) => [
-                  id,
-                  `${money(amount, token)} of ${shorten(payer)} for ${plainText(resource)}`,
-                ]),
-              ),
-            },
-          },
-          { name: "amount", label: "Amount to return, in tokens" },
-        ]}
-        plan={async (values) => {
-          const id = chosenOf(values);
-          const payment = paid.find((each) => each.id === id);
-          if (!payment) throw new Problem("That payment is no longer listed. Choose another.");
-          const { token, payer } = payment;
-          const amount = baseUnits(values.amount ?? "", unit(token).decimals);
-          const { refunds } = await api.get(`/refunds/${id}`);
-          const left = BigInt(payment.amount) - refunds.reduce((sum, refund) => sum + BigInt(refund.amount), 0n);
-          if (amount === undefined || amount === "0" || BigInt(amount) > left)
-            throw new Problem(`The amount must be above 0 and at most ${money(left.toString(), token)}.`);
-          const index = Math.max(-1, ...refunds.map((refund) => refund.index)) + 1;
-          return {
-            title: `Refund ${money(amount, token)}`,
-            words: [
-              `Returns ${money(amount, token)} of ${money(payment.amount, token)} to ${payer}, from your wallet. You pay no gas.`,
-            ],
-            note: { act: "refund.signed", object: id },
-            done: `${money(amount, token)} is refunded.`,
-            async run(account, progress) {
-              const { tokenName, tokenVersion, chainTimeSec } = await api.get(`/accounts/${who.provider}`, { token });
-              const authorization = {
-                from: who.provider as Address,
-                to: payer as Address,
-                value: BigInt(amount),
-                validAfter: 0n,
-                validBefore: BigInt(laterOf(chainTimeSec, network) + 600),
-                nonce: refundNonce(id as Hex, index),
-              };
-              const domain = { chainId, token: token as Address, name: tokenName, version: tokenVersion };
-              const signature = await account.sign(transferTypedData(domain, authorization), progress);
-              const { value, validAfter, validBefore, ...parties } = authorization;
-              const numbers = { value: amount, validAfter: "0", validBefore: validBefore.toString() };
-              const target = { type: "payment", paymentId: id };
-              const body = { network, token, target, index, authorization: { ...parties, ...numbers }, signature };
-              await settled(() => api.send("POST", "/refunds", body), progress);
-              return `${money(amount, token)} is refunded.`;
-            },
           };
         }}
       />

@@ -1,13 +1,12 @@
 /** API keys and the audit log. A tab's own key sees neither: the wallet signs for a key that does, for ten minutes. */
-import { useContext, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ApiScope } from "turnpike/facilitator";
 import { type AnswerAt, createApi } from "../api";
 import { escapedText, formatDate, formatTime } from "../format";
 import { Alert, Hex, Panel, Table } from "../parts";
 import { useSigned } from "../use";
 import type { Wallet } from "../wallet/account";
-import { ActsContext } from "../wallet/act-form";
-import { ACTS } from "../wallet/act-list";
+import { ACTS, type ActId } from "../wallet/act-list";
 import { Ask, type Wanted, wordsOf } from "../wallet/ask";
 import { keyBy } from "../wallet/sign-in";
 
@@ -18,7 +17,7 @@ type Entry = AnswerAt<"GET", "/audit">["entries"][number];
 const SCOPES = {
   read: "read figures, lists and events",
   debits: "charge use up to customers' caps",
-  webhooks: "manage webhooks",
+  webhooks: "manage webhooks and labels",
   keys: "list and revoke keys, read the audit log",
   reports: "send counts of gates",
   listings: "manage listings of the catalogue",
@@ -28,9 +27,8 @@ const SCOPES = {
 const LIST_SEC = 600;
 const DAY_SEC = 86_400;
 
-export function KeyActs({ wallet }: { wallet: Wallet | undefined }) {
+export function KeyActs({ act, wallet }: { act: ActId; wallet: Wallet | undefined }) {
   const { who } = useSigned();
-  const { act } = useContext(ActsContext);
   const [opened, setOpened] = useState<{
     readonly key: string;
     readonly keys: readonly Key[];

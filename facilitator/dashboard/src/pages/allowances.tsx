@@ -5,7 +5,6 @@ import {
   Bar,
   Choice,
   Controls,
-  Cut,
   Download,
   Empty,
   Figure,
@@ -13,6 +12,7 @@ import {
   Narrow,
   Pager,
   Panel,
+  PlanLink,
   Shown,
   Status,
   SubscriptionLink,
@@ -64,7 +64,11 @@ export function Allowances() {
                       </>
                     ),
                   },
-                  { title: "Plan", isMinor: true, cell: (row) => <Cut text={plans.nameOf(row.planId)} /> },
+                  {
+                    title: "Plan",
+                    isMinor: true,
+                    cell: (row) => <PlanLink of={row.planId} name={plans.nameOf(row.planId)} />,
+                  },
                   { title: "State", isMinor: true, cell: (row) => <Status of={stateOf(row)} /> },
                   {
                     title: "Used",

@@ -2,7 +2,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import type { AttentionWire } from "turnpike/facilitator";
 import { escapedText, formatCount, formatSpan, formatTime, plural } from "../format";
-import { Cut, Hex, Panel, Shown } from "../parts";
+import { Cut, Hex, Panel, PayerLink, Shown } from "../parts";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
 /** A payment that does not settle emits no event. */
@@ -101,7 +101,7 @@ function OfProvider({ data: { pastDue, atRisk, endpoints, stuck } }: { data: Att
       what: (
         <>
           <strong>A payment of {all(amount, token)} waits</strong> for {formatSpan(Math.max(0, nowSec - acceptedAt))},
-          by <Hex value={payer} />.
+          by <PayerLink of={payer} />.
         </>
       ),
       help: (

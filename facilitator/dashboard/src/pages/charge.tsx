@@ -4,10 +4,12 @@ import { Whole } from "../links";
 import { Panel, PayerLink, PlanLink, Shown, Status, SubscriptionLink } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { SCHEME_NAMES } from "../schemes";
-import { useGet, useHeading, useNamedMoney } from "../use";
+import { useGet, useHeading, useNamedMoney, useSigned } from "../use";
+import { Refund } from "./refund";
 import { Chain, Kept, Refunds, Rows, Sent } from "./story";
 
 export function ChargePage({ id }: { id: string }) {
+  const { api } = useSigned();
   const plans = usePlanNames();
   const money = useNamedMoney();
   const story = useGet(`/analytics/charges/${id}`);
@@ -40,6 +42,14 @@ export function ChargePage({ id }: { id: string }) {
             <Chain of={charge} />
           </Panel>
           <Refunds of={charge} />
+          {!charge.reverted && (
+            <Refund
+              of={charge}
+              what={charge.scheme === "overage" ? "debit" : "charge"}
+              target={charge.target}
+              load={() => api.get(`/analytics/charges/${id}`)}
+            />
+          )}
           <Sent of={charge} />
         </>
       )}

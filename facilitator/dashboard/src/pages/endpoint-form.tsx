@@ -36,6 +36,7 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
   ],
   allowance: ["debited", "threshold_reached", "exhausted", "cap_changed"],
   plan: ["created", "deprecated", "stopped", "payee_proposed", "payee_changed", "transferred"],
+  digest: ["daily"],
 };
 
 export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) {
@@ -73,8 +74,8 @@ export function EndpointForm({ endpoint, onSave, onCancel }: EndpointFormProps) 
       <fieldset>
         <legend>Events</legend>
         <label class="check">
-          <input type="radio" name="which" checked={types === null} onChange={() => setTypes(null)} /> All, also those
-          of later versions
+          <input type="radio" name="which" checked={types === null} onChange={() => setTypes(null)} /> All but the
+          digest, also those of later versions
         </label>
         <label class="check">
           <input

@@ -1,10 +1,10 @@
 /** The token approvals of a payer, each with its withdrawal. */
 import { shorten } from "../format";
 import { Table } from "../parts";
-import { useMoney } from "../use";
+import { useMoney, useSigned } from "../use";
 import type { Wanted } from "../wallet/ask";
 import type { ActContext } from "./me-acts";
-import { type Approval, withdrawAct } from "./me-approvals";
+import { type Approval, on, withdrawAct } from "./me-approvals";
 
 /** More than any token has: wallets write an approval without limit so. */
 const UNLIMITED = 2n ** 128n;
@@ -15,52 +15,41 @@ export function Approvals({
   of,
   at,
   onWanted,
-  onReadPermit2,
 }: {
   of: readonly Approval[];
   at: ActContext | undefined;
   onWanted: (wanted: Wanted) => void;
-  /** absent: they are read, or there is no wallet */
-  onReadPermit2?: (() => void) | undefined;
 }) {
   const money = useMoney();
+  const { supported } = useSigned();
   return (
-    <>
-      <Table
-        caption="Token approvals"
-        empty="This service settles no token."
-        rows={of}
-        columns={[
-          {
-            title: "Who",
-            cell: (approval) => (
-              <>
-                {approval.of}
-                <span class="note line" title={approval.spender}>
-                  {shorten(approval.spender)} · <bdi>{approval.tokenName}</bdi>
-                </span>
-                {at && isGiven(approval) && (
-                  <button type="button" class="quiet" onClick={() => onWanted(withdrawAct(at, approval))}>
-                    Withdraw<span class="hidden"> {approval.of}'s approval</span>
-                  </button>
-                )}
-              </>
-            ),
-          },
-          {
-            title: "Up to",
-            isNumber: true,
-            cell: ({ amount, token }) => (BigInt(amount) >= UNLIMITED ? "no limit" : money(amount, token)),
-          },
-        ]}
-      />
-      {onReadPermit2 && (
-        <p class="buttons">
-          <button type="button" class="quiet" onClick={onReadPermit2}>
-            Read approvals for Permit2 by my wallet
-          </button>
-        </p>
-      )}
-    </>
+    <Table
+      caption={`Token approvals${on(supported)}`}
+      empty="This service settles no token."
+      rows={of}
+      columns={[
+        {
+          title: "Who",
+          cell: (approval) => (
+            <>
+              {approval.of}
+              <span class="note line" title={approval.spender}>
+                {shorten(approval.spender)} · <bdi>{approval.tokenName}</bdi>
+              </span>
+              {at && isGiven(approval) && (
+                <button type="button" class="quiet" onClick={() => onWanted(withdrawAct(at, approval))}>
+                  Withdraw<span class="hidden"> {approval.of}'s approval</span>
+                </button>
+              )}
+            </>
+          ),
+        },
+        {
+          title: "Up to",
+          isNumber: true,
+          cell: ({ amount, token }) => (BigInt(amount) >= UNLIMITED ? "no limit" : money(amount, token)),
+        },
+      ]}
+    />
   );
 }

@@ -1,11 +1,12 @@
 /** A payer's token approvals, how each is withdrawn, and the act that stops everything. */
 
+import type { SupportedWire } from "turnpike/facilitator";
 import { type Address, permitTypedData } from "turnpike/protocol";
 import type { AnswerAt } from "../api";
 import { plainText, plural } from "../format";
 import { Problem, type Progress } from "../wallet/account";
 import type { Wanted } from "../wallet/ask";
-import { PERMIT2, readApproval, withdrawApproval } from "../wallet/calls";
+import { PERMIT2, withdrawApproval } from "../wallet/calls";
 import { type ActContext, cancelNow, laterOf, type Mine, settled } from "./me-acts";
 
 export interface Approval {
@@ -20,33 +21,23 @@ export interface Approval {
   readonly permit?: AnswerAt<"GET", `/accounts/${string}`>;
 }
 
-/** Reads Turnpike's approvals from the service. */
-export async function turnpikeApprovals({ api, supported }: Pick<ActContext, "api" | "supported">, owner: string) {
-  const accounts = await Promise.all(
-    supported.tokens.map(({ address }) => api.get(`/accounts/${owner}`, { token: address })),
-  );
-  return accounts.map(
-    (account): Approval => ({
-      token: account.token,
+/** Reads what Turnpike and Permit2 may take, by the service: a payer without a wallet here sees it, too. */
+export async function approvalsOf({ api, supported }: Pick<ActContext, "api" | "supported">, owner: string) {
+  const read = async (token: string, isPermit2: boolean): Promise<Approval> => {
+    const spender = isPermit2 ? PERMIT2 : undefined;
+    const account = await api.get(`/accounts/${owner}`, { token, spender });
+    return {
+      token,
       tokenName: plainText(account.tokenName),
-      spender: supported.turnpike,
-      of: "Turnpike",
+      spender: spender ?? supported.turnpike,
+      of: isPermit2 ? "Permit2" : "Turnpike",
       amount: account.approval,
-      ...(account.permitNonce !== undefined && { permit: account }),
-    }),
+      ...(account.permitNonce !== undefined && !isPermit2 && { permit: account }),
+    };
+  };
+  return Promise.all(
+    [false, true].flatMap((isPermit2) => supported.tokens.map(({ address }) => read(address, isPermit2))),
   );
-}
-
-/** Reads Permit2's approvals by the wallet. */
-export async function permit2Approvals({ account, supported }: Pick<ActContext, "account" | "supported">) {
-  const approvals: Approval[] = [];
-  for (const { address, name } of supported.tokens) {
-    const answer = await account.read(readApproval(address, account.address, PERMIT2));
-    if (!/^0x[0-9a-f]{64}$/i.test(answer)) throw new Problem("The wallet could not read the approvals for Permit2.");
-    const amount = BigInt(answer).toString();
-    approvals.push({ token: address, tokenName: plainText(name), spender: PERMIT2, of: "Permit2", amount });
-  }
-  return approvals;
 }
 
 async function withdraw(at: ActContext, approval: Approval, progress: Progress): Promise<void> {
@@ -105,46 +96,53 @@ export function withdrawAct(at: ActContext, approval: Approval): Wanted {
 
 interface Everything {
   readonly live: readonly Mine[];
-  /** whether there are older ones that are not among them */
-  readonly more: boolean;
   readonly given: readonly Approval[];
 }
 
-/** Cancels every subscription, then withdraws every approval. After a refusal it goes on with what is left. */
-export function stopAct(at: ActContext, { live, more, given }: Everything): Wanted {
-  const signatures = live.length + given.filter(({ permit }) => permit).length;
-  const transactions = given.filter(({ permit }) => !permit).length;
-  const names = live.map(({ name }) => name).join(", ");
+const NAMED = 10;
+
+/** Names the chain where there are several. */
+export const on = ({ chains = [], network }: SupportedWire): string => (chains.length > 1 ? ` on ${network}` : "");
+
+/**
+ * Withdraws by signatures first, as nothing can be charged from then on; cancels every subscription; then withdraws what
+ * takes a transaction. After a refusal it goes on with what is left, and begun again it does what is not done.
+ */
+export function stopAct(at: ActContext, { live, given }: Everything): Wanted {
+  const signed = given.filter(({ permit }) => permit);
+  const sent = given.filter(({ permit }) => !permit);
+  const signatures = live.length + signed.length;
+  const rest = live.length - NAMED;
+  const names = live.slice(0, NAMED).map(({ name }) => name);
   const done = new Set<object>();
   return {
-    title: "Stop everything",
+    title: `Stop everything${on(at.supported)}`,
     words: [
-      live.length === 0
-        ? "No subscription is left to cancel."
-        : `Cancels at once, without return of what is paid: ${names}.`,
-      ...(more
-        ? ["Subscriptions older than the newest 100 are not cancelled; without approvals they cannot be charged."]
-        : []),
       given.length === 0
         ? "No approval is left to withdraw."
-        : `Then withdraws: ${given.map(({ of, tokenName }) => `${of} for ${tokenName}`).join(", ")}.`,
+        : `Withdraws: ${given.map(({ of, tokenName }) => `${of} for ${tokenName}`).join(", ")}.`,
+      live.length === 0
+        ? "No subscription is left to cancel."
+        : `Cancels at once, without return of what is paid: ${[...names, ...(rest > 0 ? [`${rest} more`] : [])].join(", ")}.`,
       `Your wallet asks for ${plural(signatures, "signature")} without gas${
-        transactions === 0 ? "" : `, and for ${plural(transactions, "transaction")} whose gas you pay`
+        sent.length === 0 ? "" : `, and for ${plural(sent.length, "transaction")} whose gas you pay`
       }.`,
     ],
     button: "Begin",
     async run(progress) {
+      const withdrawal = (approval: Approval) => ({
+        of: approval,
+        name: `withdraw ${approval.of} for ${approval.tokenName}`,
+        run: (by: Progress) => withdraw(at, approval, by),
+      });
       const steps = [
+        ...signed.map(withdrawal),
         ...live.map((mine) => ({
           of: mine,
           name: `cancel ${mine.name}`,
           run: (by: Progress) => cancelNow(at, mine, by),
         })),
-        ...given.map((approval) => ({
-          of: approval,
-          name: `withdraw ${approval.of} for ${approval.tokenName}`,
-          run: (by: Progress) => withdraw(at, approval, by),
-        })),
+        ...sent.map(withdrawal),
       ];
       for (const [place, step] of steps.entries()) {
         if (done.has(step.of)) continue;
@@ -153,11 +151,16 @@ export function stopAct(at: ActContext, { live, more, given }: Everything): Want
           await step.run({ ...progress, say });
         } catch (error) {
           if (!(error instanceof Error) || done.size === 0) throw error;
-          throw new Problem(`${error.message} Before that, ${plural(done.size, "step")} of ${steps.length} was done.`);
+          const isOver = given.every((approval) => approval.of !== "Turnpike" || done.has(approval));
+          throw new Problem(
+            `${error.message} Before that, ${plural(done.size, "step")} of ${steps.length} was done.${
+              isOver ? " No subscription can be charged any more. Try again later for the rest." : ""
+            }`,
+          );
         }
         done.add(step.of);
       }
-      return "Everything is stopped: nothing can be charged here any more.";
+      return `Everything is stopped: nothing can be charged here${on(at.supported)} any more.`;
     },
   };
 }

@@ -5,6 +5,7 @@ import type { Api } from "../api";
 import { formatDate, formatTime, plural } from "../format";
 import { Controls, Cut, Download, Hex, Narrow, Pager, Panel, Shown, Table } from "../parts";
 import { useGet, useMoney, useSigned, useTrail } from "../use";
+import { on } from "./me-approvals";
 
 const PAGE = 25;
 
@@ -13,6 +14,7 @@ const MAX_SAVED = 20_000;
 
 export function Spend() {
   const money = useMoney();
+  const { supported } = useSigned();
   const spend = useGet("/payer/spend");
   return (
     <Panel title="Spent in 30 days" note="By provider and day (UTC). Refunds are not subtracted.">
@@ -22,7 +24,7 @@ export function Spend() {
       <Shown of={spend}>
         {({ days, token }) => (
           <Table
-            caption="Spent by provider and day"
+            caption={`Spent by provider and day${on(supported)}`}
             empty="Nothing was charged in 30 days."
             rows={days}
             columns={[
@@ -95,7 +97,7 @@ function Receipts<R extends Receipt>({
   const money = useMoney();
   return (
     <Table
-      caption={caption}
+      caption={caption + on(useSigned().supported)}
       empty="None yet."
       rows={rows}
       columns={[

@@ -1,4 +1,5 @@
 import { formatTime, plural } from "../format";
+import { LabelForm } from "../labels";
 import {
   Controls,
   Download,
@@ -6,6 +7,7 @@ import {
   Figure,
   Figures,
   Hex,
+  Label,
   Narrow,
   Pager,
   Panel,
@@ -28,9 +30,10 @@ export function PayerPage({ payer }: { payer: string }) {
         {choice}
         <p class="facts">
           <span>
-            payer <Hex value={payer} />
+            payer <Hex value={payer} /> <Label of={payer} />
           </span>
         </p>
+        <LabelForm of={payer} />
       </Controls>
       <Shown of={figures}>
         {({ payers: [found], token: counted }) => (

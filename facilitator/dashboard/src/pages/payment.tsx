@@ -4,7 +4,7 @@ import { escapedText, formatMoment, shorten } from "../format";
 import { OnChain, Whole } from "../links";
 import { Panel, PayerLink, Shown, Status } from "../parts";
 import { useGet, useHeading, useMoney, useNamedMoney, useRound, useSigned } from "../use";
-import { actAt } from "../wallet/act-list";
+import { Refund } from "./refund";
 import { Chain, Kept, type Moment, Refunds, Rows, Sent, Timeline } from "./story";
 import { whyOf } from "./stuck";
 
@@ -19,23 +19,13 @@ export function PaymentPage({ id }: { id: string }) {
 
 function Story({ of }: { of: PaymentStoryWire }) {
   const money = useMoney();
-  const { supported } = useSigned();
+  const { api, supported } = useSigned();
   const { status, door, method, permitted } = of;
   useHeading(`Payment of ${useNamedMoney()(of.amount, of.token)} by ${shorten(of.payer)}`);
   return (
     <>
       <Stuck of={of} />
-      <Panel
-        title="Request"
-        aside={
-          status === "settled" &&
-          of.refunded !== of.amount && (
-            <a class="button" href={actAt("refund", { chosen: of.id })}>
-              Refund in part
-            </a>
-          )
-        }
-      >
+      <Panel title="Request">
         <Rows
           of={{
             Status: (
@@ -95,6 +85,14 @@ function Story({ of }: { of: PaymentStoryWire }) {
       </Panel>
       <Timeline of={momentsOf(of, (amount) => money(amount, of.token))} />
       <Refunds of={of} />
+      {status === "settled" && (
+        <Refund
+          of={of}
+          what="payment"
+          target={{ type: "payment", paymentId: of.id }}
+          load={() => api.get(`/analytics/payments/${of.id}`)}
+        />
+      )}
       <Sent of={of} />
     </>
   );

@@ -1,7 +1,8 @@
 /** Shows one plan: its terms, its text, and what it brought. */
 import { escapedText, formatCount, formatPeriod, formatTime, planName } from "../format";
+import { LabelForm, useLabels } from "../labels";
 import { OnChain, Whole } from "../links";
-import { Controls, Empty, Figure, Figures, Panel, Shown, Status } from "../parts";
+import { Controls, Empty, Figure, Figures, Label, Panel, Shown, Status } from "../parts";
 import { type Plan, useAllPlans } from "../plan-names";
 import { useRange } from "../range";
 import { SCHEME_NAMES, type SchemeName } from "../schemes";
@@ -28,6 +29,7 @@ export function PlanPage({ planId }: { planId: string }) {
 
 function Terms({ of }: { of: Plan }) {
   const money = useMoney();
+  const label = useLabels().find(of.planId);
   const amount = (value: string): string => money(value, of.token);
   const about = { plan: of.planId };
   useHeading(`${planName(of.metadata, of.planId)}, ${amount(of.price)} every ${formatPeriod(of.period)}`);
@@ -57,8 +59,10 @@ function Terms({ of }: { of: Plan }) {
         </p>
       )}
       <Panel title="Terms">
+        <LabelForm of={of.planId} />
         <Rows
           of={{
+            Label: label && <Label of={of.planId} />,
             State: <Status of={stateOf(of)} />,
             Price: `${amount(of.price)} every ${formatPeriod(of.period)}`,
             Plan: <Whole value={of.planId} what="the plan's id" />,

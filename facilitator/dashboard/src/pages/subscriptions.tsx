@@ -3,13 +3,13 @@ import {
   Bar,
   Choice,
   Controls,
-  Cut,
   Download,
   Empty,
   Narrow,
   Pager,
   Panel,
   PayerLink,
+  PlanLink,
   Shown,
   Status,
   SubscriptionLink,
@@ -49,12 +49,21 @@ export function Subscriptions() {
                     cell: (row) => (
                       <>
                         <SubscriptionLink of={row.idHash} />
-                        <Narrow>{plans.nameOf(row.planId)}</Narrow>
+                        <Narrow>
+                          <PlanLink of={row.planId} name={plans.nameOf(row.planId)} />
+                        </Narrow>
+                        <Narrow>
+                          <PayerLink of={row.subscriber} />
+                        </Narrow>
                       </>
                     ),
                   },
                   { title: "Status", cell: (row) => <Status of={row.status} /> },
-                  { title: "Plan", isMinor: true, cell: (row) => <Cut text={plans.nameOf(row.planId)} /> },
+                  {
+                    title: "Plan",
+                    isMinor: true,
+                    cell: (row) => <PlanLink of={row.planId} name={plans.nameOf(row.planId)} />,
+                  },
                   { title: "Since", isMinor: true, cell: (row) => formatDate(row.createdAt) },
                   {
                     title: "Paid through",

@@ -1,13 +1,14 @@
 /** A form for one act of a provider's wallet: reviewed in words, then signed or sent here, or copied for another wallet. */
-import { createContext } from "preact";
-import { useContext, useState } from "preact/hooks";
+import { type ComponentChildren, createContext } from "preact";
+import { useContext, useMemo, useState } from "preact/hooks";
 import { formatCoin, shorten } from "../format";
 import { Alert, Options, Panel } from "../parts";
 import { usePlace, useSigned } from "../use";
-import { type Account, Problem, type Progress } from "./account";
+import { type Account, accountOf, Problem, type Progress, type Wallet } from "./account";
 import { ACTS, type ActId } from "./act-list";
 import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
 import type { Call } from "./calls";
+import { useWallets, WalletButtons } from "./choice";
 
 export interface Field {
   readonly name: string;
@@ -44,14 +45,53 @@ export interface Planned extends Pick<Wanted, "title" | "words" | "typed"> {
 }
 
 interface ActsAt {
-  /** the one that is shown */
-  readonly act: ActId;
+  /** absent: on a page of something else, whose form is no act of the list */
+  readonly act?: ActId | undefined;
   /** absent: no wallet is chosen */
   readonly account: Account | undefined;
   readonly onActed: () => void;
 }
 
-export const ActsContext = createContext<ActsAt>({ act: "keys", account: undefined, onActed: () => undefined });
+const ActsContext = createContext<ActsAt>({ account: undefined, onActed: () => undefined });
+
+interface Chosen {
+  readonly wallet: Wallet | undefined;
+  /** counts the acts that were done */
+  readonly round: number;
+}
+
+/** Has a wallet chosen for the forms within. @param act the one that is shown. @param without what is said where the browser has none */
+export function WithWallet({
+  act,
+  without,
+  children,
+}: {
+  act?: ActId;
+  without: string;
+  children: ComponentChildren | ((chosen: Chosen) => ComponentChildren);
+}) {
+  const { who, supported } = useSigned();
+  const wallets = useWallets();
+  const [chosen, setChosen] = useState<Wallet>();
+  const [round, setRound] = useState(0);
+  const wallet = chosen ?? (wallets.length === 1 ? wallets[0] : undefined);
+  const { chainId, network } = supported;
+  const account = useMemo(
+    () => wallet && accountOf(wallet, who.provider, { chainId, network }),
+    [wallet, who.provider, chainId, network],
+  );
+  return (
+    <ActsContext.Provider value={{ act, account, onActed: () => setRound((now) => now + 1) }}>
+      {!wallet &&
+        (wallets.length === 0 ? (
+          <p class="note">{without}</p>
+        ) : (
+          <WalletButtons wallets={wallets} label="Act with" isBusy={false} isMain={false} onChoose={setChosen} />
+        ))}
+      {typeof children === "function" ? children({ wallet, round }) : children}
+    </ActsContext.Provider>
+  );
+}
 
 interface ActFormProps {
   /** of an act with a page of its own */

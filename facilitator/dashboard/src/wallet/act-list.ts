@@ -32,11 +32,6 @@ export const ACTS = {
     "End a subscription at its period's end",
     "It is served until then and charged for no further period.",
   ),
-  refund: act(
-    "Customers",
-    "Refund a payment in part",
-    "A transfer from your wallet to the payer. The Facilitator sends it, and you pay no gas.",
-  ),
   voucher: act(
     "Customers",
     "Make a voucher for one customer",

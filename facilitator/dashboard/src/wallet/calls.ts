@@ -29,12 +29,6 @@ export const withdrawApproval = (token: string, spender: string): Call => ({
   data: encode("0x095ea7b3", spender, 0),
 });
 
-/** ERC-20's `allowance(owner, spender)`. */
-export const readApproval = (token: string, owner: string, spender: string): Call => ({
-  to: token,
-  data: encode("0xdd62ed3e", owner, spender),
-});
-
 /** A plan's terms as they are written on the chain. */
 export interface NewTerms {
   readonly token: string;

@@ -46,6 +46,7 @@ import { payerCharges } from "./650-payer-charges";
 import { ledger } from "./660-ledger";
 import { endings } from "./670-endings";
 import { reconcileDifferences } from "./675-reconcile-differences";
+import { labels } from "./680-labels";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -96,4 +97,5 @@ export const MIGRATIONS: readonly Migration[] = [
   ledger,
   endings,
   reconcileDifferences,
+  labels,
 ];

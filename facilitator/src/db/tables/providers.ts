@@ -1,4 +1,4 @@
-/** API keys by their hash, used challenges, and secrets of the service itself. */
+/** API keys by their hash, used challenges, labels, and secrets of the service itself. */
 import type { Generated } from "kysely";
 
 export interface ApiKeysTable {
@@ -29,4 +29,12 @@ export interface SpentChallengesTable {
 export interface ServiceSecretsTable {
   name: string;
   value: string;
+}
+
+export interface LabelsTable {
+  chain_id: number;
+  provider: string;
+  /** a payer's address, or the id of a plan */
+  object: string;
+  text: string;
 }

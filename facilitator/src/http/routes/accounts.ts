@@ -8,8 +8,8 @@ export function accountEndpoints(services: ApiServices): Endpoint[] {
   const { subscriptions, authorizeWaitMs, monotonicMs, network } = services;
   const { permits } = subscriptions;
   return routes(services, ACCOUNT_ENDPOINTS, {
-    getAccount: async ({ params, query }) => ok(await permits.account(params.address, query.token)),
-    listAccountSubscriptions: async ({ params }) => ok(await subscriptions.of(params.address)),
+    getAccount: async ({ params, query }) => ok(await permits.account(params.address, query.token, query.spender)),
+    listAccountSubscriptions: async ({ params, query }) => ok(await subscriptions.of(params.address, query)),
     async submitPermit({ body }) {
       requireOwnNetwork(body.network, network);
       const { token, owner } = body;

@@ -4,8 +4,8 @@ import {
   type PayerFiguresWire,
   type PlanFiguresWire,
   type VolumeWire,
-  type WebhookEndpoint,
 } from "turnpike/facilitator";
+import { needsAttention } from "../../webhooks/endpoints";
 import { type Endpoint, ok, routes } from "../endpoint";
 import { bothForms, CSV_PAGE, isoTime, money, rangeOf, sheetOfPages } from "../figures";
 import { networkAsked } from "../request";
@@ -55,10 +55,6 @@ const PAYER_COLUMNS = {
   refunds: money(({ refunds }: Payer) => refunds.amount),
   net: money(({ net }: Payer) => net),
 };
-
-/** An owner who disabled one knows it. */
-const needsAttention = ({ status, failures, disabledReason }: WebhookEndpoint): boolean =>
-  status === "enabled" ? failures > 0 : disabledReason !== "owner";
 
 export function analyticsEndpoints(services: ApiServices): Endpoint[] {
   const { analytics, providers, readiness } = services;

@@ -1,5 +1,5 @@
-/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked; and the log of what they did. */
-import { KEY_ENDPOINTS } from "turnpike/facilitator";
+/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked; and the log of what they did; and labels. */
+import { KEY_ENDPOINTS, LABEL_ENDPOINTS } from "turnpike/facilitator";
 import { type Endpoint, ok, routes } from "../endpoint";
 import { createRateLimit } from "../rate-limit";
 import { ownOriginOf } from "../request";
@@ -33,5 +33,14 @@ export function keyEndpoints(services: ApiServices): Endpoint[] {
       await services.providers.note(caller, body);
       return { status: 201, body: { noted: true as const } };
     },
+  });
+}
+
+/** What a provider calls its payers and plans. */
+export function labelEndpoints(services: ApiServices): Endpoint[] {
+  const { labels } = services.providers;
+  return routes(services, LABEL_ENDPOINTS, {
+    listLabels: async ({ caller: { provider } }) => ok({ labels: await labels.list(provider) }),
+    setLabel: async ({ caller, body }) => ok(await labels.set(caller, body)),
   });
 }

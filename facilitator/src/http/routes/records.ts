@@ -1,5 +1,6 @@
 /** What a provider finds and reads: search, the story of one record, the ledger. */
 import { RECORD_ENDPOINTS } from "turnpike/facilitator";
+import { isAddress } from "turnpike/protocol";
 import { localTimeIn, type Movement } from "../../analytics/ledger";
 import type { Caller } from "../../providers/keys";
 import { type Endpoint, ok, routes } from "../endpoint";
@@ -24,7 +25,15 @@ export function recordEndpoints(services: ApiServices): Endpoint[] {
       const found = described.map(({ id, description }) => {
         return { kind: "endpoint" as const, id, text: description, page: `/webhooks?endpoint=${id}` };
       });
-      return ok({ hits: [...hits, ...found].slice(0, MAX_HITS) });
+      const labels = (await providers.labels.list(caller.provider)).filter(({ text }) =>
+        text.toLowerCase().includes(wanted),
+      );
+      const labelled = labels.map(({ object: id, text }) => {
+        const kind = isAddress(id) ? ("payer" as const) : ("plan" as const);
+        return { kind, id, text, page: `/${kind}s/${id}` };
+      });
+      const all = new Map([...labelled, ...hits, ...found].map((hit) => [`${hit.kind} ${hit.id}`, hit]));
+      return ok({ hits: [...all.values()].slice(0, MAX_HITS) });
     },
     async getLedger({ query: { cursor, limit, ...filter }, caller: { provider } }) {
       const [totals, page] = await Promise.all([

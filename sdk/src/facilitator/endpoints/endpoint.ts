@@ -47,6 +47,7 @@ export const API_TAGS = {
   plans: "Plans of all providers.",
   x402: "The standard x402 Facilitator API, versions 1 and 2.",
   keys: "API keys of a provider, and the audit log.",
+  labels: "What a provider calls its payers and plans.",
   events: "The provider's events, to poll instead of webhooks.",
   debits: "Metered usage: debits of allowances.",
   webhooks: "Webhook endpoints and their deliveries.",

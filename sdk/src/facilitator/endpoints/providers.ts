@@ -1,4 +1,4 @@
-/** Endpoints of a provider: API keys, events, automatic refunds, debits, reports of gates, webhooks, and listings of the catalogue. */
+/** Endpoints of a provider: API keys, labels, events, automatic refunds, debits, reports of gates, webhooks, and listings of the catalogue. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../../protocol";
 import {
@@ -24,6 +24,7 @@ import {
   newKeySchema,
   rotateKeyRequestSchema,
 } from "../keys";
+import { labelListSchema, labelRequestSchema, labelSchema } from "../labels";
 import { pendingSchema } from "../payments";
 import { nameRefundAccountSchema, refundAccountListSchema, refundAccountSchema } from "../refund-accounts";
 import { refundResponseSchema } from "../refunds";
@@ -119,6 +120,26 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     body: noteRequestSchema,
     answers: { 201: notedSchema },
     chain: "shared",
+  },
+});
+
+/** What a provider calls its payers and plans. */
+export const LABEL_ENDPOINTS = endpoints("labels", {
+  listLabels: {
+    method: "get",
+    path: "/labels",
+    text: "Lists the provider's labels of payers and plans. Nobody else sees them.",
+    scope: "read",
+    answers: { 200: labelListSchema },
+  },
+  setLabel: {
+    method: "post",
+    path: "/labels",
+    text: "Gives a payer or one of the provider's plans a label, in place of a former one; an empty text removes it. A provider has 1,000 at most.",
+    scope: "webhooks",
+    body: labelRequestSchema,
+    answers: { 200: labelSchema },
+    errors: ["UnknownObject"],
   },
 });
 

@@ -1,7 +1,8 @@
 /** Endpoints to find and read a provider's records: search, the story of one, and the ledger of all movements. */
 import * as z from "zod";
 import { addressSchema, hash32Schema } from "../../protocol";
-import { chargeStorySchema, ledgerSchema, MOVEMENT_KINDS, paymentStorySchema, searchSchema } from "../records";
+import { MOVEMENT_KINDS } from "../digest";
+import { chargeStorySchema, ledgerSchema, paymentStorySchema, searchSchema } from "../records";
 import { endpoints, limitSchema, PAGED } from "./endpoint";
 
 const byId = z.object({ id: hash32Schema });
@@ -35,7 +36,7 @@ export const RECORD_ENDPOINTS = endpoints("analytics", {
   search: {
     method: "get",
     path: "/search",
-    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, and webhook endpoints by description.",
+    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, payers and plans by their label, and webhook endpoints by description.",
     scope: "read",
     query: z.object({ q: z.string().trim().min(1).max(256) }),
     answers: { 200: searchSchema },

@@ -136,9 +136,9 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
   getAccount: {
     method: "get",
     path: "/accounts/{address}",
-    text: "Returns an account's balance, its token approval for Turnpike and its permit nonce, read from the chain.",
+    text: "Returns an account's balance, its token approval for Turnpike or another spender, and its permit nonce, read from the chain.",
     params: byAddress,
-    query: z.object({ token: addressSchema }),
+    query: z.object({ token: addressSchema, /** default: Turnpike */ spender: addressSchema.optional() }),
     answers: { 200: accountSchema },
     errors: ["PaymentNotAllowed"],
   },
@@ -147,6 +147,17 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
     path: "/accounts/{address}/subscriptions",
     text: `Lists an account's subscriptions, newest first. ${PAGED}`,
     params: byAddress,
+    query: z.object({
+      cursor: z
+        .string()
+        .regex(/^[0-9]{1,12}\.0x[0-9a-f]{64}$/, "must be a cursor that an earlier page returned")
+        .optional(),
+      limit: z
+        .string()
+        .regex(/^(?:[1-9][0-9]?|100)$/, "must be a whole number from 1 to 100")
+        .default("100")
+        .transform(Number),
+    }),
     answers: { 200: subscriptionListSchema },
   },
   submitPermit: {

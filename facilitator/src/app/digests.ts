@@ -1,0 +1,83 @@
+/**
+ * Publishes a digest of each day to the providers that have an endpoint for it: what the day brought, and what needs
+ * attention. Its id names provider, chain and day, so any number of processes publish it once, whenever they start.
+ */
+import { sql } from "kysely";
+import type { Logger } from "pino";
+import { DIGEST_TYPE } from "turnpike/facilitator";
+import { type Address, type Clock, keccakText } from "turnpike/protocol";
+import { createAnalytics } from "../analytics";
+import type { FacilitatorConfig } from "../config";
+import type { Store } from "../db/open";
+import { onChains } from "../db/owner";
+import type { SharedClock } from "../db/shared-clock";
+import type { EventDraft } from "../events/event";
+import type { EventFeed } from "../events/feed";
+import { newestBlock } from "../indexer/applied-blocks";
+import { DAY_SEC } from "../lib/durations";
+import { repeat, type Worker } from "../lib/loop";
+import { createWebhookEndpoints, needsAttention } from "../webhooks/endpoints";
+
+export interface DigestContext {
+  readonly config: FacilitatorConfig;
+  readonly store: Store;
+  readonly feed: EventFeed;
+  readonly clock: Clock;
+  readonly wallClock: Pick<SharedClock, "nowMs">;
+  readonly log: Logger;
+}
+
+const LOOK_MS = 2_000;
+
+export function startDigests(context: DigestContext): Worker {
+  const { log } = context;
+  return repeat(
+    () => publishDigests(context).catch((error: unknown) => log.warn({ error }, "digests wait for the next round")),
+    () => new Promise((resolve) => setTimeout(resolve, LOOK_MS).unref()),
+  );
+}
+
+/** Publishes what is missing of the last day whose blocks are all final. */
+export async function publishDigests({ config, store, feed, clock, wallClock }: DigestContext): Promise<void> {
+  const { chainId, network, finalityDepth, allowPrivateWebhooks: allowPrivate } = config;
+  const newest = await newestBlock(store.db, chainId);
+  const final = newest && (await newestBlock(store.db, chainId, newest.number - finalityDepth));
+  if (!final) return;
+  const to = final.timestamp - (final.timestamp % DAY_SEC);
+  const range = { from: to - DAY_SEC, to };
+  const analytics = createAnalytics({ db: store.db, config, clock });
+  const endpoints = createWebhookEndpoints({ store, network, allowPrivate, nowMs: wallClock.nowMs });
+  const idOf = (provider: string) => keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/"));
+  const { rows } = await sql<{ provider: Address }>`select distinct e.provider from webhook_endpoints e
+    where ${onChains("e", [chainId])} and e.status = 'enabled' and jsonb_exists(e.types, ${DIGEST_TYPE})`.execute(
+    store.db,
+  );
+  for (const { provider } of rows) {
+    const id = idOf(provider);
+    const known = store.db.selectFrom("events").select("id").where("chain_id", "=", chainId).where("id", "=", id);
+    if (await known.executeTakeFirst()) continue;
+    const [{ totals }, attention, all] = await Promise.all([
+      analytics.movementTotals(provider, { range, zone: "UTC", sort: "newest" }),
+      analytics.attention(provider),
+      endpoints.list({ provider, chainIds: [chainId] }),
+    ]);
+    const failing = all.filter(needsAttention);
+    const draft: EventDraft = {
+      id,
+      chainId,
+      type: DIGEST_TYPE,
+      objectId: keccakText([chainId, provider, DIGEST_TYPE].join("/")),
+      provider,
+      payload: {
+        provider,
+        ...range,
+        totals,
+        ...attention,
+        endpoints: failing.map(({ id, description, status, failures }) => ({ id, description, status, failures })),
+      },
+      blockTime: clock.nowSec(),
+    };
+    await store.transaction((tx) => feed.append(tx, [draft]));
+    store.notifier.notify("events");
+  }
+}
