@@ -214,6 +214,11 @@ describe("Facilitator: records", function () {
       await expectProblem(await get(`/analytics/ledger?${query}`), 400, "InvalidRequest");
   });
 
+  it("begins no range before 1970, however early it ends", async () => {
+    for (const path of ["/payer/spend?to=1", "/analytics/overview?to=1"])
+      expect(await json(path), path).to.include({ from: 0 });
+  });
+
   it("names the block explorer: the configured one, or that of the network", async () => {
     expect(await service.client.supported()).to.include({ explorer: EXPLORER });
     expect(EXPLORERS[networkOfChain(8453).name]).to.equal("https://basescan.org");
