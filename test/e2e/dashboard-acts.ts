@@ -9,6 +9,7 @@ import { type Address, type Hex, randomBytes, signDigest, toHex, typedDataDigest
 import { buyQuote } from "../../examples/agent";
 import { openPage } from "../support/browser";
 import { recordOf, until } from "../support/sandbox";
+import { atWidths } from "../support/variants";
 import { failuresOf } from "./support/axe";
 import { SHOTS, tooWide, useDashboard } from "./support/dashboard";
 import { tabTo } from "./support/keyboard";
@@ -113,8 +114,9 @@ describe("dashboard: acts of a provider", function () {
 
   const plan = (planId: string) => at.world.lens.getFunction("getPlan")(planId);
 
-  it("job 3: creates a plan by the keyboard alone, at 390 pixels, after it has said what it costs", async () => {
-    const { page, wallet, errors } = await open({ width: 390 });
+  atWidths([390, 1440], "job 3: creates a plan by the keyboard alone, once it has said its cost", async (width) => {
+    const name = `Keyboard plan ${width}`;
+    const { page, wallet, errors } = await open({ width });
     const { keyboard } = page;
     const enter = async (label: RegExp, text: string): Promise<void> => {
       await tabTo(page, label);
@@ -124,7 +126,7 @@ describe("dashboard: acts of a provider", function () {
     await tabTo(page, /^Create a plan/);
     await keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Create a plan" }).waitFor();
-    await enter(/^Name, which buyers see/, "Keyboard plan");
+    await enter(/^Name, which buyers see/, name);
     await enter(/^Price of a period/, "9.50");
     await enter(/^Length of a period/, "3");
     await enter(/^Trial that you offer/, "7 days");
@@ -136,7 +138,7 @@ describe("dashboard: acts of a provider", function () {
     expect(wallet.calls).not.to.include("eth_sendTransaction");
     await tabTo(page, /^Send by my wallet/);
     await keyboard.press("Enter");
-    await dialog.getByText("The plan Keyboard plan is created.").waitFor();
+    await dialog.getByText(`The plan ${name} is created.`).waitFor();
     await noted("plan.created");
     await tabTo(page, /^Close/);
     await keyboard.press("Enter");
@@ -145,13 +147,13 @@ describe("dashboard: acts of a provider", function () {
     await page.evaluate(() => {
       location.hash = "/plans";
     });
-    await page.getByRole("link", { name: "Keyboard plan" }).waitFor();
+    await page.getByRole("link", { name }).waitFor();
     const { plans } = (await (
       await fetch(`${at.world.facilitator.url}/plans?provider=${at.world.providerAccount.address}&limit=100`)
     ).json()) as { plans: { metadata: string; period: object; amount: string; grace: number }[] };
-    const made = plans.find(({ metadata }) => metadata.includes("Keyboard plan"));
+    const made = plans.find(({ metadata }) => metadata.includes(name));
     expect(JSON.parse(made?.metadata ?? "")).to.deep.equal({
-      name: "Keyboard plan",
+      name,
       trial: "7 days",
       overage: "$0.01 a page",
     });
@@ -159,10 +161,10 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 4: deprecates and stops a plan once its name is typed, and copies the call for another wallet", async () => {
-    const name = "Plan to close";
+  atWidths([1440, 390], "job 4: deprecates and stops a plan once its name is typed", async (width) => {
+    const name = `Plan to close ${width}`;
     const planId = await planOf(name);
-    const { page } = await open();
+    const { page } = await open({ width });
     await choose(page, "Stop a plan", "Plan", name);
     await (await panel(page, "Stop a plan")).getByRole("button", { name: "Copy the call" }).click();
     const copied = JSON.parse(await page.getByLabel("For a multisignature wallet").inputValue());
@@ -176,7 +178,7 @@ describe("dashboard: acts of a provider", function () {
     await review(page, "Deprecate a plan");
     const send = page.getByRole("button", { name: "Send by my wallet" });
     expect(await send.isDisabled()).to.equal(true);
-    await page.getByRole("dialog").getByLabel(/^Type/).fill("Plan to clos");
+    await page.getByRole("dialog").getByLabel(/^Type/).fill(name.slice(0, -1));
     expect(await send.isDisabled()).to.equal(true);
     await confirm(page, name);
     await page.getByText(`${name} is deprecated.`).waitFor();
@@ -215,10 +217,10 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 9: changes a payee and a right at 390 pixels, and refuses a mistyped address", async () => {
-    const name = "Plan whose payee moves";
+  atWidths([390, 1440], "job 9: changes a payee and a right, and refuses a mistyped address", async (width) => {
+    const name = `Plan whose payee moves ${width}`;
     const planId = await planOf(name);
-    const { page } = await open({ width: 390 });
+    const { page } = await open({ width });
     const next = new Wallet(toHex(randomBytes(32))).address;
     await choose(page, "Change a plan's payee", "Plan", name);
     const wrong = `${next.slice(0, -1)}${next.endsWith("1") ? "2" : "1"}`;
@@ -310,12 +312,12 @@ describe("dashboard: acts of a provider", function () {
     });
   }
 
-  it("job 7: ends a subscription at its period's end", async () => {
+  atWidths([1440, 390], "job 7: ends a subscription at its period's end", async (width) => {
     const { world } = at;
-    const customer = await world.agent("a customer of acts");
+    const customer = await world.agent(`a customer of acts, ${width}`);
     const { idHash } = await customer.agent.subscribe({ planId: world.plans.reader, origins: [world.provider.url] });
     const short = customer.address.slice(0, 8);
-    const { page, errors } = await open();
+    const { page, errors } = await open({ width });
     const end = "End a subscription at its period's end";
     await choose(page, end, "Subscription", short);
     await review(page, end);
@@ -331,10 +333,10 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 8: makes a voucher for one customer, which the contract takes, and none by what another key signed", async () => {
+  atWidths([390, 1440], "job 8: makes a voucher that the contract takes, and none by another key", async (width) => {
     const { world } = at;
-    const customer = await world.agent("a customer with a trial");
-    const { page, wallet } = await open({ width: 390 });
+    const customer = await world.agent(`a customer with a trial, ${width}`);
+    const { page, wallet } = await open({ width });
     const title = "Make a voucher for one customer";
     let asked: { subscriber: string; secretHash: string } | undefined;
     let give: (voucher: never) => void = () => undefined;
@@ -379,9 +381,10 @@ describe("dashboard: acts of a provider", function () {
     return received.reduce((sum, log) => sum + BigInt(log.data), 0n);
   }
 
-  it("B21 job 1, job 2: makes, rotates and revokes an API key by the wallet, and a tab's own key can do none of it", async () => {
+  atWidths([1440, 390], "B21 job 1, job 2: makes, rotates and revokes an API key, by wallet only", async (width) => {
+    const name = `billing ${width}`;
     const { world } = at;
-    const { page, wallet, errors } = await open();
+    const { page, wallet, errors } = await open({ width });
     const status = async (key: string, path = "/keys/current", init: RequestInit = {}) =>
       (
         await fetch(`${world.facilitator.url}${path}`, {
@@ -420,7 +423,7 @@ describe("dashboard: acts of a provider", function () {
     expect(await status(tab, `/refund-accounts/${world.contracts.token}`, { method: "DELETE" })).to.equal(403);
 
     const made = await panel(page, "Make an API key");
-    await made.getByLabel("Name of the key").fill("billing");
+    await made.getByLabel("Name of the key").fill(name);
     await made.getByLabel(/charge use/).check();
     await made.getByRole("button", { name: "Review" }).click();
     await page.getByText(/read figures, lists and events; charge use up to customers' caps\. Until/).waitFor();
@@ -436,14 +439,14 @@ describe("dashboard: acts of a provider", function () {
     await press(page, "Sign in your wallet");
     await page.getByText("They are open.").waitFor();
     await press(page, "Close");
-    await page.getByRole("button", { name: "Rotate billing" }).click();
+    await page.getByRole("button", { name: `Rotate ${name}` }).click();
     await press(page, "Sign in your wallet");
     const second = await page.getByLabel("Copy it now").inputValue();
     await press(page, "Close");
     expect([await status(first), await status(second)]).to.deep.equal([200, 200]);
     const [, id = ""] = first.split("_");
-    await page.getByRole("button", { name: `Revoke billing ${id}` }).click();
-    await page.getByRole("dialog").getByLabel(/^Type/).fill("billing");
+    await page.getByRole("button", { name: `Revoke ${name} ${id}` }).click();
+    await page.getByRole("dialog").getByLabel(/^Type/).fill(name);
     await press(page, "Revoke it");
     await page.getByText("The key is revoked.").waitFor();
     await press(page, "Close");

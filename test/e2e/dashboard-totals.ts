@@ -128,7 +128,7 @@ describe("dashboard totals", function () {
     const { page } = at;
     await visit(page, "/payers");
     await page.locator(`a[href='#/payers/${subscriber}']`).click();
-    await page.getByRole("heading", { level: 1, name: "Payer", exact: true }).waitFor();
+    await page.getByRole("heading", { level: 1, name: /^Payer 0x/ }).waitFor();
     await page.getByRole("table", { name: /^Charges/ }).waitFor();
     await page.getByRole("table", { name: /^One-time/ }).waitFor();
     const amounts = await page.getByRole("cell", { name: /^\$[\d.,]+$/ }).allTextContents();

@@ -3,7 +3,8 @@ import type { AddressInfo } from "node:net";
 import { expect } from "chai";
 import { verifyWebhook, WEBHOOK_EVENT_TYPES } from "turnpike/facilitator";
 import { until } from "../support/sandbox";
-import { useDashboard, visit } from "./support/dashboard";
+import { atWidths } from "../support/variants";
+import { useDashboard, visit, wide } from "./support/dashboard";
 
 interface Received {
   readonly headers: NodeJS.Dict<string | string[]>;
@@ -41,8 +42,11 @@ describe("dashboard: webhooks", function () {
   const deliveries = () => at.page.getByRole("table", { name: "Deliveries" }).getByRole("row");
   let secret: string;
 
-  it("job 10: adds an endpoint for some events, and shows its secret once", async () => {
+  atWidths([1440, 390], "job 10: adds an endpoint for some events, and shows its secret once", async (width) => {
     const { page } = at;
+    await wide(page, width);
+    // What follows is done with the last one.
+    url = new URL(`/${width}`, url).href;
     await visit(page, "/webhooks");
     await page.getByRole("button", { name: "Add an endpoint" }).click();
     const form = page.getByRole("form", { name: "New endpoint" });
@@ -56,9 +60,7 @@ describe("dashboard: webhooks", function () {
     await page.locator(".secret").waitFor();
     secret = await secretOf();
     expect(secret).to.match(/^whsec_/);
-    await row(/billing/)
-      .filter({ hasText: "2 types" })
-      .waitFor();
+    await row(url).filter({ hasText: "2 types" }).waitFor();
     await visit(page, "/payments");
     await visit(page, "/webhooks");
     expect(await page.getByText(secret).count()).to.equal(0);

@@ -76,6 +76,10 @@ describe("dashboard, in a real browser", function () {
     expect(world.providerKey).to.be.a("string");
     await visit(page, "/nowhere");
     await page.getByText("There is no such page.").waitFor();
+    expect(await page.getByRole("button", { name: "Try again" }).count()).to.equal(0);
+    await visit(page, `/payments/0x${"0".repeat(64)}`);
+    await page.getByRole("alert").filter({ hasText: "Not found" }).waitFor();
+    expect(await page.getByRole("button", { name: "Try again" }).count()).to.equal(0);
   });
 
   it("describes a chart's bar under the pointer", async () => {

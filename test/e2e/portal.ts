@@ -12,6 +12,7 @@ import { expectCode, removeTerminals, terminal, writeSecret } from "../sdk/cli/s
 import { signupArgs } from "../support/acts";
 import { openPage } from "../support/browser";
 import { recordOf, type TestAgent, until, type World } from "../support/sandbox";
+import { atWidths } from "../support/variants";
 import { failuresOf } from "./support/axe";
 import { SHOTS, useDashboard } from "./support/dashboard";
 import { tabTo } from "./support/keyboard";
@@ -111,9 +112,9 @@ describe("the payer's portal", function () {
     return readFileSync((await download.path()) ?? "", "utf8");
   }
 
-  it("B22 job 16: shows at 390 pixels every subscription, approval and charge, saves receipts, and no secret id", async () => {
-    const payer = await payerOf(at.world, "a payer with a phone");
-    const { page, errors, bodies } = await signIn(payer, { width: 390 });
+  atWidths([390, 1440], "B22 job 16: shows all of a payer and no secret id, and saves receipts", async (width) => {
+    const payer = await payerOf(at.world, `a payer who looks, ${width}`);
+    const { page, errors, bodies } = await signIn(payer, { width });
     await card(page, "Reader").getByText("$10.00 every 30 days").waitFor();
     await card(page, "Small")
       .getByText(/of at most \$2\.00/)
@@ -141,7 +142,7 @@ describe("the payer's portal", function () {
     expect(walked, "one page after another").to.deep.equal(["overage", "signup", "signup"]);
     const strange = async (list: string, key?: string) =>
       fetch(`${at.world.facilitator.url}/payer/${list}`, key ? { headers: { authorization: `Bearer ${key}` } } : {});
-    const stranger = await payerOf(at.world, "another payer");
+    const stranger = await payerOf(at.world, `another payer, ${width}`);
     const theirs = await keyOf(at.world, stranger);
     for (const list of ["charges", "charges.csv", "payments", "payments.csv"]) {
       const text = await (await strange(list, theirs)).text();
@@ -163,20 +164,20 @@ describe("the payer's portal", function () {
       for (const details of await page.locator(".card details").all())
         await details.evaluate((box) => ((box as HTMLDetailsElement).open = true));
       expect(await failuresOf(page), colorScheme).to.deep.equal([]);
-      await page.screenshot({ path: path.join(SHOTS, `portal-390-${colorScheme}.png`), fullPage: true });
+      await page.screenshot({ path: path.join(SHOTS, `portal-${width}-${colorScheme}.png`), fullPage: true });
     }
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).to.equal(390);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).to.equal(width);
     await card(page, "Reader").getByRole("button", { name: "Pause" }).click();
     expect(await failuresOf(page)).to.deep.equal([]);
     await page.emulateMedia({ colorScheme: "light" });
     expect(await failuresOf(page)).to.deep.equal([]);
-    await page.screenshot({ path: path.join(SHOTS, "portal-390-ask.png") });
+    await page.screenshot({ path: path.join(SHOTS, `portal-${width}-ask.png`) });
     expect(errors).to.deep.equal([]);
   });
 
-  it("job 17: pauses a subscription by the keyboard alone, and resumes, caps and ends it, each by one signature", async () => {
-    const payer = await payerOf(at.world, "a payer with a keyboard");
-    const { page, wallet, errors } = await open(payer);
+  atWidths([1440, 390], "job 17: pauses by the keyboard alone, resumes, caps and ends, each signed", async (width) => {
+    const payer = await payerOf(at.world, `a payer with a keyboard, ${width}`);
+    const { page, wallet, errors } = await open(payer, { width });
     const { keyboard } = page;
     const state = () => recordOf(at.world, payer.idHashes.small);
     await tabTo(page, /^Sign in with your wallet/);
@@ -272,9 +273,9 @@ describe("the payer's portal", function () {
     expect(await version()).to.equal(before);
   });
 
-  it("job 18: stops everything at 390 pixels: cancels each, withdraws Turnpike's approval by a permit and Permit2's by a transaction", async () => {
+  atWidths([390, 1440], "job 18: stops everything: cancels each, and withdraws both approvals", async (width) => {
     const { world } = at;
-    const payer = await payerOf(world, "a payer who leaves");
+    const payer = await payerOf(world, `a payer who leaves, ${width}`);
     const token = new Contract(world.contracts.token, APPROVE, payer.wallet.connect(world.chain.provider));
     await (await token.getFunction("approve")(PERMIT2, 5_000_000n)).wait();
     const approvals = async (): Promise<bigint[]> =>
@@ -282,7 +283,7 @@ describe("the payer's portal", function () {
         [world.contracts.turnpike, PERMIT2].map((spender) => token.getFunction("allowance")(payer.address, spender)),
       );
     expect((await approvals()).every((amount) => amount > 0n)).to.equal(true);
-    const { page, wallet, errors } = await signIn(payer, { width: 390 });
+    const { page, wallet, errors } = await signIn(payer, { width });
     await page.getByRole("button", { name: "Stop everything" }).click();
     await page.getByText(/3 signatures without gas, and for 1 transaction whose gas you pay/).waitFor();
     // A refusal in between keeps what is done, and the next try goes on with the rest.
@@ -299,7 +300,7 @@ describe("the payer's portal", function () {
       expect((await recordOf(world, idHash)).status).to.equal("CANCELLED");
     await page.getByRole("button", { name: "Close" }).click();
     await card(page, "Reader").getByText("cancelled", { exact: true }).waitFor();
-    await page.screenshot({ path: path.join(SHOTS, "portal-390-stopped.png"), fullPage: true });
+    await page.screenshot({ path: path.join(SHOTS, `portal-${width}-stopped.png`), fullPage: true });
     expect(errors).to.deep.equal([]);
   });
 

@@ -10,7 +10,8 @@ import { type Loaded, Notices, Recovery, type Trail, useSigned } from "./use";
 /** Says what went wrong, in the same way wherever it happens, and offers what helps. */
 export function Problem({ of }: { of: ApiProblem }) {
   const { retry, signOut } = useContext(Recovery);
-  const { code, message, requestId } = of;
+  const { code, message, requestId, status } = of;
+  const isNowhere = status === 404 && /^(NoSuch|Unknown)/.test(code);
   return (
     <section class="panel failure" role="alert">
       <h2>{sayWhat(of)}</h2>
@@ -18,9 +19,11 @@ export function Problem({ of }: { of: ApiProblem }) {
         {message} <code>{code}</code>
       </p>
       <div class="buttons">
-        <button type="button" onClick={code === CODE_MISSING ? () => location.reload() : retry}>
-          Try again
-        </button>
+        {!isNowhere && (
+          <button type="button" onClick={code === CODE_MISSING ? () => location.reload() : retry}>
+            Try again
+          </button>
+        )}
         {signOut && (
           <button type="button" class="quiet" onClick={() => signOut()}>
             Sign out

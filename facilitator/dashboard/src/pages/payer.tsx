@@ -1,4 +1,4 @@
-import { formatTime, plural } from "../format";
+import { formatTime, plural, shorten } from "../format";
 import { LabelForm } from "../labels";
 import {
   Controls,
@@ -17,11 +17,12 @@ import {
 } from "../parts";
 import { useToken } from "../range";
 import { SCHEME_NAMES } from "../schemes";
-import { useGet, useMoney, useTrail } from "../use";
+import { useGet, useHeading, useMoney, useTrail } from "../use";
 import { PaymentTable } from "./payments";
 
 export function PayerPage({ payer }: { payer: string }) {
   const money = useMoney();
+  useHeading(`Payer ${shorten(payer)}`);
   const { token, choice } = useToken();
   const figures = useGet("/analytics/payers", { token, payer, limit: 1 });
   return (
