@@ -41,7 +41,8 @@ export async function startProvider({ port, elsewhere, ...options }: ExampleProv
     res.json({ message: "No payment needed here." });
   });
 
-  app.get("/quote", paymentGate({ pricing: [{ type: "one-time", amount: QUOTE_PRICE }] }), (req, res) => {
+  // `page` asks people in browsers, as the 402 asks programs.
+  app.get("/quote", paymentGate({ page: true, pricing: [{ type: "one-time", amount: QUOTE_PRICE }] }), (req, res) => {
     res.json({ symbol: String(req.query.symbol ?? "ETH"), price: "1234.56" });
   });
 

@@ -278,7 +278,7 @@ describe("dashboard: find and read", function () {
       await wide(page, width);
       await visit(page, "/account?kind=signup&month=all");
       await rows(page, "Movements").nth(1).getByRole("link").first().click();
-      await title(page, "Charge");
+      await title(page, "Signup");
       await fact(page, "Amount").filter({ hasText: "$10.00" }).waitFor();
       await page.getByRole("table", { name: "Webhooks" }).waitFor();
       await check(page, "Charge");

@@ -65,6 +65,10 @@ describe("end to end > the sandbox", function () {
       expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);
       expect((await fetch(`${state.providerUrl}/quote`)).status).to.equal(402);
       expect(state.testKeys).to.have.length(3);
+      await until("the payment page's address", async () => running.output().includes("Payment page at"), 60_000);
+      const [, page = ""] = /Payment page at (\S+)/.exec(running.output()) ?? [];
+      const asked = await fetch(page, { headers: { accept: "text/html" } });
+      expect([asked.status, asked.headers.get("content-type")]).to.deep.equal([402, "text/html; charset=utf-8"]);
       const steps = ["Load the Facilitator", "Start a chain", "Start the contracts", "Start the Facilitator"];
       const places = steps.map((step) => running.output().indexOf(step));
       expect(places, running.output()).to.deep.equal([...places].sort((one, other) => one - other));

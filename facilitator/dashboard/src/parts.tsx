@@ -341,7 +341,8 @@ export function PayerLink({ of }: { of: string }) {
 export function PlanLink({ of, name }: { of: string; name: string }) {
   return (
     <a href={`#/plans/${of}`}>
-      <Cut text={name} /> <Label of={of} />
+      <Cut text={name} />
+      <Label of={of} />
     </a>
   );
 }

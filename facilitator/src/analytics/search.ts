@@ -42,7 +42,35 @@ export function lookupsOf(wanted: Wanted, text: string): RawBuilder<Found>[] {
   const ofHash = hash === undefined ? [] : hashLookups(wanted, hash);
   const ofAccount = account === undefined ? [] : [payerLookup(wanted, account)];
   const isName = hash === undefined && account === undefined;
-  return [...ofHash, ...ofAccount, memoLookup(wanted, text), ...(isName ? [nameLookup(wanted, text)] : [])];
+  const [, start, end = ""] = (isName && PART.exec(text.toLowerCase())) || [];
+  const ofPart = start === undefined ? [] : partLookups(wanted, start, end);
+  return [...ofHash, ...ofAccount, ...ofPart, memoLookup(wanted, text), ...(isName ? [nameLookup(wanted, text)] : [])];
+}
+
+/** A hash or an address by its first six digits or more, and perhaps its last, as the pages shorten it. */
+const PART = /^(?:0x)?([0-9a-f]{6,63})(?:(?:…|\.{3})([0-9a-f]{1,8}))?$/;
+
+/** Six digits are shared by one record in 16 million. */
+function partLookups({ chainId, provider }: Wanted, start: string, end: string): RawBuilder<Found>[] {
+  const isPart = (id: RawBuilder<unknown>) =>
+    sql`${id} >= ${`0x${start}`}::text and ${id} < ${`0x${start}g`}::text and ${id} like ${`%${end}`}::text`;
+  const [first, last] = ["0", "f"].map((digit) => bytes(`0x${start.padEnd(64, digit)}`));
+  const ofPayments = sql`p.chain_id = ${chainId}::bigint and p.pay_to = ${provider} and p.door <> 'refund'`;
+  return [
+    sql`select ${paymentColumns} from payments p where ${ofPayments} and ${isPart(sql`p.payment_id`)} limit ${MAX_HITS}`,
+    sql`select ${paymentColumns} from payments p where ${ofPayments} and p.tx_hash between ${first} and ${last}
+      and encode(p.tx_hash, 'hex') like ${`%${end}`} limit ${MAX_HITS}`,
+    sql`select ${chargeColumns} from events e where e.chain_id = ${chainId}::bigint and e.provider = ${provider}
+      and e.type in (${CHARGE_TYPES}) and not e.reverted and ${isPart(sql`e.transaction`)} limit ${MAX_HITS}`,
+    sql`select 'subscription' as kind, s.id_hash as id, p.metadata as text, null as amount, null as token,
+      '/subscriptions/' || s.id_hash as page
+      from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id and p.provider = ${provider}
+      where s.chain_id = ${chainId}::bigint and ${isPart(sql`s.id_hash`)} limit ${MAX_HITS}`,
+    sql`select distinct 'payer' as kind, payer as id, null as text, null as amount, null as token,
+      '/payers/' || payer as page
+      from rollup_payers where chain_id = ${chainId}::bigint and provider = ${provider} and ${isPart(sql`lower(payer)`)}
+      limit ${MAX_HITS}`,
+  ];
 }
 
 const paymentColumns = sql`'payment' as kind, p.payment_id as id, p.resource_shown as text, p.amount::text as amount,

@@ -260,9 +260,9 @@ describe("ledger and search at 100,000 rows", function () {
       return names;
     };
     const wanted = { chainId: CHAIN_ID, provider: PROVIDER, tokens: [TOKEN, OTHER_TOKEN] };
-    const texts = [hash("1", 1), `0x${"0".repeat(39)}7`, "memo 1", "plan 1"];
+    const texts = [hash("1", 1), `0x${"0".repeat(39)}7`, "memo 1", "plan 1", "0x123abc"];
     const lookups = texts.flatMap((text) => lookupsOf(wanted, text));
-    expect(lookups.length).to.equal(14);
+    expect(lookups.length).to.equal(21);
     for (const lookup of lookups) expect(await scanned(lookup)).to.deep.equal([]);
     expect(await scanned(sql`select from payments where memo like '%1'`), "a scan is seen").to.deep.equal(["payments"]);
   });

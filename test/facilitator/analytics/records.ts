@@ -79,6 +79,30 @@ describe("Facilitator: records", function () {
     }
   });
 
+  it("finds a payment and its payer by how they begin, and by the shortened form that pages show", async () => {
+    const { payer, transaction = "" } = paymentStorySchema.parse(await json(`/analytics/payments/${ids[0]}`));
+    const found = async (text: string, bearer = key) =>
+      searchSchema
+        .parse(await (await get(`/search?q=${encodeURIComponent(text)}`, bearer)).json())
+        .hits.map(({ page }) => page);
+    for (const [whole, page] of [
+      [ids[0] ?? "", `/payments/${ids[0]}`],
+      [transaction, `/payments/${ids[0]}`],
+      [payer, `/payers/${payer}`],
+    ] as const)
+      for (const part of [
+        whole.slice(0, 8),
+        whole.slice(2, 9),
+        whole.slice(0, 10).toUpperCase().replace("0X", "0x"),
+        `${whole.slice(0, 8)}…${whole.slice(-4)}`,
+      ]) {
+        expect(await found(part), part).to.include(page);
+        expect(await found(part, other), part).to.deep.equal([]);
+      }
+    expect(await found(`${payer.slice(0, 8)}…${payer.endsWith("0000") ? "1111" : "0000"}`)).to.deep.equal([]);
+    expect(await found(payer.slice(0, 7)), "five digits").to.deep.equal([]);
+  });
+
   it("writes memos into the ledger's CSV as text that no spreadsheet runs", async () => {
     const csv = await (await get("/analytics/ledger.csv")).text();
     const memos = MEMOS.slice(0, 4).map((memo) => `'${memo}`.replaceAll('"', '""'));

@@ -61,13 +61,14 @@ function OfProvider({ data: { pastDue, atRisk, endpoints, stuck } }: { data: Att
       id: `late ${token}`,
       what: (
         <>
-          <strong>{plural(count, "renewal")} past due</strong>, {money(amount, token)}, the first since{" "}
+          <strong>{plural(count, "renewal")} past due</strong> now, {money(amount, token)}, the first since{" "}
           {formatTime(since)}.
         </>
       ),
       help: (
         <>
-          Each is tried again until its grace ends. <a href="#/funnel">See the causes</a>
+          Each is tried again until its grace ends. See the <a href="#/subscriptions">subscriptions</a> and the{" "}
+          <a href="#/funnel">causes</a>.
         </>
       ),
     })),

@@ -80,7 +80,7 @@ function Headline({ data }: { data: OverviewWire }) {
         value={formatCount(subscriptions.active)}
         note={`${formatCount(subscriptions.created)} new, ${formatCount(subscriptions.ended)} ended${trialsOf(subscriptions.trials)}`}
       />
-      {figure("Past due", ({ renewals }) => renewals.pastDue, false, false)}
+      {figure("Fell past due", ({ renewals }) => renewals.pastDue, false, false)}
     </Figures>
   );
 }
@@ -216,7 +216,7 @@ const NOTHING_FAILED = { lost: NONE, open: NONE, recovered: NONE, token: undefin
 const OUTCOMES = [
   ["renewed", "Collected", "--good"],
   ["failedAttempts", "Attempt failed", "--s4"],
-  ["pastDue", "Past due", "--s6"],
+  ["pastDue", "Fell past due", "--s6"],
   ["expired", "Expired", "--bad"],
 ] as const;
 

@@ -4,6 +4,7 @@ import { formatCount, formatPeriod, formatTime, planName } from "../format";
 import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, sorted, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney, useQueryField } from "../use";
+import { actAt } from "../wallet/act-list";
 
 type Row = PlanFiguresWire["plans"][number];
 
@@ -31,6 +32,9 @@ export function Plans() {
     <>
       <Controls>
         {choices}
+        <a class="button" href={actAt("create-plan")}>
+          Create a plan
+        </a>
         <Download path="/analytics/plans.csv" query={query} name="turnpike-plans.csv" />
       </Controls>
       <Panel note="Revenue is that of the range. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">
@@ -42,8 +46,7 @@ export function Plans() {
                 caption="Plans"
                 empty={
                   <Empty title="No plan yet.">
-                    Your wallet makes one at <a href="#/acts">Acts</a>, or by <code>createPlan</code> on the contract;
-                    it shows up here a block later.
+                    <code>createPlan</code> on the contract makes one, too; it shows up here a block later.
                   </Empty>
                 }
                 rows={sorted(rows, sort, BY)}
@@ -104,13 +107,13 @@ export function Plans() {
                   },
                   {
                     title: "Share",
-                    isMinor: true,
+                    isSpare: true,
                     cell: (row) => <Bar share={Number((BigInt(row.amount) * 1_000n) / most) / 1_000} />,
                   },
                   {
                     title: "Of which overage",
                     isNumber: true,
-                    isMinor: true,
+                    isSpare: true,
                     cell: (row) => money(row.byScheme.overage?.amount ?? "0", token),
                   },
                   {

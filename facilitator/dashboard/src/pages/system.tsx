@@ -182,14 +182,9 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
           },
           { title: "State", cell: (row) => <Status of={row.isWell ? row.status : "fails"} /> },
           {
-            title: "Balance, coins",
+            title: "Balance",
             isNumber: true,
-            cell: (row) => (
-              <>
-                {row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)}
-                {row.daysLeft !== undefined && <span class="note line">for {plural(row.daysLeft, "day")}</span>}
-              </>
-            ),
+            cell: (row) => (row.balanceWei === undefined ? "–" : formatCoin(row.balanceWei)),
           },
           { title: "In flight", isNumber: true, isMinor: true, cell: (row) => formatCount(row.inFlight) },
           { title: "Queued", isNumber: true, isMinor: true, cell: (row) => formatCount(row.queued) },

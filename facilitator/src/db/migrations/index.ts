@@ -47,6 +47,7 @@ import { ledger } from "./660-ledger";
 import { endings } from "./670-endings";
 import { reconcileDifferences } from "./675-reconcile-differences";
 import { labels } from "./680-labels";
+import { payersByStart } from "./690-payers-by-start";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -98,4 +99,5 @@ export const MIGRATIONS: readonly Migration[] = [
   endings,
   reconcileDifferences,
   labels,
+  payersByStart,
 ];
