@@ -8,6 +8,7 @@ import type { ExampleProviderOptions, RunningProvider, RunningServer } from "../
 import { startSpecialist } from "../../examples/specialist";
 import { freePort, testKey } from "./chain";
 import { type ChainDeployment, UNIT } from "./chain-deployment";
+import { TEST_TOKEN } from "./contracts";
 import type { ExampleProvider } from "./example-provider";
 import type { LocalFacilitator } from "./facilitator";
 import type { Restartable, StartedParts } from "./restartable";
@@ -87,7 +88,7 @@ export function gateOptionsOf({ deployment: { chain, contracts }, facilitator, p
     network: contracts.network,
     rpcUrl: chain.rpcUrl,
     turnpike: contracts.turnpike,
-    token: contracts.token,
+    token: { address: contracts.token, decimals: TEST_TOKEN.decimals },
     facilitator: { url: facilitator.url, signers: [facilitator.signer] },
     pollMs,
   };

@@ -5,7 +5,6 @@ import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js"
 import { receiptOf, wrapMcpClientWithPayment } from "turnpike/mcp/client";
 import type { Cast } from "../cast";
 import { testKey } from "../chain";
-import { TEST_TOKEN } from "../contracts";
 import { mustBe } from "../narrate";
 import type { World } from "../world";
 
@@ -51,8 +50,8 @@ function toolServer({ gateOptions, home, plans, providerAccount }: World): Stdio
       TURNPIKE_NETWORK: network,
       TURNPIKE_RPC_URL: rpcUrl,
       TURNPIKE_ADDRESS: turnpike,
-      TURNPIKE_TOKEN: token,
-      TURNPIKE_TOKEN_DECIMALS: String(TEST_TOKEN.decimals),
+      TURNPIKE_TOKEN: token.address,
+      TURNPIKE_TOKEN_DECIMALS: String(token.decimals),
       TURNPIKE_TOKEN_CURRENCY: "USD",
       TURNPIKE_PAY_TO: providerAccount.address,
       TURNPIKE_FACILITATOR_URL: facilitator.url,

@@ -37,7 +37,7 @@ describe("Facilitator: a metered gate without gas", function () {
       payTo: world.payee,
       pollMs: 50,
       apiKey,
-      token: { address: world.contracts.token, name: world.contracts.tokenName },
+      token: { address: world.contracts.token, name: world.contracts.tokenName, decimals: 6 },
       secret: "s".repeat(32),
       facilitator: { url: service.url, signers: proofSigners },
       claims: "memory",
