@@ -71,6 +71,7 @@ describe("the Facilitator's package in an empty folder", function () {
       "README.md",
       "dashboard/dist/dashboard.css",
       "dashboard/dist/dashboard.js",
+      "dashboard/dist/early.js",
       "dashboard/dist/index.html",
       "dashboard/dist/me.html",
       "dashboard/dist/me.js",

@@ -25,7 +25,7 @@ describe("the package in an empty project", function () {
       (file) =>
         !/^(dist\/(?!sandbox\/).+\.(m?js|d\.m?ts)|package\.json|README\.md|AGENTS\.md|LICENSE)$/.test(file) &&
         !/^dist\/sandbox\/(scripts\/sandbox\/(program\.js|with-parent\.cjs)|LICENSES\.txt)$/.test(file) &&
-        !/^dist\/sandbox\/(artifacts\/contracts\/.+\.json|dashboard\/dist\/\w+\.(html|js|css))$/.test(file),
+        !/^dist\/sandbox\/(artifacts\/contracts\/.+\.json|dashboard\/dist\/[\w-]+\.(html|js|css))$/.test(file),
     );
     expect(strange).to.deep.equal([]);
   });
