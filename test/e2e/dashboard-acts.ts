@@ -11,7 +11,7 @@ import { openPage } from "../support/browser";
 import { recordOf, until } from "../support/sandbox";
 import { atWidths } from "../support/variants";
 import { failuresOf } from "./support/axe";
-import { SHOTS, tooWide, useDashboard } from "./support/dashboard";
+import { SHOTS, titled, tooWide, useDashboard } from "./support/dashboard";
 import { tabTo } from "./support/keyboard";
 import { addPageWallet, type PageWallet } from "./support/page-wallet";
 
@@ -205,7 +205,7 @@ describe("dashboard: acts of a provider", function () {
     await page.getByRole("heading", { level: 1, name: `${name}, $3.00 every month` }).waitFor();
     await page.getByRole("link", { name: "Deprecate this plan" }).click();
     await page.getByRole("heading", { level: 1, name: "Deprecate a plan" }).waitFor();
-    expect(await page.title()).to.equal("Deprecate a plan · Turnpike");
+    await titled(page, "Deprecate a plan · Turnpike");
     const plans = page.locator("label").filter({ hasText: /^Plan/ });
     await plans.locator("option:checked", { hasText: name }).waitFor({ state: "attached" });
     await page.getByRole("button", { name: "Review" }).click();

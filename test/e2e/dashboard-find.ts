@@ -9,7 +9,7 @@ import { createFacilitatorClient, type PaymentStoryWire, submitRefund } from "tu
 import { type Address, type Hex, mutableTypes, type TypedData } from "turnpike/protocol";
 import { buyQuote, readReport } from "../../examples/agent";
 import { type TestAgent, UNIT, until, type World } from "../support/sandbox";
-import { check, PAGES, tooWide, useDashboard, visit, wide } from "./support/dashboard";
+import { check, PAGES, titled, tooWide, useDashboard, visit, wide } from "./support/dashboard";
 
 const WIDTHS = [390, 1440] as const;
 const HOSTILE = `=1+1"><img src=x onerror="document.title='owned'">\u202e`;
@@ -127,7 +127,7 @@ describe("dashboard: find and read", function () {
       expect(await page.locator("dialog img").count()).to.equal(0);
       await page.keyboard.press("Escape");
       await page.getByRole("dialog").waitFor({ state: "hidden" });
-      expect(await page.title()).to.equal("Payments · Turnpike");
+      await titled(page, "Payments · Turnpike");
     });
 
     it(`shows a payment's story to the second, with its partial refund, and copies what it names, ${width} wide`, async () => {

@@ -3,7 +3,7 @@ import { expect } from "chai";
 import { createPlan, stopPlan } from "turnpike/chain";
 import { buyQuote, readReport } from "../../examples/agent";
 import { until } from "../support/sandbox";
-import { figure, PAGES, useDashboard, visit } from "./support/dashboard";
+import { figure, PAGES, titled, useDashboard, visit } from "./support/dashboard";
 
 const SCRIPT_NAME = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 /** Turned around, with what is not seen, and longer than any name has to be. */
@@ -68,7 +68,7 @@ describe("dashboard, in a real browser", function () {
     };
     for (const [path, title] of Object.entries(PAGES)) {
       await visit(page, path);
-      expect(await page.title()).to.equal(`${title} · Turnpike`);
+      await titled(page, `${title} · Turnpike`);
       expect(await page.locator("main [role=alert]").allTextContents(), path).to.deep.equal([]);
       const text = listed[path];
       if (text) await page.getByRole("table").filter({ hasText: text }).first().waitFor();
@@ -116,7 +116,7 @@ describe("dashboard, in a real browser", function () {
     const { page } = at;
     await visit(page, "/plans");
     await page.getByText("<img src=x", { exact: false }).first().waitFor();
-    expect(await page.title()).to.equal("Plans · Turnpike");
+    await titled(page, "Plans · Turnpike");
     expect(await page.locator("main img, main script").count()).to.equal(0);
     const odd = (await page.getByRole("link", { name: /^Gold/ }).textContent()) ?? "";
     expect(odd)

@@ -106,6 +106,10 @@ export async function tooWide(page: Page): Promise<string[]> {
   return wide;
 }
 
+/** Waits for the window's title, which follows the heading by a frame. */
+export const titled = (page: Page, title: string) =>
+  page.waitForFunction((pattern) => new RegExp(`^(?:${pattern})$`).test(document.title), title);
+
 export const wide = (page: Page, width: number) => page.setViewportSize({ width, height: 844 });
 
 /** Passes the accessibility rules, light and dark, and fits. */
