@@ -1,8 +1,9 @@
-/** What leads from a value elsewhere: copying it, the block explorer. */
+/** What leads elsewhere: copying a value, the block explorer, an act. */
 import type { ComponentChildren } from "preact";
 import { Copy } from "./copy";
 import { Hex } from "./parts";
 import { useSigned } from "./use";
+import { type ActId, actAt } from "./wallet/act-list";
 
 /** A value that is read and copied as a whole. */
 export function Whole({ value, what, children }: { value: string; what: string; children?: ComponentChildren }) {
@@ -22,6 +23,23 @@ export function OnChain({ of, value, short }: { of: "tx" | "address" | "block"; 
     <a href={`${explorer}/${of}/${value}`} rel="noreferrer noopener" target="_blank">
       {shown} <span aria-hidden="true">↗</span>
       <span class="hidden"> in the block explorer</span>
+    </a>
+  );
+}
+
+/** A button that leads to an act of the provider's wallet. @param about fills in its fields */
+export function ActLink({
+  act,
+  about,
+  children,
+}: {
+  act: ActId;
+  about?: Readonly<Record<string, string>>;
+  children: ComponentChildren;
+}) {
+  return (
+    <a class="button" href={actAt(act, about)}>
+      {children}
     </a>
   );
 }

@@ -1,7 +1,7 @@
 /** The events of a subscription's money: what each was for, and how a refund of it names it. */
-import { sql } from "kysely";
 import type { Scheme } from "turnpike/facilitator";
 import type { Hex, RefundTarget } from "turnpike/protocol";
+import { literals } from "../db/sql";
 import type { EventRow } from "../db/tables/events";
 
 /** Types of events, and the payload field with the amount. */
@@ -13,8 +13,8 @@ export const CHARGES = [
   ["allowance.debited", "overage", "amount"],
 ] as const satisfies readonly (readonly [string, Scheme, string])[];
 
-/** The types, in SQL: literals, as in the partial indexes. */
-export const CHARGE_TYPES = sql.raw(CHARGES.map(([type]) => `'${type}'`).join(", "));
+/** The types, in SQL. */
+export const CHARGE_TYPES = literals(CHARGES.map(([type]) => type));
 
 export interface Charge {
   readonly scheme: Scheme;

@@ -4,16 +4,13 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { Db, Tx } from "../db/open";
-import { idList, textList } from "../db/sql";
+import { idList, literals, textList } from "../db/sql";
 import type { CountedRow, EventProjection } from "../events/projection";
 import type { Range, Scope } from "./ranges";
 
 const BEGINS = ["subscription.created", "subscription.resumed"];
 
 const ENDS = ["subscription.cancelled", "subscription.expired"];
-
-/** Literals, as in the partial index: the planner cannot match parameters to its condition. */
-const literals = (types: readonly string[]) => sql.raw(types.map((type) => `'${type}'`).join(", "));
 
 const COLUMNS = sql.raw(
   "chain_id, seq, id_hash, provider, payer, token, created_at, ended_at, next_at, back_at, back_block",

@@ -40,6 +40,11 @@ export function startDigests(context: DigestContext): Worker {
 /** Publishes what is missing of the last day whose blocks are all final. */
 export async function publishDigests({ config, store, feed, clock, wallClock }: DigestContext): Promise<void> {
   const { chainId, network, finalityDepth, allowPrivateWebhooks: allowPrivate } = config;
+  const { rows } = await sql<{ provider: Address }>`select distinct e.provider from webhook_endpoints e
+    where ${onChains("e", [chainId])} and e.status = 'enabled' and jsonb_exists(e.types, ${DIGEST_TYPE})`.execute(
+    store.db,
+  );
+  if (rows.length === 0) return;
   const newest = await newestBlock(store.db, chainId);
   const final = newest && (await newestBlock(store.db, chainId, newest.number - finalityDepth));
   if (!final) return;
@@ -47,13 +52,8 @@ export async function publishDigests({ config, store, feed, clock, wallClock }: 
   const range = { from: to - DAY_SEC, to };
   const analytics = createAnalytics({ db: store.db, config, clock });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate, nowMs: wallClock.nowMs });
-  const idOf = (provider: string) => keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/"));
-  const { rows } = await sql<{ provider: Address }>`select distinct e.provider from webhook_endpoints e
-    where ${onChains("e", [chainId])} and e.status = 'enabled' and jsonb_exists(e.types, ${DIGEST_TYPE})`.execute(
-    store.db,
-  );
   for (const { provider } of rows) {
-    const id = idOf(provider);
+    const id = keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/"));
     const known = store.db.selectFrom("events").select("id").where("chain_id", "=", chainId).where("id", "=", id);
     if (await known.executeTakeFirst()) continue;
     const [{ totals }, attention, all] = await Promise.all([

@@ -7,6 +7,10 @@ import { type ColumnType, type RawBuilder, sql } from "kysely";
 /** The database's clock, shared by all processes; for leases and ages, never for chain time. */
 export const databaseNowMs = sql<number>`(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
+/** Writes names as literals, as in the condition of a partial index, which the planner cannot match to parameters. */
+export const literals = (names: readonly string[]): RawBuilder<string> =>
+  sql.raw(names.map((name) => `'${name}'`).join(", "));
+
 /** Encodes hashes and ids, which need no escaping. */
 export const idList = (values: Iterable<string>): RawBuilder<string[]> => sql`${`{${[...values].join(",")}}`}::text[]`;
 

@@ -1,13 +1,12 @@
 /** Shows one plan: its terms, its text, and what it brought. */
 import { escapedText, formatCount, formatPeriod, formatTime, planName } from "../format";
 import { LabelForm, useLabels } from "../labels";
-import { OnChain, Whole } from "../links";
+import { ActLink, OnChain, Whole } from "../links";
 import { Controls, Empty, Figure, Figures, Label, Panel, Shown, Status } from "../parts";
 import { type Plan, useAllPlans } from "../plan-names";
 import { useRange } from "../range";
 import { SCHEME_NAMES, type SchemeName } from "../schemes";
 import { useHeading, useMoney } from "../use";
-import { actAt } from "../wallet/act-list";
 import { stateOf } from "./plans";
 import { Rows } from "./story";
 
@@ -43,19 +42,19 @@ function Terms({ of }: { of: Plan }) {
       {!of.stopped && (
         <p class="buttons">
           {!of.deprecated && (
-            <a class="button" href={actAt("deprecate-plan", about)}>
+            <ActLink act="deprecate-plan" about={about}>
               Deprecate this plan
-            </a>
+            </ActLink>
           )}
-          <a class="button" href={actAt("stop-plan", about)}>
+          <ActLink act="stop-plan" about={about}>
             Stop this plan
-          </a>
-          <a class="button" href={actAt("change-payee", about)}>
+          </ActLink>
+          <ActLink act="change-payee" about={about}>
             Change its payee
-          </a>
-          <a class="button" href={actAt("voucher", about)}>
+          </ActLink>
+          <ActLink act="voucher" about={about}>
             Make a voucher
-          </a>
+          </ActLink>
         </p>
       )}
       <Panel title="Terms">

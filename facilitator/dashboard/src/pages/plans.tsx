@@ -1,10 +1,10 @@
 /** Shows each plan's price, payee, subscribers and revenue. */
 import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatPeriod, formatTime, planName } from "../format";
+import { ActLink } from "../links";
 import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, sorted, Table } from "../parts";
 import { useRange } from "../range";
 import { useGet, useMoney, useQueryField } from "../use";
-import { actAt } from "../wallet/act-list";
 
 type Row = PlanFiguresWire["plans"][number];
 
@@ -32,9 +32,7 @@ export function Plans() {
     <>
       <Controls>
         {choices}
-        <a class="button" href={actAt("create-plan")}>
-          Create a plan
-        </a>
+        <ActLink act="create-plan">Create a plan</ActLink>
         <Download path="/analytics/plans.csv" query={query} name="turnpike-plans.csv" />
       </Controls>
       <Panel note="Revenue is that of the range. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">

@@ -3,11 +3,10 @@ import type { ComponentChildren } from "preact";
 import type { SubscriptionWire } from "turnpike/facilitator";
 import type { AnswerAt } from "../api";
 import { formatDate, formatPeriod, formatTime, plural, shorten } from "../format";
-import { OnChain } from "../links";
+import { ActLink, OnChain } from "../links";
 import { Bar, Empty, Figure, Figures, Hex, Panel, PayerLink, PlanLink, Shown, Status } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useHeading, useLoad, useMoney, useSigned } from "../use";
-import { actAt } from "../wallet/act-list";
 
 type Event = AnswerAt<"GET", "/events">["events"][number];
 
@@ -135,9 +134,9 @@ function Standing({ of }: { of: SubscriptionWire }) {
           subscriber <PayerLink of={subscriber} />
         </span>
         {canEnd && (
-          <a class="button" href={actAt("end-subscription", { chosen: idHash })}>
+          <ActLink act="end-subscription" about={{ chosen: idHash }}>
             End it at its period's end
-          </a>
+          </ActLink>
         )}
       </p>
       <Figures>

@@ -1,4 +1,4 @@
-/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked; and the log of what they did; and labels. */
+/** API keys: created by a wallet's signature over a challenge, listed, rotated, revoked; the log of what they did; labels. */
 import { KEY_ENDPOINTS, LABEL_ENDPOINTS } from "turnpike/facilitator";
 import { type Endpoint, ok, routes } from "../endpoint";
 import { createRateLimit } from "../rate-limit";

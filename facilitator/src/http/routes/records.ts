@@ -18,17 +18,18 @@ export function recordEndpoints(services: ApiServices): Endpoint[] {
 
   return routes(services, RECORD_ENDPOINTS, {
     async search({ query: { q }, caller }) {
-      const hits = await analytics.search(caller.provider, q);
-      const endpoints = caller.scopes.includes("webhooks") ? await providers.endpoints.list(caller) : [];
+      const [hits, labels, endpoints] = await Promise.all([
+        analytics.search(caller.provider, q),
+        providers.labels.list(caller.provider),
+        caller.scopes.includes("webhooks") ? providers.endpoints.list(caller) : [],
+      ]);
       const wanted = q.toLowerCase();
       const described = endpoints.filter(({ description }) => description.toLowerCase().startsWith(wanted));
       const found = described.map(({ id, description }) => {
         return { kind: "endpoint" as const, id, text: description, page: `/webhooks?endpoint=${id}` };
       });
-      const labels = (await providers.labels.list(caller.provider)).filter(({ text }) =>
-        text.toLowerCase().includes(wanted),
-      );
-      const labelled = labels.map(({ object: id, text }) => {
+      const named = labels.filter(({ text }) => text.toLowerCase().includes(wanted));
+      const labelled = named.map(({ object: id, text }) => {
         const kind = isAddress(id) ? ("payer" as const) : ("plan" as const);
         return { kind, id, text, page: `/${kind}s/${id}` };
       });
