@@ -13,7 +13,11 @@ import type { SolcUserConfig } from "hardhat/types";
 import { explorer, liveNetworks, nodeSettings } from "./scripts/networks";
 import "./scripts/tasks";
 
-const suites: { quickTestFiles(folder: string): string[]; leftOut(): string } = require("./tools/test-files.cjs");
+const suites: {
+  quickTestFiles(folder: string): string[];
+  leftOut(): string;
+  jobs(): number;
+} = require("./tools/test-files.cjs");
 
 const SOLC_VERSION = "0.8.37";
 
@@ -85,7 +89,7 @@ const config: HardhatUserConfig = {
   mocha: {
     // A limit ends a hang; how fast something is, no test says.
     timeout: 120_000,
-    jobs: Number(process.env.TEST_JOBS ?? 3),
+    jobs: suites.jobs(),
     dryRun: isDryRun,
     // tools/test.cjs has the failed tests written down, so that it can say them last.
     ...(process.env.TEST_REPORT && { reporter: require.resolve("./tools/test-report.cjs") }),

@@ -7,7 +7,7 @@ const { spawn } = require("node:child_process");
 const { readFileSync } = require("node:fs");
 const { loadavg } = require("node:os");
 const { exitWith, runFiles, withPostgres } = require("./test.cjs");
-const { quickTestFiles } = require("./test-files.cjs");
+const { jobs, quickTestFiles } = require("./test-files.cjs");
 
 /** Of the machine: the tests, what ran before, and processes that calculate beside them. */
 const LOAD = 8;
@@ -18,8 +18,7 @@ const STARTS_PROCESSES = /node:child_process|RUN_TYPESCRIPT|support\/(?:bundled|
 
 /** Starts what calculates until it is stopped. */
 function startLoad() {
-  const jobs = Number(process.env.TEST_JOBS ?? 3);
-  const length = Math.max(0, LOAD - jobs - Math.round(loadavg()[0]));
+  const length = Math.max(0, LOAD - jobs() - Math.round(loadavg()[0]));
   const busy = Array.from({ length }, () => spawn(process.execPath, ["-e", "for (;;);"]));
   const stop = () => {
     for (const one of busy) one.kill("SIGKILL");

@@ -169,6 +169,11 @@ function installedTestFiles(suite) {
   return testFiles(join("test", suite));
 }
 
+/** Returns how many files run at once: most wait for blocks, and five keep two cores busy. */
+function jobs() {
+  return Number(process.env.TEST_JOBS ?? 5);
+}
+
 /** Returns the test files below `folder` that are in no suite. */
 function quickTestFiles(folder = "test") {
   const isSlow = Object.keys(SLOW).map(isIn);
@@ -194,6 +199,7 @@ module.exports = {
   SLOW,
   SUITES,
   installedTestFiles,
+  jobs,
   leftOut,
   quickTestFiles,
   slowTestFiles,

@@ -15,7 +15,7 @@ const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const { tmpdir } = require("node:os");
 const { basename, join } = require("node:path");
 const { startPostgres } = require("../facilitator/tools/postgres.cjs");
-const { keep, longestFirst } = require("./kept-times.cjs");
+const { inTurns, keep } = require("./kept-times.cjs");
 const { installedTestFiles, leftOut, quickTestFiles, SLOW, slowTestFiles } = require("./test-files.cjs");
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
@@ -51,7 +51,7 @@ async function runFiles(files, { suite = undefined, isParallel = false } = {}) {
   try {
     const env = { TEST_REPORT: report, TEST_TIMES: times };
     const begunMs = performance.now();
-    const chosen = isParallel ? ["--parallel", ...longestFirst(files)] : files;
+    const chosen = isParallel ? ["--parallel", ...inTurns(files)] : files;
     const code = await run([HARDHAT, "test", "--no-compile", ...chosen], env);
     const isCheap = !suite || keep(suite, linesOf(times), (performance.now() - begunMs) / 1_000);
     return { code, isCheap, failures: linesOf(report) };
@@ -109,7 +109,7 @@ async function withPostgres(act) {
 
 /** Compiles the contracts, unless COMPILED=1 says that they are, and runs a suite. @returns the exit status */
 async function runSuite(suite, files) {
-  const compiled = process.env.COMPILED === "1" ? 0 : await run([HARDHAT, "compile", "--quiet"]);
+  const compiled = process.env.COMPILED === "1" ? 0 : await run([HARDHAT, "compile", "--quiet", "--concurrency", "2"]);
   if (compiled !== 0) return compiled;
   return withPostgres(async () => verdict(await runFiles(files, { suite, isParallel: true })));
 }
