@@ -2,6 +2,7 @@
  * Lists the test files that `npx hardhat test` and `npm test` run, and those of each suite that has its own command.
  */
 const { readdirSync, readFileSync } = require("node:fs");
+const { totalmem } = require("node:os");
 const { join, normalize, relative, resolve } = require("node:path");
 
 const ROOT = join(__dirname, "..");
@@ -169,9 +170,9 @@ function installedTestFiles(suite) {
   return testFiles(join("test", suite));
 }
 
-/** Returns how many files run at once: most wait for blocks, and five keep two cores busy. */
+/** Returns how many files run at once: most wait for blocks, and five keep two cores busy. Each may need 2 GB. */
 function jobs() {
-  return Number(process.env.TEST_JOBS ?? 5);
+  return Number(process.env.TEST_JOBS ?? Math.max(1, Math.min(5, Math.floor(totalmem() / 2 ** 31))));
 }
 
 /** Returns the test files below `folder` that are in no suite. */
