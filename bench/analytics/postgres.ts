@@ -2,8 +2,8 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import path from "node:path";
+import { freePort } from "../../scripts/sandbox/free-port";
 
 /** The service's own tools install it. */
 const requireOfFacilitator = createRequire(path.resolve("facilitator/package.json"));
@@ -80,11 +80,3 @@ function filesOf(folder: string): string[] {
     return entry.isDirectory() ? filesOf(file) : entry.isFile() ? [file] : [];
   });
 }
-
-const freePort = () =>
-  new Promise<number>((resolve) => {
-    const listener = createServer().listen(0, "127.0.0.1", () => {
-      const address = listener.address();
-      listener.close(() => resolve(typeof address === "object" && address ? address.port : 0));
-    });
-  });
