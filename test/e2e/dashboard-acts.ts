@@ -161,6 +161,45 @@ describe("dashboard: acts of a provider", function () {
     expect(errors).to.deep.equal([]);
   });
 
+  it("says a wrong value beside its field, and takes an amount as people write it", async () => {
+    const { page } = await open();
+    const title = "Create a plan";
+    await fill(page, title, /^Name/, "Written plan");
+    await fill(page, title, /^Price/, "12,50");
+    const form = await panel(page, title);
+    await form.getByRole("button", { name: "Review" }).click();
+    const price = form.getByLabel(/^Price/);
+    await page.waitForFunction(() => document.activeElement?.getAttribute("aria-invalid") === "true");
+    expect(await price.evaluate((field) => field === document.activeElement)).to.equal(true);
+    const said = page.locator(`[id="${await price.getAttribute("aria-describedby")}"]`);
+    expect(await said.textContent()).to.contain("such as 9.50");
+    const [above, below] = [await price.boundingBox(), await said.boundingBox()];
+    expect((below?.y ?? 0) - (above?.y ?? 0) - (above?.height ?? 0), "pixels between them").to.be.within(0, 24);
+    expect(await failuresOf(page)).to.deep.equal([]);
+    await price.fill("$12.50");
+    expect(await said.count(), "it goes when the value changes").to.equal(0);
+    await review(page, title);
+    await page.getByRole("dialog").getByText("$12.50 every month, paid to").waitFor();
+    await page.close();
+  });
+
+  it("tells that the wallet is on another account before anything is reviewed", async () => {
+    const { page, wallet } = await open();
+    await panel(page, "Create a plan");
+    await fill(page, "Create a plan", /^Name/, "Another's plan");
+    await fill(page, "Create a plan", /^Price/, "1");
+    await review(page, "Create a plan");
+    await press(page, "Back");
+    const { privateKey: key, address } = Wallet.createRandom();
+    const own = wallet.account;
+    await wallet.switchAccount({ address, key });
+    const notice = page.getByText("Choose that account in your wallet.");
+    await notice.waitFor();
+    await wallet.switchAccount(own);
+    await notice.waitFor({ state: "detached" });
+    await page.close();
+  });
+
   atWidths([1440, 390], "job 4: deprecates and stops a plan once its name is typed", async (width) => {
     const name = `Plan to close ${width}`;
     const planId = await planOf(name);

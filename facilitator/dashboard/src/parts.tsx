@@ -52,9 +52,9 @@ function sayWhat({ status, code }: ApiProblem): string {
 }
 
 /** Shows why an act of the page failed. */
-export function Alert({ text }: { text: string | undefined }) {
+export function Alert({ text, id }: { text: string | undefined; id?: string }) {
   return text ? (
-    <p class="problem" role="alert">
+    <p class="problem" role="alert" {...(id && { id })}>
       {text}
     </p>
   ) : null;
@@ -198,6 +198,7 @@ export function Table<T>({
   caption,
   columns,
   rows,
+  id,
   empty,
   sort = "",
   onSort,
@@ -205,6 +206,8 @@ export function Table<T>({
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
+  /** of a row, which its buttons follow when the list is read again */
+  id?: (row: T) => string;
   empty: ComponentChildren;
   /** the present order */
   sort?: string;
@@ -231,7 +234,7 @@ export function Table<T>({
         </thead>
         <tbody>
           {rows.map((row, index) => (
-            <tr key={index}>
+            <tr key={id?.(row) ?? index}>
               {columns.map(({ title, ...column }) => (
                 <td key={title} class={classOf(column)}>
                   {column.cell(row)}

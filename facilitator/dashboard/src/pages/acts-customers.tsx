@@ -4,12 +4,10 @@ import { formatDate, shorten } from "../format";
 import { Shown } from "../parts";
 import { usePlanNames } from "../plan-names";
 import { useGet, useMoney, useSigned, useUnit } from "../use";
-import { Problem } from "../wallet/account";
 import { ActForm } from "../wallet/act-form";
-import { baseUnits } from "../wallet/amounts";
 import { providerCalls } from "../wallet/calls";
 import { requireOwn } from "../wallet/own-signature";
-import { addressIn, wholeIn } from "./acts-plans";
+import { addressIn, baseUnits, chosenIn, FieldProblem, type Values, wholeIn } from "../wallet/values";
 import { laterOf } from "./me-acts";
 
 const LISTED = 100;
@@ -29,10 +27,10 @@ export function CustomerActs({ round }: { round: number }) {
   const turnpike = supported.turnpike as Address;
 
   /** of the newest ones, or any other by its hash */
-  const chosenOf = (values: Readonly<Record<string, string>>): string => {
+  const idIn = (values: Values): string => {
     const id = values.other || values.chosen || "";
     if (/^0x[0-9a-f]{64}$/.test(id)) return id;
-    throw new Problem("Choose one, or give the whole hash of another.");
+    throw new FieldProblem(values.other ? "other" : "chosen", "Choose one, or give the whole hash of another.");
   };
 
   return (
@@ -57,7 +55,7 @@ export function CustomerActs({ round }: { round: number }) {
           { name: "other", label: "Or another, by its public hash", isOptional: true },
         ]}
         plan={async (values) => {
-          const idHash = chosenOf(values);
+          const idHash = idIn(values);
           const { planId, subscriber, paidThrough } = await api.get(`/subscriptions/${idHash}`);
           const name = plans.nameOf(planId);
           return {
@@ -84,18 +82,19 @@ export function CustomerActs({ round }: { round: number }) {
           { name: "valid", label: "Days until the voucher expires", initial: "7" },
         ]}
         plan={async (values) => {
-          const plan = plans.find(values.plan ?? "");
-          if (!plan) throw new Problem("Choose a plan.");
-          const { planId, token, price } = plan;
-          const subscriber = addressIn(values.subscriber);
+          const { planId, token, price } = chosenIn(plans.find(values.plan ?? ""), "plan", "plan");
+          const subscriber = addressIn(values, "subscriber");
           const secretHash = values.secretHash ?? "";
-          if (!/^0x[0-9a-f]{64}$/.test(secretHash)) throw new Problem("secretHash must be 0x and 64 hex digits.");
+          if (!/^0x[0-9a-f]{64}$/.test(secretHash)) throw new FieldProblem("secretHash", "Write 0x and 64 hex digits.");
           const amount = baseUnits(values.firstAmount ?? "", unit(token).decimals);
           if (amount === undefined || BigInt(amount) > BigInt(price))
-            throw new Problem(`The first period costs at most the plan's price, ${money(price, token)}.`);
-          const firstInterval = wholeIn(values.days, "Days", LONGEST_FIRST_INTERVAL_SEC / DAY_SEC) * DAY_SEC;
+            throw new FieldProblem(
+              "firstAmount",
+              `Write an amount of at most the plan's price, ${money(price, token)}.`,
+            );
+          const firstInterval = wholeIn(values, "days", LONGEST_FIRST_INTERVAL_SEC / DAY_SEC) * DAY_SEC;
           const { chainTimeSec } = await api.get(`/accounts/${who.provider}`, { token });
-          const deadline = BigInt(laterOf(chainTimeSec, network) + wholeIn(values.valid, "Days", 3_660) * DAY_SEC);
+          const deadline = BigInt(laterOf(chainTimeSec, network) + wholeIn(values, "valid", 3_660) * DAY_SEC);
           const name = plans.nameOf(planId);
           return {
             title: `Make a voucher for ${name}`,

@@ -167,6 +167,7 @@ export function KeyActs({ act, wallet }: { act: ActId; wallet: Wallet | undefine
                 caption="API keys"
                 empty="No key."
                 rows={opened.keys.filter(({ revokedAt }) => revokedAt === undefined)}
+                id={({ id }) => id}
                 columns={[
                   {
                     title: "Key",

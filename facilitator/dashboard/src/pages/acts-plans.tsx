@@ -1,27 +1,10 @@
 /** Forms of acts on plans. Each is a transaction of the provider's wallet. */
-import { type Address, checksum } from "turnpike/protocol";
 import { formatInterval, formatPeriod, plainText, shorten } from "../format";
 import { type Plan, usePlanNames } from "../plan-names";
 import { useMoney, useSigned, useUnit } from "../use";
-import { Problem } from "../wallet/account";
-import { ActForm, type Values } from "../wallet/act-form";
-import { baseUnits } from "../wallet/amounts";
+import { ActForm } from "../wallet/act-form";
 import { providerCalls } from "../wallet/calls";
-
-/** @throws Problem */
-export function addressIn(text = ""): string {
-  const isAddress = /^0x[0-9a-f]{40}$/i.test(text);
-  // Mixed case carries a checksum, which finds a mistyped digit.
-  if (isAddress && (/^0x[0-9a-f]+$/.test(text) || checksum(text as Address) === text)) return text;
-  throw new Problem("That is no address, or a digit of it is mistyped. Copy it again.");
-}
-
-/** @throws Problem */
-export function wholeIn(text = "", what: string, max = 2 ** 32 - 1): number {
-  const value = Number(text);
-  if (/^\d{1,10}$/.test(text) && value <= max) return value;
-  throw new Problem(`${what} must be a whole number of at most ${max}.`);
-}
+import { addressIn, baseUnits, chosenIn, FieldProblem, type Values, wholeIn } from "../wallet/values";
 
 const UNITS = { months: "months", days: "days", seconds: "seconds" };
 
@@ -47,8 +30,7 @@ export function PlanActs() {
   const rights = Object.fromEntries(Object.entries(RIGHTS).map(([name, { text }]) => [name, text]));
 
   function planIn({ plan: planId = "" }: Values): Plan & { readonly name: string } {
-    const plan = plans.find(planId);
-    if (!plan) throw new Problem("Choose a plan.");
+    const plan = chosenIn(plans.find(planId), "plan", "plan");
     return { ...plan, name: plans.nameOf(planId) };
   }
 
@@ -68,15 +50,23 @@ export function PlanActs() {
           { name: "overage", label: "What metered use costs, in words", isOptional: true },
           { name: "again", label: "Number, to sell the same terms once more", initial: "0" },
         ]}
-        plan={({ name = "", price = "", token = "", count, unit: counted, grace, payTo, trial, overage, again }) => {
+        plan={(values) => {
+          const { name = "", price = "", token = "", unit: counted, payTo, trial, overage } = values;
           const amount = baseUnits(price, unit(token).decimals);
           if (amount === undefined || amount === "0")
-            throw new Problem("The price must be an amount above 0, such as 9.50.");
+            throw new FieldProblem("price", "The price must be an amount above 0, such as 9.50.");
           const isMonths = counted === "months";
-          const length = wholeIn(count, "The length", isMonths ? 1_200 : undefined) * (counted === "days" ? 86_400 : 1);
-          const graceSec = wholeIn(grace, "The grace", 10_000) * 3_600;
-          const terms = { token, amount, interval: length, months: isMonths, graceSec, payTo: addressIn(payTo) };
-          const salt = `0x${wholeIn(again, "The number").toString(16).padStart(64, "0")}`;
+          const length = wholeIn(values, "count", isMonths ? 1_200 : undefined) * (counted === "days" ? 86_400 : 1);
+          const graceSec = wholeIn(values, "grace", 10_000) * 3_600;
+          const terms = {
+            token,
+            amount,
+            interval: length,
+            months: isMonths,
+            graceSec,
+            payTo: addressIn(values, "payTo"),
+          };
+          const salt = `0x${wholeIn(values, "again").toString(16).padStart(64, "0")}`;
           const metadata = JSON.stringify({ name, ...(trial && { trial }), ...(overage && { overage }) });
           const shownName = plainText(name);
           return {
@@ -142,7 +132,7 @@ export function PlanActs() {
           const { planId, name, payTo, proposedPayTo } = planIn(values);
           const note = { act: "plan.payee", object: planId } as const;
           if (values.how === "propose") {
-            const next = addressIn(values.payTo);
+            const next = addressIn(values, "payTo");
             return {
               title: `Propose another payee of ${name}`,
               words: [
@@ -180,9 +170,9 @@ export function PlanActs() {
         ]}
         plan={(values) => {
           const { planId, name } = planIn(values);
-          const account = addressIn(values.account);
-          const right = Object.hasOwn(RIGHTS, values.rights ?? "") && RIGHTS[values.rights as keyof typeof RIGHTS];
-          if (!right) throw new Problem("Choose a right.");
+          const account = addressIn(values, "account");
+          const named = Object.hasOwn(RIGHTS, values.rights ?? "") && RIGHTS[values.rights as keyof typeof RIGHTS];
+          const right = chosenIn(named, "rights", "right");
           const isNone = right.bit === 0;
           return {
             title: isNone ? `Revoke rights on ${name}` : `Grant a right on ${name}`,

@@ -40,6 +40,7 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
               caption="Deliveries"
               empty={<Empty title="No deliveries yet." />}
               rows={deliveries}
+              id={({ eventId }) => eventId}
               columns={[
                 {
                   title: "Event",

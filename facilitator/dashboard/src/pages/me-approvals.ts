@@ -115,8 +115,11 @@ export function stopAct(at: ActContext, { live, given }: Everything): Wanted {
   const rest = live.length - NAMED;
   const names = live.slice(0, NAMED).map(({ name }) => name);
   const done = new Set<object>();
+  const title = `Stop everything${on(at.supported)}`;
+  if (given.length + live.length === 0)
+    return { title, words: ["Nothing can be charged here: no approval and no subscription is left."] };
   return {
-    title: `Stop everything${on(at.supported)}`,
+    title,
     words: [
       given.length === 0
         ? "No approval is left to withdraw."

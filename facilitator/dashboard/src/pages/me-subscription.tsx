@@ -3,8 +3,8 @@ import { useState } from "preact/hooks";
 import { formatPeriod, formatTime, shorten } from "../format";
 import { Status } from "../parts";
 import { useMoney, useUnit } from "../use";
-import { baseUnits } from "../wallet/amounts";
 import type { Wanted } from "../wallet/ask";
+import { baseUnits } from "../wallet/values";
 import { type ActContext, cancelAct, capAct, type Mine, pauseAct, resumeAct, untilAct } from "./me-acts";
 
 interface SubscriptionProps {

@@ -35,6 +35,7 @@ export function Payers() {
                 caption="Payers"
                 empty={NOBODY}
                 rows={sorted(payers, sort, BY)}
+                id={({ payer }) => payer}
                 sort={sort}
                 onSort={setSort}
                 columns={[

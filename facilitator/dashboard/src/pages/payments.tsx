@@ -110,6 +110,7 @@ export function PaymentTable({ payments, empty, ...order }: PaymentTableProps) {
       {...order}
       empty={empty}
       rows={payments}
+      id={({ id }) => id}
       columns={[
         {
           title: "Accepted",

@@ -48,6 +48,7 @@ export function Plans() {
                   </Empty>
                 }
                 rows={sorted(rows, sort, BY)}
+                id={({ planId }) => planId}
                 sort={sort}
                 onSort={setSort}
                 columns={[

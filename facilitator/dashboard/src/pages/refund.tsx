@@ -2,9 +2,8 @@
 import type { ChargeStoryWire, PaymentStoryWire } from "turnpike/facilitator";
 import { type Address, type RefundTarget, refundedIdOf, refundNonce, transferTypedData } from "turnpike/protocol";
 import { useMoney, useSigned, useUnit } from "../use";
-import { Problem } from "../wallet/account";
 import { ActForm, WithWallet } from "../wallet/act-form";
-import { baseUnits } from "../wallet/amounts";
+import { baseUnits, FieldProblem } from "../wallet/values";
 import { laterOf, settled } from "./me-acts";
 
 type Story = Pick<PaymentStoryWire | ChargeStoryWire, "token" | "payer" | "amount" | "refunds">;
@@ -41,7 +40,10 @@ export function Refund({ of, what, target, load }: RefundProps) {
           const left = leftOf(now);
           const amount = baseUnits(values.amount ?? "", decimals);
           if (amount === undefined || amount === "0" || BigInt(amount) > left)
-            throw new Problem(`The amount must be above 0 and at most ${money(left.toString(), token)}.`);
+            throw new FieldProblem(
+              "amount",
+              `The amount must be above 0 and at most ${money(left.toString(), token)}.`,
+            );
           const index = Math.max(-1, ...now.refunds.map((refund) => refund.index)) + 1;
           return {
             title: `Refund ${money(amount, token)}`,

@@ -43,6 +43,7 @@ export function Subscriptions() {
                   </Empty>
                 }
                 rows={subscriptions}
+                id={({ idHash }) => idHash}
                 columns={[
                   {
                     title: "Subscription",

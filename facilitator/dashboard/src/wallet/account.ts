@@ -68,6 +68,29 @@ export async function sharedAccount(wallet: Wallet, address?: string): Promise<s
   );
 }
 
+/**
+ * Follows, without asking the person, which account the wallet is on.
+ * @param say called with the account where it is another one than `address`, else with nothing
+ * @returns ends it
+ */
+export function otherAccount({ provider }: Wallet, address: string, say: (other?: string) => void): () => void {
+  const look = (accounts: unknown): void => {
+    const shared = Array.isArray(accounts) ? accounts.map(String) : [];
+    const isThere = shared.some((each) => each.toLowerCase() === address.toLowerCase());
+    say(isThere ? undefined : shared[0]);
+  };
+  let isOver = false;
+  provider.request({ method: "eth_accounts" }).then(
+    (accounts) => !isOver && look(accounts),
+    () => undefined,
+  );
+  provider.on?.("accountsChanged", look);
+  return () => {
+    isOver = true;
+    provider.removeListener?.("accountsChanged", look);
+  };
+}
+
 const WALLET_WAITS = "Your wallet shows the request. Nothing changes until you confirm it there.";
 
 export function accountOf(wallet: Wallet, address: string, { chainId, network }: Place): Account {

@@ -1,14 +1,15 @@
 /** A form for one act of a provider's wallet: reviewed in words, then signed or sent here, or copied for another wallet. */
 import { type ComponentChildren, createContext } from "preact";
-import { useContext, useMemo, useState } from "preact/hooks";
+import { useContext, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { formatCoin, shorten } from "../format";
 import { Alert, Options, Panel } from "../parts";
 import { usePlace, useSigned } from "../use";
-import { type Account, accountOf, Problem, type Progress, type Wallet } from "./account";
+import { type Account, accountOf, otherAccount, Problem, type Progress, type Wallet } from "./account";
 import { ACTS, type ActId } from "./act-list";
 import { Ask, Copy, type Result, type Wanted, wordsOf } from "./ask";
 import type { Call } from "./calls";
 import { useWallets, WalletButtons } from "./choice";
+import { FieldProblem, type Values } from "./values";
 
 export interface Field {
   readonly name: string;
@@ -18,8 +19,6 @@ export interface Field {
   readonly initial?: string;
   readonly isOptional?: boolean;
 }
-
-export type Values = Readonly<Record<string, string>>;
 
 /** For the audit log. */
 export interface Note {
@@ -76,6 +75,7 @@ export function WithWallet({
   const [round, setRound] = useState(0);
   const wallet = chosen ?? (wallets.length === 1 ? wallets[0] : undefined);
   const { chainId, network } = supported;
+  const other = useOther(wallet, who.provider);
   const account = useMemo(
     () => wallet && accountOf(wallet, who.provider, { chainId, network }),
     [wallet, who.provider, chainId, network],
@@ -88,9 +88,22 @@ export function WithWallet({
         ) : (
           <WalletButtons wallets={wallets} label="Act with" isBusy={false} isMain={false} onChoose={setChosen} />
         ))}
+      {other && (
+        <p class="note waiting" role="status">
+          Your wallet is on the account {shorten(other)}, and these acts are of {shorten(who.provider)}. Choose that
+          account in your wallet.
+        </p>
+      )}
       {typeof children === "function" ? children({ wallet, round }) : children}
     </ActsContext.Provider>
   );
+}
+
+/** Follows the account that the wallet is on. @returns it where it is not the one that acts here */
+function useOther(wallet: Wallet | undefined, address: string): string | undefined {
+  const [other, setOther] = useState<string>();
+  useEffect(() => (wallet ? otherAccount(wallet, address, setOther) : setOther(undefined)), [wallet, address]);
+  return other;
 }
 
 interface ActFormProps {
@@ -102,7 +115,7 @@ interface ActFormProps {
   readonly fields: readonly Field[];
   /** whether it is a transaction, which another wallet can send too */
   readonly isCall?: boolean;
-  /** @throws Problem for values that it cannot be done with */
+  /** @throws Problem for values that it cannot be done with, a FieldProblem for one of them */
   readonly plan: (values: Values) => Planned | Promise<Planned>;
 }
 
@@ -118,7 +131,8 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
   const { api } = useSigned();
   const { account, onActed } = useContext(ActsContext);
   const [values, setValues] = useState<Values>({});
-  const [problem, setProblem] = useState<string>();
+  const [problem, setProblem] = useState<{ readonly text: string; readonly field?: string }>();
+  const form = useRef<HTMLFormElement>(null);
   const [isBusy, setBusy] = useState(false);
   const [wanted, setWanted] = useState<Wanted>();
   const [copied, setCopied] = useState<string>();
@@ -136,7 +150,9 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
     try {
       await act();
     } catch (error) {
-      setProblem(wordsOf(error));
+      const field = error instanceof FieldProblem ? error.field : undefined;
+      setProblem({ text: wordsOf(error), ...(field && { field }) });
+      form.current?.querySelector<HTMLElement>(`[name="${field}"]`)?.focus();
     } finally {
       setBusy(false);
     }
@@ -185,6 +201,7 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
     <Panel title={id === undefined ? title : ""} note={about}>
       <form
         class="act"
+        ref={form}
         onSubmit={(event) => {
           event.preventDefault();
           void attempt(review);
@@ -195,7 +212,11 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
             key={field.name}
             of={field}
             value={entered(field)}
-            onChange={(value) => setValues({ ...values, [field.name]: value })}
+            problem={problem?.field === field.name ? problem.text : undefined}
+            onChange={(value) => {
+              setValues({ ...values, [field.name]: value });
+              setProblem(undefined);
+            }}
           />
         ))}
         <p class="buttons">
@@ -218,7 +239,7 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
             </button>
           )}
         </p>
-        <Alert text={problem} />
+        <Alert text={problem?.field === undefined ? problem?.text : undefined} />
       </form>
       {copied && <Copy label="For a multisignature wallet" text={copied} />}
       {wanted && (
@@ -234,28 +255,41 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
   );
 }
 
-function Entry({ of, value, onChange }: { of: Field; value: string; onChange: (value: string) => void }) {
-  const { label, options, isOptional = false } = of;
-  if (options === undefined) {
-    return (
-      <label>
-        {label}
-        <input
-          autocomplete="off"
-          spellcheck={false}
-          required={!isOptional}
-          value={value}
-          onInput={(event) => onChange(event.currentTarget.value)}
-        />
-      </label>
-    );
-  }
+interface EntryProps {
+  readonly of: Field;
+  readonly value: string;
+  readonly problem: string | undefined;
+  readonly onChange: (value: string) => void;
+}
+
+function Entry({ of: { name, label, options, isOptional = false }, value, problem, onChange }: EntryProps) {
+  const id = useId();
+  const shared = {
+    id: `${id}-of`,
+    name,
+    value,
+    "aria-invalid": problem !== undefined,
+    "aria-describedby": problem && id,
+  };
   return (
-    <label>
-      {label}
-      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
-        <Options of={Object.hasOwn(options, value) ? options : { ...options, [value]: shorten(value) }} />
-      </select>
-    </label>
+    <>
+      <label for={`${id}-of`}>
+        {label}
+        {options === undefined ? (
+          <input
+            {...shared}
+            autocomplete="off"
+            spellcheck={false}
+            required={!isOptional}
+            onInput={(event) => onChange(event.currentTarget.value)}
+          />
+        ) : (
+          <select {...shared} onChange={(event) => onChange(event.currentTarget.value)}>
+            <Options of={Object.hasOwn(options, value) ? options : { ...options, [value]: shorten(value) }} />
+          </select>
+        )}
+      </label>
+      <Alert text={problem} id={id} />
+    </>
   );
 }

@@ -9,12 +9,12 @@ export interface Wanted {
   readonly title: string;
   /** what it changes, and what it costs */
   readonly words: readonly string[];
-  /** of the button that begins it */
-  readonly button: string;
+  /** of the button that begins it; absent: there is nothing to do */
+  readonly button?: string;
   /** for an act that cannot be undone: what the person types first */
   readonly typed?: string;
   /** @returns what was done, in words */
-  run(progress: Progress): Promise<string | Result>;
+  run?(progress: Progress): Promise<string | Result>;
 }
 
 /** What was done, with a text to copy that is shown this once. */
@@ -54,16 +54,16 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
     };
     show({ kind: "running", text: "Checking your wallet." });
     try {
-      const result = await wanted.run({
+      const result = await wanted.run?.({
         say: (words) => show({ kind: "running", text: words }),
         check() {
           if (isOver()) throw new Problem("You gave up: nothing was sent.");
         },
       });
       show(
-        typeof result === "string"
-          ? { kind: "done", text: result }
-          : { kind: "done", text: result.words, copy: result.copy },
+        typeof result === "object"
+          ? { kind: "done", text: result.words, copy: result.copy }
+          : { kind: "done", text: result ?? "" },
       );
     } catch (error) {
       show({ kind: "problem", text: wordsOf(error) });
@@ -129,7 +129,7 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
           </button>
         ) : (
           <>
-            {state.kind !== "done" && (
+            {state.kind !== "done" && wanted.button && (
               <button type="button" class="main" disabled={!isTyped} onClick={() => void begin()}>
                 {state.kind === "problem" ? "Try again" : wanted.button}
               </button>
