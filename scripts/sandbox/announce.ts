@@ -14,12 +14,13 @@ export async function announce(
 ): Promise<{ readonly state: SandboxState; readonly lines: readonly string[] }> {
   const file = await writeState(world, folder);
   const state = stateOf(world);
-  const { facilitatorUrl, providerUrl, specialistUrl, dashboardUrl, providerApiKey, inboxUrl } = state;
+  const { facilitatorUrl, providerUrl, specialistUrl, dashboardUrl, providerApiKey, inboxUrl, providerTestKey } = state;
   const lines = [
     ...(state.chains ?? [state]).map(({ chainId, rpcUrl }) => `Chain ${chainId} at ${rpcUrl}`),
     `Facilitator at ${facilitatorUrl}`,
     `Provider at ${providerUrl}`,
     `Dashboard at ${dashboardUrl} (it opens signed in; API key ${providerApiKey})`,
+    `To act in it, put the provider's test key ${providerTestKey.privateKey} into a wallet on this chain`,
     `Payment page at ${providerUrl}/quote (open it in a browser)`,
     `Webhooks that arrived at ${inboxUrl}/`,
     `Documentation at ${documentation.url}/${documentation.isBuilt() ? "" : " once `npm run docs` has built it"}`,

@@ -3,16 +3,19 @@
  * runs no script.
  */
 import { createHash } from "node:crypto";
+import { BASE } from "../../sdk/src/gate/page/style";
 
-const STYLE = `
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
-li { display: grid; grid-template-columns: 10rem 8rem 1fr; gap: 0 1rem; padding: .4rem 0; border-top: 1px solid #8884; }
-ol { list-style: none; padding: 0; }
-details { grid-column: 1 / -1; }
-pre { overflow: auto; }
-.forged { color: #c22; }
-@media (max-width: 40rem) { li { grid-template-columns: 1fr; } }`;
+const STYLE = `${BASE}
+main{max-width:64rem;margin:0 auto;padding:1.5rem 1rem}
+ol{list-style:none;padding:0 1.25rem}
+li{display:grid;grid-template-columns:10rem 8rem 1fr;gap:0 1rem;padding:.75rem 0}
+li+li{border-top:1px solid var(--line)}
+time{color:var(--faint)}
+details{grid-column:1/-1;margin:.25rem 0 0;padding:0;border:0}
+pre{overflow:auto}
+.good{color:var(--good)}
+.forged{color:var(--bad)}
+@media (max-width:40rem){li{grid-template-columns:1fr}}`;
 
 /** Allows the style and nothing else: a webhook may contain anything. */
 const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
@@ -32,7 +35,7 @@ export function inboxPage(delivered: readonly Delivered[]): string {
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Webhook inbox</title><style>${STYLE}</style>
 <main><h1>Webhook inbox</h1><p>${delivered.length === 0 ? "Nothing has arrived yet." : summary}. Newest first.</p>
-<ol>${delivered.map(itemOf).join("")}</ol></main></html>`;
+${delivered.length === 0 ? "" : `<ol class="panel">${delivered.map(itemOf).join("")}</ol>`}</main></html>`;
 }
 
 function itemOf({ id, type, occurredAt, isVerified, body }: Delivered): string {

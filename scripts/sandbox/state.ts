@@ -35,9 +35,13 @@ export function stateOf(world: World) {
     /** of two chains, the facts of each; those above are of the first */
     ...(second && { chains: [world, second].map(chainStateOf) }),
     /** worthless anywhere but here */
-    testKeys: VISITORS.map((name) => ({ address: new Wallet(testKey(name)).address, privateKey: testKey(name) })),
+    testKeys: VISITORS.map((name) => keyOf(new Wallet(testKey(name)))),
+    /** signs what the provider does in the dashboard */
+    providerTestKey: keyOf(world.providerAccount),
   };
 }
+
+const keyOf = ({ address, privateKey }: Wallet) => ({ address, privateKey });
 
 /** What differs from chain to chain. */
 function chainStateOf({ chain, contracts, provider, specialist, plans }: World) {

@@ -183,7 +183,7 @@ describe("dashboard: acts of a provider", function () {
     await page.close();
   });
 
-  it("tells that the wallet is on another account before anything is reviewed", async () => {
+  it("says that the wallet is on another account before anything is reviewed", async () => {
     const { page, wallet } = await open();
     await panel(page, "Create a plan");
     await fill(page, "Create a plan", /^Name/, "Another's plan");

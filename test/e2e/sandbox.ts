@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect } from "chai";
+import { Wallet } from "ethers";
 import {
   type Address,
   encodeJsonHeader,
@@ -65,6 +66,9 @@ describe("end to end > the sandbox", function () {
       expect((await fetch(`${state.facilitatorUrl}/supported`)).status).to.equal(200);
       expect((await fetch(`${state.providerUrl}/quote`)).status).to.equal(402);
       expect(state.testKeys).to.have.length(3);
+      const headers = { authorization: `Bearer ${state.providerApiKey}` };
+      const { provider } = await (await fetch(`${state.facilitatorUrl}/keys/current`, { headers })).json();
+      expect(new Wallet(state.providerTestKey.privateKey).address).to.equal(provider);
       await until("the payment page's address", async () => running.output().includes("Payment page at"), 60_000);
       const [, page = ""] = /Payment page at (\S+)/.exec(running.output()) ?? [];
       const asked = await fetch(page, { headers: { accept: "text/html" } });

@@ -58,7 +58,7 @@ export async function addPageWallet(page: Page, options: PageWalletOptions): Pro
       case "eth_requestAccounts":
         return [wallet.account.address.toLowerCase()];
       case "eth_accounts":
-        // A wallet tells a page of no account before the person has agreed once.
+        // A wallet shows a page no account before the person has agreed once.
         return wallet.calls.includes("eth_requestAccounts") ? [wallet.account.address.toLowerCase()] : [];
       case "eth_chainId":
         return `0x${wallet.chainId.toString(16)}`;
