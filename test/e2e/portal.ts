@@ -300,6 +300,10 @@ describe("the payer's portal", function () {
       expect((await recordOf(world, idHash)).status).to.equal("CANCELLED");
     await page.getByRole("button", { name: "Close" }).click();
     await card(page, "Reader").getByText("cancelled", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Stop everything" }).click();
+    await page.getByText("Nothing can be charged here").waitFor();
+    expect(await page.getByRole("button", { name: "Begin" }).count(), "nothing is left to begin").to.equal(0);
+    await page.getByRole("button", { name: "Back" }).click();
     await page.screenshot({ path: path.join(SHOTS, `portal-${width}-stopped.png`), fullPage: true });
     expect(errors).to.deep.equal([]);
   });

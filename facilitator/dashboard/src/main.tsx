@@ -192,6 +192,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   useEffect(() => {
     if (failure) reset();
     scrollTo(0, 0);
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [path]);
 
   return (

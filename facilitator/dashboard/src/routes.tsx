@@ -30,7 +30,7 @@ export const PAGES = [
   { path: "/payers", title: "Payers", page: other((all) => all.Payers) },
   { path: "/funnel", title: "Funnel", page: other((all) => all.Funnel) },
   { path: "/webhooks", title: "Webhooks", page: other((all) => all.Webhooks) },
-  { path: "/acts", title: "Acts", page: Acts },
+  { path: "/acts", title: "Actions", page: Acts },
   { path: "/system", title: "System", page: other((all) => all.System) },
 ] as const;
 
@@ -65,7 +65,7 @@ const ITEMS: readonly Item[] = [
   item(`/deliveries/(we_[0-9a-f]{24})/${HASH}`, "/webhooks", "deliveries", "Delivery", (endpoint, event) => (
     <DeliveryPage key={`${endpoint} ${event}`} endpoint={endpoint} event={event} />
   )),
-  item("/acts/([a-z-]+)", "/acts", "acts", "Act", (act) => <Acts key={act} act={act} />),
+  item("/acts/([a-z-]+)", "/acts", "actions", "Action", (act) => <Acts key={act} act={act} />),
 ];
 
 export interface Found {

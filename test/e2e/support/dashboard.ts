@@ -18,7 +18,7 @@ export const PAGES = {
   "/payers": "Payers",
   "/funnel": "Funnel",
   "/webhooks": "Webhooks",
-  "/acts": "Acts",
+  "/acts": "Actions",
   "/system": "System",
 } as const;
 

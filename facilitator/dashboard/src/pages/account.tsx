@@ -61,6 +61,12 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
   const unit = useUnit();
   const money = useMoney();
   const tokens = [...new Set(of.map(({ token }) => token))];
+  const grossOf = (gross: string, refunded: string, token: string) => (
+    <>
+      {money(gross, token)}
+      {refunded !== "0" && <Narrow>{money(refunded, token)} refunded</Narrow>}
+    </>
+  );
   return (
     <Panel title={`Statement: ${filter.month === "" ? "all times" : monthName(filter.month)} (${filter.zone})`}>
       <p class="facts">
@@ -74,6 +80,7 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
       {tokens.map((token) => {
         const rows = of.filter((total) => total.token === token);
         const sum = (read: (total: Totals[number]) => string): string => money(addAmounts(rows.map(read)), token);
+        const refunded = addAmounts(rows.map((row) => row.refunded));
         return (
           <Table
             key={token}
@@ -95,15 +102,15 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
               {
                 title: "Gross",
                 isNumber: true,
-                cell: (row) => money(row.gross, token),
-                total: sum(({ gross }) => gross),
+                cell: (row) => grossOf(row.gross, row.refunded, token),
+                total: grossOf(addAmounts(rows.map(({ gross }) => gross)), refunded, token),
               },
               {
                 title: "Refunded",
                 isNumber: true,
                 isMinor: true,
                 cell: (row) => money(row.refunded, token),
-                total: sum(({ refunded }) => refunded),
+                total: money(refunded, token),
               },
               { title: "Net", isNumber: true, cell: (row) => money(row.net, token), total: sum(({ net }) => net) },
             ]}
