@@ -166,7 +166,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   }, [api]);
 
   const { title, list, all, content } = pageAt(path);
-  /** on phones, where the pages' names have no room */
+  /** on phones, where the names of the pages do not fit beside each other */
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [heading = title, setHeading] = useState<string>();
   const [failure, reset] = useErrorBoundary(reportError);
