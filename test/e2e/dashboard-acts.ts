@@ -42,6 +42,8 @@ describe("dashboard: acts of a provider", function () {
       return page.locator("section").filter({ has: page.getByRole("heading", { name: title }) });
     const heading = page.getByRole("heading", { level: 1, name: title, exact: true });
     if ((await heading.count()) === 0) {
+      const menu = page.getByRole("button", { name: "Menu" });
+      if (await menu.isVisible()) await menu.click();
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Actions" }).click();
       await page.getByRole("link", { name: title, exact: true }).click();
       await heading.waitFor();

@@ -360,18 +360,6 @@ describe("the payer's portal", function () {
     await page.getByText("No approval is left to withdraw.").waitFor();
     await page.getByText(/99 signatures without gas\./).waitFor();
     await agree(page, "Begin");
-    // The service submits 60 acts of an account within an hour.
-    const limited = page.getByRole("alert").filter({ hasText: "60 acts submitted within the hour" });
-    await limited.filter({ hasText: "No subscription can be charged any more. Try again later" }).waitFor();
-    expect(await live()).to.equal(101 - 59);
-    const timeOf = async (): Promise<number> => {
-      const answer = await fetch(`${world.facilitator.url}/accounts/${payer.address}?token=${token}`);
-      return ((await answer.json()) as { chainTimeSec: number }).chainTimeSec;
-    };
-    const laterSec = (await timeOf()) + 3_600;
-    await world.chain.advance(3_700);
-    await until("the service knows the hour", async () => (await timeOf()) > laterSec);
-    await agree(page, "Try again");
     await page.getByText("Everything is stopped").waitFor();
     expect(await live()).to.equal(0);
     expect(errors).to.deep.equal([]);

@@ -38,7 +38,7 @@ export function ActLink({
   children: ComponentChildren;
 }) {
   return (
-    <a class="button" href={actAt(act, about)}>
+    <a class={about ? "button" : "button main"} href={actAt(act, about)}>
       {children}
     </a>
   );

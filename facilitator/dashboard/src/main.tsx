@@ -166,6 +166,8 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   }, [api]);
 
   const { title, list, all, content } = pageAt(path);
+  /** on phones, where the names of the pages do not fit beside each other */
+  const [isMenuOpen, setMenuOpen] = useState(false);
   const [heading = title, setHeading] = useState<string>();
   const [failure, reset] = useErrorBoundary(reportError);
   const { notices, problems } = useNotices();
@@ -192,7 +194,7 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
   useEffect(() => {
     if (failure) reset();
     scrollTo(0, 0);
-    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    setMenuOpen(false);
   }, [path]);
 
   return (
@@ -202,8 +204,17 @@ function Shell({ api, who, supported, onNetwork, onSignOut }: ShellProps) {
       </a>
       <header class="top">
         <p class="brand">Turnpike</p>
+        <button
+          type="button"
+          class="menu"
+          aria-expanded={isMenuOpen}
+          aria-controls="pages"
+          onClick={() => setMenuOpen(!isMenuOpen)}
+        >
+          Menu
+        </button>
         <Search />
-        <nav aria-label="Pages">
+        <nav id="pages" aria-label="Pages" class={isMenuOpen ? "open" : undefined}>
           {PAGES.map((entry) => (
             <a key={entry.path} href={`#${entry.path}`} aria-current={entry.path === list ? "page" : undefined}>
               {entry.title}

@@ -171,7 +171,7 @@ function endpoint({ spec, admission, problemExtra, handle }: Route): Endpoint {
                 context.var.trace?.concerns(paymentId);
               },
               params: parse(spec.params, context.req.param(), "path") as object,
-              query: parse(spec.query, singleValues(context), "query") as object,
+              query: parse(spec.query, singleValues(context, spec), "query") as object,
               body: parse(spec.body, body, "body") as object,
             });
           };
@@ -293,13 +293,20 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
 }
 
 /**
- * @throws InvalidRequest for a repeated parameter, of which two readers would use different values, and for NUL, which
- * no database stores
+ * @throws InvalidRequest for a repeated parameter, of which two readers would use different values; for NUL, which no
+ * database stores; and for one that a provider's list does not know, as a filter that is misspelt would find all
  */
-function singleValues(context: Context): Record<string, string> {
+function singleValues(context: Context, { method, query, scope }: EndpointSpec): Record<string, string> {
+  const known = ["network", ...Object.keys(query?.shape ?? {})];
+  const isStrict = scope !== undefined && method === "get";
+  const problemOf = (name: string, value: string, isTwice: boolean): string | undefined => {
+    if (isStrict && !known.includes(name)) return `is no parameter here: use ${known.join(", ")}`;
+    if (isTwice) return "is given twice";
+    return value.includes("\0") ? "has the character NUL" : undefined;
+  };
   const values: Record<string, string> = {};
   for (const [name, [value = "", ...more]] of Object.entries(context.req.queries())) {
-    const problem = more.length > 0 ? "is given twice" : value.includes("\0") ? "has the character NUL" : undefined;
+    const problem = problemOf(name, value, more.length > 0);
     if (problem) throw new InvalidRequest(`${name}: ${problem}`, { details: { field: name, in: "query" } });
     values[name] = value;
   }

@@ -196,7 +196,11 @@ class SubscriptionService implements Subscriptions {
       const key = actKeyOf(act, idHash, request.signature);
       const signer = row.subscriber as Address;
       const to = this.#config.turnpike;
-      const outcome = await this.#sender.send({ name: act, key, objectId: idHash, signer, to, prepare }, untilMs);
+      const isFinal = act === "cancel" && "atPeriodEnd" in request && !request.atPeriodEnd;
+      const outcome = await this.#sender.send(
+        { name: act, key, objectId: idHash, signer, to, isFinal, prepare },
+        untilMs,
+      );
       if (outcome.kind === "pending") return { kind: "pending" };
       const resulting = resultingIdHash(act, idHash, row, request);
       const previous = resulting === idHash ? undefined : idHash;

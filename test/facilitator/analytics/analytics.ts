@@ -181,7 +181,7 @@ describe("Facilitator: analytics", function () {
     await world.chain.advance(3_600);
     await world.act(world.provider, "renew", [trial.idHash]);
     await until(async () => (await trials()).converted === 1, "its conversion is counted");
-    const renewed = await json(`/events?subject=${trial.idHash}&types=subscription.renewed`);
+    const renewed = await json(`/events?subject=${trial.idHash}`);
     expect(JSON.stringify(renewed)).to.include('"converted":true');
   });
 
@@ -200,6 +200,7 @@ describe("Facilitator: analytics", function () {
       ["from=-1", "from"],
       ["days=0", "days"],
       ["token=0x12", "token"],
+      ["tokn=0x12", "tokn: is no parameter here"],
     ]) {
       const problem = await expectProblem(await get(`/analytics/overview?${query}`), 400, "InvalidRequest");
       expect(JSON.stringify(problem), query).to.include(field);

@@ -321,5 +321,19 @@ describe("Facilitator: subscriptions", function () {
       done(await limited.client.change({ idHash, act: "pause", request: pause }));
       await limited.stop();
     });
+
+    it("B13 cancels at once beyond that limit: no account is kept in what it would leave", async () => {
+      const limited = await world.service({ RENEWALS: "false", ACTS_PER_HOUR: "1" });
+      const subscriber = await world.payer(FUNDS);
+      const { idHash, request } = await world.signup(subscriber, { permit: FUNDS });
+      done(await limited.client.subscribe(request));
+      const later = await world.change("cancel", subscriber, { idHash, atPeriodEnd: true });
+      const over = await limited.client.change({ idHash, act: "cancel", request: later }).catch((error) => error);
+      expect(over.cause).to.include({ code: "RateLimited" });
+      const now = await world.change("cancel", subscriber, { idHash, atPeriodEnd: false });
+      const change = done(await limited.client.change({ idHash, act: "cancel", request: now }));
+      expect(change).to.include({ idHash, status: "CANCELLED" });
+      await limited.stop();
+    });
   });
 });

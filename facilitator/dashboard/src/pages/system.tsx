@@ -7,6 +7,8 @@ import { Bar, Controls, Cut, Empty, Figure, Figures, Hex, Panel, Shown, Status, 
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
+const LONG_DAYS = 3_650;
+
 /** A failing node or lane emits no event. */
 const POLL_MS = 5_000;
 
@@ -175,7 +177,11 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
             cell: (row) => (
               <>
                 <Hex value={row.address} />
-                {row.daysLeft !== undefined && <span class="note line">gas for {plural(row.daysLeft, "day")}</span>}
+                {row.daysLeft !== undefined && (
+                  <span class="note line">
+                    gas for {row.daysLeft > LONG_DAYS ? "more than ten years" : plural(row.daysLeft, "day")}
+                  </span>
+                )}
                 {row.reason && <span class="note line bad">{row.reason}</span>}
               </>
             ),
