@@ -311,10 +311,11 @@ describe("dashboard: find and read", function () {
     await page.waitForFunction(() => !location.hash.includes("oldest"));
     await page.getByLabel("Payer").fill("nobody");
     await page.keyboard.press("Enter");
-    expect(page.url(), "no address").not.to.include("payer");
-    await page.getByLabel("Payer").fill(ada.address);
+    await page.waitForFunction(() => document.querySelector<HTMLInputElement>(":invalid")?.validationMessage);
+    expect(page.url(), "no payer").not.to.include("payer");
+    await page.getByLabel("Payer").fill(ada.address.slice(0, 8));
     await page.keyboard.press("Enter");
-    await page.waitForFunction(() => location.hash.includes("payer=0x"));
+    await page.waitForFunction((whole) => location.hash.includes(`payer=${whole}`), ada.address);
     await page.getByLabel("From").fill("2001-01-01");
     await page.getByLabel("To", { exact: true }).fill("2001-01-02");
     await page.getByText("No one-time payment by this payer.").waitFor();

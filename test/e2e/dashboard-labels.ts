@@ -74,6 +74,10 @@ describe("dashboard: labels and strangers' text", function () {
       await page.getByRole("dialog").getByRole("combobox").fill("accounting");
       await page.getByRole("dialog").getByRole("option").filter({ hasText: texts.payer }).click();
       await page.getByRole("heading", { level: 1, name: "Payer" }).waitFor();
+      await visit(page, "/payments");
+      await page.getByLabel("Payer").fill(texts.payer);
+      await page.keyboard.press("Enter");
+      await page.waitForFunction((whole) => location.hash.includes(`payer=${whole}`), ada.address);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });
         expect(await failuresOf(page), colorScheme).to.deep.equal([]);

@@ -89,6 +89,12 @@ describe("dashboard: webhooks", function () {
     await newest.getByRole("button", { name: "Send again: webhook.test" }).click();
     await newest.filter({ hasText: "delivered" }).waitFor();
     expect(received.length).to.be.at.least(before + 2);
+    await page.getByLabel("State").selectOption("failed");
+    await page.getByText("No delivery is in this state.").waitFor();
+    expect(page.url()).to.include("state=failed");
+    await page.getByLabel("State").selectOption("delivered");
+    await deliveries().nth(1).filter({ hasText: "webhook.test" }).waitFor();
+    await page.getByLabel("State").selectOption("");
   });
 
   it("rotates the secret: the new one is shown once, and both sign", async () => {

@@ -1,17 +1,16 @@
-/** A filter that is typed: it applies when it is left or entered, if it has the form that is wanted. */
-export function TextField({
-  label,
-  value,
-  type = "text",
-  pattern,
-  onChange,
-}: {
-  label: string;
-  value: string;
-  type?: "text" | "date";
-  pattern?: string;
-  onChange: (value: string) => void;
-}) {
+/** Filters that are typed: each applies when it is left or entered. */
+import { useSigned } from "./use";
+
+interface TextFieldProps {
+  readonly label: string;
+  readonly value: string;
+  readonly type?: "text" | "date";
+  /** @returns what is wrong with the value, which then does not apply */
+  // biome-ignore lint/suspicious/noConfusingVoidType: what sets a value returns nothing
+  readonly onChange: (value: string) => void | Promise<string | undefined>;
+}
+
+export function TextField({ label, value, type = "text", onChange }: TextFieldProps) {
   return (
     <label class="choice">
       <span>{label}</span>
@@ -20,11 +19,36 @@ export function TextField({
         value={value}
         autocomplete="off"
         spellcheck={false}
-        {...(pattern !== undefined && { pattern, title: "An address: 0x and 40 hex digits" })}
-        onChange={({ currentTarget }) => {
-          if (currentTarget.reportValidity()) onChange(currentTarget.value.trim());
+        onInput={({ currentTarget }) => currentTarget.setCustomValidity("")}
+        onChange={async ({ currentTarget }) => {
+          if (!currentTarget.reportValidity()) return;
+          const problem = await onChange(currentTarget.value.trim());
+          currentTarget.setCustomValidity(problem ?? "");
+          currentTarget.reportValidity();
         }}
       />
     </label>
   );
+}
+
+/** Takes an address, its first six digits or shortened form, or the label that the provider gave to it. */
+export function PayerField({ value, onChange }: Pick<TextFieldProps, "value"> & { onChange: (value: string) => void }) {
+  const { api } = useSigned();
+  async function find(text: string): Promise<string | undefined> {
+    if (text === "" || /^0x[0-9a-f]{40}$/i.test(text)) {
+      onChange(text);
+      return undefined;
+    }
+    try {
+      const { hits } = await api.get("/search", { q: text });
+      const [payer, another] = hits.filter(({ kind }) => kind === "payer");
+      if (!payer || another)
+        return another ? "Several payers begin so. Write more of it." : "No payer is found by this.";
+      onChange(payer.id);
+      return undefined;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }
+  return <TextField label="Payer" value={value} onChange={find} />;
 }

@@ -17,6 +17,7 @@ export interface DeliveryPage {
   /** position of the last delivery read; 0 for the newest */
   readonly before: number;
   readonly limit: number;
+  readonly state?: Row["state"] | undefined;
 }
 
 const unixSec = (ms: number): number => Math.floor(ms / 1_000);
@@ -38,6 +39,7 @@ function deliveries(db: Db, endpointId: string) {
         "d.finished_at_ms",
       ] as const),
       "e.type",
+      "e.object_id",
     ])
     .where("d.endpoint_id", "=", endpointId);
 }
@@ -47,6 +49,7 @@ type Row = Awaited<ReturnType<ReturnType<typeof deliveries>["executeTakeFirstOrT
 const toWire = (row: Row) => ({
   eventId: row.event_id,
   type: row.type ?? TEST_EVENT_TYPE,
+  ...(row.object_id !== null && { subject: row.object_id }),
   state: row.state,
   attempts: row.attempts,
   createdAt: unixSec(row.created_at_ms),
@@ -69,10 +72,11 @@ async function bodyIn(db: Db, { event_id, chain_id, body }: Row): Promise<string
 export async function listDeliveries(
   db: Db,
   endpointId: string,
-  { before, limit }: DeliveryPage,
+  { before, limit, state }: DeliveryPage,
 ): Promise<z.input<typeof deliveryListSchema>> {
-  const query = before > 0 ? deliveries(db, endpointId).where("d.seq", "<", before) : deliveries(db, endpointId);
-  const rows = await query
+  const rows = await deliveries(db, endpointId)
+    .$if(before > 0, (query) => query.where("d.seq", "<", before))
+    .$if(state !== undefined, (query) => query.where("d.state", "=", state as Row["state"]))
     .orderBy("d.seq", "desc")
     .limit(limit + 1)
     .execute();

@@ -84,6 +84,8 @@ export const DELIVERY_STATES = ["pending", "delivered", "failed", "dropped"] as 
 export const deliverySchema = z.object({
   eventId: hash32Schema,
   type: z.string(),
+  /** what its event is about, such as a payment's id; absent for a test, and where the event was deleted */
+  subject: z.string().optional(),
   state: z.enum(DELIVERY_STATES),
   attempts: z.number().int().nonnegative(),
   createdAt: unixSec,

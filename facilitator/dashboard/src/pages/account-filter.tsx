@@ -4,12 +4,10 @@ import type { Query } from "../api";
 import { Choice } from "../parts";
 import type { PlanNames } from "../plan-names";
 import { SCHEME_NAMES } from "../schemes";
-import { TextField } from "../text-field";
+import { PayerField, TextField } from "../text-field";
 import { useQueryField, useSigned } from "../use";
 
 const ALL = "all";
-
-const ADDRESS = "0x[0-9a-fA-F]{40}";
 
 const KINDS = { "": "All", ...SCHEME_NAMES, refund: "Refund" };
 
@@ -76,7 +74,7 @@ export function Filters({
         <Choice label="Token" value={fields.token[0]} options={{ "": "All", ...names }} onChange={fields.token[1]} />
       )}
       <Choice label="Plan" value={fields.plan[0]} options={plans.options} onChange={fields.plan[1]} />
-      <TextField label="Payer" value={fields.payer[0]} pattern={ADDRESS} onChange={fields.payer[1]} />
+      <PayerField value={fields.payer[0]} onChange={fields.payer[1]} />
       <TextField label="Route" value={fields.route[0]} onChange={fields.route[1]} />
     </>
   );

@@ -1,17 +1,20 @@
 /** Lists the deliveries to one endpoint, and resends them. */
 import { useEffect, useState } from "preact/hooks";
 import { formatCount, formatTime } from "../format";
-import { Alert, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
-import { useGet, useSigned, useTrail } from "../use";
+import { Alert, Choice, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
+import { useGet, useQueryField, useSigned, useTrail } from "../use";
 
 const LOOK_MS = 1_000;
+
+const STATES = { "": "All", pending: "Pending", delivered: "Delivered", failed: "Failed", dropped: "Dropped" };
 
 export function Deliveries({ endpoint }: { endpoint: string }) {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
   const [problem, setProblem] = useState<string>();
-  const trail = useTrail();
-  const query = { limit: 20, cursor: trail.cursor };
+  const [state, setState] = useQueryField("state", "");
+  const trail = useTrail(state);
+  const query = { limit: 20, cursor: trail.cursor, state: state || undefined };
   const list = useGet(`/webhook-endpoints/${endpoint}/deliveries`, query, round);
   const isWaiting = list.data?.deliveries.some(({ state }) => state === "pending");
   // A delivery is not an event: nothing signals its end.
@@ -31,14 +34,18 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
     );
 
   return (
-    <Panel title="Deliveries" note="Newest first.">
+    <Panel
+      title="Deliveries"
+      note="Newest first."
+      aside={<Choice label="State" value={state} options={STATES} onChange={setState} />}
+    >
       <Alert text={problem} />
       <Shown of={list}>
         {({ deliveries, next }) => (
           <>
             <Table
               caption="Deliveries"
-              empty={<Empty title="No deliveries yet." />}
+              empty={<Empty title={state === "" ? "No deliveries yet." : "No delivery is in this state."} />}
               rows={deliveries}
               id={({ eventId }) => eventId}
               columns={[
@@ -48,6 +55,11 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
                     <>
                       <a href={`#/deliveries/${endpoint}/${row.eventId}`}>{row.type}</a>
                       <span class="note line">{formatTime(row.createdAt)}</span>
+                      {row.subject && (
+                        <span class="note line">
+                          <Hex value={row.subject} />
+                        </span>
+                      )}
                       <Narrow>
                         <Status of={row.state} />
                       </Narrow>

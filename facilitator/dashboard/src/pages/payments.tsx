@@ -17,7 +17,7 @@ import {
   Status,
   Table,
 } from "../parts";
-import { TextField } from "../text-field";
+import { PayerField, TextField } from "../text-field";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const DAY_SEC = 86_400;
@@ -47,7 +47,7 @@ export function Payments() {
         <Choice label="Status" value={status} options={STATUSES} onChange={setStatus} />
         <TextField label="From" type="date" value={since} onChange={setSince} />
         <TextField label="To" type="date" value={until} onChange={setUntil} />
-        <TextField label="Payer" value={payer} pattern="0x[0-9a-fA-F]{40}" onChange={setPayer} />
+        <PayerField value={payer} onChange={setPayer} />
         <TextField label="Route" value={route} onChange={setRoute} />
         <Download path="/analytics/payments.csv" query={filter} name="turnpike-payments.csv" />
       </Controls>

@@ -49,6 +49,7 @@ import { reconcileDifferences } from "./675-reconcile-differences";
 import { labels } from "./680-labels";
 import { payersByStart } from "./690-payers-by-start";
 import { payersInOrder } from "./700-payers-in-order";
+import { deliveriesByState } from "./705-deliveries-by-state";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -102,4 +103,5 @@ export const MIGRATIONS: readonly Migration[] = [
   labels,
   payersByStart,
   payersInOrder,
+  deliveriesByState,
 ];

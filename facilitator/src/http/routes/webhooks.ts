@@ -16,8 +16,8 @@ export function webhookEndpoints(services: ApiServices): Endpoint[] {
     },
     rotateWebhookSecret: async ({ caller, params: { id }, body }) =>
       ok(await endpoints.rotateSecret(caller, id, body.overlapSec)),
-    async listDeliveries({ caller, params: { id }, query: { cursor, limit } }) {
-      return ok(await deliveries.list(caller, id, { before: cursor, limit }));
+    async listDeliveries({ caller, params: { id }, query: { cursor, ...query } }) {
+      return ok(await deliveries.list(caller, id, { before: cursor, ...query }));
     },
     async getDelivery({ caller, params: { id, eventId } }) {
       return ok(await deliveries.find(caller, id, eventId));

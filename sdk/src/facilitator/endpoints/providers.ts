@@ -33,6 +33,7 @@ import { eventListSchema } from "../service";
 import {
   auditListSchema,
   createEndpointRequestSchema,
+  DELIVERY_STATES,
   deletedSchema,
   deliveryDetailSchema,
   deliveryListSchema,
@@ -318,7 +319,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     text: `Lists an endpoint's deliveries, newest first. ${PAGED}`,
     scope: "webhooks",
     params: ofEndpoint,
-    query: z.object(page),
+    query: z.object({ state: z.enum(DELIVERY_STATES).optional(), ...page }),
     answers: { 200: deliveryListSchema },
     chain: "shared",
   },
