@@ -316,12 +316,7 @@ export const ERRORS = {
     "The debit's index is not the number of debits so far.",
     "Read the allowance; if the debit at that index is your own, it has succeeded.",
   ),
-  InsufficientApproval: entry(
-    "contract",
-    422,
-    "The token approval for Turnpike, or for Permit2, is too small.",
-    "Sign a permit, or approve more.",
-  ),
+  InsufficientApproval: entry("contract", 422, "The token approval is too small.", "Sign a permit, or approve more."),
   TransferFailed: entry(
     "contract",
     422,

@@ -1,4 +1,7 @@
 /** Names every problem that `turnpike validate` finds in a 402, with what to correct. */
+import { TRANSFER_METHODS } from "../../protocol/transfer-methods";
+
+const METHODS = Object.keys(TRANSFER_METHODS).join(" nor ");
 
 /** A version of x402, or MPP. */
 export type Dialect = "v1" | "v2" | "mpp";
@@ -65,7 +68,7 @@ export const TERMS_PROBLEMS = {
     level: "error",
     about: "`extra.name` or `extra.version` is missing: clients cannot sign for the token.",
   },
-  transfer_method: { level: "error", about: "`extra.assetTransferMethod` is neither eip3009 nor permit2." },
+  transfer_method: { level: "error", about: `\`extra.assetTransferMethod\` is neither ${METHODS}.` },
   facilitator_address: { level: "error", about: "An `upto` entry has no `extra.facilitatorAddress`." },
   extensions: { level: "error", about: "`extensions` is no object." },
   versions_disagree: {

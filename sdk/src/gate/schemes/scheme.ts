@@ -5,6 +5,7 @@
  * can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { readNonceUse } from "../../chain/views";
 import {
   type Address,
   ConfigError,
@@ -144,7 +145,7 @@ async function mayHaveMoved<P extends Purchase>(
   const { payment, nonce, method } = purchase;
   if (!settings.facilitator?.trustUnsigned) return scheme.isUnderWay(at, purchase);
   // One of another make knows payments by no id.
-  return rpc !== undefined && method.isUsed(rpc, { ...payment, nonce });
+  return rpc !== undefined && readNonceUse(rpc, method.nonceView({ ...payment, nonce }));
 }
 
 async function proved(
@@ -213,7 +214,7 @@ async function isSpentElsewhere(
   const isKnown = async () => (await context.claims.facts(payment.paymentId)).get(grantId)?.unusedAtFirst === true;
   if (await isKnown()) return false;
   // Another process that has taken this payment over may have noted it, and settled, meanwhile.
-  if (await method.isUsed(context.rpc, { ...payment, nonce })) return !(await isKnown());
+  if (await readNonceUse(context.rpc, method.nonceView({ ...payment, nonce }))) return !(await isKnown());
   await context.claims.note(payment.paymentId, grantId, { unusedAtFirst: true }, { keepUntilSec, nowSec });
   return false;
 }
