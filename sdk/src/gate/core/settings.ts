@@ -203,10 +203,8 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
     throw new ConfigError(`${field}.currency is "${String(currency)}": "USD" is all it can be`);
   }
   if (!Object.hasOwn(TRANSFER_METHODS, transferMethod)) {
-    const known = Object.keys(TRANSFER_METHODS)
-      .map((name) => `"${name}"`)
-      .join(" or ");
-    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use ${known}`);
+    const known = Object.keys(TRANSFER_METHODS).join('" or "');
+    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use "${known}"`);
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
   // As TURNPIKE_TOKEN alone has it.
@@ -218,7 +216,6 @@ function presetSetting(preset: TokenPreset | undefined, { chainId }: Network): T
   if (!preset) return undefined;
   const { name, version, isUnverified, isBridged, ...known } = preset;
   const isOfTable = knownToken(networkOfChain(chainId), preset.address) === preset;
-  // Else they are read from the chain.
   const domain = isUnverified ? {} : { name, version };
   // Every token of this package's table that no bridge made has EIP-2612 permits.
   const permits = isOfTable && !isBridged ? { permits: true } : {};

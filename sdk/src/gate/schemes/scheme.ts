@@ -23,7 +23,7 @@ import {
 import { hasBought } from "../../protocol/refusals";
 import type { GateContext } from "../core/context";
 import { MAX_WITHHELD_BYTES, type OneTimePayment } from "../core/payment";
-import type { PaymentAnswers, PaymentCase } from "../core/payment-case";
+import { type PaymentAnswers, type PaymentCase, purchasedIn } from "../core/payment-case";
 import type { Method } from "../methods";
 import { recoverSigner } from "../methods/method";
 import type { HeldClaim } from "../purchases/held";
@@ -282,14 +282,6 @@ export interface UnsettledPurchase {
   /** of the purchase */
   readonly grantId: Hex;
 }
-
-const purchasedIn = ({ request, resource, bodyHash }: PaymentCase, { paymentId, secret }: UnsettledPurchase) => ({
-  secret,
-  paymentId,
-  method: request.method,
-  resource,
-  bodyHash,
-});
 
 /**
  * Keeps the answer to a payment that has not settled yet, sealed: a retry settles and gets it, and no handler runs a second
