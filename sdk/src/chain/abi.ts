@@ -43,7 +43,7 @@ const EXACT_TERMS = `${PERMIT_TRANSFER}, address owner, (address to, uint256 val
 
 const UPTO_TERMS = `${PERMIT_TRANSFER}, uint256 amount, address owner, (address to, address facilitator, uint256 validAfter) witness, bytes signature`;
 
-/** x402's proxy for `exact` payments over Permit2, for ethers. */
+/** x402's proxy for `exact` payments, for ethers. */
 export const exactProxyInterface = new Interface([
   `function settle(${EXACT_TERMS})`,
   `function settleWithPermit(${PERMIT_2612}, ${EXACT_TERMS})`,

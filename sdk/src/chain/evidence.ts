@@ -2,16 +2,7 @@
  * Decides what a mined transaction proves about one payment, from the transaction and its receipt as JSON-RPC returns
  * them. Asks nothing itself. Without a chain library: agents in browsers judge so too.
  */
-import {
-  type Address,
-  type Hex,
-  keccakText,
-  sameAddress,
-  toHex,
-  UPTO_PERMIT2_PROXY,
-  wordOfAddress,
-  wordOfUint,
-} from "../protocol";
+import { type Address, type Hex, keccakText, sameAddress, toHex, wordOfAddress, wordOfUint } from "../protocol";
 
 /** A transfer and the nonce of its authorization; `amount` in base units. */
 export interface AuthorizedTransfer {
@@ -22,13 +13,20 @@ export interface AuthorizedTransfer {
   readonly nonce: Hex;
 }
 
-/** An `upto` payment as it was signed; `max` in base units. */
-export interface UptoPayment {
+/** A settlement as the calldata of a proxy's call names it. */
+export interface ProxyCall {
   readonly token: Address;
   readonly payer: Address;
   readonly payTo: Address;
-  readonly max: bigint;
+  /** base units that the call moves */
+  readonly amount: bigint;
   readonly nonce: Hex;
+}
+
+/** What a transaction calls. */
+export interface CalledContract {
+  readonly to: Address;
+  readonly data: Hex;
 }
 
 const USED_TOPIC = keccakText("AuthorizationUsed(address,bytes32)");
@@ -43,39 +41,30 @@ export function isInReceipt(receipt: unknown, transfer: AuthorizedTransfer): boo
   return logs.some((log, index) => isLog(log, token, used) && isTransfer(logs[index + 1], transfer));
 }
 
-const UPTO_TERMS = "((address,uint256),uint256,uint256),uint256,address,(address,address,uint256),bytes";
-
-/** Where the terms begin in the proxy's calldata, in words after the selector, by selector. */
-const TERMS_AT: Readonly<Record<string, number>> = {
-  [keccakText(`settle(${UPTO_TERMS})`).slice(0, 10)]: 0,
-  // After the five words of the permit that approves Permit2.
-  [keccakText(`settleWithPermit((uint256,uint256,bytes32,bytes32,uint8),${UPTO_TERMS})`).slice(0, 10)]: 5,
-};
-
-/** Positions among the terms: token, max, nonce, deadline, amount, owner. */
-const TERM = { token: 0, nonce: 2, amount: 4, owner: 5 };
+/** Returns what a transaction calls, as JSON-RPC returns it; undefined where it calls nothing. */
+export function calledIn(transaction: unknown): CalledContract | undefined {
+  const { to, input } = (transaction ?? {}) as Readonly<Record<string, unknown>>;
+  return typeof to === "string" && typeof input === "string" ? { to: to as Hex, data: input as Hex } : undefined;
+}
 
 /**
- * Returns what a transaction charged of this payment: a successful direct call of the proxy with the payment's own nonce,
+ * Returns what a transaction moved of a payment: a direct call of a proxy with the payment's own nonce, which succeeded,
  * and the token's transfer of the same amount. A call through another contract names no nonce, and proves nothing.
  */
-export function uptoChargeIn(transaction: unknown, receipt: unknown, payment: UptoPayment): bigint | undefined {
-  const { to, input } = (transaction ?? {}) as Readonly<Record<string, unknown>>;
-  if (typeof to !== "string" || !sameAddress(to, UPTO_PERMIT2_PROXY)) return undefined;
-  if (typeof input !== "string" || !/^0x[0-9a-fA-F]+$/.test(input)) return undefined;
-  const start = TERMS_AT[input.slice(0, 10).toLowerCase()];
-  if (start === undefined || input.length < 10 + (start + TERM.owner + 1) * 64) return undefined;
-  const word = (index: number) =>
-    `0x${input.slice(10 + (start + index) * 64, 74 + (start + index) * 64)}`.toLowerCase();
-  const isOfPayment =
-    word(TERM.nonce) === payment.nonce.toLowerCase() &&
-    word(TERM.owner) === toHex(wordOfAddress(payment.payer)) &&
-    word(TERM.token) === toHex(wordOfAddress(payment.token));
-  if (!isOfPayment) return undefined;
-  const amount = BigInt(word(TERM.amount));
-  const { token, payer: from, payTo } = payment;
-  const isMoved = logsOf(receipt).some((log) => isTransfer(log, { token, from, to: payTo, amount }));
-  return isMoved && amount <= payment.max ? amount : undefined;
+export function movedBy(
+  call: ProxyCall | undefined,
+  receipt: unknown,
+  { token, payer, payTo, nonce }: Omit<ProxyCall, "amount">,
+): bigint | undefined {
+  const isNamed =
+    call !== undefined &&
+    sameAddress(call.token, token) &&
+    sameAddress(call.payer, payer) &&
+    sameAddress(call.payTo, payTo) &&
+    call.nonce === nonce.toLowerCase();
+  if (!isNamed) return undefined;
+  const { amount } = call;
+  return logsOf(receipt).some((log) => isTransfer(log, { token, from: payer, to: payTo, amount })) ? amount : undefined;
 }
 
 /** Returns the logs of a successful receipt; none of any other. */

@@ -9,6 +9,7 @@ export type * from "./debit-sender";
 export * from "./deployments";
 export * from "./errors";
 export * from "./events";
+export type { CalledContract, ProxyCall } from "./evidence";
 /** The contracts as typechain's classes for ethers, for programs that call them directly. */
 export type { BatchSettler, Turnpike, TurnpikeLens } from "./generated";
 export { BatchSettler__factory, Turnpike__factory, TurnpikeLens__factory } from "./generated";
@@ -19,9 +20,9 @@ export type { MeterStatesOptions } from "./metered-states";
 export { createMeterStates } from "./metered-states";
 export * from "./operator";
 export { missingOperators, RIGHTS } from "./operators";
-export * from "./permit2-calls";
 export * from "./plan-acts";
 export * from "./plans";
+export * from "./proxy-calls";
 export type { RecordOnChain } from "./records";
 export * from "./rpc";
 export { type ExpectedSettlement, findSettlement } from "./settlement";

@@ -2,21 +2,14 @@
  * Reads what an agent needs of the chain through its own endpoint, so that it need not trust a Facilitator. Without a
  * chain library, which no agent in a browser should carry.
  */
-import {
-  type Address,
-  type Hex,
-  hexToBytes,
-  isTurnpikeError,
-  PERMIT2,
-  Unavailable,
-  wordOfAddress,
-  wordOfUint,
-} from "../protocol";
-import { type AuthorizedTransfer, isInReceipt, type UptoPayment, uptoChargeIn } from "./evidence";
+import { type Address, type Hex, isTurnpikeError, Unavailable, wordOfAddress } from "../protocol";
+import { TRANSFER_METHODS, type TransferMethod } from "../protocol/transfer-methods";
+import { type AuthorizedTransfer, calledIn, isInReceipt, movedBy, type ProxyCall } from "./evidence";
 import { describeFault, faultOf, postByFetch, RpcAnswerError, RpcEndpoint } from "./json-rpc";
 import { loadPlans, type Plan } from "./plans";
+import { decodeProxyCall } from "./proxy-calls";
 import { type RecordOnChain, readRecords } from "./records";
-import { type Caller, callWords, hasCode, readHead, type Words } from "./views";
+import { type Caller, callWords, hasCode, readHead, readNonceUse, type Words } from "./views";
 
 export interface ChainReader {
   /** the newest head's timestamp, unix seconds */
@@ -48,6 +41,11 @@ export interface ChainReader {
   logs(filter: LogFilter): Promise<readonly ChainLog[]>;
 }
 
+/** An `upto` payment as it was signed; `max` in base units. */
+export interface UptoPayment extends Omit<ProxyCall, "amount"> {
+  readonly max: bigint;
+}
+
 /** Which logs; blocks inclusive. */
 export interface LogFilter {
   readonly address: Address;
@@ -66,12 +64,12 @@ export interface ChainLog {
   readonly index: number;
 }
 
-/** The nonce of a payment: the token's own (EIP-3009), or one of Permit2's. */
+/** The nonce of a payment. */
 export interface PaymentNonce {
   readonly token: Address;
   readonly payer: Address;
   readonly nonce: Hex;
-  readonly isPermit2: boolean;
+  readonly method: Pick<TransferMethod, "nonceView">;
 }
 
 /** A payment's nonce as of one block. */
@@ -135,17 +133,9 @@ async function readLogs(rpc: Caller, filter: LogFilter): Promise<ChainLog[]> {
 }
 
 /** Reads time and nonce from one block: a transfer between two reads of "latest" would be missed. */
-async function readNonce(rpc: Caller, { token, payer, nonce, isPermit2 }: PaymentNonce): Promise<NonceAtHead> {
+async function readNonce(rpc: Caller, { method, ...key }: PaymentNonce): Promise<NonceAtHead> {
   const { number: block, timeSec } = await readHead(rpc);
-  if (isPermit2) {
-    // Permit2 keeps 256 nonces in one word: the last byte is the bit's place in it.
-    const words = [wordOfAddress(payer), wordOfUint(BigInt(nonce) >> 8n)];
-    const bitmap = await callWords(rpc, { to: PERMIT2, view: "nonceBitmap(address,uint256)", words, block });
-    return { timeSec, isUsed: ((bitmap.uint(0) >> (BigInt(nonce) & 255n)) & 1n) === 1n };
-  }
-  const words = [wordOfAddress(payer), hexToBytes(nonce)];
-  const state = await callWords(rpc, { to: token, view: "authorizationState(address,bytes32)", words, block });
-  return { timeSec, isUsed: state.flag(0) };
+  return { timeSec, isUsed: await readNonceUse(rpc, method.nonceView(key), block) };
 }
 
 /** Creates a reader over one endpoint, once it has shown that it serves the expected chain. */
@@ -162,8 +152,8 @@ export function createChainReader(options: ReaderOptions): ChainReader {
     approval: async (token, owner, spender) =>
       (await call(token, "allowance(address,address)", wordOfAddress(owner), wordOfAddress(spender))).uint(0),
     permitNonce: async (token, owner) => (await call(token, "nonces(address)", wordOfAddress(owner))).uint(0),
-    isNonceUsed: async (token, payer, nonce) =>
-      (await call(token, "authorizationState(address,bytes32)", wordOfAddress(payer), hexToBytes(nonce))).flag(0),
+    isNonceUsed: (token, payer, nonce) =>
+      readNonceUse(rpc, TRANSFER_METHODS.eip3009.nonceView({ token, payer, nonce })),
     nonceAtHead: (payment) => readNonce(rpc, payment),
     hasTransferred: async (transaction, transfer) =>
       isInReceipt(await rpc.send("eth_getTransactionReceipt", [transaction]), transfer),
@@ -172,7 +162,9 @@ export function createChainReader(options: ReaderOptions): ChainReader {
         rpc.send("eth_getTransactionByHash", [hash]),
         rpc.send("eth_getTransactionReceipt", [hash]),
       ]);
-      return uptoChargeIn(transaction, receipt, payment);
+      const called = calledIn(transaction);
+      const charged = movedBy(called && decodeProxyCall(called), receipt, payment);
+      return charged !== undefined && charged <= payment.max ? charged : undefined;
     },
     domainSeparator: async (token) => (await call(token, "DOMAIN_SEPARATOR()")).hash(0),
     subscription: async (turnpike, idHash) => (await readRecords(rpc, turnpike, [idHash])).find(({ known }) => known),

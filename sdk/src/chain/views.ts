@@ -16,6 +16,7 @@ import {
   wordOfUint,
 } from "../protocol";
 import { aList, aText, wrongKind } from "../protocol/arguments";
+import type { NonceView } from "../protocol/transfer-methods";
 import { requireRpc } from "./require-rpc";
 
 /** What sends calls to a chain. */
@@ -87,6 +88,11 @@ export async function callWords(rpc: Caller, { to, view, words, block = "latest"
   throw new Unavailable(`${view} of ${to} gave no readable answer: is there such a contract on this chain?`, {
     reason: NO_ANSWER,
   });
+}
+
+/** Returns whether a payment's nonce was used, whatever it bought. @throws Unavailable */
+export async function readNonceUse(rpc: Caller, { isUsed, ...view }: NonceView, block?: string): Promise<boolean> {
+  return isUsed((await callWords(rpc, { ...view, ...(block && { block }) })).uint(0));
 }
 
 /** A call of a view of Turnpike's lens that takes a list of ids and returns one struct for each. */

@@ -1,5 +1,6 @@
 /** What a user of the command line does about a refusal of the agent, by its reason. */
 import { isTurnpikeError, TurnpikeError } from "../protocol";
+import { TRANSFER_METHODS } from "../protocol/transfer-methods";
 import { shownMoney } from "./money";
 
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -37,6 +38,8 @@ export function withCliRemedy(error: unknown): unknown {
   });
 }
 
+const APPROVED = Object.values(TRANSFER_METHODS).flatMap(({ approved }) => approved?.title ?? []);
+
 const SPENT = "{spent} of {limit} are taken, and this would add {amount}.";
 
 /**
@@ -53,7 +56,7 @@ const MESSAGES: Readonly<Record<string, readonly string[]>> = {
   first_charge: ["The first charge of {amount} is above the limit, which is {limit}."],
   per_day: [`The day's budget is spent: ${SPENT}`],
   per_payee: [`The day's budget for this payee is spent: ${SPENT}`],
-  allowance: ["Permit2 may move {available} of {required}: approve it."],
+  allowance: [`${APPROVED.join(" or ")} may move {available} of {required}: approve it.`],
   no_deployment: ["Turnpike's contract on chain {chainId} is not known."],
   InsufficientFunds: [
     "The wallet {wallet} has {available} of {required}, in token {token}.",

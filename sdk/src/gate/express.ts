@@ -3,8 +3,7 @@
  * `req.payment`.
  */
 import type { Request } from "express";
-import { type ExpressGate, expressGate } from "./adapters/express";
-import { expressRoutes } from "./adapters/express-routes";
+import { type ExpressGate, expressGate, expressRoutes } from "./adapters/express";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
 import { type PaymentMiddlewareOptions, type PaymentRoutes, routeGates } from "./provider/route-gates";
 

@@ -1,7 +1,6 @@
 /** The gate for Hono: `app.get("/report", paymentGate({ pricing }), handler)`; the handler reads `c.get("payment")`. */
 import type { Context } from "hono";
-import { type HonoGate, honoGate, type PaidVariables, preflight } from "./adapters/hono";
-import { honoRoutes } from "./adapters/hono-routes";
+import { type HonoGate, honoGate, honoRoutes, type PaidVariables, preflight } from "./adapters/hono";
 import { type DefaultGateOptions, gateOf } from "./provider/provider";
 import { type PaymentMiddlewareOptions, type PaymentRoutes, routeGates } from "./provider/route-gates";
 

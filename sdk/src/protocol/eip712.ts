@@ -24,10 +24,10 @@ export interface TypedDataField {
   readonly type: "address" | "string" | "bytes32" | "bool" | "uint256" | "uint40" | "uint16" | "uint32" | StructName;
 }
 
-/** Structs that are a field of another one: Permit2's. */
+/** Structs that are a field of another one. */
 type StructName = "TokenPermissions" | "Witness";
 
-/** What a signature is bound to: name, version, chain and contract. Permit2's domain has no version. */
+/** What a signature is bound to: name, version, chain and contract. Some domains have no version. */
 export interface TypedDataDomain {
   readonly name: string;
   readonly version?: string;

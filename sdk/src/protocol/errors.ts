@@ -14,323 +14,269 @@ interface ErrorEntry {
   readonly remedy: string;
 }
 
-const entry = (
-  origin: ErrorEntry["origin"],
-  status: number,
-  cause: string,
-  remedy: string,
-  retryable = false,
-): ErrorEntry => ({ origin, status, cause, remedy, retryable });
+const entriesOf =
+  (origin: ErrorEntry["origin"]) =>
+  (status: number, cause: string, remedy: string, retryable = false): ErrorEntry => ({
+    origin,
+    status,
+    cause,
+    remedy,
+    retryable,
+  });
+
+const contract = entriesOf("contract");
+
+const sdk = entriesOf("sdk");
+
+const both = entriesOf("both");
 
 /** Every error by its code: HTTP status, cause, remedy, whether a retry can help, and its origin. */
 export const ERRORS = {
   // The five that every user meets.
-  InsufficientFunds: entry(
-    "both",
-    422,
-    "Not enough token balance in the agent wallet.",
-    "Add funds to the wallet, then retry.",
-  ),
-  SubscriptionNotActive: entry(
-    "both",
+  InsufficientFunds: both(422, "Not enough token balance in the agent wallet.", "Add funds to the wallet, then retry."),
+  SubscriptionNotActive: both(
     402,
     "The subscription is paused, cancelled, lapsed or unknown.",
     "Resume or renew it, or subscribe again.",
   ),
-  AllowanceExhausted: entry(
-    "both",
+  AllowanceExhausted: both(
     402,
     "The spend cap of this cycle has been reached.",
     "Raise the cap, wait for the cycle to reset, or move to a larger plan.",
   ),
-  InvalidPaymentProof: entry(
-    "sdk",
+  InvalidPaymentProof: sdk(
     402,
     "The payment proof was rejected: forged, expired, or made for another request.",
     "The SDK retries automatically; if it persists, check `reason` and the Facilitator's status. Pay a fresh quote only when this payment has moved no money.",
   ),
-  PlanDeprecated: entry(
-    "both",
+  PlanDeprecated: both(
     422,
     "The plan is deprecated and takes no new subscription.",
     "Switch to the provider's current plan.",
   ),
 
   // Of the gate, the agent and the Facilitator.
-  PaymentAlreadyUsed: entry(
-    "sdk",
+  PaymentAlreadyUsed: sdk(
     402,
     "The payment has bought its request, and the provider holds no answer that it can replay.",
     "Do not pay again: ask the provider for its answer. A new purchase needs a new payment.",
   ),
-  PaymentRequired: entry("sdk", 402, "The request carries no payment.", "Pay or subscribe to one of `accepts`."),
-  InvalidRequest: entry(
-    "sdk",
+  PaymentRequired: sdk(402, "The request carries no payment.", "Pay or subscribe to one of `accepts`."),
+  InvalidRequest: sdk(
     400,
     "A field of the request is missing or malformed.",
     "Correct the field that `message` names.",
   ),
-  AmbiguousCredentials: entry(
-    "sdk",
+  AmbiguousCredentials: sdk(
     400,
     "More than one payment credential, or a duplicated or oversized one, was presented.",
     "Send one payment header, once, of at most 8 KiB.",
   ),
-  AccessRefused: entry(
-    "sdk",
+  AccessRefused: sdk(
     403,
     "The provider does not serve this payer here; nothing was charged by this answer.",
     "Ask the provider, or use another resource.",
   ),
-  InvalidApiKey: entry(
-    "sdk",
+  InvalidApiKey: sdk(
     401,
     "The API key is missing, unknown, expired or revoked.",
     "Send `Authorization: Bearer <key>`; get a new key by signing a challenge with the provider's wallet.",
   ),
-  ScopeMissing: entry(
-    "sdk",
+  ScopeMissing: sdk(
     403,
     "The API key lacks the scope that this request needs.",
     "Create a key with the scope that `message` names.",
   ),
-  UnknownObject: entry("sdk", 404, "No such object is known here.", "Check the id, the network and the API key."),
-  EventsDeleted: entry(
-    "sdk",
+  UnknownObject: sdk(404, "No such object is known here.", "Check the id, the network and the API key."),
+  EventsDeleted: sdk(
     410,
     "The cursor is before events that were deleted because of their age.",
     "Continue with the cursor that `message` names; list payments for what the deleted events said.",
   ),
-  InvalidWebhook: entry(
-    "sdk",
+  InvalidWebhook: sdk(
     400,
     "The webhook is not signed by a known secret, is too old, or is malformed.",
     "Do not act on it; check the endpoint's secret and this machine's clock.",
   ),
-  PayloadConflict: entry(
-    "sdk",
+  PayloadConflict: sdk(
     409,
     "The same payment or idempotency key was already used with other contents.",
     "Repeat the original request, or ask for a fresh quote under a new key; a refused one stays taken.",
   ),
-  ProofInFlight: entry(
-    "sdk",
+  ProofInFlight: sdk(
     409,
     "This proof is being used by a request that has not ended yet.",
     "Retry after the number of seconds in Retry-After.",
     true,
   ),
-  UnknownSubscription: entry("sdk", 404, "No such subscription is known.", "Check the idHash and the network."),
-  NotFound: entry("sdk", 404, "There is no such route.", "See /openapi.json for the routes."),
-  MethodNotAllowed: entry("sdk", 405, "The route takes other methods.", "Use one that `Allow` names."),
-  PayloadTooLarge: entry("sdk", 413, "The request body is larger than allowed.", "Send a smaller body."),
-  UnsupportedMediaType: entry(
-    "sdk",
+  UnknownSubscription: sdk(404, "No such subscription is known.", "Check the idHash and the network."),
+  NotFound: sdk(404, "There is no such route.", "See /openapi.json for the routes."),
+  MethodNotAllowed: sdk(405, "The route takes other methods.", "Use one that `Allow` names."),
+  PayloadTooLarge: sdk(413, "The request body is larger than allowed.", "Send a smaller body."),
+  UnsupportedMediaType: sdk(
     415,
     "The request's body is not declared as plain JSON.",
     "Send `Content-Type: application/json`, without a Content-Encoding.",
   ),
-  RateLimited: entry("sdk", 429, "Too many requests.", "Slow down and honour Retry-After.", true),
-  PaymentPending: entry(
-    "sdk",
+  RateLimited: sdk(429, "Too many requests.", "Slow down and honour Retry-After.", true),
+  PaymentPending: sdk(
     503,
     "The outcome of the payment is not known yet.",
     "Present the same payment again; never sign another one.",
     true,
   ),
-  PaymentExpired: entry(
-    "sdk",
+  PaymentExpired: sdk(
     422,
     "The authorization's window has passed or is too short; it can never move money.",
     "Ask for a fresh quote and sign again.",
   ),
-  PaymentNotAllowed: entry(
-    "sdk",
+  PaymentNotAllowed: sdk(
     422,
     "This Facilitator does not settle this token, payee or amount.",
     "`message` names what is allowed; GET /supported lists tokens, payees and smallest amounts.",
   ),
-  RefundExceedsPayment: entry(
-    "sdk",
+  RefundExceedsPayment: sdk(
     422,
     "The refunds of this payment, debit or charge would be more than was paid.",
     "Refund at most `details.refundable`.",
   ),
-  PermitTooLow: entry(
-    "sdk",
+  PermitTooLow: sdk(
     422,
     "The token approval for Turnpike does not cover the next charges.",
     "Sign a permit over a larger amount.",
   ),
-  Unavailable: entry(
-    "sdk",
+  Unavailable: sdk(
     503,
     "The Facilitator or the chain cannot be reached.",
     "Retry later, with the same payment where one was sent: it never pays twice.",
     true,
   ),
-  PolicyRefused: entry(
-    "sdk",
-    402,
-    "The agent's own policy does not allow this payment.",
-    "Widen the policy, or do without.",
-  ),
-  ReceiptRejected: entry(
-    "sdk",
+  PolicyRefused: sdk(402, "The agent's own policy does not allow this payment.", "Widen the policy, or do without."),
+  ReceiptRejected: sdk(
     502,
     "The provider served a paid request without the signed receipt that the agent's policy requires.",
     "Do not pay again: `response` has the answer. Ask the provider for its receipt.",
   ),
-  AbortError: entry(
-    "sdk",
+  AbortError: sdk(
     408,
     "The caller aborted the call, or closed the agent.",
     "Repeat the call: what `message` says was signed is finished, and nothing is signed twice.",
     true,
   ),
-  LedgerLocked: entry(
-    "sdk",
+  LedgerLocked: sdk(
     500,
     "Another process holds the file that `message` names.",
     "Stop that process, or configure another file for this one.",
   ),
-  ConfigError: entry("sdk", 500, "Turnpike is configured wrongly.", "Correct the setting that `message` names."),
-  Internal: entry("sdk", 500, "A fault in this service.", "Report it with the request id.", true),
+  ConfigError: sdk(500, "Turnpike is configured wrongly.", "Correct the setting that `message` names."),
+  Internal: sdk(500, "A fault in this service.", "Report it with the request id.", true),
 
   // Of the contracts.
-  InvalidTerms: entry("contract", 422, "A term of the plan is out of range.", "Correct the field it names."),
-  UnknownPlan: entry("contract", 404, "No such plan exists on this chain.", "Check planId and network."),
-  PlanExists: entry("contract", 409, "The same plan was created before.", "Use it, or create with another salt."),
-  PlanStopped: entry(
-    "contract",
+  InvalidTerms: contract(422, "A term of the plan is out of range.", "Correct the field it names."),
+  UnknownPlan: contract(404, "No such plan exists on this chain.", "Check planId and network."),
+  PlanExists: contract(409, "The same plan was created before.", "Use it, or create with another salt."),
+  PlanStopped: contract(
     422,
     "The plan was stopped: it charges nothing any more, and its subscriptions end with the period that is paid.",
     "Change to another plan while the period is paid, or subscribe to one.",
   ),
-  TermsDiffer: entry(
-    "contract",
+  TermsDiffer: contract(
     409,
     "The terms that were signed are not what the next plan has now; the error names the first that differs.",
     "Read the plan, check that the change is still wanted, and sign again.",
   ),
-  PayeeApart: entry(
-    "contract",
+  PayeeApart: contract(
     422,
     "The plan's payee is not its provider: it cannot be handed over.",
     "Propose the provider as payee, by both or seven days before.",
   ),
-  InvalidSuccessor: entry(
-    "contract",
+  InvalidSuccessor: contract(
     422,
     "The successor is not a live plan of the same provider and token.",
     "Name another plan, or none.",
   ),
-  PlanMismatch: entry(
-    "contract",
+  PlanMismatch: contract(
     422,
     "The new plan has another provider or token, or is the same plan.",
     "Choose another plan of the same provider and token, or subscribe again.",
   ),
-  CreditExceedsPrice: entry(
-    "contract",
+  CreditExceedsPrice: contract(
     422,
     "The unused time is worth more than the new plan's price.",
     "Schedule the change for the period's end (setNext), or wait: credit falls with time.",
   ),
-  ChargeAboveMax: entry(
-    "contract",
+  ChargeAboveMax: contract(
     422,
     "The charge would be above the maximum that was signed.",
     "Ask for the charge again and sign that.",
   ),
-  IdHashUsed: entry("contract", 409, "This subscription id was used before.", "Subscribe with a fresh secret."),
-  Ending: entry(
-    "contract",
+  IdHashUsed: contract(409, "This subscription id was used before.", "Subscribe with a fresh secret."),
+  Ending: contract(
     422,
     "The subscription ends with its period; its plan cannot change.",
     "Subscribe again when it has ended.",
   ),
-  NothingToResume: entry(
-    "contract",
+  NothingToResume: contract(
     422,
     "The subscription is neither paused nor expired.",
     "Read its status; an active one needs nothing, a past due one is renewed.",
   ),
-  RenewalNotDue: entry("contract", 422, "The paid period has not ended.", "Retry at `dueAt`."),
-  RenewalDue: entry(
-    "contract",
+  RenewalNotDue: contract(422, "The paid period has not ended.", "Retry at `dueAt`."),
+  RenewalDue: contract(
     422,
     "The paid period has ended; the renewal comes first.",
     "Call renew(idHash), then repeat.",
     true,
   ),
-  NotSubscriber: entry("contract", 422, "The caller is not the subscriber.", "Sign with the subscriber's key."),
-  UntilReached: entry(
-    "contract",
+  NotSubscriber: contract(422, "The caller is not the subscriber.", "Sign with the subscriber's key."),
+  UntilReached: contract(
     422,
     "The end that the subscriber has set is reached, or is not in the future.",
     "Set a later end, or none.",
   ),
-  PaidThroughTooLarge: entry(
-    "contract",
+  PaidThroughTooLarge: contract(
     422,
     "The period would end after the year 4147.",
     "Choose a plan with shorter periods.",
   ),
-  NotProvider: entry("contract", 422, "The caller is not the plan's provider.", "Use the provider's key."),
-  NotProposed: entry("contract", 422, "No other payee is proposed for this plan.", "Propose one first."),
-  TooEarly: entry("contract", 422, "The proposed payee cannot be applied yet.", "Retry at `effectiveAt`."),
-  InvalidVoucher: entry(
-    "contract",
+  NotProvider: contract(422, "The caller is not the plan's provider.", "Use the provider's key."),
+  NotProposed: contract(422, "No other payee is proposed for this plan.", "Propose one first."),
+  TooEarly: contract(422, "The proposed payee cannot be applied yet.", "Retry at `effectiveAt`."),
+  InvalidVoucher: contract(
     422,
     "The voucher's signer has no right to sign vouchers on this plan, or its first amount is above the price, or it offers what the plan has without it.",
     "Ask the provider for another voucher, or subscribe without one.",
   ),
-  FirstIntervalTooLong: entry(
-    "contract",
+  FirstIntervalTooLong: contract(
     422,
     "The voucher's first period is longer than 366 days.",
     "Ask the provider for a voucher with a shorter one.",
   ),
-  NotOperator: entry("contract", 422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
-  OnlySelf: entry("contract", 422, "Only the contract itself may call this.", "Use the public function."),
-  StaleVersion: entry(
-    "contract",
-    409,
-    "The subscription changed since this was signed.",
-    "Read its version and sign again.",
-  ),
-  VersionExhausted: entry(
-    "contract",
+  NotOperator: contract(422, "The caller may not debit on this plan.", "Have the provider call setOperator."),
+  OnlySelf: contract(422, "Only the contract itself may call this.", "Use the public function."),
+  StaleVersion: contract(409, "The subscription changed since this was signed.", "Read its version and sign again."),
+  VersionExhausted: contract(
     422,
     "The subscription was changed 65,535 times.",
     "Rekey it; the new record starts at 0.",
   ),
-  SignatureExpired: entry("contract", 422, "The signature's deadline has passed.", "Sign again."),
-  InvalidSignature: entry("contract", 422, "The signature is not of the account it names.", "Sign with its key."),
-  CapTooLarge: entry("contract", 422, "The cap is above 2^88 - 1.", "Name a smaller cap."),
-  ZeroAmount: entry("contract", 422, "The amount is zero.", "Name an amount above zero."),
-  StaleDebit: entry(
-    "contract",
+  SignatureExpired: contract(422, "The signature's deadline has passed.", "Sign again."),
+  InvalidSignature: contract(422, "The signature is not of the account it names.", "Sign with its key."),
+  CapTooLarge: contract(422, "The cap is above 2^88 - 1.", "Name a smaller cap."),
+  ZeroAmount: contract(422, "The amount is zero.", "Name an amount above zero."),
+  StaleDebit: contract(
     409,
     "The debit's index is not the number of debits so far.",
     "Read the allowance; if the debit at that index is your own, it has succeeded.",
   ),
-  InsufficientApproval: entry(
-    "contract",
-    422,
-    "The token approval for Turnpike, or for Permit2, is too small.",
-    "Sign a permit, or approve more.",
-  ),
-  TransferFailed: entry(
-    "contract",
+  InsufficientApproval: contract(422, "The token approval is too small.", "Sign a permit, or approve more."),
+  TransferFailed: contract(
     422,
     "The token refused or faked the transfer.",
     "Check that the token is not paused and that no party is blocked.",
     true,
   ),
-  InsufficientGas: entry(
-    "contract",
+  InsufficientGas: contract(
     503,
     "The transaction had too little gas to give each item its share.",
     "Send with more gas, or fewer items.",

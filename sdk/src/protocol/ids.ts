@@ -44,24 +44,6 @@ export function paymentIdOf(key: PaymentKey): Hex {
   return keccak256(words);
 }
 
-const PERMIT2_DOMAIN: Hex = keccakText("turnpike.payment.permit2");
-
-/**
- * The id of a payment over Permit2: keccak256(abi.encode(keccak256("turnpike.payment.permit2"), chainId, token, payer,
- * nonce)). One word longer than `paymentIdOf` hashes, so no EIP-3009 payment has the same id.
- * @param key `nonce` is Permit2's, as 32 bytes
- */
-export function permit2PaymentIdOf(key: PaymentKey): Hex {
-  const { chainId, token, payer, nonce } = fieldsOf(key, "key");
-  const words = new Uint8Array(5 * WORD);
-  writeHash(words, 0, PERMIT2_DOMAIN);
-  writeUint(words, WORD, chainId, "key.chainId");
-  writeAddress(words, 2 * WORD, token, "key.token");
-  writeAddress(words, 3 * WORD, payer, "key.payer");
-  writeHash(words, 4 * WORD, nonce, "key.nonce");
-  return keccak256(words);
-}
-
 /** Every term that goes into a planId; amounts in base units, times in seconds. */
 export interface PlanPreimage extends PeriodLength {
   readonly chainId: number;

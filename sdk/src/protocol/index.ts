@@ -83,5 +83,13 @@ export * from "./receipts";
 export * from "./refunds";
 export * from "./resource";
 export * from "./schemas";
+export {
+  exactPayloadSchema,
+  isEip3009,
+  PAYMENT_METHODS,
+  type PaymentMethod,
+  type X402V1Payload,
+  x402V1PayloadSchema,
+} from "./transfer-methods";
 export * from "./typed-data";
 export * from "./x402-v2";

@@ -6,7 +6,8 @@ import * as z from "zod";
 import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";
 import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
-import { type Hex, toHex, wordOfUint } from "./hex";
+import { type Hex, keccak256, keccakText, toHex, WORD, wordOfUint, writeAddress, writeHash, writeUint } from "./hex";
+import type { PaymentKey } from "./ids";
 import { addressSchema, amountSchema, otherMethodSchema, signature65Schema, signatureSchema } from "./schemas";
 
 /** Permit2, at the same address on every chain. */
@@ -87,6 +88,24 @@ export function permit2TypedData(chainId: number, authorization: Permit2Authoriz
   };
 }
 
+const PERMIT2_DOMAIN: Hex = keccakText("turnpike.payment.permit2");
+
+/**
+ * The id of a payment over Permit2: keccak256(abi.encode(keccak256("turnpike.payment.permit2"), chainId, token, payer,
+ * nonce)). One word longer than `paymentIdOf` hashes, so no EIP-3009 payment has the same id.
+ * @param key `nonce` is Permit2's, as 32 bytes
+ */
+export function permit2PaymentIdOf(key: PaymentKey): Hex {
+  const { chainId, token, payer, nonce } = fieldsOf(key, "key");
+  const words = new Uint8Array(5 * WORD);
+  writeHash(words, 0, PERMIT2_DOMAIN);
+  writeUint(words, WORD, chainId, "key.chainId");
+  writeAddress(words, 2 * WORD, token, "key.token");
+  writeAddress(words, 3 * WORD, payer, "key.payer");
+  writeHash(words, 4 * WORD, nonce, "key.nonce");
+  return keccak256(words);
+}
+
 /** A Permit2 nonce as 32 bytes. @see permit2PaymentIdOf */
 export const permit2NonceOf = (nonce: bigint): Hex => toHex(wordOfUint(nonce));
 
@@ -133,15 +152,6 @@ export function permit2AuthorizationOf(
 export function isPermit2(extra: { readonly [key: string]: unknown } | null | undefined): boolean {
   return extra?.assetTransferMethod === "permit2";
 }
-
-/**
- * How a one-time payment moves. `eip3009`: the token's own authorization. `permit2`: the scheme `exact` over Permit2.
- * `upto`: over Permit2, any amount up to the signed one.
- */
-export const PAYMENT_METHODS = ["eip3009", "permit2", "upto"] as const;
-
-/** One of {@link PAYMENT_METHODS}. */
-export type PaymentMethod = (typeof PAYMENT_METHODS)[number];
 
 /** Name of the extension by which a payer without gas approves Permit2. */
 export const EIP2612_GAS_SPONSORING = "eip2612GasSponsoring";

@@ -8,7 +8,7 @@ import type { Address } from "./address";
 import { aBigint, aList, aNumber, aText, fieldsOf, wrongKind } from "./arguments";
 import { MAX_RESOURCE_BYTES } from "./headers";
 import { equalConstantTime, fromBase64Url, hmacSha256, randomBytes, toBase64Url, utf8ToBytes } from "./hex";
-import type { Permit2Method } from "./permit2";
+import type { PaymentMethod } from "./transfer-methods";
 
 /** The longest URL that PAYMENT-REQUIRED names whole: it is not all that the header has to hold. */
 const MAX_WHOLE_CHARS = 1_024;
@@ -125,8 +125,8 @@ export interface QuotedFacts {
   readonly payTo: Address;
   readonly network: string;
   readonly bodyHash?: string;
-  /** of entries that are paid over Permit2; absent: the token's EIP-3009 */
-  readonly transfer?: Permit2Method;
+  /** of entries that another contract than the token moves; absent: the token's EIP-3009 */
+  readonly transfer?: Exclude<PaymentMethod, "eip3009">;
 }
 
 /** The parts of a memo, not yet verified. */

@@ -113,28 +113,6 @@ export const otherMethodSchema = z
   .meta({ type: "string", not: {} })
   .optional();
 
-/** `exact` payload of stock x402 clients; version 1 names scheme and network beside it. */
-export const exactPayloadSchema = z.object({
-  signature: signatureSchema,
-  authorization: authorizationSchema,
-  permit2Authorization: otherMethodSchema,
-});
-
-/** Returns whether an option asks for an EIP-3009 transfer, the only kind that is settled; absent means EIP-3009. */
-export function isEip3009(extra: { readonly [key: string]: unknown } | null | undefined): boolean {
-  const method = extra?.assetTransferMethod;
-  return method === undefined || method === "eip3009";
-}
-
-export const x402V1PayloadSchema = z.object({
-  x402Version: z.literal(1),
-  scheme: z.literal("exact"),
-  network: networkNameSchema,
-  payload: exactPayloadSchema,
-});
-
-export type X402V1Payload = z.output<typeof x402V1PayloadSchema>;
-
 /** The service extension object of an accept entry. */
 export const serviceExtensionSchema = z.object({
   facilitator: z.string().max(MAX_RESOURCE_BYTES).optional(),

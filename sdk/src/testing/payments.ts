@@ -1,7 +1,6 @@
 /** Settles standard payments in memory. Each payment has one purchase, as with a Facilitator; nothing has a balance. */
 import type { X402RequestWire, X402Settlement, X402Verdict } from "../facilitator/payments";
 import {
-  type Address,
   addressOfKey,
   type Clock,
   checksum,
@@ -9,11 +8,9 @@ import {
   InvalidRequest,
   keccakText,
   NO_TRANSACTION,
-  paymentIdOf,
-  permit2NonceOf,
-  permit2PaymentIdOf,
   signGrant,
 } from "../protocol";
+import { presentedIn, transferMethodOf } from "../protocol/transfer-methods";
 
 export interface TestPaymentsParts {
   readonly chainId: number;
@@ -53,9 +50,9 @@ export class TestPayments {
 
   settle(request: X402RequestWire): X402Settlement {
     const { key, chainId, network } = this.#parts;
-    const { scheme, paymentId, payer, token, payTo, amount, transaction } = this.#factsOf(request);
+    const { method, paymentId, payer, token, payTo, amount, transaction } = this.#factsOf(request);
     const { grant } = request;
-    const charged = scheme === "upto" ? { amount: amount.toString() } : {};
+    const charged = method === "upto" ? { amount: amount.toString() } : {};
     const settled = { success: true as const, payer, transaction, network, ...charged };
     if (this.#isHeldElsewhere(paymentId, grant?.id)) {
       return { ...settled, success: false, errorReason: "payment_already_granted", transaction: "" };
@@ -95,46 +92,20 @@ export class TestPayments {
   #factsOf({ paymentPayload, paymentRequirements }: X402RequestWire) {
     const { chainId } = this.#parts;
     const token = checksum(paymentRequirements.asset);
-    const signed = signedIn(paymentPayload.payload);
-    const { payer, nonce } = signed;
-    const id = { chainId, token, payer, nonce };
+    const { method, authorization } = presentedIn(paymentPayload.payload);
+    const { from: payer, to: payTo, value, nonce, validBefore } = authorization;
     const charged = "amount" in paymentRequirements && BigInt(paymentRequirements.amount);
-    const amount = signed.scheme === "upto" && charged !== false ? charged : signed.value;
-    if (amount > signed.value) throw new InvalidRequest("The test's Facilitator charges no more than was signed.");
+    const amount = method === "upto" && charged !== false ? charged : value;
+    if (amount > value) throw new InvalidRequest("The test's Facilitator charges no more than was signed.");
     return {
-      ...signed,
+      method,
+      payer,
+      payTo,
+      validBefore,
       token,
       amount,
-      paymentId: signed.scheme === "eip3009" ? paymentIdOf(id) : permit2PaymentIdOf(id),
+      paymentId: transferMethodOf(method).paymentIdOf({ chainId, token, payer, nonce }),
       transaction: amount === 0n ? ("" as const) : keccakText(`transaction of ${nonce}`),
     };
   }
-}
-
-/** What a payload's payer signed. */
-interface Signed {
-  readonly scheme: "eip3009" | "permit2" | "upto";
-  readonly payer: Address;
-  readonly payTo: Address;
-  /** base units; of `upto`: the maximum */
-  readonly value: bigint;
-  readonly nonce: Hex;
-  readonly validBefore: bigint;
-}
-
-function signedIn(payload: X402RequestWire["paymentPayload"]["payload"]): Signed {
-  if (payload.authorization) {
-    const { from, to, value, nonce, validBefore } = payload.authorization;
-    const money = { value: BigInt(value), nonce: nonce as Hex, validBefore: BigInt(validBefore) };
-    return { scheme: "eip3009", payer: checksum(from), payTo: checksum(to), ...money };
-  }
-  const { from, permitted, nonce, deadline, witness } = payload.permit2Authorization;
-  return {
-    scheme: "facilitator" in witness ? "upto" : "permit2",
-    payer: checksum(from),
-    payTo: checksum(witness.to),
-    value: BigInt(permitted.amount),
-    nonce: permit2NonceOf(BigInt(nonce)),
-    validBefore: BigInt(deadline) + 1n,
-  };
 }

@@ -8,14 +8,13 @@ import {
   encodeJsonHeader,
   HEADER,
   type Hex,
-  permit2TypedData,
   randomBytes,
   signDigest,
   toHex,
   typedDataDigest,
-  UPTO_PERMIT2_PROXY,
 } from "../protocol";
 import { aText } from "../protocol/arguments";
+import { proxiedTransfer } from "../protocol/transfer-methods";
 
 export interface TestPayer {
   readonly chainId: number;
@@ -39,27 +38,15 @@ export function payUpto(header: string, { chainId, nowSec, key }: TestPayer): Re
   const { accepts, resource } = decodeJsonHeader(header) ?? {};
   const accepted = (Array.isArray(accepts) ? (accepts as UptoEntry[]) : []).find((entry) => entry?.scheme === "upto");
   if (!accepted) throw new ConfigError('payUpto() needs the PAYMENT-REQUIRED of a 402 with a price of type "upto"');
-  const signed = {
+  const { typedData, payload } = proxiedTransfer(chainId, {
     from: addressOfKey(key),
     token: checksum(accepted.asset),
     amount: BigInt(accepted.amount),
-    spender: UPTO_PERMIT2_PROXY,
     nonce: BigInt(toHex(randomBytes(32))),
-    validAfter: 0n,
     deadline: BigInt(nowSec + accepted.maxTimeoutSeconds),
     to: checksum(accepted.payTo),
     facilitator: accepted.extra.facilitatorAddress,
-  };
-  const signature = signDigest(typedDataDigest(permit2TypedData(chainId, signed)), key);
-  const { from, token, amount, spender, nonce, deadline, to, facilitator } = signed;
-  const permit2Authorization = {
-    from,
-    spender,
-    nonce: `${nonce}`,
-    deadline: `${deadline}`,
-    permitted: { token, amount: `${amount}` },
-    witness: { to, facilitator, validAfter: "0" },
-  };
-  const payload = { signature, permit2Authorization };
-  return { [HEADER.paymentSignatureV2]: encodeJsonHeader({ x402Version: 2, resource, accepted, payload }) };
+  });
+  const signed = payload(signDigest(typedDataDigest(typedData), key));
+  return { [HEADER.paymentSignatureV2]: encodeJsonHeader({ x402Version: 2, resource, accepted, payload: signed }) };
 }

@@ -1,7 +1,7 @@
 /** The table of chains: what it says of tokens, and what a gate and an agent make of it. */
 import { expect } from "chai";
 import { checksum, findNetwork, knownToken, type Network, requireNetwork, ZERO_ADDRESS } from "turnpike/protocol";
-import { tokenDomain } from "../../../sdk/src/agent/payments/token-domain";
+import { tokenDomain } from "../../../sdk/src/agent/payments/methods/token-domain";
 import { settingsOf } from "../../../sdk/src/gate/core/settings";
 import { tokensOf } from "../../../sdk/src/protocol/networks";
 

@@ -154,7 +154,7 @@ export type AgentEvent =
   | ({ readonly type: "payment.pending" | "payment.held" } & OfPayment)
   /** `settled`: the money has moved. `served`: the provider has answered for it. `released`: it can never move. */
   | ({ readonly type: "payment.settled" | "payment.served" | "payment.released" } & OfPayment)
-  /** What the provider reports of an `upto` or Permit2 settlement contradicts what was signed, or the chain. */
+  /** What the provider reports of a settlement contradicts what was signed, or the chain. */
   | ({ readonly type: "payment.misreported"; readonly field: "amount" | "payer" | "network" } & OfPayment)
   /** The provider's signed receipt is no evidence of the payment, and why. */
   | ({ readonly type: "receipt.faulty"; readonly fault: StatementFault } & OfPayment)

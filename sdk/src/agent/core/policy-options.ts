@@ -51,7 +51,7 @@ export interface AgentPolicy {
   readonly tokens?: readonly string[];
   /**
    * how the agent may pay. `upto` lets the provider charge any amount up to the quoted one, so it has to be named.
-   * Default: `eip3009` and `permit2`
+   * Default: all others
    */
   readonly methods?: readonly PaymentMethod[];
   /** when given, only these accounts may settle an `upto` payment; otherwise any that a provider names */
@@ -117,7 +117,7 @@ export type AskReason = "amount" | "new_payee";
 
 export const DEFAULT_MAX_WINDOW_SEC = 600;
 
-export const DEFAULT_METHODS: readonly PaymentMethod[] = ["eip3009", "permit2"];
+export const DEFAULT_METHODS = PAYMENT_METHODS.filter((method) => method !== "upto");
 
 /** Every field; files set those of `policyFields`. */
 const FIELDS: Readonly<Record<keyof AgentPolicy, unknown>> = {

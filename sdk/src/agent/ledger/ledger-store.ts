@@ -4,7 +4,14 @@
  */
 import * as z from "zod";
 import { subscribeRequestSchema } from "../../facilitator/subscriptions";
-import { addressSchema, hash32Schema, paymentProofSchema, signedPaymentSchema } from "../../protocol";
+import {
+  addressSchema,
+  type Hex,
+  hash32Schema,
+  type PaymentMethod,
+  paymentProofSchema,
+  signedPaymentSchema,
+} from "../../protocol";
 import { judgedOfferSchema, judgedReceiptSchema } from "./evidence";
 
 const decimal = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
@@ -65,6 +72,14 @@ export const paymentEntrySchema = z.object({
 });
 
 export type PaymentEntry = z.output<typeof paymentEntrySchema>;
+
+/** Returns how a payment moves, and its nonce where the entry names it. */
+export const movementOf = ({ permit2 }: PaymentEntry): { readonly method: PaymentMethod; readonly nonce?: Hex } =>
+  permit2 ?? { method: "eip3009" };
+
+/** Returns what an entry keeps of how its payment moves. */
+export const movedBy = (method: PaymentMethod, nonce: Hex): Pick<PaymentEntry, "permit2"> =>
+  method === "eip3009" ? {} : { permit2: { method, nonce } };
 
 /** A charge that a signed change of a subscription may cause, counted against the budget. */
 export const spendEntrySchema = z.object({

@@ -1,7 +1,8 @@
 /** Determines by the agent's own RPC whether a signed authorization was used, or can never be. Signs and sends nothing. */
-import { type Hex, isTurnpikeError, paymentIdOf, permit2PaymentIdOf } from "../../protocol";
+import { type Hex, isTurnpikeError } from "../../protocol";
 import type { AgentContext } from "../core/context";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import { movementOf, type PaymentEntry } from "../ledger/ledger-store";
+import { methodOfEntry } from "./methods";
 import { nonceInHeader } from "./standard";
 
 /**
@@ -15,8 +16,8 @@ export async function outcomeOf(context: AgentContext, entry: PaymentEntry): Pro
   const nonce = nonceOf(entry);
   if (!chain || nonce === undefined) return "unknown";
   try {
-    const { token, payer, permit2 } = entry;
-    const { timeSec, isUsed } = await chain.nonceAtHead({ token, payer, nonce, isPermit2: permit2 !== undefined });
+    const { token, payer } = entry;
+    const { timeSec, isUsed } = await chain.nonceAtHead({ token, payer, nonce, method: methodOfEntry(entry) });
     if (isUsed) return "used";
     return timeSec > entry.validBeforeSec ? "unused" : "unknown";
   } catch (error) {
@@ -41,10 +42,10 @@ export async function mayMove(context: AgentContext, entry: PaymentEntry): Promi
 export const isOutage = (error: unknown): boolean => isTurnpikeError(error) && error.code === "Unavailable";
 
 /** The nonce that was signed; undefined when the ledger holds none that belongs to this payment. */
-function nonceOf({ id, signedPayment, header, permit2, chainId, token, payer }: PaymentEntry): Hex | undefined {
+function nonceOf(entry: PaymentEntry): Hex | undefined {
+  const { id, signedPayment, header, chainId, token, payer } = entry;
   if (signedPayment) return signedPayment.authorization.nonce as Hex;
-  if (permit2)
-    return permit2PaymentIdOf({ chainId, token, payer, nonce: permit2.nonce }) === id ? permit2.nonce : undefined;
-  const nonce = header && nonceInHeader(header.value);
-  return nonce !== undefined && paymentIdOf({ chainId, token, payer, nonce }) === id ? nonce : undefined;
+  const { nonce = header && nonceInHeader(header.value) } = movementOf(entry);
+  if (nonce === undefined) return undefined;
+  return methodOfEntry(entry).paymentIdOf({ chainId, token, payer, nonce }) === id ? nonce : undefined;
 }

@@ -43,9 +43,6 @@ export interface Rejected {
   readonly reason: string | undefined;
 }
 
-/** The error of a provider whose payer has not approved Permit2: presenting the payment again changes nothing. */
-export const ALLOWANCE_REQUIRED = "permit2_allowance_required";
-
 export type Reading =
   /** the provider answered, and the payment is spent on this answer */
   | { readonly kind: "served" }

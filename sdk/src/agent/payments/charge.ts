@@ -6,13 +6,13 @@ import { findNetwork, PolicyRefused, sameAddress } from "../../protocol";
 import { DAY_SEC } from "../../protocol/periods";
 import type { AgentContext } from "../core/context";
 import type { AgentLedger } from "../ledger/ledger";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import { movementOf, type PaymentEntry } from "../ledger/ledger-store";
 import { isOutage, outcomeOf } from "./authorization-outcome";
 import type { SettlementReport } from "./standard";
 
 /** Returns whether a payment was served and may have been charged less than what counts. */
-export const isChargeOpen = ({ permit2, state, charged }: PaymentEntry): boolean =>
-  permit2?.method === "upto" && state === "served" && charged === undefined;
+export const isChargeOpen = (entry: PaymentEntry): boolean =>
+  movementOf(entry).method === "upto" && entry.state === "served" && entry.charged === undefined;
 
 /** Records what the chain proves of an open charge, where it proves something. The caller has locked the entry. */
 export async function confirmCharge(
@@ -64,11 +64,12 @@ export async function withinBudget(context: AgentContext, ledger: AgentLedger, t
  */
 async function provenCharge(context: AgentContext, entry: PaymentEntry): Promise<bigint | undefined> {
   const chain = context.chainOf(entry.chainId);
-  const { token, payer, payTo, permit2, transaction } = entry;
-  if (!chain || !permit2) return undefined;
+  const { token, payer, payTo, transaction } = entry;
+  const { nonce } = movementOf(entry);
+  if (!chain || nonce === undefined) return undefined;
   try {
     const max = BigInt(entry.amount);
-    const payment = { token, payer, payTo, max, nonce: permit2.nonce };
+    const payment = { token, payer, payTo, max, nonce };
     const charged = transaction === undefined ? undefined : await chain.uptoCharge(transaction, payment);
     if (charged !== undefined) return charged;
   } catch (error) {
@@ -85,11 +86,13 @@ export function misreportedField(
   entry: PaymentEntry,
   { amount, payer, network }: SettlementReport,
 ): "amount" | "payer" | "network" | undefined {
-  if (entry.permit2 === undefined) return undefined;
+  const { method, nonce } = movementOf(entry);
+  // The token's own transfers move what was signed, in full.
+  if (nonce === undefined) return undefined;
   if (payer !== undefined && !sameAddress(payer, entry.payer)) return "payer";
   if (network !== undefined && findNetwork(network, networks)?.chainId !== entry.chainId) return "network";
   if (amount === undefined) return undefined;
-  const known = entry.permit2.method === "permit2" ? entry.amount : entry.charged;
+  const known = method === "upto" ? entry.charged : entry.amount;
   const isOther = known !== undefined && amount !== BigInt(known);
   return isOther || amount > BigInt(entry.amount) ? "amount" : undefined;
 }

@@ -9,7 +9,7 @@ import type { SpendFacts, Verdict } from "../core/policy";
 import { originAndPath } from "../core/request";
 import type { PayJob } from "./channel";
 import { withinBudget } from "./charge";
-import { isApproved } from "./permit2";
+import { methodOf } from "./methods";
 import type { NativeOption, ParsedQuote, PaymentOption, StandardOption } from "./quote";
 import { gapOf, offerFor } from "./signed-statements";
 
@@ -139,7 +139,8 @@ async function firstFunded(
     const chain = context.chainOf(chainId);
     try {
       const isFunded = !chain || (await chain.balance(token, payer)) >= amount;
-      if (isFunded && (await isApproved(context, chosen.option, payer))) return chosen;
+      const { approval } = methodOf(chosen.option);
+      if (isFunded && (!approval || (await approval.isThere(context, chosen.option, payer)))) return chosen;
     } catch (error) {
       if (!isTurnpikeError(error)) throw error;
       // An unknown balance is no reason to pay with something else.

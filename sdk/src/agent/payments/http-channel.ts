@@ -14,8 +14,9 @@ import {
   sendOnce,
 } from "../core/request";
 import type { PaymentEntry } from "../ledger/ledger-store";
-import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Reading } from "./channel";
+import type { Answer, Channel, PurchaseTarget, Reading } from "./channel";
 import { isReported, objectIn, reportIn } from "./dialects";
+import { methodOfEntry } from "./methods";
 import { codeIn } from "./quote";
 import { type PaidResponse, withReceipt } from "./receipt";
 import { signedReceiptIn } from "./signed-statements";
@@ -78,9 +79,10 @@ function paymentHeader(entry: PaymentEntry): Record<string, string> {
 
 async function readResponse(effects: Effects, response: Response, entry: PaymentEntry): Promise<Reading> {
   const { status } = response;
-  if (entry.permit2 && (status === 402 || status === 412) && errorInHeader(response.headers) === ALLOWANCE_REQUIRED) {
+  const unapproved = methodOfEntry(entry).approved?.refusal;
+  if (unapproved && (status === 402 || status === 412) && errorInHeader(response.headers) === unapproved) {
     await response.body?.cancel();
-    return { kind: "rejected", error: ALLOWANCE_REQUIRED, reason: undefined };
+    return { kind: "rejected", error: unapproved, reason: undefined };
   }
   if (status === 402) {
     const { error, reason } = codesOf(await readBounded(effects, response));

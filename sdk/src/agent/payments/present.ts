@@ -16,11 +16,11 @@ import {
 import type { AgentContext } from "../core/context";
 import { backoffMs, emitPayment, eventFacts, RetryBudget } from "../core/effects";
 import type { AgentLedger } from "../ledger/ledger";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import { movementOf, type PaymentEntry } from "../ledger/ledger-store";
 import { mayMove } from "./authorization-outcome";
-import { ALLOWANCE_REQUIRED, type Answer, type Channel, type PurchaseTarget, type Rejected } from "./channel";
+import type { Answer, Channel, PurchaseTarget, Rejected } from "./channel";
 import { confirmCharge, isChargeOpen, misreportedField } from "./charge";
-import { insufficientApproval } from "./permit2";
+import { methodOfEntry } from "./methods";
 import { receiptFor } from "./receipt";
 import { gapOf, judgeReceipt } from "./signed-statements";
 
@@ -54,6 +54,10 @@ const REFUNDED: ReadonlySet<string | undefined> = new Set(["refunded", "refund_p
 /** Reasons that are final for the payment, whatever proves it. */
 export const isSpent = (reason: string | undefined): boolean =>
   reason === ALREADY_USED || reason === ALREADY_GRANTED || REFUNDED.has(reason);
+
+/** Returns whether the payer has not approved what moves the payment: presenting it again changes nothing. */
+const isUnapproved = (entry: PaymentEntry, { error }: Pick<Rejected, "error">): boolean =>
+  error !== undefined && error === methodOfEntry(entry).approved?.refusal;
 
 /** Reasons about the proof itself: the same proof would be rejected again. */
 const OF_PROOF: ReadonlySet<string> = new Set([
@@ -114,7 +118,7 @@ export async function present<R>(context: AgentContext, job: PresentJob<R>): Pro
         return { kind: "postponed", answer };
       case "rejected":
         if (reading.reason === "reversed" && entry.signedPayment) return { kind: "reversed" };
-        if (job.isLate || isSpent(reading.reason) || reading.error === ALLOWANCE_REQUIRED) return reading;
+        if (job.isLate || isSpent(reading.reason) || isUnapproved(entry, reading)) return reading;
         if (entry.proof && OF_PROOF.has(reading.reason ?? "")) return reading;
         if (await tries.wait(backoffMs(turn + 1))) continue;
         return reading;
@@ -126,7 +130,7 @@ async function deliver<R>(context: AgentContext, job: PresentJob<R>, answer: Ans
   const { ledger, resumed } = job;
   const { report } = answer;
   const transaction = report.transaction ?? job.entry.transaction;
-  const reported = job.entry.permit2?.method === "upto" ? report.amount?.toString() : undefined;
+  const reported = movementOf(job.entry).method === "upto" ? report.amount?.toString() : undefined;
   const signedReceipt =
     answer.signedReceipt &&
     (await judgeReceipt(context, answer.signedReceipt, {
@@ -215,10 +219,11 @@ export async function rejection(
     });
   }
   emitPayment(context.effects, "payment.held", { entry, resumed });
-  if (error === ALLOWANCE_REQUIRED) {
+  const { approval } = methodOfEntry(entry);
+  if (approval && isUnapproved(entry, { error })) {
     const { payer, token, id: paymentId } = entry;
     const why = "the provider refuses the payment for it; it is kept, and the next call presents it again";
-    return insufficientApproval({ payer, token, amount: BigInt(entry.amount), approval: undefined, why, paymentId });
+    return approval.lacking({ payer, token, amount: BigInt(entry.amount), approval: undefined, why, paymentId });
   }
   if (reason === ALREADY_GRANTED) {
     // Kept: a new signature would pay twice on nothing but the provider's claim.

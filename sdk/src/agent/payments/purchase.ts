@@ -10,8 +10,8 @@ import type { PaymentEntry } from "../ledger/ledger-store";
 import { isOver } from "./authorization-outcome";
 import type { PayJob } from "./channel";
 import { type ChosenOption, chooseOption } from "./choose";
+import { methodOf } from "./methods";
 import { isReplaceable } from "./outcome";
-import { isSponsored, permitQueueOf } from "./permit2";
 import { isSpent, present, rejection } from "./present";
 import { freshProofs } from "./proofs";
 import type { ParsedQuote } from "./quote";
@@ -73,7 +73,7 @@ async function payOnce<R>(context: AgentContext, job: PayJob<R>, quote: ParsedQu
   let queue: string | undefined;
   try {
     chosen = await chooseOption(context, job, quote);
-    queue = isSponsored(chosen.option) ? await permitQueueOf(context, chosen.option) : undefined;
+    queue = await methodOf(chosen.option).approval?.queueOf(context, chosen.option);
   } catch (error) {
     return unsigned(context, target.place, error);
   }

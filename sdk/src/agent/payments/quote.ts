@@ -63,7 +63,7 @@ export interface StandardOption extends OptionBase {
   readonly accepted?: Readonly<Record<string, unknown>>;
   /** what bears the payload, where that is not the header of its version */
   readonly carrier?: string;
-  /** over Permit2: the extension object by which the server pays for the approval of Permit2 */
+  /** the extension object by which the server pays for the approval of what moves the payment */
   readonly sponsoring?: Readonly<Record<string, unknown>>;
 }
 

@@ -2,7 +2,7 @@
 import { type Address, findNetwork, type Hex, networkOfChain, type PaymentMethod } from "../../protocol";
 import { originAndPath } from "../core/request";
 import type { JudgedOffer, JudgedReceipt } from "../ledger/evidence";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import { movementOf, type PaymentEntry } from "../ledger/ledger-store";
 
 /** What was paid for a response. */
 export interface PaymentReceipt {
@@ -73,7 +73,7 @@ export function receiptFor(entry: PaymentEntry, resumed: boolean): PaymentReceip
     payer: entry.payer,
     payTo: entry.payTo,
     amount: BigInt(entry.amount),
-    method: entry.permit2?.method ?? "eip3009",
+    method: movementOf(entry).method,
     charged: entry.charged === undefined ? undefined : BigInt(entry.charged),
     reported: entry.reported === undefined ? undefined : BigInt(entry.reported),
     resource: shownResource(entry),

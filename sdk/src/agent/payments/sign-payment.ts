@@ -11,13 +11,9 @@ import {
   keccak256,
   networkOfChain,
   PolicyRefused,
-  paymentIdOf,
   paymentNonce,
-  permit2PaymentIdOf,
   randomBytes,
-  type TokenDomain,
   toHex,
-  transferTypedData,
   Unavailable,
   utf8ToBytes,
 } from "../../protocol";
@@ -26,14 +22,12 @@ import type { AgentContext } from "../core/context";
 import { emitPayment } from "../core/effects";
 import { plausibleTimeSec } from "../core/facilitators";
 import type { JudgedOffer } from "../ledger/evidence";
-import type { PaymentEntry } from "../ledger/ledger-store";
+import { movedBy, type PaymentEntry } from "../ledger/ledger-store";
 import type { PayJob } from "./channel";
 import { withinBudget } from "./charge";
 import type { ChosenOption } from "./choose";
-import { headerOf } from "./dialects";
-import { type NeededPermit, neededPermit, signPermit2 } from "./permit2";
+import { methodOf, type SignTransfer } from "./methods";
 import type { PaymentOption, StandardOption } from "./quote";
-import { tokenDomain } from "./token-domain";
 
 /** Less than this is not worth starting: the Facilitator keeps a margin of its own. */
 const MIN_WINDOW_SEC = 15;
@@ -51,13 +45,8 @@ interface FactsBefore {
   readonly nowSec: number;
   /** undefined where there is no source for it */
   readonly balance: bigint | undefined;
-  /** The token's; undefined over Permit2, which has a domain of its own. */
-  readonly domain: TokenDomain | undefined;
-  /** Over Permit2 this permit has to come with the payment. */
-  readonly permit?: NeededPermit | undefined;
+  readonly sign: SignTransfer;
 }
-
-type SignFacts = Pick<FactsBefore, "domain" | "permit"> & { readonly nonce: Hex };
 
 /**
  * @returns the signed entry, locked: the caller unlocks it
@@ -73,18 +62,18 @@ export async function signPayment(
   const { option } = chosen;
   const payer = await context.signer.address();
   const facts = await factsWhilePayable(context, payer, chosen, target.signal);
-  const { balance, nowSec } = facts;
+  const { balance, nowSec, sign } = facts;
   if (balance !== undefined && balance < option.amount) throw insufficientFunds(payer, option, balance);
   const validBeforeSec = windowEnd(context, option, { nowSec, quotedAtSec });
   const nonce = nonceOf(job, option);
   const paymentKey = { chainId: option.chainId, token: option.token, payer, nonce };
-  const id = option.method === "eip3009" ? paymentIdOf(paymentKey) : permit2PaymentIdOf(paymentKey);
+  const id = methodOf(option).paymentIdOf(paymentKey);
   const earlier = ledger.payment(id);
   if ((earlier && earlier.state !== "released") || !ledger.lock(id)) {
     throw new PolicyRefused("The provider quoted a reference that was used before.", { reason: "memo_reused" });
   }
   const reserved = reservedEntry(context, job, chosen, { id, payer, nonce, validBeforeSec, signedOffer });
-  return reserveAndSign(context, job, chosen, { ...facts, reserved, nonce });
+  return reserveAndSign(context, job, reserved, () => sign(reserved, nonce));
 }
 
 /** Reads the facts only while the quote can still be paid, as far as the policy's clock says, and the caller wants it. */
@@ -155,27 +144,18 @@ async function factsBefore(
   const { chainId, token, tokenDomain: reported } = chosen.option;
   const { name: network } = networkOfChain(chainId, networks);
   const chain = context.chainOf(chainId);
-  if (chosen.kind === "standard" && chosen.option.method !== "eip3009") {
-    const [timeSec, balance] = (await (chain && Promise.all([chain.timeSec(), chain.balance(token, payer)]))) ?? [];
-    const permit = await neededPermit(context, chosen.option, payer);
-    const chainSec = timeSec === undefined ? effects.clock.nowSec() : windowTimeSec(timeSec, network);
-    return { nowSec: chainClock?.nowSec() ?? chainSec, balance, domain: undefined, permit };
-  }
-  if (chain) {
-    const [timeSec, balance] = await Promise.all([chain.timeSec(), chain.balance(token, payer)]);
-    const domain = await tokenDomain(context, { chainId, token, reported });
-    return { nowSec: chainClock?.nowSec() ?? windowTimeSec(timeSec, network), balance, domain };
-  }
-  if (chosen.kind === "standard") {
-    const nowSec = chainClock?.nowSec() ?? effects.clock.nowSec();
-    return { nowSec, balance: undefined, domain: await tokenDomain(context, { chainId, token, reported }) };
-  }
-  const account = await chosen.facilitator.account({ address: payer, token, chainId }, signal);
-  const ofToken = { name: account.tokenName, version: account.tokenVersion };
-  const domain = await tokenDomain(context, { chainId, token, reported: ofToken });
-  const reportedSec = plausibleTimeSec(account.chainTimeSec, chainId, networks);
-  const nowSec = chainClock?.nowSec() ?? windowTimeSec(reportedSec, network);
-  return { nowSec, balance: account.balance, domain };
+  const account =
+    chain || chosen.kind === "standard"
+      ? undefined
+      : await chosen.facilitator.account({ address: payer, token, chainId }, signal);
+  const reportedSec = account && plausibleTimeSec(account.chainTimeSec, chainId, networks);
+  const [timeSec, balance] = chain
+    ? await Promise.all([chain.timeSec(), chain.balance(token, payer)])
+    : [reportedSec, account?.balance];
+  const tokenDomain = account ? { name: account.tokenName, version: account.tokenVersion } : reported;
+  const sign = await methodOf(chosen.option).prepare(context, { ...chosen.option, tokenDomain }, payer);
+  const ownSec = timeSec === undefined ? effects.clock.nowSec() : windowTimeSec(timeSec, network);
+  return { nowSec: chainClock?.nowSec() ?? ownSec, balance, sign };
 }
 
 const endOf = ({ expiresAtSec, maxTimeoutSec }: StandardOption, nowSec: number): number =>
@@ -222,7 +202,7 @@ function reservedEntry(
     ...(key === undefined ? {} : { key }),
     ...(chosen.kind === "native" ? { facilitator: chosen.facilitator.url } : {}),
     ...(signedOffer === undefined ? {} : { signedOffer }),
-    ...(option.method === "eip3009" ? {} : { permit2: { method: option.method, nonce } }),
+    ...movedBy(option.method, nonce),
   };
 }
 
@@ -230,15 +210,15 @@ function reservedEntry(
 async function reserveAndSign(
   context: AgentContext,
   { ledger, target: { signal } }: PayJob<unknown>,
-  chosen: ChosenOption,
-  { reserved, ...facts }: SignFacts & { readonly reserved: PaymentEntry },
+  reserved: PaymentEntry,
+  sign: () => ReturnType<SignTransfer>,
 ): Promise<PaymentEntry> {
   const { id } = reserved;
   try {
     signal?.throwIfAborted();
     await withinBudget(context, ledger, () => ledger.reserve(reserved, context.policy.limits));
     emitPayment(context.effects, "payment.signing", { entry: reserved, resumed: false });
-    const signed = await sign(context, chosen, reserved, facts);
+    const signed: PaymentEntry = { ...reserved, state: "signed", ...(await sign()) };
     // Aborted while the wallet was asked: the signature is dropped here, unsent.
     signal?.throwIfAborted();
     await ledger.put(signed);
@@ -253,37 +233,4 @@ async function reserveAndSign(
     }
     throw error;
   }
-}
-
-async function sign(
-  context: AgentContext,
-  { option }: ChosenOption,
-  reserved: PaymentEntry,
-  { nonce, domain, permit }: SignFacts,
-): Promise<PaymentEntry> {
-  if (domain === undefined) {
-    const { payer, validBeforeSec: deadlineSec } = reserved;
-    const header = await signPermit2(context, option as StandardOption, { payer, nonce, deadlineSec, permit });
-    return { ...reserved, state: "signed", header };
-  }
-  const validBefore = BigInt(reserved.validBeforeSec);
-  const transfer = { from: reserved.payer, to: option.payTo, value: option.amount, validAfter: 0n, validBefore, nonce };
-  const signature = await context.signer.sign(transferTypedData(domain, transfer));
-  const authorization = {
-    from: reserved.payer,
-    to: option.payTo,
-    value: reserved.amount,
-    validAfter: "0",
-    validBefore: String(reserved.validBeforeSec),
-    nonce,
-  };
-  if (option.dialect !== "turnpike") {
-    return { ...reserved, state: "signed", header: headerOf(option, { signature, authorization }) };
-  }
-  const { network, memo, resource, token } = option;
-  return {
-    ...reserved,
-    state: "signed",
-    signedPayment: { scheme: "exact", network, token, authorization, signature, memo, resource },
-  };
 }

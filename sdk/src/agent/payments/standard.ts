@@ -3,26 +3,23 @@
  * what they report about the settlement. Knows no budget and no key.
  */
 import {
-  type AcceptEntry,
   type Address,
   acceptEntrySchema,
   addressSchema,
   amountSchema,
   decodeJsonHeader,
-  EIP2612_GAS_SPONSORING,
   EXTENSION,
   encodeJsonHeader,
   findNetwork,
   HEADER,
   type Hex,
-  isEip3009,
-  isPermit2,
+  isObject,
   isPlanEntry,
   type JsonObject,
   type Network,
-  type PaymentMethod,
 } from "../../protocol";
 import { memberOf } from "../../protocol/headers";
+import { paymentMethodOf, transferMethodOf } from "../../protocol/transfer-methods";
 import { compareOptions, isRequested, type ParsedQuote, type Requested, readPlans, type StandardOption } from "./quote";
 
 export interface ExactPayload {
@@ -30,16 +27,10 @@ export interface ExactPayload {
   readonly authorization: Readonly<Record<"from" | "to" | "value" | "validAfter" | "validBefore" | "nonce", string>>;
 }
 
-/** Over Permit2: what a wallet signed, and the permit that approves Permit2 where one is needed. */
-export interface Permit2Payload {
-  readonly signature: Hex;
-  readonly permit2Authorization: Readonly<Record<string, unknown>>;
-}
-
 /** Builds the header that pays a standard server, or what bears the payload instead of one. @param extensions of version 2, by name */
 export function payloadHeader(
   option: StandardOption,
-  payload: ExactPayload | Permit2Payload,
+  payload: object,
   extensions?: Readonly<Record<string, unknown>>,
 ): { name: string; value: string } {
   if (option.dialect === "x402-v1") {
@@ -67,14 +58,13 @@ export function readQuoteV2(
   if (body?.x402Version !== 2 || !Array.isArray(body.accepts) || body.accepts.length > 64) return undefined;
   const named = (body.resource as { url?: unknown } | undefined)?.url;
   const refusals: string[] = [];
-  const sponsoring = sponsoringIn(body.extensions);
   const { plans, offers } = plansIn(body.extensions);
   const options = body.accepts.flatMap((raw: unknown) => {
     const entry = acceptEntrySchema.safeParse(raw);
     if (entry.success && isPlanEntry(entry.data)) return [];
     const option =
       named === undefined || isRequested(named, requested) ? optionOf(raw, requested, networks) : "resource";
-    if (typeof option !== "string") return [option.method === "eip3009" ? option : { ...option, ...sponsoring }];
+    if (typeof option !== "string") return [{ ...option, ...sponsoringIn(body.extensions, option) }];
     refusals.push(option);
     return [];
   });
@@ -98,12 +88,11 @@ function plansIn(extensions: unknown): Pick<ParsedQuote, "plans" | "offers"> {
   return { plans, offers: plans.map(({ planId }) => ({ planId, facilitator })) };
 }
 
-/** The extension by which the server pays for the approval of Permit2, where it has one. */
-function sponsoringIn(extensions: unknown): Pick<StandardOption, "sponsoring"> {
-  const sponsoring = memberOf(extensions, EIP2612_GAS_SPONSORING);
-  return typeof sponsoring === "object" && sponsoring !== null
-    ? { sponsoring: sponsoring as Readonly<Record<string, unknown>> }
-    : {};
+/** The extension by which the server pays for the approval of what moves the payment, where it has one. */
+function sponsoringIn(extensions: unknown, { method }: StandardOption): Pick<StandardOption, "sponsoring"> {
+  const { approved } = transferMethodOf(method);
+  const sponsoring = approved && memberOf(extensions, approved.sponsoring);
+  return isObject(sponsoring) ? { sponsoring } : {};
 }
 
 function optionOf(raw: unknown, { resource }: Requested, networks: readonly Network[]): StandardOption | string {
@@ -115,7 +104,7 @@ function optionOf(raw: unknown, { resource }: Requested, networks: readonly Netw
   if (!network || !name.startsWith("eip155:")) return "network";
   if (asset === undefined || amount === undefined) return "malformed";
   if (extra?.decimals !== undefined && extra.decimals !== 6) return "decimals";
-  const method = methodOf(parsed.data);
+  const method = paymentMethodOf(scheme, extra);
   if (method === undefined) return "transfer_method";
   const facilitatorAddress = method === "upto" ? settlerOf(extra) : undefined;
   if (method === "upto" && facilitatorAddress === undefined) return "facilitator_address";
@@ -135,16 +124,8 @@ function optionOf(raw: unknown, { resource }: Requested, networks: readonly Netw
   };
 }
 
-/** How an entry's payment moves; undefined when the agent does not know its transfer method. */
-function methodOf({ scheme, extra }: AcceptEntry): PaymentMethod | undefined {
-  // `upto` has no other transfer method, so an entry may leave it out.
-  if (scheme === "upto") return isPermit2(extra) || extra?.assetTransferMethod === undefined ? "upto" : undefined;
-  if (isPermit2(extra)) return "permit2";
-  return isEip3009(extra) ? "eip3009" : undefined;
-}
-
-function settlerOf(extra: AcceptEntry["extra"]): Address | undefined {
-  return addressSchema.safeParse(extra?.facilitatorAddress).data;
+function settlerOf(extra: unknown): Address | undefined {
+  return addressSchema.safeParse(memberOf(extra, "facilitatorAddress")).data;
 }
 
 /** What a standard server says about a settlement, without any proof. */

@@ -19,7 +19,7 @@ import type { AgentContext } from "../core/context";
 import { type Facilitator, isRefused, submit } from "../core/facilitators";
 import type { AgentLedger } from "../ledger/ledger";
 import type { SubscriptionEntry } from "../ledger/ledger-store";
-import { tokenDomain } from "../payments/token-domain";
+import { tokenDomain } from "../payments/methods/token-domain";
 import { onPresentPlan, requireFacilitator, signingTimeSec, stateOnChain } from "./subscription";
 
 export const DEFAULT_PERIODS = 12;

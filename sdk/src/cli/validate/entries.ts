@@ -12,6 +12,7 @@ import {
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
+import { TRANSFER_METHODS } from "../../protocol/transfer-methods";
 import type { Dialect, Problems } from "./problem";
 
 /** What one entry asks for, as far as it is well-formed: to compare the dialects. */
@@ -107,12 +108,12 @@ interface ExtraToCheck {
 }
 
 function checkExtra(problems: Problems, part: "v1" | "v2", { scheme, extra, where }: ExtraToCheck): void {
-  const method = memberOf(extra, "assetTransferMethod");
-  if (method !== undefined && method !== "eip3009" && method !== "permit2") {
-    problems.add(part, "transfer_method", `${where}.extra.assetTransferMethod`);
-  }
+  const method = Object.values(TRANSFER_METHODS).find(({ isNamedIn }) =>
+    isNamedIn(isObject(extra) ? extra : undefined),
+  );
+  if (!method) problems.add(part, "transfer_method", `${where}.extra.assetTransferMethod`);
   const isText = (field: string) => typeof memberOf(extra, field) === "string" && memberOf(extra, field) !== "";
-  if (SIGNED_BY_DOMAIN.has(String(scheme)) && method !== "permit2" && !(isText("name") && isText("version"))) {
+  if (SIGNED_BY_DOMAIN.has(String(scheme)) && !method?.approved && !(isText("name") && isText("version"))) {
     problems.add(part, "token_domain", `${where}.extra`);
   }
   if (scheme === "upto" && !isAddress(memberOf(extra, "facilitatorAddress"))) {

@@ -77,6 +77,18 @@ export const endpoints = <const G extends Readonly<Record<string, EndpointTerms>
 ): Endpoints<G> =>
   Object.fromEntries(Object.entries(group).map(([id, terms]) => [id, { ...terms, id, tag }])) as Endpoints<G>;
 
+const at =
+  <const M extends EndpointTerms["method"]>(method: M) =>
+  <const P extends string>(path: P) => ({ method, path });
+
+export const get = at("get");
+
+export const post = at("post");
+
+export const patch = at("patch");
+
+export const del = at("delete");
+
 /** Of a payment that is to be settled. */
 export const PAYMENT_ERRORS = [
   "PayloadConflict",

@@ -24,7 +24,7 @@ import {
   recurringSchema,
   renewalFiguresSchema,
 } from "../subscription-figures";
-import { endpoints, limitSchema, networkQuerySchema, PAGED } from "./endpoint";
+import { endpoints, get, limitSchema, networkQuerySchema, PAGED, post } from "./endpoint";
 import { allOf, both, csv, json, ofGrain, ofRange, orderedBy, paged, RANGE, range, timeSchema } from "./figure-terms";
 
 const paymentFilter = {
@@ -230,8 +230,7 @@ export const OPERATOR_ENDPOINTS = endpoints(
 /** What the service says of itself: health, version and what it supports. */
 export const SERVICE_ENDPOINTS = endpoints("service", {
   getTransactionCost: {
-    method: "get",
-    path: "/transactions/{hash}/cost",
+    ...get("/transactions/{hash}/cost"),
     text: "Returns the gas cost of one of this Facilitator's transactions, also in token cents where the coin's price is set.",
     params: z.object({ hash: hash32Schema }),
     answers: {
@@ -249,15 +248,13 @@ export const SERVICE_ENDPOINTS = endpoints("service", {
     objects: { hash: "transaction" },
   },
   getHealth: {
-    method: "get",
-    path: "/healthz",
+    ...get("/healthz"),
     text: "Returns 200 while the process answers. It reads neither the chain nor the database.",
     answers: { 200: healthSchema },
     chain: "shared",
   },
   getReadiness: {
-    method: "get",
-    path: "/readyz",
+    ...get("/readyz"),
     text: "Returns whether the service can settle now, with one check each for database, chain, indexer and lanes. 503 when a check fails.",
     query: networkQuerySchema,
     answers: { 200: readinessSchema, 503: readinessSchema },
@@ -270,8 +267,7 @@ const MAX_ADVANCE_SEC = 366 * DAY_SEC;
 /** Acts of the sandbox alone, such as moving its clock. */
 export const SANDBOX_ENDPOINTS = endpoints("sandbox", {
   createSandboxSession: {
-    method: "post",
-    path: "/sandbox/session",
+    ...post("/sandbox/session"),
     text: "Returns the API key of the sandbox's provider, for the sandbox's own page on this machine. Exists in a sandbox only.",
     body: z.strictObject({}),
     answers: { 200: z.object({ key: z.string() }) },
@@ -279,16 +275,14 @@ export const SANDBOX_ENDPOINTS = endpoints("sandbox", {
     chain: "up",
   },
   getSandboxClock: {
-    method: "get",
-    path: "/sandbox/clock",
+    ...get("/sandbox/clock"),
     text: "Returns the chain's time, its target, and the next renewal. Exists in a sandbox only.",
     scope: "read",
     answers: { 200: testClockSchema },
     chain: "up",
   },
   moveSandboxClock: {
-    method: "post",
-    path: "/sandbox/clock",
+    ...post("/sandbox/clock"),
     text: "Moves the chain's time forward; renewals and webhooks happen on the way. Exists in a sandbox only.",
     scope: "read",
     body: z.union([

@@ -46,23 +46,21 @@ import {
   updateEndpointRequestSchema,
   webhookEndpointSchema,
 } from "../webhook-endpoints";
-import { endpoints, limitSchema, PAGED, page, REFUND_ERRORS } from "./endpoint";
+import { del, endpoints, get, limitSchema, PAGED, page, patch, post, REFUND_ERRORS } from "./endpoint";
 
 const nothing = z.object({});
 
 /** API keys of providers. */
 export const KEY_ENDPOINTS = endpoints("keys", {
   createKeyChallenge: {
-    method: "post",
-    path: "/keys/challenge",
+    ...post("/keys/challenge"),
     text: "Returns what the provider's wallet signs to get an API key: EIP-712 typed data and an EIP-4361 message. A challenge is valid once and for a short time.",
     body: challengeRequestSchema,
     answers: { 200: challengeSchema },
     chain: "shared",
   },
   createKey: {
-    method: "post",
-    path: "/keys",
+    ...post("/keys"),
     text: "Creates an API key for the provider whose wallet signed the challenge. The answer is the only place that has the key: store it.",
     body: createKeyRequestSchema,
     answers: { 201: newKeySchema },
@@ -70,24 +68,21 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     chain: "shared",
   },
   listKeys: {
-    method: "get",
-    path: "/keys",
+    ...get("/keys"),
     text: "Lists the provider's API keys with their scopes and times, without their secrets.",
     scope: "keys",
     answers: { 200: keyListSchema },
     chain: "shared",
   },
   getCurrentKey: {
-    method: "get",
-    path: "/keys/current",
+    ...get("/keys/current"),
     text: "Returns the provider, the scopes and the expiry of the API key of this request.",
     scope: "any",
     answers: { 200: currentKeySchema },
     chain: "shared",
   },
   rotateKey: {
-    method: "post",
-    path: "/keys/rotate",
+    ...post("/keys/rotate"),
     text: "Creates a successor of the API key of this request. The old key stays valid for `overlapSec`.",
     scope: "any",
     body: rotateKeyRequestSchema,
@@ -95,8 +90,7 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     chain: "shared",
   },
   revokeKey: {
-    method: "delete",
-    path: "/keys/{id}",
+    ...del("/keys/{id}"),
     text: "Revokes an API key for good. A key may revoke itself; revoking another one requires the scope `keys`.",
     scope: "any",
     params: z.object({ id: z.string().regex(/^[0-9a-f]{16}$/, "must be the id of an API key") }),
@@ -105,8 +99,7 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     chain: "shared",
   },
   listAudit: {
-    method: "get",
-    path: "/audit",
+    ...get("/audit"),
     text: `Lists administrative acts, newest first: key, act, subject, time and address. ${PAGED}`,
     scope: "keys",
     query: z.object(page),
@@ -114,8 +107,7 @@ export const KEY_ENDPOINTS = endpoints("keys", {
     chain: "shared",
   },
   noteAct: {
-    method: "post",
-    path: "/audit",
+    ...post("/audit"),
     text: "Adds an act of the provider's wallet to the audit log, as the dashboard does after a transaction or a signature. The service does not check it: the entry names the key that noted it.",
     scope: "webhooks",
     body: noteRequestSchema,
@@ -127,15 +119,13 @@ export const KEY_ENDPOINTS = endpoints("keys", {
 /** What a provider calls its payers and plans. */
 export const LABEL_ENDPOINTS = endpoints("labels", {
   listLabels: {
-    method: "get",
-    path: "/labels",
+    ...get("/labels"),
     text: "Lists the provider's labels of payers and plans. Nobody else sees them.",
     scope: "read",
     answers: { 200: labelListSchema },
   },
   setLabel: {
-    method: "post",
-    path: "/labels",
+    ...post("/labels"),
     text: "Gives a payer or one of the provider's plans a label, in place of a former one; an empty text removes it. A provider has 1,000 at most.",
     scope: "webhooks",
     body: labelRequestSchema,
@@ -150,8 +140,7 @@ const EVENT_CURSOR = /^(?:0|[1-9][0-9]{0,14}|[0-9a-z]{1,11}-[0-9a-z]{1,10}(?:_[0
 /** The feed of events. */
 export const EVENT_ENDPOINTS = endpoints("events", {
   listEvents: {
-    method: "get",
-    path: "/events",
+    ...get("/events"),
     text: "Lists the provider's events after a cursor, in order. Store `next` and pass it later, also when nothing follows yet. A cursor before events that were deleted because of their age gets `EventsDeleted`, which names the cursor to continue with; events of that kind are never skipped silently.",
     scope: "read",
     query: z.object({
@@ -174,8 +163,7 @@ export const EVENT_ENDPOINTS = endpoints("events", {
 /** Automatic refunds, and the accounts that they are paid from. */
 export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
   refundPayment: {
-    method: "post",
-    path: "/payments/{id}/refund",
+    ...post("/payments/{id}/refund"),
     text: "Refunds a whole payment from the account that its payee has named at `POST /refund-accounts`, within the daily cap. The payee is the provider of the API key. A payment is refunded automatically once, however often it is requested. `RateLimited` with the reason `refund_cap` means that the refunds of 24 hours would pass the cap. Send the request again after a 202 or a lost answer.",
     scope: "refunds",
     params: z.object({ id: hash32Schema }),
@@ -185,23 +173,20 @@ export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
     objects: { id: "payment" },
   },
   nameRefundAccount: {
-    method: "post",
-    path: "/refund-accounts",
+    ...post("/refund-accounts"),
     text: "Names the account that the automatic refunds of a provider's payments in one token are paid from, and the most that they take within 24 hours. The provider's signature alone authorizes it, and this Facilitator must have the account's key for this provider. A statement replaces those of lower versions.",
     body: nameRefundAccountSchema,
     answers: { 200: refundAccountSchema },
     errors: ["InvalidSignature", "PaymentNotAllowed", "PayloadConflict"],
   },
   listRefundAccounts: {
-    method: "get",
-    path: "/refund-accounts",
+    ...get("/refund-accounts"),
     text: "Returns the account whose key this Facilitator has for the provider, the statements that count, and what is used of each cap.",
     scope: "read",
     answers: { 200: refundAccountListSchema },
   },
   revokeRefundAccount: {
-    method: "delete",
-    path: "/refund-accounts/{token}",
+    ...del("/refund-accounts/{token}"),
     text: "Ends automatic refunds of the provider's payments in a token at once. Refunds that were accepted are still settled. Only a statement with a higher version resumes them.",
     scope: "refunds",
     params: z.object({ token: addressSchema }),
@@ -214,16 +199,14 @@ export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
 /** Debits that are sent for providers. */
 export const DEBIT_ENDPOINTS = endpoints("debits", {
   createDebits: {
-    method: "post",
-    path: "/debits",
+    ...post("/debits"),
     text: "Debits allowances of the provider's subscribers, each item with an outcome of its own. An idHash and index is debited once, so a repetition is safe.",
     scope: "debits",
     body: debitsRequestSchema,
     answers: { 200: debitsResponseSchema, 202: debitsResponseSchema },
   },
   getDebitRights: {
-    method: "post",
-    path: "/debits/rights",
+    ...post("/debits/rights"),
     text: "Returns which plans the provider may debit through this Facilitator, and the accounts that must be operators of the others.",
     scope: "debits",
     body: debitRightsRequestSchema,
@@ -234,8 +217,7 @@ export const DEBIT_ENDPOINTS = endpoints("debits", {
 /** Reports of what gates have counted. */
 export const REPORT_ENDPOINTS = endpoints("analytics", {
   createReport: {
-    method: "post",
-    path: "/reports",
+    ...post("/reports"),
     text: "Stores a gate's counts of one hour: requests that were asked to pay, refused, paid and served. An id counts once, so a repetition is safe.",
     scope: "reports",
     body: reportSchema,
@@ -259,16 +241,14 @@ const queuedSchema = z.object({
 /** Endpoints of webhooks, and their deliveries. */
 export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
   listWebhookEndpoints: {
-    method: "get",
-    path: "/webhook-endpoints",
+    ...get("/webhook-endpoints"),
     text: "Lists the provider's webhook endpoints, without their secrets.",
     scope: "webhooks",
     answers: { 200: endpointListSchema },
     chain: "shared",
   },
   createWebhookEndpoint: {
-    method: "post",
-    path: "/webhook-endpoints",
+    ...post("/webhook-endpoints"),
     text: "Creates a webhook endpoint. The answer is the only place that has its signing secret: store it.",
     scope: "webhooks",
     body: createEndpointRequestSchema,
@@ -276,8 +256,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   getWebhookEndpoint: {
-    method: "get",
-    path: "/webhook-endpoints/{id}",
+    ...get("/webhook-endpoints/{id}"),
     text: "Returns one webhook endpoint with its state and event types.",
     scope: "webhooks",
     params: ofEndpoint,
@@ -285,8 +264,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   updateWebhookEndpoint: {
-    method: "patch",
-    path: "/webhook-endpoints/{id}",
+    ...patch("/webhook-endpoints/{id}"),
     text: "Changes the given fields. Disabling an endpoint drops its waiting deliveries; enabling it starts with the next event.",
     scope: "webhooks",
     params: ofEndpoint,
@@ -295,8 +273,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   deleteWebhookEndpoint: {
-    method: "delete",
-    path: "/webhook-endpoints/{id}",
+    ...del("/webhook-endpoints/{id}"),
     text: "Deletes a webhook endpoint and its deliveries.",
     scope: "webhooks",
     params: ofEndpoint,
@@ -304,8 +281,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   rotateWebhookSecret: {
-    method: "post",
-    path: "/webhook-endpoints/{id}/rotate-secret",
+    ...post("/webhook-endpoints/{id}/rotate-secret"),
     text: "Creates a new signing secret. Deliveries carry signatures of both secrets for `overlapSec`.",
     scope: "webhooks",
     params: ofEndpoint,
@@ -314,8 +290,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   listDeliveries: {
-    method: "get",
-    path: "/webhook-endpoints/{id}/deliveries",
+    ...get("/webhook-endpoints/{id}/deliveries"),
     text: `Lists an endpoint's deliveries, newest first. ${PAGED}`,
     scope: "webhooks",
     params: ofEndpoint,
@@ -324,8 +299,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   getDelivery: {
-    method: "get",
-    path: "/webhook-endpoints/{id}/deliveries/{eventId}",
+    ...get("/webhook-endpoints/{id}/deliveries/{eventId}"),
     text: "Returns one delivery with all its attempts.",
     scope: "webhooks",
     params: ofEvent,
@@ -333,8 +307,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   resendDelivery: {
-    method: "post",
-    path: "/webhook-endpoints/{id}/deliveries/{eventId}/resend",
+    ...post("/webhook-endpoints/{id}/deliveries/{eventId}/resend"),
     text: "Queues an event of the provider for the endpoint again, or for the first time. Its id stays the same.",
     scope: "webhooks",
     params: ofEvent,
@@ -343,8 +316,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
     chain: "shared",
   },
   testWebhookEndpoint: {
-    method: "post",
-    path: "/webhook-endpoints/{id}/test",
+    ...post("/webhook-endpoints/{id}/test"),
     text: "Queues an event of the type `webhook.test` for the endpoint.",
     scope: "webhooks",
     params: ofEndpoint,
@@ -391,16 +363,14 @@ const ofListing = {
 /** The list of paid routes. */
 export const DISCOVERY_ENDPOINTS = endpoints("discovery", {
   listResources: {
-    method: "get",
-    path: "/discovery/resources",
+    ...get("/discovery/resources"),
     text: "Lists the resources that providers put here, in the shape that stock `bazaar` clients of x402 versions 1 and 2 read. A resource for both versions is two items. Prices come from the URL's own 402 at `lastUpdated`; text comes from the provider, so escape it.",
     query: z.object({ ...resourceFilter, limit: resourcesSchema, offset: offsetSchema }),
     answers: { 200: resourceListSchema },
     chain: "all",
   },
   searchResources: {
-    method: "get",
-    path: "/discovery/search",
+    ...get("/discovery/search"),
     text: "Searches URL, description, name and tags of the listed resources for the words of `query`, best matches first. Pass `pagination.cursor` as `cursor` for the following page.",
     query: z.object({
       ...resourceFilter,
@@ -412,15 +382,13 @@ export const DISCOVERY_ENDPOINTS = endpoints("discovery", {
     chain: "all",
   },
   listListings: {
-    method: "get",
-    path: "/discovery/listings",
+    ...get("/discovery/listings"),
     text: "Lists the provider's own listings with their state. `problem` states why the last check of a hidden one failed.",
     scope: "listings",
     answers: { 200: listingListSchema },
   },
   createListing: {
-    method: "post",
-    path: "/discovery/listings",
+    ...post("/discovery/listings"),
     text: "Lists a route template, without query values. This service asks the URL for its 402, and shows the listing once every payee on this network is the provider's own. The same method and URL keeps its id and is checked again (200).",
     scope: "listings",
     body: createListingRequestSchema,
@@ -428,16 +396,14 @@ export const DISCOVERY_ENDPOINTS = endpoints("discovery", {
   },
   getListing: {
     ...ofListing,
-    method: "get",
-    path: "/discovery/listings/{id}",
+    ...get("/discovery/listings/{id}"),
     text: "Returns one listing of the provider with its state.",
     scope: "listings",
     answers: { 200: listingSchema },
   },
   deleteListing: {
     ...ofListing,
-    method: "delete",
-    path: "/discovery/listings/{id}",
+    ...del("/discovery/listings/{id}"),
     text: "Removes a listing of the provider from the catalogue.",
     scope: "listings",
     answers: { 200: deletedSchema },

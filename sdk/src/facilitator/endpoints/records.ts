@@ -3,7 +3,7 @@ import * as z from "zod";
 import { addressSchema, hash32Schema } from "../../protocol";
 import { MOVEMENT_KINDS } from "../digest";
 import { chargeStorySchema, ledgerSchema, paymentStorySchema, searchSchema } from "../records";
-import { endpoints, limitSchema, PAGED } from "./endpoint";
+import { endpoints, get, limitSchema, PAGED } from "./endpoint";
 
 const byId = z.object({ id: hash32Schema });
 
@@ -34,16 +34,14 @@ const cursor = z.string().max(160).optional();
 /** Records of a provider. */
 export const RECORD_ENDPOINTS = endpoints("analytics", {
   search: {
-    method: "get",
-    path: "/search",
+    ...get("/search"),
     text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, payers and plans by their label, and webhook endpoints by description.",
     scope: "read",
     query: z.object({ q: z.string().trim().min(1).max(256) }),
     answers: { 200: searchSchema },
   },
   getPaymentStory: {
-    method: "get",
-    path: "/analytics/payments/{id}",
+    ...get("/analytics/payments/{id}"),
     text: "Returns all that is known of a payment to the provider: request, authorization, transaction, refunds in any state, deliveries, and why it failed.",
     scope: "read",
     params: byId,
@@ -52,8 +50,7 @@ export const RECORD_ENDPOINTS = endpoints("analytics", {
     objects: { id: "payment" },
   },
   getChargeStory: {
-    method: "get",
-    path: "/analytics/charges/{id}",
+    ...get("/analytics/charges/{id}"),
     text: "Returns all that is known of one charge or debit of a subscription, by the id of its event.",
     scope: "read",
     params: byId,
@@ -61,16 +58,14 @@ export const RECORD_ENDPOINTS = endpoints("analytics", {
     errors: ["UnknownObject"],
   },
   getLedger: {
-    method: "get",
-    path: "/analytics/ledger",
+    ...get("/analytics/ledger"),
     text: `Lists ${MOVEMENTS}, with totals of all that the filter lets through. ${PAGED}`,
     scope: "read",
     query: z.object({ ...movementFilter, sort, cursor, limit: limitSchema }),
     answers: { 200: ledgerSchema },
   },
   getLedgerCsv: {
-    method: "get",
-    path: "/analytics/ledger.csv",
+    ...get("/analytics/ledger.csv"),
     text: `Lists ${MOVEMENTS}. As CSV, of any length; amounts are decimals.`,
     scope: "read",
     query: z.object({ ...movementFilter, sort: z.enum(["newest", "oldest"]).default("oldest") }),

@@ -17,7 +17,7 @@ import {
   subscriptionSchema,
   voidRequestSchema,
 } from "../subscriptions";
-import { endpoints, PAGED, page } from "./endpoint";
+import { endpoints, get, PAGED, page, post } from "./endpoint";
 
 const SIGNED =
   "A call without the subscriber's signature is refused. A 202 has no outcome yet: send the same body again.";
@@ -49,8 +49,7 @@ const signedAct = <A extends ChangeAct>(act: A, id: string, text: string, ...err
 /** Subscriptions: signing up, and looking them up. */
 export const SUBSCRIPTION_ENDPOINTS = endpoints("subscriptions", {
   createSubscription: {
-    method: "post",
-    path: "/subscriptions",
+    ...post("/subscriptions"),
     text: `Signs a subscriber up to a plan and collects the first period in one transaction. ${SIGNED}`,
     body: subscribeRequestSchema,
     answers: outcome,
@@ -67,8 +66,7 @@ export const SUBSCRIPTION_ENDPOINTS = endpoints("subscriptions", {
     ],
   },
   voidSignup: {
-    method: "post",
-    path: "/subscriptions/void",
+    ...post("/subscriptions/void"),
     text: `Voids a signup that was signed for a secret and is not used: it can never be submitted afterwards. ${SIGNED}`,
     body: voidRequestSchema,
     answers: outcome,
@@ -76,8 +74,7 @@ export const SUBSCRIPTION_ENDPOINTS = endpoints("subscriptions", {
     chain: "named",
   },
   getSubscription: {
-    method: "get",
-    path: "/subscriptions/{idHash}",
+    ...get("/subscriptions/{idHash}"),
     text: "Returns a subscription's status, its paid period and its allowance, by its public hash. The secret id never leaves the subscriber and the gate.",
     params: byIdHash,
     answers: { 200: subscriptionSchema },
@@ -85,8 +82,7 @@ export const SUBSCRIPTION_ENDPOINTS = endpoints("subscriptions", {
     objects: ofSubscription,
   },
   quotePlanChange: {
-    method: "get",
-    path: "/subscriptions/{idHash}/quote",
+    ...get("/subscriptions/{idHash}/quote"),
     text: "Returns the price, the credit for unused time and the charge of a change to another plan, at this moment. Sign `maxCharge` from it.",
     params: byIdHash,
     query: z.object({ newPlanId: hash32Schema }),
@@ -134,8 +130,7 @@ export const CHANGE_ENDPOINTS = {
 /** What a wallet has, and has to approve. */
 export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
   getAccount: {
-    method: "get",
-    path: "/accounts/{address}",
+    ...get("/accounts/{address}"),
     text: "Returns an account's balance, its token approval for Turnpike or another spender, and its permit nonce, read from the chain.",
     params: byAddress,
     query: z.object({ token: addressSchema, /** default: Turnpike */ spender: addressSchema.optional() }),
@@ -143,8 +138,7 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
     errors: ["PaymentNotAllowed"],
   },
   listAccountSubscriptions: {
-    method: "get",
-    path: "/accounts/{address}/subscriptions",
+    ...get("/accounts/{address}/subscriptions"),
     text: `Lists an account's subscriptions, newest first. ${PAGED}`,
     params: byAddress,
     query: z.object({
@@ -161,8 +155,7 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
     answers: { 200: subscriptionListSchema },
   },
   submitPermit: {
-    method: "post",
-    path: "/permits",
+    ...post("/permits"),
     text: "Submits an EIP-2612 permit for Turnpike to the token. A repetition of an applied permit succeeds.",
     body: permitRequestSchema,
     answers: { 200: permitResponseSchema, 202: pendingSchema },
@@ -173,15 +166,13 @@ export const ACCOUNT_ENDPOINTS = endpoints("accounts", {
 /** Plans that are sold. */
 export const PLAN_ENDPOINTS = endpoints("plans", {
   listPlans: {
-    method: "get",
-    path: "/plans",
+    ...get("/plans"),
     text: `Lists plans in the order of their creation. ${PAGED}`,
     query: z.object({ provider: addressSchema.optional(), ...page }),
     answers: { 200: planListSchema },
   },
   getPlan: {
-    method: "get",
-    path: "/plans/{planId}",
+    ...get("/plans/{planId}"),
     text: "Returns the terms of one plan, and whether it is deprecated or stopped.",
     params: z.object({ planId: hash32Schema }),
     answers: { 200: planSchema },

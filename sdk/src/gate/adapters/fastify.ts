@@ -11,7 +11,7 @@ import {
   PREFLIGHT,
 } from "../core/answer";
 import type { Payment } from "../core/payment";
-import { gateRequestOfNode } from "../core/request";
+import { NodeGateRequest } from "../core/request";
 import type { Gate } from "../decision/gate";
 import { type RequestScope, runInScope, settleAhead, withdraw } from "../decision/request-scope";
 import { answersPreflights, isPreflightTaken } from "./fastify-preflight";
@@ -63,7 +63,7 @@ export function fastifyGate(gate: Gate): FastifyGate {
     const payload = typeof payloadOrDone === "function" ? undefined : (payloadOrDone as Readable & RequestPayload);
     const done = (payloadDone ?? payloadOrDone) as PayloadDone;
     const known = { raw: request, target: request.originalUrl, parsed, payload, remedy: REMEDY };
-    const facts = gateRequestOfNode(request.raw, known);
+    const facts = new NodeGateRequest(request.raw, known);
     const act = (decision: Decision): void | Promise<void> => {
       if (isOver(request.raw, reply.raw)) {
         void withdraw(decision);

@@ -11,7 +11,8 @@ import {
   toHex,
   utf8ToBytes,
 } from "../../protocol";
-import type { GateRequest, Origin } from "../core/request";
+import type { GateRequest } from "../core/request";
+import type { Origin } from "../core/resource";
 import { MISPLACED_HEADERS } from "../dialects/x402/credentials";
 import { credentialTextIn } from "./mcp-mpp";
 

@@ -13,7 +13,7 @@ import {
 } from "../core/answer";
 import { bodyDropped } from "../core/body";
 import type { Payment } from "../core/payment";
-import { gateRequestOfNode, NODE_REMEDY } from "../core/request";
+import { NODE_REMEDY, NodeGateRequest } from "../core/request";
 import type { Gate } from "../decision/gate";
 import { type RequestScope, runInScope, settleAhead, withdraw } from "../decision/request-scope";
 import { parserThatDropsBytes } from "./express-parsers";
@@ -42,7 +42,7 @@ export interface NodeGate {
  */
 export function nodeGate(gate: Gate, onAllow?: (scope: RequestScope, request: IncomingMessage) => void): NodeGate {
   const middleware = (request: PaidRequest, response: ServerResponse, next: (error?: unknown) => void) => {
-    const facts = gateRequestOfNode(request);
+    const facts = new NodeGateRequest(request);
     const act = (decision: Decision): void | Promise<void> => {
       if (isOver(request, response)) {
         void withdraw(decision);

@@ -19,7 +19,8 @@ import { parseStrictJson } from "../../protocol/headers";
 import { eip3009, type Method, type OfferedTerms, type SchemeName } from "../methods";
 import type { GateTime } from "./chain-follower";
 import type { PaymentFlow, Refusal } from "./payment";
-import { type GateRequest, quotedMethod } from "./request";
+import type { GateRequest } from "./request";
+import { quotedMethod } from "./resource";
 import { MAX_DECIMALS, type Settings } from "./settings";
 import type { TokenTerms } from "./terms";
 

@@ -18,7 +18,8 @@ import {
   type Refusal,
   refundOnFailureOf,
 } from "./payment";
-import { type GateRequest, type Origin, quotedMethod, resourceOfRequest } from "./request";
+import type { GateRequest } from "./request";
+import { type Origin, quotedMethod, resourceOfRequest } from "./resource";
 import { isAuthorized, type Route } from "./route";
 
 export class PaymentCase<R extends Route = Route> {
@@ -254,23 +255,22 @@ export const ALREADY_USED: PaymentVerdict = {
 };
 
 export function keeperFor(at: PaymentCase, candidate: Purchase): AnswerKeeper | undefined {
-  const { settings } = at.context;
+  const { request, context } = at;
+  const { replay: limits, memoKeys } = context.settings;
   const purchased = purchasedBy(at, candidate);
-  if (!purchased || !settings.replay) return undefined;
-  return keeperOf({
-    purchased,
-    request: at.request,
-    limits: settings.replay,
-    gateKey: settings.memoKeys[0],
-    nowMs: Date.now,
-  });
+  return purchased && limits && keeperOf({ purchased, request, limits, gateKey: memoKeys[0], nowMs: Date.now });
 }
 
 function purchasedBy(at: PaymentCase, { payment, secret }: Purchase): Purchased | undefined {
-  const { context, route, request, resource, bodyHash } = at;
-  if (!secret || !route.replays || !context.settings.replay) return undefined;
-  return { secret, paymentId: payment.paymentId, method: request.method, resource, bodyHash };
+  const isKept = at.route.replays && at.context.settings.replay;
+  return isKept && secret ? purchasedIn(at, { paymentId: payment.paymentId, secret }) : undefined;
 }
+
+/** Returns what an answer that is kept was the answer to. */
+export const purchasedIn = (
+  { request: { method }, resource, bodyHash }: PaymentCase,
+  { paymentId, secret }: Pick<Purchased, "paymentId" | "secret">,
+): Purchased => ({ secret, paymentId, method, resource, bodyHash });
 
 export function invalid(reason: string, message: string): PaymentVerdict {
   return { kind: "refused", refusal: { code: "InvalidPaymentProof", reason, message } };

@@ -286,13 +286,8 @@ export function refundOnFailureOf(
   { refunds, settings }: { readonly refunds: RefundRequests; readonly settings: Settings },
   { paymentId, amount, payer }: OneTimePayment,
 ): RefundOnFailure {
-  const refund = {
-    status: "pending",
-    network: caip2Of(settings.network.chainId),
-    paymentId,
-    payer,
-    amount: `${amount}`,
-  };
+  const network = caip2Of(settings.network.chainId);
+  const refund = { status: "pending", network, paymentId, payer, amount: `${amount}` };
   return {
     paymentId,
     headers: { [HEADER.paymentRefund]: encodeJsonHeader(refund) },

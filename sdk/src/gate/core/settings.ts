@@ -27,7 +27,8 @@ import {
   ZERO_ADDRESS,
 } from "../../protocol";
 import { tokensOf } from "../../protocol/networks";
-import { TRANSFER_METHODS, type TransferMethod } from "../methods";
+import { TRANSFER_METHODS, type TransferMethodName } from "../../protocol/transfer-methods";
+import { WITHOUT_AUTHORIZATIONS } from "../methods";
 import { type ReplayLimits, replayLimitsOf } from "../replay/keeper";
 import type { FacilitatorSetting, PaymentTarget, PinnedSigner, ProviderOptions, VerifyMode } from "./options";
 import { checkFacilitator, checkProviderOptions, checkToken } from "./provider-checks";
@@ -37,7 +38,7 @@ export interface TokenSetting extends PricedToken {
   readonly name?: string;
   readonly version?: string;
   /** of its one-time prices */
-  readonly transferMethod?: TransferMethod;
+  readonly transferMethod?: TransferMethodName;
   /** whether it has EIP-2612 permits; undefined: read from the chain */
   readonly permits?: boolean;
   /** whether its decimals are a setting, which may be wrong, and not this package's own table */
@@ -201,9 +202,9 @@ function tokenOf(token: PaymentTarget["token"], network: Network, field: string)
   if (currency !== undefined && currency !== "USD") {
     throw new ConfigError(`${field}.currency is "${String(currency)}": "USD" is all it can be`);
   }
-  if (!TRANSFER_METHODS.includes(transferMethod)) {
-    const known = TRANSFER_METHODS.map((name) => `"${name}"`).join(" or ");
-    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use ${known}`);
+  if (!Object.hasOwn(TRANSFER_METHODS, transferMethod)) {
+    const known = Object.keys(TRANSFER_METHODS).join('" or "');
+    throw new ConfigError(`${field}.transferMethod is "${String(transferMethod)}": use "${known}"`);
   }
   const given = { ...token, address: address(token.address, `${field}.address`) };
   // As TURNPIKE_TOKEN alone has it.
@@ -215,11 +216,10 @@ function presetSetting(preset: TokenPreset | undefined, { chainId }: Network): T
   if (!preset) return undefined;
   const { name, version, isUnverified, isBridged, ...known } = preset;
   const isOfTable = knownToken(networkOfChain(chainId), preset.address) === preset;
-  // Else they are read from the chain.
   const domain = isUnverified ? {} : { name, version };
   // Every token of this package's table that no bridge made has EIP-2612 permits.
   const permits = isOfTable && !isBridged ? { permits: true } : {};
-  const method = isBridged ? ({ transferMethod: "permit2" } as const) : {};
+  const method = isBridged ? { transferMethod: WITHOUT_AUTHORIZATIONS.name } : {};
   return { ...known, ...domain, ...permits, ...method, hasGivenDecimals: !isOfTable };
 }
 

@@ -9,6 +9,7 @@ import { judgeTokenDomain, loadToken, readTokenDomain } from "../../chain/token-
 import { hasCode, NO_ANSWER } from "../../chain/views";
 import { type Address, ConfigError, type Hex, isTurnpikeError, type TurnpikeError, Unavailable } from "../../protocol";
 import { keptCall } from "../../protocol/exchange";
+import { WITHOUT_AUTHORIZATIONS } from "../methods";
 import type { Settings } from "./settings";
 
 /** A token's EIP-712 domain. */
@@ -124,7 +125,7 @@ export function createTerms(settings: Settings, rpc: Rpc | undefined): Terms {
     throw new ConfigError(
       signable
         ? `${problem}: set token.name to "${signable.name}" and token.version to "${signable.version}"`
-        : `${problem}, nor under others that payers could sign for: sell it over Permit2 alone, by token.transferMethod: "permit2" (TURNPIKE_TOKEN_TRANSFER_METHOD)`,
+        : `${problem}, nor under others that payers could sign for: ${WITHOUT_AUTHORIZATIONS.wayOut}`,
     );
   }
 

@@ -22,7 +22,8 @@ import {
 } from "../../protocol";
 import type { ReceiptCount } from "../metering/receipt-count";
 import type { ChargedUsage } from "../metering/usage-meter";
-import { type GateRequest, type Origin, resourceOfRequest } from "./request";
+import type { GateRequest } from "./request";
+import { type Origin, resourceOfRequest } from "./resource";
 
 /** A charge that was made durable, and what it was for. */
 export interface ReceiptDraft {

@@ -6,7 +6,6 @@ import { COMMON_HEADERS_BYTES, isTurnpikeError, MAX_QUOTE_HEADERS_BYTES, Turnpik
 import type { Decision } from "../core/answer";
 import { charsetUnsupported, isBodyFault, warnOfBodyFault } from "../core/body";
 import type { GateContext } from "../core/context";
-import { type Credentials, type Dialect, type PaymentCredential, readCredentials } from "../core/dialect";
 import { type QuoteRequest, soldSingly } from "../core/offers";
 import { freePayment, type Payment, type Refusal } from "../core/payment";
 import { claimPayment, invalid, PaymentCase, type PaymentVerdict } from "../core/payment-case";
@@ -20,6 +19,7 @@ import {
 import type { GateRequest } from "../core/request";
 import { isAuthorized, isFree, pageFor, type Route } from "../core/route";
 import type { Dialects } from "../dialects";
+import { type Credentials, type Dialect, type PaymentCredential, readCredentials } from "../dialects/dialect";
 import { grantFromCache, judgeSubscription } from "../schemes/subscription/judge";
 import type { SubscriptionVerdict } from "../schemes/subscription/payment";
 import { judgeSignIn } from "../schemes/subscription/sign-in";

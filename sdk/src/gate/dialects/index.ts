@@ -1,6 +1,7 @@
 /** The dialects that a provider's gates read. */
-import type { BodyDialect, Dialect } from "../core/dialect";
+
 import type { ProviderOptions } from "../core/options";
+import type { BodyDialect, Dialect } from "./dialect";
 import { mpp } from "./mpp";
 import { x402 } from "./x402";
 

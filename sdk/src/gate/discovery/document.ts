@@ -6,9 +6,8 @@ import { ConfigError, type JsonObject } from "../../protocol";
 import { isObject, wrongKind } from "../../protocol/arguments";
 import { memberOf } from "../../protocol/headers";
 import { OPERATIONS } from "../../protocol/priced-operations";
-import { Origin } from "./origin";
 import type { ListedRoute } from "./payment-info";
-import { type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
+import { Origin, type PathTemplate, sampleOf, shapeOf, templateOf } from "./place";
 
 /** An OpenAPI document of version 3; its paths begin where its first server does. */
 export interface OpenApiDocument {

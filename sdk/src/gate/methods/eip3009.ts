@@ -1,15 +1,8 @@
 /** Transfers that the token itself checks, by EIP-3009. */
-import { tokenInterface } from "../../chain/abi";
 import { findSettlement } from "../../chain/settlement";
 import { payloadV2Schema } from "../../facilitator/payments";
-import {
-  type Hex,
-  isEip3009,
-  paymentIdOf,
-  type TransferAuthorization,
-  transferTypedData,
-  typedDataDigest,
-} from "../../protocol";
+import { type Hex, paymentIdOf, type TransferAuthorization, transferTypedData, typedDataDigest } from "../../protocol";
+import { TRANSFER_METHODS } from "../../protocol/transfer-methods";
 import { type Method, parsed, type SignedTransfer, type SigningDomain, schemeAsked } from "./method";
 
 /** Returns what was signed, of a payload of either version. */
@@ -27,20 +20,16 @@ export function signedByToken(
 }
 
 export const eip3009: Method = {
+  ...TRANSFER_METHODS.eip3009,
   isOfVersion1: true,
-  extra: {},
   bound: () => undefined,
   read(source) {
     if (schemeAsked(source) === "upto") return "transfer_method";
     const { accepted, resource, payload } = parsed(payloadV2Schema, source);
-    if (!isEip3009(accepted.extra)) return "transfer_method";
+    if (!this.isNamedIn(accepted.extra)) return "transfer_method";
     const { to: payTo, value: max } = payload.authorization;
     const signed = (domain: SigningDomain): SignedTransfer => signedByToken(payload, domain);
     return { scheme: "exact", accepted, resource, payTo, max, signed };
-  },
-  async isUsed(rpc, { token, payer, nonce }) {
-    const data = tokenInterface.encodeFunctionData("authorizationState", [payer, nonce]);
-    return BigInt(await rpc.send<string>("eth_call", [{ to: token, data }, "latest"])) !== 0n;
   },
   findSettlement,
 };

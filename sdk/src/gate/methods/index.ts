@@ -1,5 +1,6 @@
 /** The ways of authorizing a transfer that a gate takes, and which one a price or a payload has. */
 import type { JsonObject } from "../../protocol";
+import type { TransferMethodName } from "../../protocol/transfer-methods";
 import { eip3009 } from "./eip3009";
 import type { Method, SchemeName } from "./method";
 import { GAS_SPONSORING, isOverPermit2, PERMIT2_REFUSALS, permit2 } from "./permit2";
@@ -7,14 +8,12 @@ import { GAS_SPONSORING, isOverPermit2, PERMIT2_REFUSALS, permit2 } from "./perm
 export { eip3009, signedByToken } from "./eip3009";
 export * from "./method";
 
-/** Values of the option `token.transferMethod`. */
-export const TRANSFER_METHODS = ["eip3009", "permit2"] as const;
-
-export type TransferMethod = (typeof TRANSFER_METHODS)[number];
-
 /** Returns the method of a price. @param transferMethod of its token */
-export const methodOfPrice = (scheme: SchemeName, transferMethod: TransferMethod | undefined): Method =>
+export const methodOfPrice = (scheme: SchemeName, transferMethod: TransferMethodName | undefined): Method =>
   scheme === "upto" || transferMethod === "permit2" ? permit2 : eip3009;
+
+/** How tokens are sold that have no authorizations of their own. */
+export const WITHOUT_AUTHORIZATIONS = permit2;
 
 /** Goes by what was signed, as the Facilitator does; the option has to name the same method. */
 export const methodOfPayload = ({ payload }: JsonObject): Method => (isOverPermit2(payload) ? permit2 : eip3009);

@@ -11,7 +11,7 @@ import {
   InvalidPaymentProof,
   type JsonObject,
   keySignature,
-  type Permit2Method,
+  type QuotedFacts,
   type RecoverSigner,
   type RecoveryCurve,
   recoverSigner as recoverPortably,
@@ -19,6 +19,7 @@ import {
   type TransferAuthorization,
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
+import type { TransferMethod } from "../../protocol/transfer-methods";
 
 /** What is bought: `exact` costs its amount, `upto` what is charged of its maximum. */
 export type SchemeName = "exact" | "upto";
@@ -80,24 +81,19 @@ export interface PayloadSource {
 }
 
 /** How a payer authorizes a transfer. */
-export interface Method {
+export interface Method extends TransferMethod {
   /** whether clients of x402 version 1 know it */
   readonly isOfVersion1: boolean;
-  /** what an entry says of it */
-  readonly extra: Readonly<Record<string, string>>;
   /** what a memo binds besides the quoted facts, so that a payer cannot choose another way */
-  bound(scheme: SchemeName): Permit2Method | undefined;
+  bound(scheme: SchemeName): QuotedFacts["transfer"];
+  /** what a provider does whose token's domain payers cannot sign under; completes "payers could sign for". Absent where they sign it */
+  readonly wayOut?: string;
   /** Returns what a quote has to name; undefined: it cannot be offered. Absent where every Facilitator settles it. */
   termsIn?(support: StatedSupport | undefined, scheme: SchemeName): OfferedTerms | undefined;
   /** which setting of a Facilitator settles it; completes "does not settle" */
   needs?(scheme: SchemeName): string;
   /** Reads what a payload of version 2 presents. @throws InvalidPaymentProof that names the first wrong field */
   read(source: PayloadSource): PresentedOption | PresentedFault;
-  /** Returns whether a nonce was used, whatever it bought. @throws Unavailable */
-  isUsed(
-    rpc: Rpc,
-    transfer: { readonly token: Address; readonly payer: Address; readonly nonce: Hex },
-  ): Promise<boolean>;
   /** Finds a payment's transfer on the chain. @throws Unavailable */
   findSettlement(rpc: Rpc, expected: ExpectedSettlement): Promise<"settled" | "shallow" | "late" | "absent">;
 }

@@ -1,23 +1,20 @@
 /** Transfers over Permit2, through the proxies of x402: the scheme `exact` for tokens without EIP-3009, and `upto`. */
-import { permit2Interface } from "../../chain/abi";
-import { findPermit2Settlement } from "../../chain/permit2-calls";
+import { findPermit2Settlement } from "../../chain/proxy-calls";
 import { payloadPermit2Schema, payloadUptoSchema } from "../../facilitator/payments";
 import {
   EIP2612_GAS_SPONSORING,
   type Hex,
-  isPermit2,
   type JsonObject,
-  PERMIT2,
   type Permit2Authorization,
   type Permit2Method,
   permit2AuthorizationOf,
-  permit2NonceOf,
   permit2PaymentIdOf,
   permit2TypedData,
   proxyOf,
   typedDataDigest,
 } from "../../protocol";
 import { isObject } from "../../protocol/arguments";
+import { proxiedTransferOf, TRANSFER_METHODS } from "../../protocol/transfer-methods";
 import { type Method, parsed, type SchemeName, type SignedTransfer, schemeAsked } from "./method";
 
 /** Returns whether what was signed is a transfer of this method. */
@@ -27,21 +24,16 @@ export const isOverPermit2 = (signed: unknown): boolean =>
 const methodOf = (scheme: SchemeName): Permit2Method => (scheme === "upto" ? "upto" : "permit2");
 
 function signedOver(signed: Permit2Authorization, signature: Hex, chainId: number): SignedTransfer {
-  const { from, to, token, amount: value, deadline, validAfter, facilitator } = signed;
-  const nonce = permit2NonceOf(signed.nonce);
-  return {
-    signature,
-    // Permit2 includes its deadline.
-    authorization: { from, to, value, validAfter, validBefore: deadline + 1n, nonce },
-    paymentId: permit2PaymentIdOf({ chainId, token, payer: from, nonce }),
-    digest: typedDataDigest(permit2TypedData(chainId, signed)),
-    settler: facilitator,
-  };
+  const { authorization, settler } = proxiedTransferOf(signed);
+  const { from: payer, nonce } = authorization;
+  const paymentId = permit2PaymentIdOf({ chainId, token: signed.token, payer, nonce });
+  return { signature, authorization, paymentId, settler, digest: typedDataDigest(permit2TypedData(chainId, signed)) };
 }
 
 export const permit2: Method = {
+  ...TRANSFER_METHODS.permit2,
   isOfVersion1: false,
-  extra: { assetTransferMethod: "permit2" },
+  wayOut: 'sell it over Permit2 alone, by token.transferMethod: "permit2" (TURNPIKE_TOKEN_TRANSFER_METHOD)',
   bound: methodOf,
   termsIn(support, scheme) {
     if (!support) return undefined;
@@ -56,7 +48,7 @@ export const permit2: Method = {
   read(source) {
     const { accepted, resource, payload } =
       schemeAsked(source) === "upto" ? parsed(payloadUptoSchema, source) : parsed(payloadPermit2Schema, source);
-    if (!isPermit2(accepted.extra)) return "transfer_method";
+    if (!this.isNamedIn(accepted.extra)) return "transfer_method";
     const authorization = permit2AuthorizationOf(payload);
     const { spender, token, to: payTo, amount: max, facilitator } = authorization;
     // By the witness that its payer signed, as the Facilitator goes by it.
@@ -65,11 +57,6 @@ export const permit2: Method = {
     if (token !== accepted.asset) return "terms";
     const signed = ({ chainId }: { readonly chainId: number }) => signedOver(authorization, payload.signature, chainId);
     return { scheme, accepted, resource, payTo, max, signed };
-  },
-  async isUsed(rpc, { payer, nonce }) {
-    const data = permit2Interface.encodeFunctionData("nonceBitmap", [payer, BigInt(nonce) >> 8n]);
-    const bitmap = BigInt(await rpc.send<string>("eth_call", [{ to: PERMIT2, data }, "latest"]));
-    return ((bitmap >> (BigInt(nonce) & 0xffn)) & 1n) === 1n;
   },
   findSettlement: findPermit2Settlement,
 };

@@ -18,7 +18,7 @@ import { createGateContext, type GateContext } from "../core/context";
 import type { GateOptions } from "../core/gate-options";
 import { optionsFromEnvironment, type ProviderOptions, signersFromEnvironment } from "../core/options";
 import type { Amount } from "../core/pricing";
-import { gateRequestOfNode } from "../core/request";
+import { NodeGateRequest } from "../core/request";
 import { createGate, type Gate, type ListedGate, requirePinnedSigner } from "../decision/gate";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
 import { DIALECTS, type Dialects, dialectsOf } from "../dialects";
@@ -124,7 +124,7 @@ export function providerFrom(
     },
     deductAllowance,
     context: () => (request, response, next) => {
-      const scope = openRequestScope(gateRequestOfNode(request));
+      const scope = openRequestScope(new NodeGateRequest(request));
       watchResponse({ response, scope });
       requestScopes.run(scope, next);
     },

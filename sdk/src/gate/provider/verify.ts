@@ -13,13 +13,8 @@ import {
 import { DAY_SEC } from "../../protocol/periods";
 import { watchResponse } from "../adapters/node-response";
 import type { GateContext } from "../core/context";
-import {
-  type GateRequest,
-  gateRequestOfFetch,
-  gateRequestOfNode,
-  quotedMethod,
-  resourceOfRequest,
-} from "../core/request";
+import { type GateRequest, gateRequestOfFetch, NodeGateRequest } from "../core/request";
+import { quotedMethod, resourceOfRequest } from "../core/resource";
 import { openRequestScope, requestScopes } from "../decision/request-scope";
 import { buildQuote } from "../dialects/x402/quotes";
 import { type HeldClaim, holdClaim } from "../purchases/held";
@@ -52,7 +47,7 @@ export function followRequests(): void {
 export function ambientRequest(): { readonly request: GateRequest; readonly response: ServerResponse } | undefined {
   const store = ambient.getStore();
   if (!store) return undefined;
-  return { request: gateRequestOfNode(store.request, { target: store.target }), response: store.response };
+  return { request: new NodeGateRequest(store.request, { target: store.target }), response: store.response };
 }
 
 /** A request of Node (Express included), of fetch, or a Hono context. */
@@ -183,7 +178,7 @@ function askedIn(given: AnyRequest): Asked {
   if (isFetchRequest(given)) return { request: gateRequestOfFetch(given), response: undefined };
   const node = given as IncomingMessage & { res?: ServerResponse };
   // Express names the response on its request.
-  return { request: gateRequestOfNode(node), response: node.res };
+  return { request: new NodeGateRequest(node), response: node.res };
 }
 
 function isFetchRequest(given: AnyRequest): given is Request {

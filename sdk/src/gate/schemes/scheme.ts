@@ -5,6 +5,7 @@
  * can present one, here or at another gate.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { readNonceUse } from "../../chain/views";
 import {
   type Address,
   ConfigError,
@@ -22,7 +23,7 @@ import {
 import { hasBought } from "../../protocol/refusals";
 import type { GateContext } from "../core/context";
 import { MAX_WITHHELD_BYTES, type OneTimePayment } from "../core/payment";
-import type { PaymentAnswers, PaymentCase } from "../core/payment-case";
+import { type PaymentAnswers, type PaymentCase, purchasedIn } from "../core/payment-case";
 import type { Method } from "../methods";
 import { recoverSigner } from "../methods/method";
 import type { HeldClaim } from "../purchases/held";
@@ -144,7 +145,7 @@ async function mayHaveMoved<P extends Purchase>(
   const { payment, nonce, method } = purchase;
   if (!settings.facilitator?.trustUnsigned) return scheme.isUnderWay(at, purchase);
   // One of another make knows payments by no id.
-  return rpc !== undefined && method.isUsed(rpc, { ...payment, nonce });
+  return rpc !== undefined && readNonceUse(rpc, method.nonceView({ ...payment, nonce }));
 }
 
 async function proved(
@@ -213,7 +214,7 @@ async function isSpentElsewhere(
   const isKnown = async () => (await context.claims.facts(payment.paymentId)).get(grantId)?.unusedAtFirst === true;
   if (await isKnown()) return false;
   // Another process that has taken this payment over may have noted it, and settled, meanwhile.
-  if (await method.isUsed(context.rpc, { ...payment, nonce })) return !(await isKnown());
+  if (await readNonceUse(context.rpc, method.nonceView({ ...payment, nonce }))) return !(await isKnown());
   await context.claims.note(payment.paymentId, grantId, { unusedAtFirst: true }, { keepUntilSec, nowSec });
   return false;
 }
@@ -281,14 +282,6 @@ export interface UnsettledPurchase {
   /** of the purchase */
   readonly grantId: Hex;
 }
-
-const purchasedIn = ({ request, resource, bodyHash }: PaymentCase, { paymentId, secret }: UnsettledPurchase) => ({
-  secret,
-  paymentId,
-  method: request.method,
-  resource,
-  bodyHash,
-});
 
 /**
  * Keeps the answer to a payment that has not settled yet, sealed: a retry settles and gets it, and no handler runs a second

@@ -35,7 +35,7 @@ import {
 } from "../../core/offers";
 import type { ProviderOptions } from "../../core/options";
 import type { PaymentCase } from "../../core/payment-case";
-import { isLoopback, quotedMethod } from "../../core/request";
+import { isLoopback, quotedMethod } from "../../core/resource";
 import { eip3009 } from "../../methods";
 
 /** In which header a client sends its credential, or under which key of `_meta`. */

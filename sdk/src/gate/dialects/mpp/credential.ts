@@ -11,13 +11,13 @@ import {
   sourceOf,
 } from "../../../protocol/payment-auth";
 import { DAY_SEC } from "../../../protocol/periods";
-import { singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC } from "../../core/offers";
 import { type Candidate, invalid, type PaymentCase, type PaymentVerdict } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
 import { requireToken } from "../../core/terms";
 import { eip3009, readable, signedByToken } from "../../methods";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer";
+import { singleHeader } from "../dialect";
 import { answersTo } from "./answers";
 import { type CredentialHeader, headerParameter, isGenuine, placeOf } from "./challenge";
 

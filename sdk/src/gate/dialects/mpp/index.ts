@@ -1,9 +1,9 @@
 /** MPP, the HTTP authentication scheme "Payment": sells single requests for EIP-3009 tokens beside x402. */
 import { caip2Of, HEADER } from "../../../protocol";
 import { CHARGE_INTENT, CHARGE_METHOD, CREDENTIAL_META } from "../../../protocol/payment-auth";
-import { type Dialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import { invalid } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
+import { type Dialect, entryNamed, type PaymentCredential } from "../dialect";
 import { errorFor, mayPayAgain, problemMembers } from "./answers";
 import { type CredentialHeader, challengesFor, isCharged } from "./challenge";
 import { bearsCredential, chargeOf, checkCredential, type Presented, readCredential } from "./credential";

@@ -23,7 +23,6 @@ import {
   x402V1PayloadSchema,
 } from "../../../protocol";
 import { isObject } from "../../../protocol/arguments";
-import { ambiguous, contextsOn, isRawJson, singleHeader } from "../../core/dialect";
 import { MAX_TIMEOUT_SEC, methodOf, soldInVersion1 } from "../../core/offers";
 import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "../../core/payment-case";
 import type { GateRequest } from "../../core/request";
@@ -31,6 +30,7 @@ import { requireToken } from "../../core/terms";
 import { methodOfPayload, parsed, readable, signedByToken } from "../../methods";
 import { recoverSigner } from "../../methods/method";
 import { checkPresented, verdictOfFault } from "../../schemes/transfer";
+import { ambiguous, contextsOn, isRawJson, singleHeader } from "../dialect";
 
 type PaymentHeader = typeof HEADER.payment | typeof HEADER.paymentSignatureV2;
 

@@ -3,11 +3,11 @@
  * report a payment, for clients of both versions.
  */
 import { caip2Of, encodeJsonHeader, HEADER, type SignedReceipt } from "../../../protocol";
-import { type BodyDialect, entryNamed, type PaymentCredential } from "../../core/dialect";
 import type { OneTimePayment, PaymentReport } from "../../core/payment";
 import { invalid, type PaymentAnswers, type PaymentCase } from "../../core/payment-case";
 import type { Settings } from "../../core/settings";
 import { checkProof } from "../../schemes/once";
+import { type BodyDialect, entryNamed, type PaymentCredential } from "../dialect";
 import { checkV1, checkV2, entryOfV1, type Reading, readPaymentHeaders } from "./credentials";
 import { receiptExtension } from "./quote-header";
 import { createQuotes } from "./quotes";

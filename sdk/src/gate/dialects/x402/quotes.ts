@@ -35,7 +35,7 @@ import {
   soldBy,
   wayOf,
 } from "../../core/offers";
-import { quotedMethod } from "../../core/request";
+import { quotedMethod } from "../../core/resource";
 import type { Settings } from "../../core/settings";
 import { signInChallenge } from "../../schemes/subscription/sign-in";
 import { headerV2Of, maxHeaderBytesOf } from "./quote-header";

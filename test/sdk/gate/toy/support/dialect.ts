@@ -17,7 +17,6 @@ import {
 } from "turnpike/protocol";
 import * as z from "zod";
 import type { X402RequestWire } from "../../../../../sdk/src/facilitator/payments";
-import { type Dialect, type PaymentCredential, singleHeader } from "../../../../../sdk/src/gate/core/dialect";
 import { soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/offers";
 import {
   chargesNothing,
@@ -35,6 +34,7 @@ import {
   verdictOfLate,
 } from "../../../../../sdk/src/gate/core/payment-case";
 import type { TokenTerms } from "../../../../../sdk/src/gate/core/terms";
+import { type Dialect, type PaymentCredential, singleHeader } from "../../../../../sdk/src/gate/dialects/dialect";
 import { eip3009 } from "../../../../../sdk/src/gate/methods";
 import { deferSettlement } from "../../../../../sdk/src/gate/schemes/deferral";
 import { hasMovedNothing } from "../../../../../sdk/src/protocol/refusals";

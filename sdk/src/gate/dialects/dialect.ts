@@ -9,10 +9,10 @@ import {
   TurnpikeError,
 } from "../../protocol";
 import { parseStrictJson } from "../../protocol/headers";
-import type { GateContext } from "./context";
-import type { Offer, QuoteRequest, Quotes } from "./offers";
-import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "./payment-case";
-import type { GateRequest } from "./request";
+import type { GateContext } from "../core/context";
+import type { Offer, QuoteRequest, Quotes } from "../core/offers";
+import type { Candidate, PaymentAnswers, PaymentCase, PaymentVerdict } from "../core/payment-case";
+import type { GateRequest } from "../core/request";
 
 /** A payment that a request presents. */
 export interface PaymentCredential {

@@ -11,8 +11,8 @@ import {
   sameAddress,
   type TokenDomain,
   toHex,
-} from "../../protocol";
-import type { AgentContext } from "../core/context";
+} from "../../../protocol";
+import type { AgentContext } from "../../core/context";
 
 export interface ReportedDomain {
   readonly name: string;
