@@ -1,6 +1,6 @@
 import type { PayerFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, Panel, PayerLink, Shown, sorted, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Narrow, Panel, PayerLink, Shown, sorted, Table } from "../parts";
 import { useToken } from "../range";
 import { useGet, useMoney, useQueryField } from "../use";
 
@@ -29,7 +29,7 @@ export function Payers() {
       <Panel note="The top 100 payers of all time, and the share of each in the total of all. The CSV has all payers.">
         <Shown of={figures}>
           {({ payers, token, total }) => {
-            const most = Number(payers[0]?.amount ?? 1) || 1;
+            const all = Number(total?.amount ?? 0);
             return (
               <Table
                 caption="Payers"
@@ -41,7 +41,13 @@ export function Payers() {
                 columns={[
                   {
                     title: "Payer",
-                    cell: (row) => <PayerLink of={row.payer} />,
+                    cell: (row) => (
+                      <>
+                        <PayerLink of={row.payer} />
+                        <Narrow>{plural(row.count, "payment")}</Narrow>
+                        {row.refunds.count > 0 && <Narrow>{money(row.net, token)} net of refunds</Narrow>}
+                      </>
+                    ),
                     total: "All payers",
                   },
                   {
@@ -68,14 +74,13 @@ export function Payers() {
                     total: total && money(total.net, token),
                   },
                   {
-                    title: "vs first",
-                    isMinor: true,
-                    cell: (row) => <Bar share={Number(row.amount) / most} />,
-                  },
-                  {
                     title: "Share",
-                    isNumber: true,
-                    cell: (row) => formatShare(Number(row.amount), Number(total?.amount ?? 0)) ?? "–",
+                    cell: (row) => (
+                      <span class="meter">
+                        <Bar share={all && Number(row.amount) / all} />
+                        {formatShare(Number(row.amount), all) ?? "–"}
+                      </span>
+                    ),
                   },
                   {
                     title: "Payments",
