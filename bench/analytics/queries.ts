@@ -31,8 +31,14 @@ export function questionsOf(analytics: Analytics, db: Db): Question[] {
     provider("volume by day", (turn) => analytics.volume(who(turn), { ...range(turn), grain: "day" })),
     provider("volume by hour", (turn) => analytics.volume(who(turn), { ...hours(turn), grain: "hour" })),
     provider("volume by hour, a week", (turn) => analytics.volume(who(turn), { ...week, grain: "hour" })),
-    provider("plans", (turn) => analytics.plans(who(turn), { ...range(turn), limit: PAGE })),
-    provider("top payers", (turn) => analytics.payers(who(turn), { limit: PAGE })),
+    ...(["revenue", "active"] as const).map((sort) =>
+      provider(`plans by ${sort}`, (turn) =>
+        analytics.plans(who(turn), { ...range(turn), sort, order: "desc", limit: PAGE }),
+      ),
+    ),
+    ...(["paid", "refunds", "net", "payments"] as const).map((sort) =>
+      provider(`payers by ${sort}`, (turn) => analytics.payers(who(turn), { sort, order: "desc", limit: PAGE })),
+    ),
     provider("payments", (turn) => analytics.payments(who(turn), { limit: PAGE })),
     provider("payments, a later page", (turn) =>
       analytics.payments(who(turn), { limit: PAGE, cursor: cursor(sec(turn) * 1_000) }),

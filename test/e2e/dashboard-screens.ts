@@ -166,14 +166,15 @@ describe("dashboard, on the data of a happy year", function () {
       const counts = async () =>
         (await table.locator(`tbody td:nth-child(${place + 1})`).allTextContents()).map(Number);
       const ordered = [...(await counts())].sort((a, b) => a - b);
-      // The page reads its order from its address, a moment after the click.
-      const isOrdered = (order: string) => head.and(page.locator(`[aria-sort="${order}"]`)).waitFor();
+      // The page reads its order from its address, a moment after the click, and then the list.
+      const isOrdered = async (order: string, wanted: readonly number[]) => {
+        await head.and(page.locator(`[aria-sort="${order}"]`)).waitFor();
+        await until("the order", async () => (await counts()).join() === wanted.join());
+      };
       await head.getByRole("button").click();
-      await isOrdered("descending");
-      expect(await counts()).to.deep.equal([...ordered].reverse());
+      await isOrdered("descending", [...ordered].reverse());
       await head.getByRole("button").click();
-      await isOrdered("ascending");
-      expect(await counts()).to.deep.equal(ordered);
+      await isOrdered("ascending", ordered);
       expect(new Set(ordered).size, "a list that has an order").to.be.above(1);
       expect(new URL(page.url()).hash).to.equal(`#${address}?sort=-${name}`);
       for (const width of [320, 1920]) {

@@ -259,13 +259,9 @@ export function Table<T>({
   );
 }
 
-/** Orders a list that is there as a whole: `-paid` is the lowest first. */
-export function sorted<T>(rows: readonly T[], sort: string, by: Readonly<Record<string, (row: T) => string | number>>) {
-  const read = by[sort.replace("-", "")];
-  if (!read) return rows;
-  const [low, high] = sort.startsWith("-") ? [-1, 1] : [1, -1];
-  return [...rows].sort((a, b) => (BigInt(read(a)) < BigInt(read(b)) ? low : high));
-}
+/** Asks for an order: `-paid` is the lowest first. */
+export const orderedBy = (sort: string) =>
+  ({ sort: sort.replace("-", ""), order: sort.startsWith("-") ? "asc" : "desc" }) as const;
 
 type Orders = NonNullable<Column<never>["sort"]>;
 

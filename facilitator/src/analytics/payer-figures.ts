@@ -3,13 +3,21 @@ import { type Address, refundedIdOf } from "turnpike/protocol";
 import { refundedSums } from "../payments/refunds";
 import { targetOf } from "./charges";
 import { type ChargeRow, type ListQuery, listCharges } from "./lists";
-import { netOf, netToWire, type PayerFigures, payersOf, sumsByKind } from "./queries";
-import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, sequenceOf } from "./ranges";
+import { netOf, netToWire, type PayerFigures, type PayerOrder, payersOf, sumsByKind } from "./queries";
+import {
+  type AnalyticsOptions,
+  createRanges,
+  cursorAfter,
+  type FiguresQuery,
+  type PagedRows,
+  placeOf,
+  sequenceOf,
+} from "./ranges";
 
 export interface PayersFigures {
   payers(
     provider: Address,
-    query: Pick<FiguresQuery, "token"> & { readonly limit: number; readonly payer?: Address | undefined },
+    query: Pick<FiguresQuery, "token"> & PayerOrder & { readonly payer?: Address | undefined },
   ): Promise<PayerFiguresWire>;
   allPayers(provider: Address, token: Address | undefined): PagedRows<PayerFiguresWire["payers"][number]>;
   charges(
@@ -18,25 +26,32 @@ export interface PayersFigures {
   ): Promise<ChargeListWire>;
 }
 
+/** What a cursor has: a figure and an address. */
+const PLACE = /^-?\d{1,78} 0x[0-9a-fA-F]{40}$/;
+
+const PLACE_BY_COUNT = /^\d{1,15} 0x[0-9a-fA-F]{40}$/;
+
 const EVER = { fromSec: 0, toSec: Number.MAX_SAFE_INTEGER };
 
 export function createPayerFigures({ db, config, clock }: AnalyticsOptions): PayersFigures {
   const { chainId } = config;
   const { scopeOf } = createRanges({ config, clock });
   return {
-    async payers(provider, { token, limit, payer }) {
+    async payers(provider, { token, payer, ...by }) {
       const { scope, unit } = scopeOf(provider, token);
-      const payers = await payersOf(db, scope, { limit, payer });
+      const after = placeOf(by, by.sort === "payments" ? PLACE_BY_COUNT : PLACE);
+      const payers = await payersOf(db, scope, { limit: by.limit, payer, by, after });
       const total = payer === undefined ? netToWire(netOf(await sumsByKind(db, scope, EVER))) : undefined;
-      return { ...unit, payers: payers.map(payerToWire), ...(total && { total }) };
+      const places = payers.map((row) => ({ figure: row.figure, id: row.payer }));
+      return { ...unit, payers: payers.map(payerToWire), ...(total && { total }), ...cursorAfter(by, places) };
     },
 
     allPayers(provider, token) {
       const { scope, unit } = scopeOf(provider, token);
       return {
         unit,
-        async pageAfter(after = "", limit) {
-          const rows = await payersOf(db, scope, { limit, after });
+        async pageAfter(id = "", limit) {
+          const rows = await payersOf(db, scope, { limit, after: { id } });
           return { rows: rows.map(payerToWire), ...(rows.length === limit && { next: rows.at(-1)?.payer }) };
         },
       };

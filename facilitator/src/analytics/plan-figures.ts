@@ -3,14 +3,25 @@ import { type Address, type Hex, periodOf } from "turnpike/protocol";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
 import { proposalOf } from "../subscriptions/payloads";
-import { type PlanFigures, planFigures } from "./plan-sums";
+import { type PlanFigures, type PlanOrder, planFigures } from "./plan-sums";
 import { netToWire, schemesToWire } from "./queries";
-import { type AnalyticsOptions, createRanges, type FiguresQuery, type PagedRows, type Scope } from "./ranges";
+import {
+  type AnalyticsOptions,
+  createRanges,
+  cursorAfter,
+  type FiguresQuery,
+  type PagedRows,
+  placeOf,
+  type Scope,
+} from "./ranges";
 
 export interface PlansFigures {
-  plans(provider: Address, query: FiguresQuery & { readonly limit: number }): Promise<PlanFiguresWire>;
+  plans(provider: Address, query: FiguresQuery & PlanOrder): Promise<PlanFiguresWire>;
   allPlans(provider: Address, query: FiguresQuery): PagedRows<PlanFiguresWire["plans"][number]>;
 }
+
+/** What a cursor has: a figure and the index of a plan. */
+const PLACE = /^\d{1,78} \d{1,15}$/;
 
 export function createPlanFigures({ db, config, clock }: AnalyticsOptions): PlansFigures {
   const { scopeOf, rangeOf } = createRanges({ config, clock });
@@ -18,13 +29,17 @@ export function createPlanFigures({ db, config, clock }: AnalyticsOptions): Plan
     async plans(provider, query) {
       const { scope, unit } = scopeOf(provider, query.token);
       const range = rangeOf(query, DAY_SEC);
-      const page = { nowSec: clock.nowSec(), limit: query.limit };
+      const page = { nowSec: clock.nowSec(), limit: query.limit, by: query, after: placeOf(query, PLACE) };
       const plans = await planFigures(db, { ...scope, provider }, range, page);
       return {
         ...unit,
         from: range.fromSec,
         to: range.toSec,
         plans: plans.map((plan) => planToWire(plan, provider)),
+        ...cursorAfter(
+          query,
+          plans.map(({ figure, index }) => ({ figure, id: String(index) })),
+        ),
       };
     },
 
@@ -34,7 +49,7 @@ export function createPlanFigures({ db, config, clock }: AnalyticsOptions): Plan
       return {
         unit,
         async pageAfter(cursor, limit) {
-          const page = { nowSec: clock.nowSec(), limit, afterIndex: Number(cursor ?? -1) };
+          const page = { nowSec: clock.nowSec(), limit, after: { id: cursor ?? "-1" } };
           const plans = await planFigures(db, { ...scope, provider }, range, page);
           const rows = plans.map((plan) => planToWire(plan, provider));
           return { rows, ...(plans.length === limit && { next: String(plans.at(-1)?.index) }) };

@@ -3,9 +3,9 @@ import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { proposalOf } from "../subscriptions/payloads";
 import type { NetSum, Sum } from "./queries";
-import type { Range, Scope } from "./ranges";
+import type { Ordered, Range, Scope } from "./ranges";
 import { REFUNDS, type VolumeScheme } from "./rollups";
-import { activeByPlan, inAMonth } from "./standing";
+import { activeByPlan, activePlans, inAMonth, MONTH_SEC } from "./standing";
 
 export interface PlanFigures extends NetSum {
   readonly planId: string;
@@ -27,11 +27,22 @@ export interface PlanFigures extends NetSum {
   readonly byScheme: ReadonlyMap<Scheme, Sum>;
 }
 
+/** What orders plans. */
+const PLAN_FIGURES = {
+  revenue: sql`coalesce(m.amount, 0)`,
+  active: sql`coalesce(a.active, 0)`,
+  recurring: sql`div(p.amount * coalesce(a.active, 0) * ${sql.lit(Number(MONTH_SEC))}, p.interval_sec)`,
+} as const;
+
+export type PlanOrder = Ordered<keyof typeof PLAN_FIGURES>;
+
 export interface PlanPage {
   readonly nowSec: number;
   readonly limit: number;
-  /** in order of creation, starting after this plan; absent: highest revenue first */
-  readonly afterIndex?: number | undefined;
+  /** by a figure; absent: in the order in which they were made */
+  readonly by?: Pick<PlanOrder, "sort" | "order">;
+  /** starts behind this row; its id is the plan's index */
+  readonly after?: { readonly figure?: string; readonly id: string } | undefined;
 }
 
 /** Reads the provider's plans, and those that it had passed on to another one after they were charged. */
@@ -39,9 +50,17 @@ export async function planFigures(
   db: Db,
   scope: Scope & { readonly provider: string },
   range: Range,
-  page: PlanPage,
-): Promise<PlanFigures[]> {
+  { nowSec, limit, by, after }: PlanPage,
+): Promise<(PlanFigures & { readonly figure: string })[]> {
   const { chainId, provider, token } = scope;
+  const figure = by ? PLAN_FIGURES[by.sort] : sql`0::numeric`;
+  const way = sql.raw(by?.order ?? "asc");
+  const behind = sql.raw(by?.order === "desc" ? "<" : ">");
+  const isByActive = by && by.sort !== "revenue";
+  const own = sql`provider = ${provider} and token = ${token}`;
+  const active = isByActive
+    ? sql`left join (${activePlans(chainId, own, nowSec)}) a on a.plan_id = p.plan_id and p.provider = ${provider}`
+    : sql``;
   const { rows } = await sql<PlanRow>`
     with by_scheme as (select plan_id, kind as scheme, sum(count) as count, sum(amount) as amount from rollup_plans
         where chain_id = ${chainId} and provider = ${provider} and token = ${token}
@@ -52,26 +71,22 @@ export async function planFigures(
       from by_scheme group by plan_id)
     select p.plan_id, p.plan_index, p.provider, p.metadata, p.amount as price, p.interval_sec, p.months,
       p.pay_to, p.proposed_pay_to, p.pay_to_effective_at, p.deprecated, p.stopped_at, m.schemes,
-      coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount
-    from plans p left join by_plan m on m.plan_id = p.plan_id
+      coalesce(m.count, 0)::int8 as count, coalesce(m.amount, 0) as amount, (${figure})::text as figure
+    from plans p left join by_plan m on m.plan_id = p.plan_id ${active}
     where p.chain_id = ${chainId} and p.token = ${token} and p.plan_id in (
       select plan_id from plans where chain_id = ${chainId} and provider = ${provider} union select plan_id from by_plan)
-      ${page.afterIndex === undefined ? sql`` : sql`and p.plan_index > ${page.afterIndex}`}
-    order by ${page.afterIndex === undefined ? sql`coalesce(m.amount, 0) desc,` : sql``} p.plan_index
-    limit ${page.limit}`.execute(db);
-  const active = await activeByPlan(
-    db,
-    chainId,
-    rows.map((row) => row.plan_id),
-    page.nowSec,
-  );
+      ${after ? sql`and (${figure}, p.plan_index) ${behind} (${after.figure ?? 0}::numeric, ${after.id}::bigint)` : sql``}
+    order by ${figure} ${way}, p.plan_index ${way} limit ${limit}`.execute(db);
+  const ids = rows.map((row) => row.plan_id);
+  const activeOf = await activeByPlan(db, chainId, ids, nowSec);
   return rows.map((row) => {
-    const live = row.provider === provider ? (active.get(row.plan_id) ?? 0) : 0;
+    const live = row.provider === provider ? (activeOf.get(row.plan_id) ?? 0) : 0;
     const sums = new Map(
       (row.schemes ?? []).map(({ scheme, count, amount }) => [scheme, { count, amount: BigInt(amount) }]),
     );
     return {
       planId: row.plan_id,
+      figure: row.figure,
       index: row.plan_index,
       provider: row.provider,
       metadata: row.metadata,
@@ -112,6 +127,7 @@ interface PlanRow {
   readonly stopped_at: number | null;
   readonly count: number;
   readonly amount: string;
+  readonly figure: string;
   readonly schemes:
     | readonly { readonly scheme: VolumeScheme; readonly count: number; readonly amount: string }[]
     | null;

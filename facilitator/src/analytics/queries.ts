@@ -6,7 +6,7 @@ import { type RawBuilder, sql } from "kysely";
 import { SCHEMES, type Scheme } from "turnpike/facilitator";
 import type { Db } from "../db/open";
 import { DAY_SEC } from "../lib/durations";
-import type { Range, Scope } from "./ranges";
+import type { Ordered, Range, Scope } from "./ranges";
 import { EVERYONE, type Grain, REFUNDS, spansOf } from "./rollups";
 
 export interface Sum {
@@ -143,32 +143,49 @@ export interface PayerFigures extends NetSum {
   readonly provider: string;
 }
 
+/** What orders payers: each is the expression of an index. */
+const PAYER_FIGURES = {
+  paid: sql<string>`amount`,
+  refunds: sql<string>`refunded`,
+  net: sql<string>`(amount - refunded)`,
+  payments: sql<string>`count`,
+} as const;
+
+export type PayerOrder = Ordered<keyof typeof PAYER_FIGURES>;
+
 export interface PayerPage {
   readonly limit: number;
   readonly payer?: string | undefined;
-  /**
-   * by address, starting after this one: payments made meanwhile do not change the order; absent: highest amount first
-   */
-  readonly after?: string | undefined;
+  /** by a figure; absent: by address, whose order payments made meanwhile do not change */
+  readonly by?: Pick<PayerOrder, "sort" | "order">;
+  /** starts behind this row */
+  readonly after?: { readonly figure?: string; readonly id: string } | undefined;
 }
 
 /** Returns the total of each payer. For the scope of all providers, rows are pairs of payer and provider. */
 export async function payersOf(
   db: Db,
   { chainId, provider, token }: Scope,
-  { limit, payer, after }: PayerPage,
-): Promise<PayerFigures[]> {
+  { limit, payer, by, after }: PayerPage,
+): Promise<(PayerFigures & { readonly figure: string })[]> {
+  const figure = by ? PAYER_FIGURES[by.sort] : sql<string>`null`;
+  const way = by?.order ?? "asc";
+  const type = sql.raw(by?.sort === "payments" ? "bigint" : "numeric");
   let query = db
     .selectFrom("rollup_payers")
-    .select(["payer", "provider", "count", "amount", "refunds", "refunded"])
+    .select(["payer", "provider", "count", "amount", "refunds", "refunded", sql<string>`${figure}::text`.as("figure")])
     .where("chain_id", "=", chainId)
     .where("token", "=", token)
     .where((eb) => eb.or([eb("count", ">", 0), eb("refunds", ">", 0)]));
   if (provider !== undefined) query = query.where("provider", "=", provider);
   if (payer !== undefined) query = query.where("payer", "=", payer);
-  if (after === undefined) query = query.orderBy("amount", "desc");
-  else query = query.where("payer", ">", after);
-  const rows = await query.orderBy("payer").limit(limit).execute();
+  if (after && !by) query = query.where("payer", ">", after.id);
+  if (after && by) {
+    const behind = sql.raw(way === "asc" ? ">" : "<");
+    query = query.where(sql<boolean>`(${figure}, payer) ${behind} (${after.figure}::${type}, ${after.id})`);
+  }
+  if (by) query = query.orderBy(figure, way);
+  const rows = await query.orderBy("payer", way).limit(limit).execute();
   return rows.map(({ refunds, refunded, ...row }) => ({
     ...row,
     amount: BigInt(row.amount),

@@ -109,6 +109,40 @@ export function sequenceOf(cursor: string | undefined): number | undefined {
   return Number(cursor);
 }
 
+/** A page of a list that a figure orders. */
+export interface Ordered<Sort extends string> {
+  readonly sort: Sort;
+  readonly order: "asc" | "desc";
+  readonly cursor?: string | undefined;
+  readonly limit: number;
+}
+
+/** The figure and the id of the last row of a page. */
+interface Place {
+  readonly figure: string;
+  readonly id: string;
+}
+
+/**
+ * Names the order, which a cursor is of: figures of two orders have nothing in common.
+ * @returns undefined: nothing follows the last row
+ */
+export const cursorAfter = (
+  { sort, order, limit }: Ordered<string>,
+  rows: readonly Place[],
+): { readonly next?: string } => {
+  const last = rows.length === limit ? rows.at(-1) : undefined;
+  return last ? { next: `${sort}-${order}.${last.figure}.${last.id}` } : {};
+};
+
+/** @throws InvalidRequest for a cursor that no page of this order returned */
+export function placeOf({ sort, order, cursor }: Ordered<string>, form: RegExp): Place | undefined {
+  if (cursor === undefined) return undefined;
+  const [by, figure = "", id = "", more] = cursor.split(".");
+  if (by !== `${sort}-${order}` || more !== undefined || !form.test(`${figure} ${id}`)) throw badCursor();
+  return { figure, id };
+}
+
 /** @throws InvalidRequest for a cursor that no page returned */
 export function positionOf(cursor: string | undefined): { time: number; id: string } | undefined {
   if (cursor === undefined) return undefined;

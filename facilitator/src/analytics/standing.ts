@@ -5,6 +5,7 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { Db } from "../db/open";
+import { idList } from "../db/sql";
 import { DAY_SEC, FOUR_WEEKS_SEC } from "../lib/durations";
 import type { Scope } from "./ranges";
 import { bucketOf, EVERYONE } from "./rollups";
@@ -20,7 +21,7 @@ export const SERVED_UNTIL = sql`case when s.ending then s.paid_through
   when s.until <> 0 then least(s.paid_through + p.grace_sec, greatest(s.paid_through, s.until))
   else s.paid_through + p.grace_sec end`;
 
-const MONTH_SEC = 30n * BigInt(DAY_SEC);
+export const MONTH_SEC = 30n * BigInt(DAY_SEC);
 
 export const inAMonth = (amount: bigint, intervalSec: number): bigint => (amount * MONTH_SEC) / BigInt(intervalSec);
 
@@ -48,17 +49,25 @@ export async function activeByPlan(
   nowSec: number,
 ): Promise<ReadonlyMap<string, number>> {
   if (ids.length === 0) return new Map();
-  const wanted = sql`plan_id in (${sql.join([...ids])})`;
+  const { rows } = await activePlans(chainId, sql`plan_id = any(${idList(ids)})`, nowSec).execute(db);
+  return new Map(rows.map(({ plan_id, active }) => [plan_id, active]));
+}
+
+/** @param own which plans */
+export function activePlans(
+  chainId: number,
+  own: RawBuilder<unknown>,
+  nowSec: number,
+): RawBuilder<{ plan_id: string; active: number }> {
   const tomorrow = tomorrowOf(nowSec);
-  const { rows } = await sql<{ plan_id: string; active: number }>`
-    with ${endingToday(chainId, nowSec, wanted)}
+  return sql`
+    with ${endingToday(chainId, nowSec, own)}
     select plan_id, sum(count)::int8 as active from (
       select r.plan_id, e.count from rollup_plan_standing r cross join unnest(r.ends) with ordinality e (count, day)
-      where r.chain_id = ${chainId} and r.bucket >= ${bucketOf(tomorrow, FOUR_WEEKS_SEC)} and r.${wanted}
-        and r.bucket + (e.day - 1) * ${DAY_SEC} >= ${tomorrow}
+      where r.chain_id = ${chainId} and r.bucket >= ${bucketOf(tomorrow, FOUR_WEEKS_SEC)}
+        and r.plan_id in (select plan_id from own) and r.bucket + (e.day - 1) * ${DAY_SEC} >= ${tomorrow}
       union all select plan_id, 1 from ending_today) s
-    group by plan_id having sum(count) > 0`.execute(db);
-  return new Map(rows.map(({ plan_id, active }) => [plan_id, active]));
+    group by plan_id having sum(count) > 0`;
 }
 
 const tomorrowOf = (nowSec: number): number => bucketOf(nowSec, DAY_SEC) + DAY_SEC;

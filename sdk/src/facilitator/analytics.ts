@@ -33,6 +33,9 @@ const netOfRefunds = {
   net: netSchema,
 };
 
+/** pass as `cursor` for what follows; absent at the end */
+const nextSchema = z.string().max(128).optional();
+
 const byScheme = z.partialRecord(z.enum(SCHEMES), sumSchema);
 
 export const overviewSchema = z.object({
@@ -111,7 +114,6 @@ export const planFiguresSchema = z.object({
   decimals: z.number().int().min(0).max(77),
   from: timeSchema,
   to: timeSchema,
-  /** highest revenue first */
   plans: z.array(
     z.object({
       planId: hash32Schema,
@@ -136,6 +138,7 @@ export const planFiguresSchema = z.object({
       byScheme,
     }),
   ),
+  next: nextSchema,
 });
 
 export type PlanFigures = z.output<typeof planFiguresSchema>;
@@ -145,10 +148,10 @@ export type PlanFiguresWire = z.input<typeof planFiguresSchema>;
 export const payerFiguresSchema = z.object({
   token: addressSchema,
   decimals: z.number().int().min(0).max(77),
-  /** who paid most since the beginning */
   payers: z.array(z.object({ payer: addressSchema, ...netOfRefunds })),
   /** of all payers, listed or not; absent where one payer was asked for */
   total: z.object(netOfRefunds).optional(),
+  next: nextSchema,
 });
 
 export type PayerFigures = z.output<typeof payerFiguresSchema>;
@@ -177,8 +180,7 @@ export const chargeListSchema = z.object({
       refunded: amountSchema.optional(),
     }),
   ),
-  /** pass as `cursor` for what follows; absent at the end */
-  next: z.string().max(128).optional(),
+  next: nextSchema,
 });
 
 export type ChargeList = z.output<typeof chargeListSchema>;
@@ -203,8 +205,7 @@ export const paymentListSchema = z.object({
       refunded: amountSchema.optional(),
     }),
   ),
-  /** pass as `cursor` for what follows; absent at the end */
-  next: z.string().max(128).optional(),
+  next: nextSchema,
 });
 
 export type PaymentList = z.output<typeof paymentListSchema>;
@@ -214,8 +215,7 @@ export type PaymentListWire = z.input<typeof paymentListSchema>;
 export const subscriberListSchema = z.object({
   /** newest first */
   subscriptions: z.array(subscriptionSchema.extend({ createdAt: timeSchema, token: addressSchema })),
-  /** pass as `cursor` for what follows; absent at the end */
-  next: z.string().max(128).optional(),
+  next: nextSchema,
 });
 
 export type SubscriberList = z.output<typeof subscriberListSchema>;

@@ -6,9 +6,12 @@ import type { Address, Hex } from "turnpike/protocol";
 import { createAnalytics } from "../../../facilitator/src/analytics";
 import { recountSums } from "../../../facilitator/src/analytics/event-sums";
 import type { LedgerFilter } from "../../../facilitator/src/analytics/ledger";
+import type { PlanOrder } from "../../../facilitator/src/analytics/plan-sums";
+import type { PayerOrder } from "../../../facilitator/src/analytics/queries";
 import { lookupsOf } from "../../../facilitator/src/analytics/search";
 import { Secret } from "../../../facilitator/src/config/setting";
 import { openStore, type Store } from "../../../facilitator/src/db/open";
+import { FOUR_WEEKS_SEC } from "../../../facilitator/src/lib/durations";
 import { storedMemo } from "../../../facilitator/src/payments/payment-request";
 import { startPostgres, type TestPostgres } from "../../support/postgres";
 
@@ -138,7 +141,7 @@ describe("ledger and search at 100,000 rows", function () {
           ).to.equal(count);
           expect(overview.byScheme[kind as "one-time"], kind).to.deep.equal({ count, amount: gross });
         }
-        const { plans } = await analytics().plans(PROVIDER, { ...range, limit: 200 });
+        const { plans } = await analytics().plans(PROVIDER, { ...range, sort: "revenue", order: "desc", limit: 200 });
         const earning = plans.filter(({ count, refunds }) => count > 0 || refunds.count > 0);
         expect(earning.length).to.be.greaterThan(5);
         for (const plan of earning) {
@@ -173,6 +176,60 @@ describe("ledger and search at 100,000 rows", function () {
       const sorted = [...values].sort((a, b) => (sort === "newest" || sort === "largest" ? b - a : a - b));
       expect(values, sort).to.deep.equal(sorted);
       expect(found.reduce((total, { net }) => total + BigInt(net), 0n)).to.equal(sum(totals, ({ net }) => net));
+    }
+  });
+
+  it("lists each payer and plan once, by each figure and both ways, and takes no cursor of another order", async () => {
+    const bucket = Math.floor((START_SEC + YEAR_SEC) / FOUR_WEEKS_SEC + 1) * FOUR_WEEKS_SEC;
+    await sql`insert into rollup_plan_standing (chain_id, bucket, plan_id, ends)
+      select ${CHAIN_ID}, ${bucket}, ${idSql("b")}, array_fill(n % 9, array[28]) from ${rows(300)}`.execute(store.db);
+    const range = { token: TOKEN, fromSec: START_SEC, toSec: START_SEC + YEAR_SEC, days: 30 };
+    const payers = async (by: PayerOrder) => {
+      const page = await analytics().payers(PROVIDER, { token: TOKEN, ...by });
+      const figure = { paid: "amount", net: "net", payments: "count" } as const;
+      const of = (row: (typeof page.payers)[number]) =>
+        by.sort === "refunds" ? row.refunds.amount : row[figure[by.sort]];
+      return { next: page.next, rows: page.payers.map((row) => ({ id: row.payer, value: BigInt(of(row)) })) };
+    };
+    const plans = async (by: PlanOrder) => {
+      const page = await analytics().plans(PROVIDER, { ...range, ...by });
+      const of = (row: (typeof page.plans)[number]) => (by.sort === "revenue" ? row.amount : row[by.sort]);
+      return { next: page.next, rows: page.plans.map((row) => ({ id: row.planId, value: BigInt(of(row)) })) };
+    };
+    const orders = [
+      ...(["paid", "refunds", "net", "payments"] as const).map((sort) => {
+        return { sort, limit: 60, list: (by: Omit<PayerOrder, "sort">) => payers({ ...by, sort }) };
+      }),
+      ...(["revenue", "recurring", "active"] as const).map((sort) => {
+        return { sort, limit: 4_000, list: (by: Omit<PlanOrder, "sort">) => plans({ ...by, sort }) };
+      }),
+    ];
+    for (const { list, limit, sort } of orders) {
+      const ask = (order: "asc" | "desc", cursor?: string) => list({ order, limit, cursor });
+      const whole = async (order: "asc" | "desc") => {
+        const found: { readonly id: string; readonly value: bigint }[] = [];
+        for (let page = await ask(order); ; page = await ask(order, page.next)) {
+          found.push(...page.rows);
+          if (page.next === undefined) return found;
+        }
+      };
+      const down = await whole("desc");
+      expect(down.length, sort)
+        .to.equal(new Set(down.map(({ id }) => id)).size)
+        .and.greaterThan(limit);
+      expect(new Set(down.map(({ value }) => value)).size, `${sort} differs`).to.be.greaterThan(2);
+      for (const [index, { value }] of down.entries())
+        expect(value <= (down[index - 1]?.value ?? value)).to.equal(true);
+      expect(await whole("asc"), sort).to.deep.equal(down.reverse());
+      const { next = "" } = await ask("desc");
+      for (const wrong of ["", "1", next.replace("desc", "asc"), next.replace(sort, "sort"), `${next}.1`, "0.0.0"])
+        expect(await ask("desc", wrong).catch(({ code }) => code), wrong).to.equal("InvalidRequest");
+      const [by, , id] = next.split(".");
+      expect((await ask("desc", `${by}.0.${id}`)).rows.every(({ value }) => value <= 0n)).to.equal(true);
+      for (const far of [`${by}.${"9".repeat(78)}.${id}`, `${by}.-1.${id}`, `${by}.1e9.${id}`, `${by}.1.%`])
+        expect(await ask("desc", far).catch(({ code }) => code), far).to.satisfy(
+          (answer: unknown) => answer === "InvalidRequest" || typeof answer === "object",
+        );
     }
   });
 

@@ -231,7 +231,7 @@ describe("rollups", function () {
     const range = { fromSec: 0, toSec: 4_000_000_000 - (4_000_000_000 % DAY_SEC) };
     const plans = await planFigures(store.db, scope, range, { nowSec: 0, limit: 9 });
     expect(plans.map(({ count, amount, refunds }) => ({ count, amount, refunds }))).to.deep.equal([net(moved)]);
-    const payers = await payersOf(store.db, scope, { limit: 9, after: "" });
+    const payers = (await payersOf(store.db, scope, { limit: 9 })).map(({ figure, ...row }) => row);
     const names = [...new Set(moved.map(({ payer }) => payer))].sort();
     const of = (payer?: string) => moved.filter((draft) => draft.payer === payer);
     expect(payers).to.deep.equal(names.map((payer) => ({ payer, provider, ...net(of(payer)) })));

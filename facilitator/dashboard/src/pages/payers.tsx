@@ -1,17 +1,8 @@
-import type { PayerFiguresWire } from "turnpike/facilitator";
+/** Who paid, ordered by the API. */
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, Narrow, Panel, PayerLink, Shown, sorted, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Narrow, orderedBy, Pager, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
-import { useGet, useMoney, useQueryField } from "../use";
-
-type Row = PayerFiguresWire["payers"][number];
-
-const BY = {
-  paid: ({ amount }: Row) => amount,
-  refunds: ({ refunds }: Row) => refunds.amount,
-  net: ({ net }: Row) => net,
-  payments: ({ count }: Row) => count,
-};
+import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 const NOBODY = <Empty title="Nobody paid yet." />;
 
@@ -19,22 +10,23 @@ export function Payers() {
   const money = useMoney("short");
   const { token: chosen, choice } = useToken();
   const [sort, setSort] = useQueryField("sort", "paid");
-  const figures = useGet("/analytics/payers", { token: chosen, limit: 100 });
+  const query = { token: chosen, ...orderedBy(sort) };
+  const trail = useTrail(JSON.stringify(query));
+  const figures = useGet("/analytics/payers", { ...query, cursor: trail.cursor, limit: 50 });
   return (
     <>
       <Controls>
         {choice}
         <Download path="/analytics/payers.csv" query={{ token: chosen }} name="turnpike-payers.csv" />
       </Controls>
-      <Panel note="The top 100 payers of all time, and the share of each in the total of all. The CSV has all payers.">
+      <Panel note="All payers of all time, and the share of each in the total of all.">
         <Shown of={figures}>
-          {({ payers, token, total }) => {
-            const all = Number(total?.amount ?? 0);
-            return (
+          {({ payers, token, total, next }) => (
+            <>
               <Table
                 caption="Payers"
                 empty={NOBODY}
-                rows={sorted(payers, sort, BY)}
+                rows={payers}
                 id={({ payer }) => payer}
                 sort={sort}
                 onSort={setSort}
@@ -77,8 +69,8 @@ export function Payers() {
                     title: "Share",
                     cell: (row) => (
                       <span class="meter">
-                        <Bar share={all && Number(row.amount) / all} />
-                        {formatShare(Number(row.amount), all) ?? "–"}
+                        <Bar share={Number(row.amount) / (Number(total?.amount) || 1)} />
+                        {formatShare(Number(row.amount), Number(total?.amount ?? 0)) ?? "–"}
                       </span>
                     ),
                   },
@@ -92,8 +84,9 @@ export function Payers() {
                   },
                 ]}
               />
-            );
-          }}
+              <Pager trail={trail} next={next} names={["← Back", "More →"]} />
+            </>
+          )}
         </Shown>
       </Panel>
     </>

@@ -2,17 +2,25 @@
 import type { OverviewWire, PlanFiguresWire } from "turnpike/facilitator";
 import { formatCount, formatPeriod, formatTime, planName } from "../format";
 import { ActLink } from "../links";
-import { Bar, Controls, Download, Empty, Hex, Narrow, Panel, PlanLink, Shown, Status, sorted, Table } from "../parts";
+import {
+  Bar,
+  Controls,
+  Download,
+  Empty,
+  Hex,
+  Narrow,
+  orderedBy,
+  Pager,
+  Panel,
+  PlanLink,
+  Shown,
+  Status,
+  Table,
+} from "../parts";
 import { useRange } from "../range";
-import { useGet, useMoney, useQueryField } from "../use";
+import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
 type Row = PlanFiguresWire["plans"][number];
-
-const BY = {
-  active: ({ active }: Row) => active,
-  recurring: ({ recurring }: Row) => recurring,
-  revenue: ({ amount }: Row) => amount,
-};
 
 /** Whatever is stopped is deprecated, too. */
 export const stateOf = ({ stopped, deprecated }: Row): string =>
@@ -26,7 +34,9 @@ export function Plans() {
   const money = useMoney("short");
   const { query, choices } = useRange();
   const [sort, setSort] = useQueryField("sort", "revenue");
-  const plans = useGet("/analytics/plans", { ...query, limit: 100 });
+  const ordered = { ...query, ...orderedBy(sort) };
+  const trail = useTrail(JSON.stringify(ordered));
+  const plans = useGet("/analytics/plans", { ...ordered, cursor: trail.cursor, limit: 50 });
   const { data: all } = useGet("/analytics/overview", query);
   return (
     <>
@@ -37,9 +47,8 @@ export function Plans() {
       </Controls>
       <Panel note="Revenue is that of the range. Net is revenue without the refunds that settled in the range. Active subscriptions, and what they pay every 30 days, are as of now.">
         <Shown of={plans}>
-          {({ plans: rows, token }) => {
-            const most = rows.reduce((max, { amount }) => (BigInt(amount) > max ? BigInt(amount) : max), 1n);
-            return (
+          {({ plans: rows, token, next }) => (
+            <>
               <Table
                 caption="Plans"
                 empty={
@@ -47,7 +56,7 @@ export function Plans() {
                     <code>createPlan</code> on the contract makes one, too; it shows up here a block later.
                   </Empty>
                 }
-                rows={sorted(rows, sort, BY)}
+                rows={rows}
                 id={({ planId }) => planId}
                 sort={sort}
                 onSort={setSort}
@@ -108,7 +117,7 @@ export function Plans() {
                   {
                     title: "Share",
                     isSpare: true,
-                    cell: (row) => <Bar share={Number((BigInt(row.amount) * 1_000n) / most) / 1_000} />,
+                    cell: (row) => <Bar share={all ? Number(row.amount) / (Number(ofPlans(all)) || 1) : 0} />,
                   },
                   {
                     title: "Of which overage",
@@ -123,8 +132,9 @@ export function Plans() {
                   },
                 ]}
               />
-            );
-          }}
+              <Pager trail={trail} next={next} names={["← Back", "More →"]} />
+            </>
+          )}
         </Shown>
       </Panel>
     </>

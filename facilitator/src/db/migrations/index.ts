@@ -48,6 +48,7 @@ import { endings } from "./670-endings";
 import { reconcileDifferences } from "./675-reconcile-differences";
 import { labels } from "./680-labels";
 import { payersByStart } from "./690-payers-by-start";
+import { payersInOrder } from "./700-payers-in-order";
 import type { Migration } from "./migration";
 
 export const MIGRATIONS: readonly Migration[] = [
@@ -100,4 +101,5 @@ export const MIGRATIONS: readonly Migration[] = [
   reconcileDifferences,
   labels,
   payersByStart,
+  payersInOrder,
 ];

@@ -67,7 +67,7 @@ export function analyticsEndpoints(services: ApiServices): Endpoint[] {
       columns: VOLUME_COLUMNS,
     }),
     getPlanFigures: async ({ query, caller: { provider } }) =>
-      ok(await analytics.plans(provider, { ...rangeOf(query), limit: query.limit })),
+      ok(await analytics.plans(provider, { ...rangeOf(query), ...query })),
     async getPlanFiguresCsv({ query, caller: { provider } }) {
       const { unit, pageAfter } = analytics.allPlans(provider, rangeOf(query));
       return sheetOfPages("plans", { columns: PLAN_COLUMNS, unitOf: () => unit }, (after) =>

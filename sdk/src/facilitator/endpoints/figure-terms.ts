@@ -31,6 +31,17 @@ const cursor = z.string().max(128).optional();
 
 export const pageOf = <F extends z.ZodRawShape>(filter: F) => z.object({ ...filter, cursor, limit: limitSchema });
 
+/** Pages of a list that is ordered by one of these figures, by the first unless it is named. */
+export const orderedBy = <const S extends readonly [string, ...string[]], F extends z.ZodRawShape>(
+  figures: S,
+  filter: F,
+) =>
+  pageOf({
+    ...filter,
+    sort: z.enum(figures).default(figures[0] as never),
+    order: z.enum(["desc", "asc"]).default("desc"),
+  });
+
 /** All rows of a list, from a cursor. */
 export const allOf = <F extends z.ZodRawShape>(filter: F) => z.object({ ...filter, cursor });
 

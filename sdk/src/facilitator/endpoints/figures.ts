@@ -24,8 +24,8 @@ import {
   recurringSchema,
   renewalFiguresSchema,
 } from "../subscription-figures";
-import { endpoints, limitSchema, networkQuerySchema } from "./endpoint";
-import { allOf, both, csv, json, ofGrain, ofRange, paged, RANGE, range, timeSchema } from "./figure-terms";
+import { endpoints, limitSchema, networkQuerySchema, PAGED } from "./endpoint";
+import { allOf, both, csv, json, ofGrain, ofRange, orderedBy, paged, RANGE, range, timeSchema } from "./figure-terms";
 
 const paymentFilter = {
   status: z.enum(["pending", "settled", "failed"]).optional(),
@@ -84,8 +84,8 @@ export const ANALYTICS_ENDPOINTS = endpoints("analytics", {
   }),
   getPlanFigures: json({
     path: "/analytics/plans",
-    text: `Returns each plan's price, active subscriptions and revenue, highest revenue first. ${RANGE}`,
-    query: z.object({ ...range, limit: limitSchema }),
+    text: `Returns each plan's price, active subscriptions and revenue, ordered by one of these figures. ${RANGE} ${PAGED}`,
+    query: orderedBy(["revenue", "recurring", "active"], range),
     answer: planFiguresSchema,
   }),
   getPlanFiguresCsv: csv({
@@ -95,8 +95,11 @@ export const ANALYTICS_ENDPOINTS = endpoints("analytics", {
   }),
   getPayers: json({
     path: "/analytics/payers",
-    text: "Returns the payers with the highest total since the beginning, or the total of one payer.",
-    query: z.object({ token: addressSchema.optional(), payer: addressSchema.optional(), limit: limitSchema }),
+    text: `Returns the totals of payers since the beginning, ordered by one of them, or those of one payer. ${PAGED}`,
+    query: orderedBy(["paid", "refunds", "net", "payments"], {
+      token: addressSchema.optional(),
+      payer: addressSchema.optional(),
+    }),
     answer: payerFiguresSchema,
   }),
   getPayersCsv: csv({

@@ -10,7 +10,14 @@ import { NO_AUTH } from "../../../support/acts";
 import { testKey } from "../../../support/chain";
 import { FRAMEWORKS, type SmallFacilitator, send, startSmallFacilitator, type TestServer } from "../../../support/gate";
 import { startPostgres, type TestPostgres } from "../../../support/postgres";
-import { type Subscribed, type SubscriptionWorld, startSubscriptionWorld, until } from "../../../support/subscriptions";
+import {
+  type RpcProxy,
+  type Subscribed,
+  type SubscriptionWorld,
+  startRpcProxy,
+  startSubscriptionWorld,
+  until,
+} from "../../../support/subscriptions";
 import { providerOn } from "../support/chain-provider";
 
 const CAP = 1_000_000n;
@@ -36,6 +43,8 @@ describe("a subscription that changes while two gates serve it", function () {
   let pool: Pool;
   const providers: Provider[] = [];
   const servers: TestServer[] = [];
+  /** each gate's own */
+  const rpcs: RpcProxy[] = [];
   let held: Promise<void>;
   let release: () => void;
   let running = 0;
@@ -50,7 +59,10 @@ describe("a subscription that changes while two gates serve it", function () {
     const gate = { pricing: [{ type: "subscription", plan: world.planId }], metered: true } as const;
     for (let i = 0; i < 2; i++) {
       const claims = memoryClaims({ warn: false });
-      const provider = providerOn(world, facilitator, { operatorKey, meterStore: postgresMeter(pool), claims });
+      const rpc = await startRpcProxy(world.chain.rpcUrl);
+      rpcs.push(rpc);
+      const meterStore = postgresMeter(pool);
+      const provider = providerOn(world, facilitator, { operatorKey, meterStore, claims, rpcUrl: rpc.url });
       providers.push(provider);
       servers.push(
         await FRAMEWORKS.express(provider, [
@@ -66,6 +78,7 @@ describe("a subscription that changes while two gates serve it", function () {
     for (const provider of providers) await provider.close();
     await pool?.end();
     await postgres?.stop();
+    for (const rpc of rpcs) await rpc.stop();
     await facilitator?.stop();
     await world?.stop();
   });
@@ -96,10 +109,11 @@ describe("a subscription that changes while two gates serve it", function () {
   const act = ({ turnpike, idHash }: Subscribed, method: string, ...more: unknown[]) =>
     world.mined(turnpike.getFunction(method)(idHash, ...more, NO_AUTH));
   async function untilRead(): Promise<void> {
-    const before = world.rpc.methods.length;
-    const looks = () => world.rpc.methods.slice(before).filter((method) => method === "eth_getBlockByNumber").length;
-    // Two gates, and a look that had begun before.
-    await until(() => looks() >= 6);
+    const before = rpcs.map(({ methods }) => methods.length);
+    const looks = ({ methods }: RpcProxy, gate: number) =>
+      methods.slice(before[gate]).filter((method) => method === "eth_getBlockByNumber").length;
+    // One had begun before, and what the next one leads to is read by the third.
+    await until(() => rpcs.every((rpc, gate) => looks(rpc, gate) >= 3));
   }
   const newIdHash = (one: Subscribed) => secretHashOf(keccakText(`after ${one.idHash}`));
   async function handOver(): Promise<void> {
