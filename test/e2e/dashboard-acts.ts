@@ -254,7 +254,7 @@ describe("dashboard: acts of a provider", function () {
     expect(await failuresOf(page)).to.deep.equal([]);
     await press(page, "Back");
     await page.goto(`${at.world.facilitator.url}/#/acts/print-money`);
-    await page.getByRole("alert").filter({ hasText: "There is no such act." }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "There is no such action." }).waitFor();
     expect(errors).to.deep.equal([]);
   });
 

@@ -44,7 +44,7 @@ async function happyYear(world: World): Promise<string> {
     const answer = await other.agent.fetch(`${world.provider.url}/complete`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ words: 1_000 }),
+      body: JSON.stringify({ words: 1_001 }),
     });
     await answer.arrayBuffer();
   }
@@ -121,6 +121,32 @@ describe("dashboard, on the data of a happy year", function () {
     expect(await page.getByText("dropped by a busy gate").count()).to.equal(0);
     await visit(page, "/?days=365");
     await figure(page, "Lost").locator("strong", { hasText: "$4.50" }).waitFor();
+  });
+
+  it("shows on phones, in a second line of its row, what has a column on wide screens", async () => {
+    const { page } = at;
+    const lines = [
+      ["/account?month=all", "Movements", "Overage Small"],
+      ["/payers", "Payers", "1 payment"],
+      ["/plans?days=365", "Plans", "$10.00 recurring"],
+      ["/funnel?days=365", "Lost revenue by cause", "one-time, $1.50 asked"],
+      ["/funnel?days=365", "Conversion by resource", "by subscription"],
+      ["/system?days=365", "Lanes", "0 in flight, 0 queued"],
+    ] as const;
+    for (const [address, table, line] of lines) {
+      for (const [width, isShown] of [
+        [1280, false],
+        [390, true],
+        [320, true],
+      ] as const) {
+        await page.setViewportSize({ width, height: 844 });
+        await visit(page, address);
+        const found = page.getByRole("table", { name: table }).locator(".narrow").filter({ hasText: line }).first();
+        await found.waitFor({ state: isShown ? "visible" : "hidden" });
+        // Amounts of parts of a cent are long.
+        expect(await tooWide(page), `${address} at ${width}`).to.deep.equal([]);
+      }
+    }
   });
 
   it("orders plans and payers by the head of a column, which says so, as does the address", async () => {

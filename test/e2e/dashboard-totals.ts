@@ -100,7 +100,7 @@ describe("dashboard totals", function () {
     expect(asked).to.equal(paid + lost);
     // Two quotes, a choice and a report that nobody took: the one subscription answers the other report.
     expect(lost).to.equal(50 + 50 + 50 + 1_000);
-    for (const name of ["Lost revenue by cause", "Funnel by resource"]) {
+    for (const name of ["Lost revenue by cause", "Conversion by resource"]) {
       const total = page.getByRole("table", { name }).locator("tfoot tr");
       for (const value of [asked, paid, lost])
         await total.filter({ hasText: `$${(value / 100).toFixed(2)}` }).waitFor();

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { formatDay, formatHour, formatMonth, formatShort } from "./format";
 import { useCode } from "./later";
+import { Empty } from "./parts";
 
 export interface Series {
   readonly name: string;
@@ -57,7 +58,7 @@ export function Chart({
     return code.plotOf(frame.current, tip.current, props);
   }, [code, times, series, behind]);
 
-  if (shown.length === 0) return <p class="empty">{empty}</p>;
+  if (shown.length === 0) return empty ? <Empty title={empty} /> : null;
   return (
     <figure class="chart">
       {(shown.length > 1 || kind === "bars") && (

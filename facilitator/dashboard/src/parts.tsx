@@ -160,8 +160,8 @@ export function Bar({ share, tone }: { share: number; tone?: Tone | "accent" | u
   );
 }
 
-export function Controls({ children }: { children: ComponentChildren }) {
-  return <div class="controls">{children}</div>;
+export function Controls({ children, areMany = false }: { children: ComponentChildren; areMany?: boolean }) {
+  return <div class={areMany ? "controls many" : "controls"}>{children}</div>;
 }
 
 /** Shows that there is no data, and what would add some. */

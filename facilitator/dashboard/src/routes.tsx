@@ -28,7 +28,7 @@ export const PAGES = [
   { path: "/allowances", title: "Allowances", page: other((all) => all.Allowances) },
   { path: "/plans", title: "Plans", page: other((all) => all.Plans) },
   { path: "/payers", title: "Payers", page: other((all) => all.Payers) },
-  { path: "/funnel", title: "Funnel", page: other((all) => all.Funnel) },
+  { path: "/funnel", title: "Conversion", page: other((all) => all.Funnel) },
   { path: "/webhooks", title: "Webhooks", page: other((all) => all.Webhooks) },
   { path: "/acts", title: "Actions", page: Acts },
   { path: "/system", title: "System", page: other((all) => all.System) },

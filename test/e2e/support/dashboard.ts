@@ -16,7 +16,7 @@ export const PAGES = {
   "/allowances": "Allowances",
   "/plans": "Plans",
   "/payers": "Payers",
-  "/funnel": "Funnel",
+  "/funnel": "Conversion",
   "/webhooks": "Webhooks",
   "/acts": "Actions",
   "/system": "System",

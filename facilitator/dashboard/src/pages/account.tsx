@@ -31,12 +31,8 @@ function Ledger({ since, until }: { since: number; until: number }) {
   const file = filter.month === "" ? "turnpike-ledger.csv" : `turnpike-ledger-${filter.month}.csv`;
   return (
     <>
-      <Controls>
+      <Controls areMany>
         <Filters of={filter} since={since} until={until} plans={plans} />
-        <Download path="/analytics/ledger.csv" query={filter.query} name={file} />
-        <button type="button" class="quiet" onClick={() => print()}>
-          Print the statement
-        </button>
       </Controls>
       <Shown of={list}>
         {({ totals, movements, next }) => (
@@ -44,6 +40,7 @@ function Ledger({ since, until }: { since: number; until: number }) {
             <Statement of={totals} filter={filter} />
             <Panel
               title="Movements"
+              aside={<Download path="/analytics/ledger.csv" query={filter.query} name={file} />}
               note={`At the time of the block, in ${filter.zone}. A refund is a movement of its own.${sort === "largest" || sort === "smallest" ? " By amount: of one token." : ""}`}
             >
               <Movements of={movements} plans={plans} filter={filter} sort={sort} onSort={setSort} />
@@ -61,14 +58,25 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
   const unit = useUnit();
   const money = useMoney();
   const tokens = [...new Set(of.map(({ token }) => token))];
-  const grossOf = (gross: string, refunded: string, token: string) => (
+  const withRefunds = (text: string, gross: string, refunded: string, token: string) => (
     <>
-      {money(gross, token)}
-      {refunded !== "0" && <Narrow>{money(refunded, token)} refunded</Narrow>}
+      {text}
+      {refunded !== "0" && (
+        <Narrow>
+          {money(gross, token)} gross, {money(refunded, token)} refunded
+        </Narrow>
+      )}
     </>
   );
   return (
-    <Panel title={`Statement: ${filter.month === "" ? "all times" : monthName(filter.month)} (${filter.zone})`}>
+    <Panel
+      title={`Statement: ${filter.month === "" ? "all times" : monthName(filter.month)} (${filter.zone})`}
+      aside={
+        <button type="button" onClick={() => print()}>
+          Print the statement
+        </button>
+      }
+    >
       <p class="facts">
         <span>
           provider <Hex value={who.provider} />
@@ -79,8 +87,7 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
       {tokens.length === 0 && <Empty title="No money moved in this time." />}
       {tokens.map((token) => {
         const rows = of.filter((total) => total.token === token);
-        const sum = (read: (total: Totals[number]) => string): string => money(addAmounts(rows.map(read)), token);
-        const refunded = addAmounts(rows.map((row) => row.refunded));
+        const sum = (field: "gross" | "refunded" | "net"): string => addAmounts(rows.map((row) => row[field]));
         return (
           <Table
             key={token}
@@ -90,8 +97,8 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
             columns={[
               {
                 title: tokens.length > 1 ? `In ${unit(token).name || "$"}` : "Kind",
-                cell: (row) => KINDS[row.kind],
-                total: "Total",
+                cell: (row) => withRefunds(KINDS[row.kind], row.gross, row.refunded, token),
+                total: withRefunds("Total", sum("gross"), sum("refunded"), token),
               },
               {
                 title: "Count",
@@ -102,17 +109,23 @@ function Statement({ of, filter }: { of: Totals; filter: AccountFilter }) {
               {
                 title: "Gross",
                 isNumber: true,
-                cell: (row) => grossOf(row.gross, row.refunded, token),
-                total: grossOf(addAmounts(rows.map(({ gross }) => gross)), refunded, token),
+                isMinor: true,
+                cell: (row) => money(row.gross, token),
+                total: money(sum("gross"), token),
               },
               {
                 title: "Refunded",
                 isNumber: true,
                 isMinor: true,
                 cell: (row) => money(row.refunded, token),
-                total: money(refunded, token),
+                total: money(sum("refunded"), token),
               },
-              { title: "Net", isNumber: true, cell: (row) => money(row.net, token), total: sum(({ net }) => net) },
+              {
+                title: "Net",
+                isNumber: true,
+                cell: (row) => money(row.net, token),
+                total: money(sum("net"), token),
+              },
             ]}
           />
         );
@@ -142,7 +155,11 @@ function Movements({ of, plans, filter, sort, onSort }: MovementsProps) {
   return (
     <Table
       caption="Movements"
-      empty={<Empty title="No movement in this time." />}
+      empty={
+        <Empty title="No movement in this time.">
+          Show <a href="#/account?month=all">all times</a>.
+        </Empty>
+      }
       rows={of}
       sort={sort}
       onSort={onSort}

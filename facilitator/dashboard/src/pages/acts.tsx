@@ -15,11 +15,12 @@ export function Acts({ act = "" }: { act?: string }) {
   const known = Object.hasOwn(ACTS, act) ? ACTS[act as ActId] : undefined;
   useHeading(known?.title);
   if (act === "") return <Index />;
-  if (!known) return <Problem of={new ApiProblem(404, "NoSuchAct", "There is no such act.")} />;
+  if (!known) return <Problem of={new ApiProblem(404, "NoSuchAct", "There is no such action.")} />;
   return (
     <>
       <p class="note">
-        The act is shown in words, then made by the wallet of {shorten(who.provider)}. This tab's key does not make it.
+        The action is shown in words, then made by the wallet of {shorten(who.provider)}. This tab's key does not make
+        it.
       </p>
       <WithWallet act={act as ActId} without="No wallet was found in this browser: copy a call, and send it by yours.">
         {({ wallet, round }) => (

@@ -86,7 +86,7 @@ export function Allowances() {
                   },
                   { title: "Spent", isNumber: true, isMinor: true, cell: (row) => money(row.spent, row.token) },
                   { title: "Cap", isNumber: true, isMinor: true, cell: (row) => money(row.cap, row.token) },
-                  { title: "Headroom", isNumber: true, isSpare: true, cell: (row) => money(row.remaining, row.token) },
+                  { title: "Left", isNumber: true, isSpare: true, cell: (row) => money(row.remaining, row.token) },
                   { title: "Debits", isNumber: true, isSpare: true, cell: (row) => formatCount(row.debits) },
                   { title: "Cycle ends", isMinor: true, cell: (row) => formatDate(row.cycleEnds) },
                 ]}
@@ -117,7 +117,7 @@ function Key({ rows, isWhole }: { rows: readonly Row[]; isWhole: boolean }) {
     <Figures>
       <Figure label="Total of caps" value={money(sum("cap"), token)} note={note} />
       <Figure label="Used this cycle" value={money(sum("spent"), token)} note={note} />
-      <Figure label="Headroom" value={money(sum("remaining"), token)} note="can still be charged" />
+      <Figure label="Left" value={money(sum("remaining"), token)} note="can still be charged" />
       <Figure
         label="At risk"
         value={formatCount(atRisk)}

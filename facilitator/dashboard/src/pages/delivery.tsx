@@ -59,7 +59,7 @@ export function DeliveryPage({ endpoint, event }: { endpoint: string; event: str
                 empty={<Empty title="No attempt yet." />}
                 rows={log}
                 columns={[
-                  { title: "Attempt", isNumber: true, cell: (row) => String(row.number) },
+                  { title: "Attempt", cell: (row) => String(row.number) },
                   { title: "At", cell: (row) => formatMoment(row.at) },
                   {
                     title: "Answer",

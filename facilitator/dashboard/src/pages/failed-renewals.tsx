@@ -18,7 +18,7 @@ export function FailedRenewals({ query }: { query: Query }) {
     <Panel
       title="Renewals that failed"
       note="The price of each period that could not be charged when due, by the cause of its first failed attempt. Gate reports are not used."
-      aside={<Download path="/analytics/failed-renewals.csv" query={query} name={name} title="Save as CSV" />}
+      aside={<Download path="/analytics/failed-renewals.csv" query={query} name={name} title="Save renewals as CSV" />}
     >
       <Shown of={figures}>
         {({ causes, token, lost, open, recovered }) => {

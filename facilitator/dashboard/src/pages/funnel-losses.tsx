@@ -1,6 +1,6 @@
 /** Shows what the funnel lost: by cause and by resource. */
 import { formatCount, plural } from "../format";
-import { Bar, type Column, Cut, Empty, Panel, Table } from "../parts";
+import { Bar, type Column, Cut, Empty, Narrow, Panel, Table } from "../parts";
 import { useMoney } from "../use";
 import { CAUSES } from "./causes";
 import { hasGateReports, stepOf, type ViewProps } from "./funnel-data";
@@ -24,11 +24,26 @@ export function LossesByCause({ data }: ViewProps) {
           {
             title: "Cause",
             isProse: true,
-            cell: ({ cause }) => (
-              <>
-                {CAUSES[cause.split("/")[0] ?? cause] ?? "Refused"} <code>{cause}</code>
-              </>
-            ),
+            cell: (row) => {
+              const [code = "", ...detail] = row.cause.split("/");
+              return (
+                <>
+                  {CAUSES[code] ?? "Refused"}{" "}
+                  <code>
+                    {code}
+                    {detail.map((part) => (
+                      <>
+                        /<wbr />
+                        {part}
+                      </>
+                    ))}
+                  </code>
+                  <Narrow>
+                    {row.offer}, {money(row.asked, data.token)} asked
+                  </Narrow>
+                </>
+              );
+            },
             total: "Total",
           },
           { title: "Offer", isMinor: true, cell: (row) => row.offer },
@@ -67,11 +82,23 @@ export function ByResource({ data }: ViewProps) {
   return (
     <Panel title="By resource" note="Most requested first.">
       <Table
-        caption="Funnel by resource"
+        caption="Conversion by resource"
         empty={<Empty title="No gate reported a resource." />}
         rows={shown}
         columns={[
-          { title: "Resource", cell: (row) => <Cut text={row.resource} />, total: "Total" },
+          {
+            title: "Resource",
+            cell: (row) => (
+              <>
+                <Cut text={row.resource} />
+                <Narrow>
+                  {formatCount(row.served.count)} served, {formatCount(row.bySubscription.count)} by subscription
+                </Narrow>
+                <Narrow>{money(row.asked.amount, data.token)} asked</Narrow>
+              </>
+            ),
+            total: "Total",
+          },
           {
             title: "Requests",
             isNumber: true,

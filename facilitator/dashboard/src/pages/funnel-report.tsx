@@ -101,7 +101,7 @@ function Steps({ data: { steps, token } }: ViewProps) {
   const most = Math.max(1, ...steps.map(({ count }) => count));
   return (
     <Panel
-      title="Conversion"
+      title="Steps"
       note="Your gates count what they quoted, accepted and served; the Facilitator counts what was signed and settled."
     >
       <table class="ranked steps">

@@ -91,13 +91,14 @@ function Charges({ payer, token }: { payer: string; token: string | undefined })
                   cell: (row) => (
                     <>
                       {row.id ? <a href={`#/charges/${row.id}`}>{formatTime(row.at)}</a> : formatTime(row.at)}
+                      <Narrow>{SCHEME_NAMES[row.scheme]}</Narrow>
                       <Narrow>
                         <SubscriptionLink of={row.subject} />
                       </Narrow>
                     </>
                   ),
                 },
-                { title: "For", cell: (row) => SCHEME_NAMES[row.scheme] },
+                { title: "For", isMinor: true, cell: (row) => SCHEME_NAMES[row.scheme] },
                 {
                   title: "Amount",
                   isNumber: true,

@@ -1,6 +1,6 @@
 /** Who paid, ordered by the API. */
 import { formatCount, formatShare, plural } from "../format";
-import { Bar, Controls, Download, Empty, orderedBy, Pager, Panel, PayerLink, Shown, Table } from "../parts";
+import { Bar, Controls, Download, Empty, Narrow, orderedBy, Pager, Panel, PayerLink, Shown, Table } from "../parts";
 import { useToken } from "../range";
 import { useGet, useMoney, useQueryField, useTrail } from "../use";
 
@@ -33,7 +33,13 @@ export function Payers() {
                 columns={[
                   {
                     title: "Payer",
-                    cell: (row) => <PayerLink of={row.payer} />,
+                    cell: (row) => (
+                      <>
+                        <PayerLink of={row.payer} />
+                        <Narrow>{plural(row.count, "payment")}</Narrow>
+                        {row.refunds.count > 0 && <Narrow>{money(row.net, token)} net of refunds</Narrow>}
+                      </>
+                    ),
                     total: "All payers",
                   },
                   {
@@ -61,8 +67,12 @@ export function Payers() {
                   },
                   {
                     title: "Share",
-                    isNumber: true,
-                    cell: (row) => formatShare(Number(row.amount), Number(total?.amount ?? 0)) ?? "–",
+                    cell: (row) => (
+                      <span class="meter">
+                        <Bar share={Number(row.amount) / (Number(total?.amount) || 1)} />
+                        {formatShare(Number(row.amount), Number(total?.amount ?? 0)) ?? "–"}
+                      </span>
+                    ),
                   },
                   {
                     title: "Payments",

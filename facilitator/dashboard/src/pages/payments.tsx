@@ -43,7 +43,7 @@ export function Payments() {
   const isFiltered = status !== "all" || route !== "" || since !== "" || until !== "";
   return (
     <>
-      <Controls>
+      <Controls areMany>
         <Choice label="Status" value={status} options={STATUSES} onChange={setStatus} />
         <TextField label="From" type="date" value={since} onChange={setSince} />
         <TextField label="To" type="date" value={until} onChange={setUntil} />
@@ -72,7 +72,9 @@ export function Payments() {
                       Its page lists <a href={`#/payers/${payer}`}>everything that it paid</a>, with subscriptions.
                     </Empty>
                   ) : isFiltered ? (
-                    <Empty title="No payment is like this." />
+                    <Empty title="No payment is like this.">
+                      Show <a href="#/payments">all payments</a>.
+                    </Empty>
                   ) : (
                     <Empty title="No payment yet.">
                       A payment for one of your gated routes appears here one block later.

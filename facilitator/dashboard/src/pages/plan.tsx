@@ -57,8 +57,7 @@ function Terms({ of }: { of: Plan }) {
           </ActLink>
         </p>
       )}
-      <Panel title="Terms">
-        <LabelForm of={of.planId} />
+      <Panel title="Terms" aside={<LabelForm of={of.planId} />}>
         <Rows
           of={{
             Label: label && <Label of={of.planId} />,

@@ -81,6 +81,7 @@ export function Plans() {
                             Transferred to <Hex value={row.transferredTo} />
                           </span>
                         )}
+                        {row.recurring !== "0" && <Narrow>{money(row.recurring, token)} recurring</Narrow>}
                         {row.deprecated && <Narrow>{stateOf(row)}</Narrow>}
                       </>
                     ),

@@ -3,8 +3,8 @@ import type { Readiness, ServiceCostsWire, System as SystemWire } from "turnpike
 import type { AnswerAt, Query } from "../api";
 import { Chart } from "../chart";
 import { formatCents, formatCoin, formatCount, formatMs, formatSpan, formatTime, plural } from "../format";
-import { Bar, Controls, Cut, Empty, Figure, Figures, Hex, Panel, Shown, Status, Table } from "../parts";
-import { stepsOf, useRange } from "../range";
+import { Bar, Cut, Empty, Figure, Figures, Hex, Narrow, Panel, Shown, Status, Table } from "../parts";
+import { type Range, stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useSigned } from "../use";
 
 const LONG_DAYS = 3_650;
@@ -97,8 +97,7 @@ function OperatorView() {
           );
         }}
       </Shown>
-      <Controls>{choices}</Controls>
-      <Costs query={query} />
+      <Costs query={query} choices={choices} />
       <Providers query={query} />
     </>
   );
@@ -116,7 +115,16 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
         rows={nodes}
         columns={[
           { title: "No.", isMinor: true, cell: (row) => String(row.position) },
-          { title: "Host", cell: (row) => <Cut text={row.host} /> },
+          {
+            title: "Host",
+            cell: (row) => (
+              <>
+                <Cut text={row.host} />
+                {row.lastFault && <Narrow>{row.lastFault.code}</Narrow>}
+                {row.latencyMs !== undefined && <Narrow>answers in {formatMs(row.latencyMs)}</Narrow>}
+              </>
+            ),
+          },
           { title: "State", cell: (row) => <Status of={row.status} /> },
           {
             title: "Head",
@@ -182,6 +190,9 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
                     gas for {row.daysLeft > LONG_DAYS ? "more than ten years" : plural(row.daysLeft, "day")}
                   </span>
                 )}
+                <Narrow>
+                  {formatCount(row.inFlight)} in flight, {formatCount(row.queued)} queued
+                </Narrow>
                 {row.reason && <span class="note line bad">{row.reason}</span>}
               </>
             ),
@@ -206,11 +217,12 @@ function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] 
   );
 }
 
-function Costs({ query }: { query: Query }) {
+function Costs({ query, choices }: Pick<Range, "query" | "choices">) {
   const costs = useGet("/operator/costs", query);
   return (
     <Panel
       title="Costs"
+      aside={choices}
       note="Gas used times gas price, from the receipts of final transactions, by purpose; in cents at the coin price that the operator set."
     >
       <Shown of={costs}>
@@ -235,7 +247,18 @@ function Costs({ query }: { query: Query }) {
                 empty={<Empty title="No transaction was final in this range." />}
                 rows={data.purposes}
                 columns={[
-                  { title: "Purpose", cell: (row) => <Cut text={row.purpose} />, total: "Total" },
+                  {
+                    title: "Purpose",
+                    cell: (row) => (
+                      <>
+                        <Cut text={row.purpose} />
+                        <Narrow>
+                          {plural(row.transactions, "transaction")}, {formatCount(row.failed)} failed
+                        </Narrow>
+                      </>
+                    ),
+                    total: "Total",
+                  },
                   {
                     title: "Transactions",
                     isNumber: true,
@@ -302,7 +325,7 @@ function Providers({ query }: { query: Query }) {
   const money = useMoney("short");
   const providers = useGet("/operator/providers", { ...query, limit: 50 });
   return (
-    <Panel title="Providers" note="Payments received in this range.">
+    <Panel title="Providers" note="Payments received in the same range.">
       <Shown of={providers}>
         {(data) => (
           <Table
@@ -314,7 +337,7 @@ function Providers({ query }: { query: Query }) {
               { title: "Payments", isNumber: true, cell: (row) => formatCount(row.count) },
               { title: "Volume", isNumber: true, cell: (row) => money(row.amount, data.token) },
               {
-                title: "vs first",
+                title: "Compared with the first",
                 isMinor: true,
                 cell: (row) => <Bar share={Number(row.amount) / Number(data.providers[0]?.amount ?? 1)} />,
               },

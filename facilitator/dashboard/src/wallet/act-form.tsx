@@ -90,7 +90,7 @@ export function WithWallet({
         ))}
       {other && (
         <p class="note waiting" role="status">
-          Your wallet is on the account {shorten(other)}, and these acts are of {shorten(who.provider)}. Choose that
+          Your wallet is on the account {shorten(other)}, but this page acts for {shorten(who.provider)}. Choose that
           account in your wallet.
         </p>
       )}
