@@ -21,7 +21,7 @@ export const SERVICE = {
   actsPerHour: setting({
     env: "ACTS_PER_HOUR",
     about:
-      "Signed acts (signups, changes, permits) that are submitted for one account within an hour. Cancelling at once is not limited.",
+      "Signed acts (signups, changes, permits) that are submitted for one account within an hour. The first immediate cancel of a subscription is not limited.",
     fallback: "60",
     danger: "Acts cost the relayer gas and the account nothing.",
     schema: whole(1, 100_000),

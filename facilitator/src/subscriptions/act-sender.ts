@@ -4,11 +4,11 @@
  */
 import { type Address, type Clock, type Hex, TurnpikeError, Unavailable } from "turnpike/protocol";
 import type { ContractError } from "../chain/contract-errors";
-import type { Store } from "../db/open";
+import type { Db, Store } from "../db/open";
 import type { Indexer } from "../indexer";
 import type { Relayer } from "../relayer";
 import type { ActCall } from "./acts";
-import { countActsSince, latestAttempt, recordAct } from "./signed-acts";
+import { countActsSince, latestAttempt, lockSigner, recordAct, UNLIMITED, wasUnlimited } from "./signed-acts";
 
 export interface ActSenderDeps {
   readonly chainId: number;
@@ -29,7 +29,10 @@ export interface Act {
   readonly objectId: Hex;
   readonly signer: Address;
   readonly to: Address;
-  /** ends what an earlier act began, for good: it is not limited, as there are no more of these than of those */
+  /**
+   * ends its object for good: the first of these for an object is not limited. There are no more of them than of acts
+   * that began something, which are limited or cost their sender gas. Another signature for the same end is limited.
+   */
   readonly isFinal?: boolean;
   /** Validates before anything is sent. @throws TurnpikeError with the reason not to send it */
   prepare(): Promise<ActCall>;
@@ -72,19 +75,29 @@ export function createActSender(deps: ActSenderDeps): ActSender {
     return { kind: "confirmed", transaction: outcome.hash, blockNumber: outcome.blockNumber };
   }
 
+  /** @returns the name to record @throws RateLimited */
+  async function admitted(db: Db, { name, objectId, signer, isFinal }: Act, nowSec: number): Promise<string> {
+    if (isFinal && !(await wasUnlimited(db, chainId, objectId))) return UNLIMITED;
+    const recent = await countActsSince(db, chainId, signer, nowSec - HOUR_SEC);
+    if (recent < deps.actsPerHour) return name;
+    throw new TurnpikeError("RateLimited", `${signer} had ${recent} acts submitted within the hour`, {
+      retryAfterSec: 60,
+    });
+  }
+
   async function submit(act: Act, attempt: number): Promise<string> {
     const nowSec = clock.nowSec();
-    const recent = await countActsSince(store.db, chainId, act.signer, nowSec - HOUR_SEC);
-    if (!act.isFinal && recent >= deps.actsPerHour) {
-      throw new TurnpikeError("RateLimited", `${act.signer} had ${recent} acts submitted within the hour`, {
-        retryAfterSec: 60,
-      });
-    }
+    // Before the node is asked, and again when no other act of the signer can come between.
+    await admitted(store.db, act, nowSec);
     const { data, gasLimit } = await act.prepare();
     const request = { purpose: act.name, idempotencyKey: `act:${act.key}:${attempt}`, to: act.to, data, gasLimit };
     const transactionId = await store.transaction(async (tx) => {
+      const { key, objectId, signer } = act;
+      await lockSigner(tx, chainId, signer);
+      const twin = await latestAttempt(tx, chainId, key);
+      if (twin && twin.attempt >= attempt) return twin.transaction_id;
+      const name = await admitted(tx, act, nowSec);
       const id = await relayer.submit(request, tx);
-      const { key, name, objectId, signer } = act;
       const row = { chain_id: chainId, act_key: key, attempt, act: name, object_id: objectId, signer };
       await recordAct(tx, { ...row, transaction_id: id, accepted_at: nowSec });
       return id;

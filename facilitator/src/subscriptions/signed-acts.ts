@@ -1,4 +1,5 @@
-import type { Db } from "../db/open";
+import { sql } from "kysely";
+import type { Db, Tx } from "../db/open";
 import type { SignedActsTable } from "../db/tables/subscriptions";
 
 export async function latestAttempt(db: Db, chainId: number, actKey: string): Promise<SignedActsTable | undefined> {
@@ -12,6 +13,25 @@ export async function latestAttempt(db: Db, chainId: number, actKey: string): Pr
     .executeTakeFirst();
 }
 
+/** Recorded instead of its name for an act that was not limited. */
+export const UNLIMITED = "ended";
+
+/** Holds back other acts of the signer until the end of the transaction: of many at once, each counts those before. */
+export const lockSigner = (tx: Tx, chainId: number, signer: string) =>
+  sql`select pg_advisory_xact_lock(hashtextextended(${`acts of ${signer} on ${chainId}`}::text, 0))`.execute(tx);
+
+/** Whether an act on this object was submitted beyond the limit before. */
+export async function wasUnlimited(db: Db, chainId: number, objectId: string): Promise<boolean> {
+  const row = await db
+    .selectFrom("signed_acts")
+    .select("attempt")
+    .where("chain_id", "=", chainId)
+    .where("object_id", "=", objectId)
+    .where("act", "=", UNLIMITED)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 export async function countActsSince(db: Db, chainId: number, signer: string, sinceSec: number): Promise<number> {
   const row = await db
     .selectFrom("signed_acts")
@@ -19,6 +39,7 @@ export async function countActsSince(db: Db, chainId: number, signer: string, si
     .where("chain_id", "=", chainId)
     .where("signer", "=", signer)
     .where("accepted_at", ">=", sinceSec)
+    .where("act", "<>", UNLIMITED)
     .executeTakeFirstOrThrow();
   return Number(row.count);
 }

@@ -335,5 +335,39 @@ describe("Facilitator: subscriptions", function () {
       expect(change).to.include({ idHash, status: "CANCELLED" });
       await limited.stop();
     });
+
+    for (const act of ["cancel", "pause"] as const)
+      it(`B13 submits few of many signatures for one ${act}, sent at once: the others would only burn the relayer's gas`, async () => {
+        const limited = await world.service({ RENEWALS: "false", ACTS_PER_HOUR: "3" });
+        const subscriber = await world.payer(FUNDS);
+        const { idHash, request } = await world.signup(subscriber, { permit: FUNDS });
+        done(await limited.client.subscribe(request));
+        const from = await world.chain.provider.getBlockNumber();
+        const soon = BigInt(await world.nowSec()) + 6_000n;
+        const signatures = await Promise.all(
+          Array.from({ length: 12 }, (_, n) =>
+            world.change(act, subscriber, {
+              idHash,
+              deadline: soon + BigInt(n),
+              ...(act === "cancel" && { atPeriodEnd: false }),
+            } as never),
+          ),
+        );
+        await Promise.all(
+          signatures.map((one) => limited.client.change({ idHash, act, request: one as never }).catch(() => undefined)),
+        );
+        await until(async () => {
+          const found = await limited.client.subscription(idHash);
+          return found.kind === "found" && ["CANCELLED", "PAUSED"].includes(found.value.status);
+        }, "it is done");
+        const to = await world.chain.provider.getBlockNumber();
+        let sent = 0;
+        for (let number = from + 1; number <= to; number++) {
+          const block = await world.chain.provider.getBlock(number, true);
+          sent += (block?.prefetchedTransactions ?? []).filter((tx) => tx.to === world.contracts.turnpike).length;
+        }
+        expect(sent).to.be.within(1, 3);
+        await limited.stop();
+      });
   });
 });
