@@ -54,13 +54,11 @@ describe("Facilitator: digests", function () {
     await endpoint("everything", key, {});
     await endpoint("another", other, { types: [TYPE] });
     receiver.answer((response) => {
-      const { length } = sent("fails");
-      response.writeHead(length > 0 ? 500 : 204).end();
+      response.writeHead(response.req.url?.endsWith("/fails") ? 500 : 204).end();
     });
     const failing = await endpoint("fails", key, { types: ["payment.failed"], description: "fails" });
     await call(`/webhook-endpoints/${failing.id}/test`, key, {});
     await until(async () => sent("fails").length > 0, "an attempt that failed");
-    receiver.answer(204);
     // A whole day, so that no test begins shortly before midnight.
     const startSec = (await world.chain.provider.getBlock("latest"))?.timestamp ?? 0;
     await world.chain.advance(DAY_SEC - (startSec % DAY_SEC) + 60);
@@ -82,7 +80,9 @@ describe("Facilitator: digests", function () {
     expect(event).to.include({ id: second.id, sequence: first.sequence + 1 });
     const { from, to, totals, pastDue, stuck, endpoints } = event.data;
     expect([to - from, from % DAY_SEC, pastDue, stuck]).to.deep.equal([DAY_SEC, 0, [], []]);
-    expect(endpoints).to.deep.equal([{ id: failing.id, description: "fails", status: "enabled", failures: 1 }]);
+    expect(endpoints).to.have.length(1);
+    expect(endpoints[0]).to.include({ id: failing.id, description: "fails", status: "enabled" });
+    expect(endpoints[0]?.failures, "it is tried again meanwhile").to.be.above(0);
     const { movements } = ledgerSchema.parse(await (await call("/analytics/ledger", key)).json());
     const ofDay = movements.filter(({ at }) => at >= from && at < to);
     const sums = ofDay.map(({ kind, token, gross, refunded, net }) => {
