@@ -20,6 +20,9 @@ const { installedTestFiles, leftOut, quickTestFiles, SLOW, slowTestFiles } = req
 
 const HARDHAT = require.resolve("hardhat/internal/cli/cli.js");
 
+/** Suites whose files have a browser each, which calculates where others wait. */
+const WITH_BROWSERS = ["dashboard", "page"];
+
 /** More unsteady files than this are not caused by the machine's load. */
 const UNSTEADY_AT_MOST = 3;
 
@@ -109,6 +112,7 @@ async function withPostgres(act) {
 
 /** Compiles the contracts, unless COMPILED=1 says that they are, and runs a suite. @returns the exit status */
 async function runSuite(suite, files) {
+  if (WITH_BROWSERS.includes(suite)) process.env.TEST_JOBS ??= "3";
   const compiled = process.env.COMPILED === "1" ? 0 : await run([HARDHAT, "compile", "--quiet", "--concurrency", "2"]);
   if (compiled !== 0) return compiled;
   return withPostgres(async () => verdict(await runFiles(files, { suite, isParallel: true })));

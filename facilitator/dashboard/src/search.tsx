@@ -4,8 +4,15 @@ import type { SearchWire } from "turnpike/facilitator";
 import { endsOf, escapedText, planName } from "./format";
 import { Label } from "./parts";
 import { useMoney, useSigned } from "./use";
+import { ACTS } from "./wallet/act-list";
 
-type Hit = SearchWire["hits"][number];
+type Hit = Omit<SearchWire["hits"][number], "kind"> & { readonly kind: SearchWire["hits"][number]["kind"] | "action" };
+
+/** What can be done is found by its name. */
+const actionsOf = (words: string): Hit[] =>
+  Object.entries(ACTS)
+    .filter(([, { title }]) => title.toLowerCase().includes(words.toLowerCase()))
+    .map(([id, { title }]) => ({ kind: "action", id: "", text: title, page: `/acts/${id}` }));
 
 /** Typing is not a question for each letter. */
 const PAUSE_MS = 150;
@@ -59,7 +66,7 @@ function Box({ onDone }: { onDone: () => void }) {
     let isCurrent = true;
     const timer = setTimeout(() => {
       api.get("/search", { q: wanted }).then(
-        ({ hits }) => isCurrent && setState({ of: wanted, hits }),
+        ({ hits }) => isCurrent && setState({ of: wanted, hits: [...hits, ...actionsOf(wanted)] }),
         (error: Error) => isCurrent && setState({ of: wanted, problem: error.message }),
       );
     }, PAUSE_MS);
@@ -130,7 +137,7 @@ function Box({ onDone }: { onDone: () => void }) {
       </div>
       <p class="note" role="status">
         {wanted === ""
-          ? "Transaction, memo, id of a payment, subscription or plan, payer's address, the start of a plan's name or of an endpoint's description, part of a label."
+          ? "Transaction, memo, id of a payment, subscription or plan, payer's address, the start of a plan's name or of an endpoint's description, part of a label, an action."
           : state?.of !== wanted
             ? "Searching…"
             : "problem" in state
@@ -150,7 +157,7 @@ function Shown({ of: { kind, id, text, amount, token } }: { of: Hit }) {
   const said = text === undefined || kind === "payer" ? "" : isPlan(kind) ? planName(text, "") : escapedText(text);
   return (
     <>
-      <strong>{kind}</strong> <code>{end ? `${start}…${end}` : start}</code> {said && <bdi>{said}</bdi>}{" "}
+      <strong>{kind}</strong> {id && <code>{end ? `${start}…${end}` : start}</code>} {said && <bdi>{said}</bdi>}{" "}
       <Label of={id} /> {amount !== undefined && money(amount, token)}
     </>
   );

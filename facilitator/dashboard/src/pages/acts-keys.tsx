@@ -175,7 +175,9 @@ export function KeyActs({ act, wallet }: { act: ActId; wallet: Wallet | undefine
                     cell: (key) => (
                       <>
                         <bdi>{escapedText(key.name)}</bdi>
-                        <span class="note line">{key.scopes.join(", ")}</span>
+                        <span class="note line">
+                          <code>{key.id}</code> {key.scopes.join(", ")}
+                        </span>
                         <span class="note line">until {formatDate(key.expiresAt)}</span>
                         <span class="buttons">
                           {wallet && (

@@ -73,6 +73,8 @@ export function PlanActs() {
             title: `Create the plan ${shownName}`,
             words: [
               `${money(amount, token)} every ${formatPeriod({ unit: isMonths ? "month" : "second", count: length })}, paid to ${payTo}. Service goes on for ${formatInterval(graceSec)} while a renewal is awaited.`,
+              ...(trial ? [`Buyers read: trial ${plainText(trial)}. You give it by a voucher for each customer.`] : []),
+              ...(overage ? [`Buyers read: use costs ${plainText(overage)}.`] : []),
               "Anyone can subscribe to it. Nothing is charged by creating it.",
             ],
             call: calls.createPlan(terms, salt, metadata),

@@ -7,6 +7,7 @@ import { Bar, Controls, Download, Empty, Figure, Figures, Hex, Panel, Shown } fr
 import { usePlanNames } from "../plan-names";
 import { stepsOf, useRange } from "../range";
 import { useGet, useMoney, useRound, useUnit } from "../use";
+import { actAt } from "../wallet/act-list";
 import { Attention } from "./attention";
 import { FirstSteps } from "./first-steps";
 import { TopPayers } from "./payers";
@@ -94,7 +95,8 @@ function Proposals({ data }: { data: OverviewWire }) {
       {data.payeeProposals.map(({ planId, payTo, effectiveAt }) => (
         <p key={planId} class="note bad">
           {plans.nameOf(planId)}: <Hex value={payTo} /> can be paid from {formatTime(effectiveAt)} on. Unless it is
-          yours, withdraw it before by <code>withdrawPayTo</code>, as the provider or as the present payee.
+          yours, withdraw it before, as the provider or as the present payee.{" "}
+          <a href={actAt("change-payee", { plan: planId, how: "withdraw" })}>Withdraw it</a>
         </p>
       ))}
     </Panel>

@@ -77,7 +77,14 @@ function OperatorView() {
                 <Figure
                   label="Payments waiting"
                   value={formatCount(data.payments.queued)}
-                  note={data.payments.queued === 0 ? "none" : `oldest: ${formatSpan(data.payments.oldestQueuedSec)}`}
+                  note={
+                    data.payments.queued > 0
+                      ? `oldest: ${formatSpan(data.payments.oldestQueuedSec)}`
+                      : `${plural(
+                          data.lanes.reduce((sum, lane) => sum + lane.inFlight, 0),
+                          "transaction",
+                        )} sent, in no block yet`
+                  }
                 />
                 <Figure
                   label="Renewals due"

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { WebhookEndpoint } from "turnpike/facilitator";
+import { Copy } from "../copy";
 import { escapedText, formatTime, plural } from "../format";
 import { Alert, Empty, Panel, Shown, Status } from "../parts";
 import { useGet, usePlace, useQueryField, useSigned } from "../use";
@@ -111,7 +112,7 @@ export function Webhooks() {
     <>
       <Panel
         title="Endpoints"
-        note="Every event is sent to each enabled endpoint, at least once, signed as Standard Webhooks."
+        note="Each enabled endpoint gets the events that it names, at least once, signed as Standard Webhooks."
         aside={
           <button type="button" class="main" ref={add} onClick={() => open({ kind: "new" })}>
             Add an endpoint
@@ -215,7 +216,8 @@ function Types({ of }: { of: readonly string[] | null }) {
 function Secret({ value, note }: { value: string; note: string }) {
   return (
     <p class="secret">
-      Secret, shown this once: <code>{value}</code> <span class="note">{note}</span>
+      Secret, shown this once: <code>{value}</code> <Copy value={value} what="the secret" />{" "}
+      <span class="note">{note}</span>
     </p>
   );
 }

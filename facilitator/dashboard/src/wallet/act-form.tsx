@@ -165,6 +165,7 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
       setWanted({
         ...rest,
         words,
+        seen: pageOf(note),
         button: "Sign in your wallet",
         async run(progress) {
           const result = await run?.(account, progress);
@@ -179,6 +180,7 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
     setWanted({
       ...rest,
       words: [...words, `Its gas costs you about ${formatCoin(wei.toString())} of the chain's coin.`],
+      seen: pageOf(note),
       button: "Send by my wallet",
       async run(progress) {
         const transaction = await account.send(call, progress);
@@ -253,6 +255,13 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
       )}
     </Panel>
   );
+}
+
+/** The page that shows what an act changed, where it is another one than the act's own. */
+function pageOf({ act, object }: Note): string | undefined {
+  if (act === "subscription.ended") return `#/subscriptions/${object}`;
+  if (act === "plan.created") return "#/plans";
+  return act.startsWith("plan.") ? `#/plans/${object}` : undefined;
 }
 
 interface EntryProps {

@@ -11,6 +11,8 @@ export interface Wanted {
   readonly words: readonly string[];
   /** of the button that begins it; absent: there is nothing to do */
   readonly button?: string;
+  /** of the page that shows what was done */
+  readonly seen?: string | undefined;
   /** for an act that cannot be undone: what the person types first */
   readonly typed?: string;
   /** @returns what was done, in words */
@@ -119,6 +121,11 @@ export function Ask({ wanted, onClose }: { wanted: Wanted; onClose: (isChanged: 
       {state.kind === "done" && (
         <p class="note good" role="status">
           {state.text}
+        </p>
+      )}
+      {state.kind === "done" && wanted.seen && (
+        <p>
+          <a href={wanted.seen}>See what changed</a>
         </p>
       )}
       {state.kind === "done" && state.copy !== undefined && <Copy label="Copy it now" text={state.copy} />}
