@@ -24,6 +24,7 @@ export function PlanActs() {
   const calls = providerCalls(supported.turnpike);
   const { "": _all, ...options } = plans.options;
   const choice = { "": "Choose a plan", ...options };
+  const open = Object.entries(options).filter(([planId]) => !plans.find(planId)?.deprecated);
   const planField = { name: "plan", label: "Plan", options: choice };
   const tokens = Object.fromEntries(supported.tokens.map(({ address, name }) => [address, plainText(name)]));
 
@@ -85,7 +86,10 @@ export function PlanActs() {
       />
       <ActForm
         id="deprecate-plan"
-        fields={[planField, { name: "successor", label: "Successor", options: { "": "None", ...options } }]}
+        fields={[
+          planField,
+          { name: "successor", label: "Successor", options: { "": "None", ...Object.fromEntries(open) } },
+        ]}
         plan={(values) => {
           const { planId, name } = planIn(values);
           const successor = values.successor || undefined;
