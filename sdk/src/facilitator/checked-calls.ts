@@ -52,9 +52,12 @@ const X402 = { request: shape({ paymentPayload: anObject, paymentRequirements: a
 
 export const PAYMENT_ARGUMENTS = {
   authorize: { signedPayment: anObject },
-  refund: { request: anObject },
   refunds: { id: aText },
   payment: { id: aText },
+};
+
+export const SETTLEMENT_ARGUMENTS = {
+  refund: { request: anObject },
   verifyProof: { proof: anObject },
   x402Verify: X402,
   releasePayment: { paymentId: aText, grantId: aText },

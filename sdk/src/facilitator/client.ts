@@ -3,12 +3,13 @@
  * Expected outcomes are returned as unions.
  * @throws Unavailable (from every method) when there was no usable answer: the outcome is unknown, ask again
  */
-import { checkedCalls, PROVIDER_ARGUMENTS } from "./checked-calls";
+import { checkedCalls, PROVIDER_ARGUMENTS, SETTLEMENT_ARGUMENTS } from "./checked-calls";
 import { payerCalls } from "./payer-client";
 import { providerCalls } from "./provider-calls";
+import { settlementCalls } from "./settlement-calls";
 import { createCalls, type TransportOptions } from "./transport";
 
-export type { AuthorizeOutcome, RefundOutcome } from "./payment-calls";
+export type { AuthorizeOutcome } from "./payment-calls";
 export type {
   DebitRightsOutcome,
   DebitsOutcome,
@@ -17,6 +18,7 @@ export type {
   WantedKey,
   WantedRefundAccount,
 } from "./provider-calls";
+export type { RefundOutcome } from "./settlement-calls";
 export type { PermitOutcome } from "./subscription-calls";
 export type {
   CallOptions,
@@ -39,5 +41,9 @@ export type FacilitatorClient = ReturnType<typeof createFacilitatorClient>;
 /** @throws ConfigError for a url that is no plain http(s) address */
 export function createFacilitatorClient(options: FacilitatorClientOptions) {
   const calls = createCalls(options);
-  return { ...payerCalls(calls), ...checkedCalls(providerCalls(calls), PROVIDER_ARGUMENTS) };
+  return {
+    ...payerCalls(calls),
+    ...checkedCalls(settlementCalls(calls), SETTLEMENT_ARGUMENTS),
+    ...checkedCalls(providerCalls(calls), PROVIDER_ARGUMENTS),
+  };
 }

@@ -25,3 +25,4 @@ export * from "./supported";
 export { type VerifyWebhookOptions, verifyWebhook, type WebhookHeaders } from "./verify-webhook";
 export * from "./webhook-endpoints";
 export * from "./webhook-events";
+export * from "./x402";

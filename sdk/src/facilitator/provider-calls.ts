@@ -9,7 +9,6 @@ import {
 } from "./debits";
 import { type ApiScope, apiKeyTypedData, challengeSchema, type NewApiKey, newKeySchema } from "./keys";
 import { type Label, labelListSchema, labelSchema } from "./labels";
-import type { RefundOutcome } from "./payment-calls";
 import {
   type RefundAccount,
   type RefundAccountList,
@@ -21,6 +20,7 @@ import {
 import { refundResponseSchema } from "./refunds";
 import { type ReportReceipt, type ReportWire, reportReceiptSchema } from "./reports";
 import { type EventList, eventListSchema } from "./service";
+import type { RefundOutcome } from "./settlement-calls";
 import {
   type CallOptions,
   type Calls,

@@ -5,10 +5,10 @@
 import * as z from "zod";
 import type { Address } from "./address";
 import { aNumber, fieldsOf } from "./arguments";
-import { isLowS, type TypedData, type TypedDataField, type TypedDataStruct } from "./eip712";
+import type { TypedData, TypedDataField, TypedDataStruct } from "./eip712";
 import { type Hex, keccak256, keccakText, toHex, WORD, wordOfUint, writeAddress, writeHash, writeUint } from "./hex";
 import type { PaymentKey } from "./ids";
-import { addressSchema, amountSchema, otherMethodSchema, signature65Schema, signatureSchema } from "./schemas";
+import { addressSchema, amountSchema, otherMethodSchema, signatureSchema } from "./schemas";
 
 /** Permit2, at the same address on every chain. */
 export const PERMIT2: Address = "0x000000000022D473030F116dDEE9F6B43aC78BA3";
@@ -155,14 +155,3 @@ export function isPermit2(extra: { readonly [key: string]: unknown } | null | un
 
 /** Name of the extension by which a payer without gas approves Permit2. */
 export const EIP2612_GAS_SPONSORING = "eip2612GasSponsoring";
-
-/** The payer's EIP-2612 permit that approves Permit2, as the extension carries it. */
-export const gasSponsoringInfoSchema = z.object({
-  from: addressSchema,
-  asset: addressSchema,
-  spender: addressSchema,
-  amount: amountSchema,
-  nonce: amountSchema,
-  deadline: amountSchema,
-  signature: signature65Schema.refine(isLowS, "must have a low s"),
-});

@@ -68,7 +68,6 @@ export interface NonceView {
 /** The contract that moves a payment, where the payer has to approve it first. */
 export interface Approved {
   readonly title: string;
-  readonly spender: Address;
   /** name of the extension by which a payer without gas approves it */
   readonly sponsoring: string;
   /** the error of a server whose payer has not: presenting the payment again changes nothing */
@@ -107,7 +106,6 @@ export const TRANSFER_METHODS: Readonly<Record<TransferMethodName, TransferMetho
     extra: { assetTransferMethod: "permit2" },
     approved: {
       title: "Permit2",
-      spender: PERMIT2,
       sponsoring: EIP2612_GAS_SPONSORING,
       refusal: "permit2_allowance_required",
     },
@@ -143,11 +141,9 @@ export interface PresentedTransfer {
   readonly settler?: Address | undefined;
 }
 
-const payloadSchema = z.union([exactPayloadSchema, uptoPayloadSchema, permit2PayloadSchema]);
-
 /** @throws ZodError for a payload of no method */
 export function presentedIn(payload: unknown): PresentedTransfer {
-  const read = payloadSchema.parse(payload);
+  const read = z.union([exactPayloadSchema, uptoPayloadSchema, permit2PayloadSchema]).parse(payload);
   if (read.authorization) return { method: "eip3009", authorization: read.authorization };
   return proxiedTransferOf(permit2AuthorizationOf(read));
 }

@@ -4,8 +4,9 @@
  */
 import * as z from "zod";
 import { aList, aText, fieldsOf, type JsonObject } from "./arguments";
+import { isLowS } from "./eip712";
 import { concatBytes, type Hex, keccak256, utf8ToBytes } from "./hex";
-import { addressSchema, signatureSchema } from "./schemas";
+import { addressSchema, amountSchema, signature65Schema, signatureSchema } from "./schemas";
 
 /** The extensions of x402 version 2 that are understood, by name. */
 export const EXTENSION = {
@@ -113,3 +114,14 @@ export function personalDigest(message: string): Hex {
   const bytes = utf8ToBytes(message);
   return keccak256(concatBytes(utf8ToBytes(`\x19Ethereum Signed Message:\n${bytes.length}`), bytes));
 }
+
+/** The payer's EIP-2612 permit, as the extension `eip2612GasSponsoring` carries it. */
+export const gasSponsoringInfoSchema = z.object({
+  from: addressSchema,
+  asset: addressSchema,
+  spender: addressSchema,
+  amount: amountSchema,
+  nonce: amountSchema,
+  deadline: amountSchema,
+  signature: signature65Schema.refine(isLowS, "must have a low s"),
+});

@@ -1,5 +1,5 @@
 /** Settles standard payments in memory. Each payment has one purchase, as with a Facilitator; nothing has a balance. */
-import type { X402RequestWire, X402Settlement, X402Verdict } from "../facilitator/payments";
+import type { X402RequestWire, X402Settlement, X402Verdict } from "../facilitator/x402";
 import {
   addressOfKey,
   type Clock,

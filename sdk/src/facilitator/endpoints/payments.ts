@@ -6,16 +6,18 @@ import {
   authorizeResponseSchema,
   paymentStatusSchema,
   pendingSchema,
-  releaseRequestSchema,
-  releaseResponseSchema,
   verifyProofRequestSchema,
   verifyProofResponseSchema,
-  x402RequestSchema,
-  x402SettleResponseSchema,
-  x402VerifyResponseSchema,
 } from "../payments";
 import { refundListSchema, refundRequestSchema, refundResponseSchema } from "../refunds";
 import { supportedSchema } from "../supported";
+import {
+  releaseRequestSchema,
+  releaseResponseSchema,
+  x402RequestSchema,
+  x402SettleResponseSchema,
+  x402VerifyResponseSchema,
+} from "../x402";
 import { endpoints, get, PAYMENT_ERRORS, post, REFUND_ERRORS } from "./endpoint";
 
 const byId = z.object({ id: hash32Schema });

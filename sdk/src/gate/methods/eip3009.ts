@@ -1,6 +1,6 @@
 /** Transfers that the token itself checks, by EIP-3009. */
 import { findSettlement } from "../../chain/settlement";
-import { payloadV2Schema } from "../../facilitator/payments";
+import { payloadV2Schema } from "../../facilitator/x402";
 import { type Hex, paymentIdOf, type TransferAuthorization, transferTypedData, typedDataDigest } from "../../protocol";
 import { TRANSFER_METHODS } from "../../protocol/transfer-methods";
 import { type Method, parsed, type SignedTransfer, type SigningDomain, schemeAsked } from "./method";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type * as z from "zod";
 import type { Rpc } from "../../chain/rpc";
 import type { ExpectedSettlement } from "../../chain/settlement";
-import type { requirementsUptoSchema, requirementsV2Schema } from "../../facilitator/payments";
+import type { requirementsUptoSchema, requirementsV2Schema } from "../../facilitator/x402";
 import {
   type Address,
   type Hex,

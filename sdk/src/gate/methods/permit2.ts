@@ -1,6 +1,6 @@
 /** Transfers over Permit2, through the proxies of x402: the scheme `exact` for tokens without EIP-3009, and `upto`. */
 import { findPermit2Settlement } from "../../chain/proxy-calls";
-import { payloadPermit2Schema, payloadUptoSchema } from "../../facilitator/payments";
+import { payloadPermit2Schema, payloadUptoSchema } from "../../facilitator/x402";
 import {
   EIP2612_GAS_SPONSORING,
   type Hex,

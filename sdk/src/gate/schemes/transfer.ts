@@ -1,6 +1,6 @@
 /** Judges what a standard x402 payload presents: the gate checks what was signed, and the Facilitator settles it. */
 import { hasCode } from "../../chain/views";
-import type { X402RequestWire } from "../../facilitator/payments";
+import type { X402RequestWire } from "../../facilitator/x402";
 import { type Address, type Hex, keccakText, SIGNATURE_65, TurnpikeError, Unavailable } from "../../protocol";
 import { CLOCK_SLACK_SEC, DAY_SEC } from "../../protocol/periods";
 import { isPending } from "../../protocol/refusals";

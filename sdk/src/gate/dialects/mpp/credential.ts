@@ -1,5 +1,5 @@
 /** Reads the credential that answers a challenge, and checks what it pays: a transfer by EIP-3009, of the scheme `exact`. */
-import type { X402RequestWire } from "../../../facilitator/payments";
+import type { X402RequestWire } from "../../../facilitator/x402";
 import { caip2Of, decodeJsonHeader, InvalidPaymentProof, type JsonObject, TurnpikeError } from "../../../protocol";
 import {
   type ChargeCredential,

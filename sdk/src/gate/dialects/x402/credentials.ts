@@ -3,7 +3,7 @@
  * holds, the context that it is judged in, what it pays, by which option, and how its money moves.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { X402RequestWire } from "../../../facilitator/payments";
+import type { X402RequestWire } from "../../../facilitator/x402";
 import {
   caip2Of,
   checksum,

@@ -16,7 +16,7 @@ import {
   utf8ToBytes,
 } from "turnpike/protocol";
 import * as z from "zod";
-import type { X402RequestWire } from "../../../../../sdk/src/facilitator/payments";
+import type { X402RequestWire } from "../../../../../sdk/src/facilitator/x402";
 import { soldBy, usableKeyOf } from "../../../../../sdk/src/gate/core/offers";
 import {
   chargesNothing,

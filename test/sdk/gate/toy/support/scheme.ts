@@ -1,6 +1,6 @@
 /** A scheme beside the built-in ones: one EIP-3009 transfer buys one request, and settles after the handler. */
 import { PaymentPending, Unavailable } from "turnpike/protocol";
-import type { X402RequestWire } from "../../../../../sdk/src/facilitator/payments";
+import type { X402RequestWire } from "../../../../../sdk/src/facilitator/x402";
 import type { PaymentCase } from "../../../../../sdk/src/gate/core/payment-case";
 import type { Purchase, Scheme } from "../../../../../sdk/src/gate/schemes/scheme";
 import type { Hex } from "../../../../../sdk/src/protocol";
