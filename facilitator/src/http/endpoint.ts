@@ -124,6 +124,7 @@ interface Route {
 
 function endpoint({ spec, admission, problemExtra, handle }: Route): Endpoint {
   const mayOmitBody = isBodyOptional(spec);
+  const known = knownParameters(spec);
   const isDirect = spec.method === "post" && spec.body && !admission && !spec.params && !spec.query;
   const direct: Direct = {
     refuse: (error, requestId) => errorResponseOf(error, requestId, problemExtra),
@@ -171,7 +172,7 @@ function endpoint({ spec, admission, problemExtra, handle }: Route): Endpoint {
                 context.var.trace?.concerns(paymentId);
               },
               params: parse(spec.params, context.req.param(), "path") as object,
-              query: parse(spec.query, singleValues(context, spec), "query") as object,
+              query: parse(spec.query, singleValues(context, known), "query") as object,
               body: parse(spec.body, body, "body") as object,
             });
           };
@@ -292,15 +293,19 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
   return issue.message;
 }
 
+/** Returns the only parameters that a list of an owner takes: a filter that is misspelt would find all. */
+function knownParameters({ method, query, scope }: EndpointSpec): readonly string[] | undefined {
+  return scope === undefined || method !== "get" ? undefined : ["network", ...Object.keys(query?.shape ?? {})];
+}
+
 /**
- * @throws InvalidRequest for a repeated parameter, of which two readers would use different values; for NUL, which no
- * database stores; and for one that a provider's list does not know, as a filter that is misspelt would find all
+ * @param known the parameters that may be given; absent: any
+ * @throws InvalidRequest for an unknown parameter; for a repeated one, of which two readers would use different values;
+ * and for NUL, which no database stores
  */
-function singleValues(context: Context, { method, query, scope }: EndpointSpec): Record<string, string> {
-  const known = ["network", ...Object.keys(query?.shape ?? {})];
-  const isStrict = scope !== undefined && method === "get";
+function singleValues(context: Context, known: readonly string[] | undefined): Record<string, string> {
   const problemOf = (name: string, value: string, isTwice: boolean): string | undefined => {
-    if (isStrict && !known.includes(name)) return `is no parameter here: use ${known.join(", ")}`;
+    if (known && !known.includes(name)) return `is no parameter here: use ${known.join(", ")}`;
     if (isTwice) return "is given twice";
     return value.includes("\0") ? "has the character NUL" : undefined;
   };
