@@ -38,7 +38,7 @@ export function startDigests(context: DigestContext): Worker {
 }
 
 /** Publishes what is missing of the last day whose blocks are all final. */
-export async function publishDigests({ config, store, feed, clock, wallClock }: DigestContext): Promise<void> {
+export async function publishDigests({ config, store, feed, clock, wallClock, log }: DigestContext): Promise<void> {
   const { chainId, network, finalityDepth, allowPrivateWebhooks: allowPrivate } = config;
   const { rows } = await sql<{ provider: Address }>`select distinct e.provider from webhook_endpoints e
     where ${onChains("e", [chainId])} and e.status = 'enabled' and jsonb_exists(e.types, ${DIGEST_TYPE})`.execute(
@@ -52,10 +52,10 @@ export async function publishDigests({ config, store, feed, clock, wallClock }: 
   const range = { from: to - DAY_SEC, to };
   const analytics = createAnalytics({ db: store.db, config, clock });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate, nowMs: wallClock.nowMs });
-  for (const { provider } of rows) {
+  const publish = async (provider: Address) => {
     const id = keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/"));
     const known = store.db.selectFrom("events").select("id").where("chain_id", "=", chainId).where("id", "=", id);
-    if (await known.executeTakeFirst()) continue;
+    if (await known.executeTakeFirst()) return;
     const [{ totals }, attention, all] = await Promise.all([
       analytics.movementTotals(provider, { range, zone: "UTC", sort: "newest" }),
       analytics.attention(provider),
@@ -79,5 +79,11 @@ export async function publishDigests({ config, store, feed, clock, wallClock }: 
     };
     await store.transaction((tx) => feed.append(tx, [draft]));
     store.notifier.notify("events");
+  };
+  // What hinders one provider's digest does not hinder the others'.
+  for (const { provider } of rows) {
+    await publish(provider).catch((error: unknown) =>
+      log.warn({ error, provider }, "a digest waits for the next round"),
+    );
   }
 }
