@@ -37,7 +37,7 @@ export const bytesPermitInterface = new Interface([
 
 const PERMIT_TRANSFER = "((address token, uint256 amount) permitted, uint256 nonce, uint256 deadline) permit";
 
-const PERMIT_2612 = "(uint256 value, uint256 deadline, bytes32 r, bytes32 s, uint8 v) permit2612";
+const PERMIT_2612 = "(uint256 value, uint256 deadline, bytes32 r, bytes32 s, uint8 v) approval";
 
 const EXACT_TERMS = `${PERMIT_TRANSFER}, address owner, (address to, uint256 validAfter) witness, bytes signature`;
 
@@ -57,9 +57,4 @@ export const uptoProxyInterface = new Interface([
   `function settleWithPermit(${PERMIT_2612}, ${UPTO_TERMS})`,
   "event Settled()",
   "event SettledWithPermit()",
-]);
-
-/** What this project uses of Permit2. */
-export const permit2Interface = new Interface([
-  "function nonceBitmap(address owner, uint256 word) view returns (uint256)",
 ]);

@@ -9,7 +9,7 @@ import {
   exactPayloadSchema,
   hash32Schema,
   MAX_RESOURCE_BYTES,
-  permit2PayloadSchema,
+  proxiedPayloadSchema,
   signature65Schema,
   uptoPayloadSchema,
   x402V1PayloadSchema,
@@ -63,9 +63,9 @@ export const requirementsUptoSchema = requirementsV2Schema.extend({ scheme: z.li
 
 const extensionsSchema = z.record(z.string(), z.unknown()).optional();
 
-/** `exact` over Permit2. */
-export const payloadPermit2Schema = payloadV2Schema.extend({
-  payload: permit2PayloadSchema,
+/** `exact` through x402's proxy. */
+export const payloadProxiedSchema = payloadV2Schema.extend({
+  payload: proxiedPayloadSchema,
   extensions: extensionsSchema,
 });
 
@@ -96,7 +96,7 @@ export const x402RequestSchema = z.union([
     grant: grantRequestSchema.optional(),
   }),
   z.object({
-    paymentPayload: payloadPermit2Schema,
+    paymentPayload: payloadProxiedSchema,
     paymentRequirements: requirementsV2Schema,
     grant: grantRequestSchema.optional(),
   }),

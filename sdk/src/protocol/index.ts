@@ -88,6 +88,7 @@ export {
   isEip3009,
   PAYMENT_METHODS,
   type PaymentMethod,
+  type TransferMethodName,
   type X402V1Payload,
   x402V1PayloadSchema,
 } from "./transfer-methods";

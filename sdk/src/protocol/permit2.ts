@@ -119,8 +119,8 @@ const transferShape = {
   deadline: amountSchema,
 };
 
-/** `exact` payload over Permit2 of stock x402 clients. */
-export const permit2PayloadSchema = z.object({
+/** `exact` payload of stock x402 clients that goes through x402's proxy: over Permit2. */
+export const proxiedPayloadSchema = z.object({
   signature: signatureSchema,
   authorization: otherMethodSchema,
   permit2Authorization: z.object({
@@ -141,7 +141,7 @@ export const uptoPayloadSchema = z.object({
 
 /** Returns the authorization of a payload. */
 export function permit2AuthorizationOf(
-  payload: z.output<typeof permit2PayloadSchema> | z.output<typeof uptoPayloadSchema>,
+  payload: z.output<typeof proxiedPayloadSchema> | z.output<typeof uptoPayloadSchema>,
 ): Permit2Authorization {
   const signed = fieldsOf(fieldsOf(payload, "payload").permit2Authorization, "payload.permit2Authorization");
   const { from, permitted, spender, nonce, deadline, witness } = signed;

@@ -14,9 +14,9 @@ import {
   type Permit2Authorization,
   permit2AuthorizationOf,
   permit2NonceOf,
-  permit2PayloadSchema,
   permit2PaymentIdOf,
   permit2TypedData,
+  proxiedPayloadSchema,
   proxyOf,
   uptoPayloadSchema,
 } from "./permit2";
@@ -85,6 +85,7 @@ export interface TransferMethod {
   nonceView(key: Omit<PaymentKey, "chainId">): NonceView;
 }
 
+/** How a token moves one-time payments: by its own EIP-3009 authorizations (default), or over Permit2. */
 export type TransferMethodName = Exclude<PaymentMethod, "upto">;
 
 /** By the name that the option of a gate and `extra.assetTransferMethod` have for it. */
@@ -143,7 +144,7 @@ export interface PresentedTransfer {
 
 /** @throws ZodError for a payload of no method */
 export function presentedIn(payload: unknown): PresentedTransfer {
-  const read = z.union([exactPayloadSchema, uptoPayloadSchema, permit2PayloadSchema]).parse(payload);
+  const read = z.union([exactPayloadSchema, uptoPayloadSchema, proxiedPayloadSchema]).parse(payload);
   if (read.authorization) return { method: "eip3009", authorization: read.authorization };
   return proxiedTransferOf(permit2AuthorizationOf(read));
 }

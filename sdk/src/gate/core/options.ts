@@ -3,6 +3,7 @@ import type { Rpc } from "../../chain/rpc";
 import type { FetchLike } from "../../facilitator/transport";
 import { type Clock, ConfigError, type Hex, type Network, type TypedData } from "../../protocol";
 import type { OpenTelemetryApi } from "../../protocol/tracing";
+import { TRANSFER_METHODS, type TransferMethodName } from "../../protocol/transfer-methods";
 import type { MeterPort } from "../metering/meter";
 import type { MeterEvent, MeterStore } from "../metering/store";
 import type { ClaimStore } from "../purchases/record";
@@ -35,13 +36,12 @@ export interface TokenOption {
   /** TURNPIKE_TOKEN_SYMBOL: as a `price` may name it, "USDC" */
   readonly symbol?: string;
   /**
-   * TURNPIKE_TOKEN_TRANSFER_METHOD: "permit2" for a token without EIP-3009, whose one-time prices are then paid over
-   * Permit2; default "eip3009"
+   * TURNPIKE_TOKEN_TRANSFER_METHOD: how one-time prices in it are paid; to be set for a token without EIP-3009
    */
-  readonly transferMethod?: "eip3009" | "permit2";
+  readonly transferMethod?: TransferMethodName;
   /**
-   * TURNPIKE_TOKEN_PERMITS=1: whether it has EIP-2612 permits, by which a payer without gas approves Permit2; default:
-   * read from the chain where rpcUrl is set; the networks' own tokens have them
+   * TURNPIKE_TOKEN_PERMITS=1: whether it has EIP-2612 permits, by which a payer without gas approves who moves its
+   * payment; default: read from the chain where rpcUrl is set; the networks' own tokens have them
    */
   readonly permits?: boolean;
   /** TURNPIKE_TOKEN_CURRENCY: "USD" where one token is worth one dollar, so that a `price` may be in dollars */
@@ -232,7 +232,7 @@ export function optionsFromEnvironment(env: Environment): ProviderOptions {
         decimals: decimals && Number(decimals),
         symbol: text("TURNPIKE_TOKEN_SYMBOL"),
         currency: oneOf("TURNPIKE_TOKEN_CURRENCY", ["USD"]),
-        transferMethod: oneOf("TURNPIKE_TOKEN_TRANSFER_METHOD", ["eip3009", "permit2"]),
+        transferMethod: oneOf("TURNPIKE_TOKEN_TRANSFER_METHOD", Object.keys(TRANSFER_METHODS) as TransferMethodName[]),
         permits: flagOf(oneOf("TURNPIKE_TOKEN_PERMITS", ["0", "1"])),
       }),
     payTo: text("TURNPIKE_PAY_TO"),

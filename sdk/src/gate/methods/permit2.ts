@@ -1,6 +1,6 @@
 /** Transfers over Permit2, through the proxies of x402: the scheme `exact` for tokens without EIP-3009, and `upto`. */
 import { findPermit2Settlement } from "../../chain/proxy-calls";
-import { payloadPermit2Schema, payloadUptoSchema } from "../../facilitator/x402";
+import { payloadProxiedSchema, payloadUptoSchema } from "../../facilitator/x402";
 import {
   EIP2612_GAS_SPONSORING,
   type Hex,
@@ -47,7 +47,7 @@ export const permit2: Method = {
       : "payments over Permit2 (its setting PERMIT2)",
   read(source) {
     const { accepted, resource, payload } =
-      schemeAsked(source) === "upto" ? parsed(payloadUptoSchema, source) : parsed(payloadPermit2Schema, source);
+      schemeAsked(source) === "upto" ? parsed(payloadUptoSchema, source) : parsed(payloadProxiedSchema, source);
     if (!this.isNamedIn(accepted.extra)) return "transfer_method";
     const authorization = permit2AuthorizationOf(payload);
     const { spender, token, to: payTo, amount: max, facilitator } = authorization;

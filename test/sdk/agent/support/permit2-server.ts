@@ -14,7 +14,7 @@ import {
   PERMIT2,
   type Permit2Authorization,
   permit2AuthorizationOf,
-  permit2PayloadSchema,
+  proxiedPayloadSchema,
   permit2TypedData,
   permitTypedData,
   recoverSigner,
@@ -135,7 +135,7 @@ export async function startPermit2Server(
   /** Returns what the payer signed; undefined for a signature over anything else. */
   function judge(header: string): Permit2Authorization | undefined {
     const decoded = decodeJsonHeader(header) as { payload: unknown; extensions?: Record<string, { info: never }> };
-    const schema = scheme === "upto" ? uptoPayloadSchema : permit2PayloadSchema;
+    const schema = scheme === "upto" ? uptoPayloadSchema : proxiedPayloadSchema;
     const parsed = schema.safeParse(decoded.payload);
     if (!parsed.success) return undefined;
     const payload = parsed.data;
