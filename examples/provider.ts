@@ -42,9 +42,13 @@ export async function startProvider({ port, elsewhere, ...options }: ExampleProv
   });
 
   // `page` asks people in browsers, as the 402 asks programs.
-  app.get("/quote", paymentGate({ page: true, pricing: [{ type: "one-time", amount: QUOTE_PRICE }] }), (req, res) => {
-    res.json({ symbol: String(req.query.symbol ?? "ETH"), price: "1234.56" });
-  });
+  app.get(
+    "/quote",
+    paymentGate({ page: true, description: "A quote", pricing: [{ type: "one-time", amount: QUOTE_PRICE }] }),
+    (req, res) => {
+      res.json({ symbol: String(req.query.symbol ?? "ETH"), price: "1234.56" });
+    },
+  );
 
   app.get("/report", paymentGate({ pricing: [{ type: "subscription", plan: reader }] }), (_req, res) => {
     res.json({ title: "Daily report", pages: 12 });
@@ -53,6 +57,7 @@ export async function startProvider({ port, elsewhere, ...options }: ExampleProv
   app.get(
     "/choice",
     paymentGate({
+      page: true,
       pricing: [
         { type: "one-time", amount: QUOTE_PRICE },
         { type: "subscription", plan: reader },

@@ -57,7 +57,7 @@ export function renderPage({ description, mimeType, resource, quoteLifeSec, opti
   const [first] = options;
   if (!first) throw new RangeError("a page needs an option");
   const { host } = new URL(resource);
-  const title = description === "" ? "Pay to open this page" : description;
+  const title = description === "" ? "A paid page" : description;
   const terms: PageTerms = { quoteLifeSec, options };
   return `<!doctype html>
 <html lang="en">
