@@ -4,6 +4,7 @@ import { redisClaims, redisMeter } from "turnpike/gate/redis";
 import { attempt, idOf } from "../sdk/gate/support/claim-store";
 import type { TestRedis } from "../sdk/gate/support/redis";
 import { MeteredChain } from "../support/metered-chain";
+import { until } from "../support/until";
 import { clusterOf, failOverTo, startCluster, startReplica, type TestCluster } from "./support/cluster";
 import { metersAfterEach } from "./support/meters";
 import { connected, disconnectAll, libraryOf } from "./support/node-redis";
@@ -65,6 +66,21 @@ describe("a Redis Cluster whose masters change places with their replicas", func
   }
 
   for (const library of ["ioredis", "redis-5", "redis-6"] as const) {
+    it(`HA35 charges on after each change, and a change back, through ${library}`, async () => {
+      const chain = new MeteredChain();
+      const idHash = chain.subscribe(1, { cap: 100n });
+      const meter = await startMeter(redisMeter(await clientOf(library), { prefix: `{alone ${spaces++}}:` }), chain);
+      // Nothing else is sent, by whose redirection a client would learn of the change.
+      const reserved = async () => (await meter.reserve(idHash, 1n, chain.facts(idHash))).charged;
+      expect(await reserved()).to.equal(1n);
+      for (let changes = 0; changes < 2; changes++) {
+        await turn();
+        expect(await until(() => reserved().catch(() => undefined), "a charge"), `change ${changes}`).to.equal(1n);
+      }
+      await meter.flush();
+      expect(chain.sumDebited()).to.equal(3n);
+    });
+
     it(`HA35 charges ${METERED} metered and sells ${PAID} paid calls once each, through ${library}`, async () => {
       const [one, other] = [await clientOf(library), await clientOf(library)];
       const space = spaces++;

@@ -95,7 +95,7 @@ function ioredisLink(client: IoredisClient): RedisLink {
 function nodeRedisLink(client: NodeRedisClient): RedisLink {
   const isCluster = client.masters !== undefined;
   const sendTo = (key: string, command: readonly string[]): Promise<unknown> => {
-    if (isCluster) return client.sendCommand(key, false, command);
+    if (isCluster) return sendToOwner((args) => client.sendCommand(key, false, args), command);
     return client.getMasterNode ? client.sendCommand(false, command) : client.sendCommand(command);
   };
   return {
@@ -109,6 +109,23 @@ function nodeRedisLink(client: NodeRedisClient): RedisLink {
       return nodes.flatMap((node) => (node ? [(...command: string[]) => node.sendCommand(command)] : []));
     },
   };
+}
+
+/**
+ * With `useReplicas` a client keeps the connection of a replica that it asked for reads, also once that is a master. When
+ * it is a replica again, it refuses a script's writes instead of naming the master, so the client never learns of that.
+ */
+async function sendToOwner(
+  send: (args: readonly string[]) => Promise<unknown>,
+  command: readonly string[],
+): Promise<unknown> {
+  try {
+    return await send(command);
+  } catch (error) {
+    if (!(error instanceof Error) || !error.message.startsWith("READONLY")) throw error;
+    await send(["READWRITE"]);
+    return send(command);
+  }
 }
 
 /** `redis` reports a lost reply at once, and does not send again: whether the command ran is then unknown. */
