@@ -1,7 +1,7 @@
 /** The digest of a day: what it says, who gets it, and that it comes once. */
 import { expect } from "chai";
 import { sql } from "kysely";
-import { eventListSchema, ledgerSchema, verifyWebhook } from "turnpike/facilitator";
+import { attentionSchema, eventListSchema, ledgerSchema, verifyWebhook } from "turnpike/facilitator";
 import { type Address, networkOfChain } from "turnpike/protocol";
 import { publishDigests } from "../../../facilitator/src/app/digests";
 import { createEventFeed } from "../../../facilitator/src/app/projections";
@@ -107,6 +107,9 @@ describe("Facilitator: digests", function () {
     const { length } = await digests();
     await world.chain.advance(INTERVAL_SEC);
     const last = await until(async () => (await digests())[length], "one digest after a month");
+    const isTried = async () =>
+      attentionSchema.parse(await (await call("/analytics/attention", key)).json()).pastDue[0];
+    await until(isTried, "the renewal was tried");
     await world.chain.advance(DAY_SEC);
     const again = await until(async () => (await digests())[length + 1], "the next one");
     const ids = (await digests()).map(({ id }) => id);
