@@ -211,7 +211,7 @@ describe("dashboard: find and read", function () {
         .and(page.locator("[aria-sort=descending]"))
         .waitFor();
       await rows(page, "Movements").nth(1).filter({ hasText: "$10.00" }).waitFor();
-      await check(page, "Account");
+      await check(page, "Ledger");
       await page.emulateMedia({ media: "print" });
       const printed = async (what: string): Promise<boolean> => page.locator(what).first().isVisible();
       const onPaper = await Promise.all(["nav", ".controls", "h1", "tfoot td", "thead .sorter"].map(printed));

@@ -72,7 +72,7 @@ describe("dashboard: jobs of an operator", function () {
     });
     await world.chain.provider.send("hardhat_setBalance", [relayer, toBeHex(BigInt(Math.round(spent * 3.5)))]);
     const dry = matter(page, "Gas for 3 days").filter({ hasText: relayer.slice(0, 6) });
-    const lane = page.getByRole("table", { name: "Lanes" }).getByRole("row").filter({ hasText: "3 days" });
+    const lane = page.getByRole("table", { name: "Relayer keys" }).getByRole("row").filter({ hasText: "3 days" });
     for (const width of WIDTHS) {
       await wide(page, width);
       await visit(page, "/");

@@ -131,7 +131,7 @@ describe("dashboard, on the data of a happy year", function () {
       ["/plans?days=365", "Plans", "$10.00 recurring"],
       ["/funnel?days=365", "Lost revenue by cause", "one-time, $1.50 asked"],
       ["/funnel?days=365", "Conversion by resource", "by subscription"],
-      ["/system?days=365", "Lanes", "0 in flight, 0 queued"],
+      ["/system?days=365", "Relayer keys", "0 in flight, 0 queued"],
     ] as const;
     for (const [address, table, line] of lines) {
       for (const [width, isShown] of [

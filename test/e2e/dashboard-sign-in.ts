@@ -124,7 +124,7 @@ describe("dashboard: signing in", function () {
       location.hash = "/system";
     });
     await page.getByRole("heading", { name: "Health" }).waitFor();
-    expect(await page.getByRole("heading", { name: "Lanes" }).count()).to.equal(0);
+    expect(await page.getByRole("heading", { name: "Relayer keys" }).count()).to.equal(0);
 
     const key = (await page.evaluate(() => sessionStorage.getItem("turnpike-key"))) ?? "";
     expect(page.url()).not.to.include(key);

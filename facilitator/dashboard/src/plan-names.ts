@@ -1,6 +1,6 @@
 /** Resolves plan ids to names, in any token, for lists that contain only ids. */
 import type { PlanFiguresWire } from "turnpike/facilitator";
-import type { Query } from "./api";
+import type { Api, Query } from "./api";
 import { planName } from "./format";
 import { type Loaded, useLoad, useSigned } from "./use";
 
@@ -41,4 +41,9 @@ export function usePlanNames(): PlanNames {
       ...Object.fromEntries(known.map((plan) => [plan.planId, planName(plan.metadata, plan.planId)])),
     },
   };
+}
+
+/** Reads plans by their ids, also other providers'. */
+export async function plansOf(api: Api, ids: readonly string[]) {
+  return new Map(await Promise.all([...new Set(ids)].map(async (id) => [id, await api.get(`/plans/${id}`)] as const)));
 }

@@ -22,7 +22,7 @@ const SubscriptionPage = other((all) => all.SubscriptionPage);
 
 export const PAGES = [
   { path: "/", title: "Overview", page: Overview },
-  { path: "/account", title: "Account", page: other((all) => all.Account) },
+  { path: "/account", title: "Ledger", page: other((all) => all.Account) },
   { path: "/payments", title: "Payments", page: other((all) => all.Payments) },
   { path: "/subscriptions", title: "Subscriptions", page: other((all) => all.Subscriptions) },
   { path: "/allowances", title: "Allowances", page: other((all) => all.Allowances) },

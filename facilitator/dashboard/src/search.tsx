@@ -143,7 +143,7 @@ function Box({ onDone }: { onDone: () => void }) {
             : "problem" in state
               ? state.problem
               : state.hits.length === 0
-                ? "Nothing of yours has this name."
+                ? "Nothing of yours has this name. An id is found whole, by 0x and its first six digits, or as a page shortens it."
                 : `${state.hits.length} found: arrows choose, Enter opens.`}
       </p>
     </>

@@ -10,7 +10,7 @@ import { failuresOf } from "./axe";
 /** Each page by its address, and what it is called. */
 export const PAGES = {
   "/": "Overview",
-  "/account": "Account",
+  "/account": "Ledger",
   "/payments": "Payments",
   "/subscriptions": "Subscriptions",
   "/allowances": "Allowances",

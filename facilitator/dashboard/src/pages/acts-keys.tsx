@@ -24,6 +24,9 @@ const SCOPES = {
   refunds: "refund from the account that you named",
 } satisfies Record<ApiScope, string>;
 
+/** Of those that have ended, the audit log says who made them. */
+const isValid = ({ revokedAt, expiresAt }: Key): boolean => revokedAt === undefined && expiresAt > Date.now() / 1_000;
+
 const LIST_SEC = 600;
 const DAY_SEC = 86_400;
 
@@ -166,7 +169,7 @@ export function KeyActs({ act, wallet }: { act: ActId; wallet: Wallet | undefine
               <Table
                 caption="API keys"
                 empty="No key."
-                rows={opened.keys.filter(({ revokedAt }) => revokedAt === undefined)}
+                rows={opened.keys.filter(isValid)}
                 id={({ id }) => id}
                 columns={[
                   {

@@ -8,7 +8,7 @@ import { useGet, useMoney, useRound, useSigned } from "../use";
 /** A payment that does not settle emits no event. */
 const POLL_MS = 10_000;
 
-/** A lane's gas for fewer days is shown. */
+/** A key's gas for fewer days is shown. */
 const FEW_DAYS = 7;
 
 const isFew = (daysLeft: number | undefined): daysLeft is number => daysLeft !== undefined && daysLeft < FEW_DAYS;
@@ -46,7 +46,7 @@ function Matters({ title, matters }: { title: string; matters: readonly Matter[]
 }
 
 const WAITS_FOR: Readonly<Record<AttentionWire["stuck"][number]["state"], string>> = {
-  queued: "It is in no transaction yet: see whether a lane can send, on System.",
+  queued: "It is in no transaction yet: see whether a relayer key can send, on System.",
   sent: "Its transaction is not mined yet: the service raises its fee by itself.",
   parked:
     "It was mined without moving the money. It is tried again until it expires; the payer's funds may not suffice.",
@@ -129,8 +129,10 @@ function OfOperator() {
                 id: address,
                 what: (
                   <>
-                    <strong>{isFew(daysLeft) ? `Gas for ${plural(daysLeft, "day")}` : "A lane cannot work"}</strong>:{" "}
-                    <Hex value={address} />
+                    <strong>
+                      {isFew(daysLeft) ? `Gas for ${plural(daysLeft, "day")}` : "A relayer key cannot work"}
+                    </strong>
+                    : <Hex value={address} />
                     {reason && `, ${reason}`}
                     {!isWell && isFew(daysLeft) && ", too few coins to send with"}.
                   </>

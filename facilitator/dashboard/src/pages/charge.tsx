@@ -41,7 +41,6 @@ export function ChargePage({ id }: { id: string }) {
             />
             <Chain of={charge} />
           </Panel>
-          <Refunds of={charge} />
           {!charge.reverted && (
             <Refund
               of={charge}
@@ -50,6 +49,7 @@ export function ChargePage({ id }: { id: string }) {
               load={() => api.get(`/analytics/charges/${id}`)}
             />
           )}
+          <Refunds of={charge} />
           <Sent of={charge} />
         </>
       )}

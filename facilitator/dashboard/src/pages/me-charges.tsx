@@ -1,10 +1,12 @@
 /** What the payer was charged: by provider and day, each payment, each charge, and as files to keep. */
 import { useState } from "preact/hooks";
-import type { ChargedListWire, PaidListWire } from "turnpike/facilitator";
+import type { ChargedListWire, PaidListWire, Scheme } from "turnpike/facilitator";
 import type { Api } from "../api";
-import { formatDate, formatTime, plural } from "../format";
+import { formatDate, formatTime, planName, plural } from "../format";
 import { Controls, Cut, Download, Hex, Narrow, Pager, Panel, Shown, Table } from "../parts";
-import { useGet, useMoney, useSigned, useTrail } from "../use";
+import { plansOf } from "../plan-names";
+import { SCHEME_NAMES } from "../schemes";
+import { useGet, useLoad, useMoney, useSigned, useTrail } from "../use";
 import { on } from "./me-approvals";
 
 const PAGE = 25;
@@ -43,7 +45,13 @@ export function Spend() {
 export function Charges() {
   const charged = useTrail("charged");
   const paid = useTrail("paid");
-  const charges = useGet("/payer/charges", { cursor: charged.cursor, limit: PAGE });
+  const { api, tick, signOut } = useSigned();
+  const charges = useLoad({
+    name: `charges ${charged.cursor}`,
+    load: () => chargesOf(api, charged.cursor),
+    again: String(tick),
+    signOut,
+  });
   const payments = useGet("/payer/payments", { cursor: paid.cursor, limit: PAGE });
   return (
     <>
@@ -55,7 +63,7 @@ export function Charges() {
         <Shown of={charges}>
           {(page) => (
             <>
-              <Receipts caption="Charges of subscriptions" rows={page.charges} what={({ scheme }) => scheme} />
+              <Receipts caption="Charges of subscriptions" rows={page.charges} what={whatOf} />
               <Pager trail={charged} next={page.next} />
             </>
           )}
@@ -82,6 +90,26 @@ export function Charges() {
     </>
   );
 }
+
+/** A page of charges with the names of their plans. */
+async function chargesOf(api: Api, cursor: string | undefined) {
+  const { charges, next } = await api.get("/payer/charges", { cursor, limit: PAGE });
+  const plans = await plansOf(
+    api,
+    charges.map(({ planId }) => planId),
+  );
+  return {
+    charges: charges.map((each) => ({ ...each, plan: planName(plans.get(each.planId)?.metadata ?? "", each.planId) })),
+    next,
+  };
+}
+
+const whatOf = ({ plan, scheme }: { readonly plan: string; readonly scheme: Scheme }) => (
+  <>
+    <bdi>{plan}</bdi>
+    <span class="note line">{SCHEME_NAMES[scheme]}</span>
+  </>
+);
 
 type Receipt = PaidListWire["payments"][number] | ChargedListWire["charges"][number];
 

@@ -4,6 +4,7 @@ import type { SupportedWire } from "turnpike/facilitator";
 import { type AnswerAt, createApi } from "../api";
 import { planName, shorten } from "../format";
 import { Alert, Empty, Pager, Panel, Shown } from "../parts";
+import { plansOf } from "../plan-names";
 import { type Signed, SignedIn, type SignOut, useLoad, useMoney, useRound, useSigned, useTrail } from "../use";
 import { type Account, accountOf, type Wallet } from "../wallet/account";
 import { Ask, type Wanted } from "../wallet/ask";
@@ -158,8 +159,10 @@ function Standing({ account, onActed }: { account: Account | undefined; onActed:
 /** Loads a page of an address's subscriptions with their plans. */
 async function subscriptionsOf(api: ActContext["api"], address: string, cursor?: string) {
   const { subscriptions, next } = await api.get(`/accounts/${address}/subscriptions`, { cursor });
-  const ids = [...new Set(subscriptions.map(({ planId }) => planId))];
-  const plans = new Map(await Promise.all(ids.map(async (id) => [id, await api.get(`/plans/${id}`)] as const)));
+  const plans = await plansOf(
+    api,
+    subscriptions.map(({ planId }) => planId),
+  );
   const all = subscriptions.flatMap((subscription): Mine[] => {
     const plan = plans.get(subscription.planId);
     return plan ? [{ subscription, plan, name: planName(plan.metadata, plan.planId) }] : [];

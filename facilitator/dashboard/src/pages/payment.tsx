@@ -58,6 +58,14 @@ function Story({ of }: { of: PaymentStoryWire }) {
           }}
         />
       </Panel>
+      {status === "settled" && (
+        <Refund
+          of={of}
+          what="payment"
+          target={{ type: "payment", paymentId: of.id }}
+          load={() => api.get(`/analytics/payments/${of.id}`)}
+        />
+      )}
       <Panel title="Authorization and settlement">
         <Rows
           of={{
@@ -85,14 +93,6 @@ function Story({ of }: { of: PaymentStoryWire }) {
       </Panel>
       <Timeline of={momentsOf(of, (amount) => money(amount, of.token))} />
       <Refunds of={of} />
-      {status === "settled" && (
-        <Refund
-          of={of}
-          what="payment"
-          target={{ type: "payment", paymentId: of.id }}
-          load={() => api.get(`/analytics/payments/${of.id}`)}
-        />
-      )}
       <Sent of={of} />
     </>
   );

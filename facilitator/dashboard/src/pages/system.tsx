@@ -26,7 +26,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
   return (
     <Panel
       title="Health"
-      note="Database, chain, indexer, lanes and their gas balance, as /readyz reports them."
+      note="Database, chain, indexer, relayer keys and their gas balance, as /readyz reports them."
       aside={<Status of={ready ? "ready" : "not ready"} />}
     >
       <Table
@@ -39,7 +39,7 @@ function Health({ data: { ready, checks } }: { data: Readiness }) {
             cell: ({ name }) =>
               name.startsWith("lane 0x") ? (
                 <>
-                  lane <Hex value={name.slice(5)} />
+                  relayer key <Hex value={name.slice(5)} />
                 </>
               ) : (
                 name
@@ -180,10 +180,10 @@ function Nodes({ nodes }: { nodes: SystemWire["rpcNodes"] }) {
 
 function Lanes({ lanes }: { lanes: AnswerAt<"GET", "/operator/system">["lanes"] }) {
   return (
-    <Panel title="Lanes" note="Each lane sends with its own key and pays gas from its balance.">
+    <Panel title="Relayer keys" note="Each sends transactions by itself and pays gas from its balance.">
       <Table
-        caption="Lanes"
-        empty="No lanes: no process has the relayer role."
+        caption="Relayer keys"
+        empty="None: no process has the relayer role."
         rows={lanes}
         columns={[
           {

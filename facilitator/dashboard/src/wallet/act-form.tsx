@@ -190,6 +190,8 @@ function Form({ id, fields, isCall = true, plan, ...said }: ActFormProps) {
   }
 
   async function withNote(result: string | Result, note: Note & { readonly transaction?: string }) {
+    // What was typed is empty again, so that the same act twice is typed twice.
+    setValues(Object.fromEntries(fields.flatMap((of) => (of.options ? [[of.name, entered(of)]] : []))));
     try {
       await api.send("POST", "/audit", note);
       return result;
