@@ -66,6 +66,8 @@ function partLookups({ chainId, provider }: Wanted, start: string, end: string):
       '/subscriptions/' || s.id_hash as page
       from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id and p.provider = ${provider}
       where s.chain_id = ${chainId}::bigint and ${isPart(sql`s.id_hash`)} limit ${MAX_HITS}`,
+    sql`select ${planColumns} from plans where chain_id = ${chainId}::bigint and provider = ${provider}
+      and ${isPart(sql`plan_id`)} limit ${MAX_HITS}`,
     sql`select distinct 'payer' as kind, payer as id, null as text, null as amount, null as token,
       '/payers/' || payer as page
       from rollup_payers where chain_id = ${chainId}::bigint and provider = ${provider} and ${isPart(sql`lower(payer)`)}
@@ -78,6 +80,8 @@ const paymentColumns = sql`'payment' as kind, p.payment_id as id, p.resource_sho
 
 const chargeColumns = sql`'charge' as kind, e.id, e.type as text,
   coalesce(e.payload->>'charged', e.payload->>'amount') as amount, e.payload->>'token' as token, '/charges/' || e.id as page`;
+
+const planColumns = sql`'plan' as kind, plan_id as id, metadata as text, amount::text, token, '/plans/' || plan_id as page`;
 
 function hashLookups({ chainId, provider }: Wanted, hash: string): RawBuilder<Found>[] {
   return [
@@ -99,8 +103,7 @@ function hashLookups({ chainId, provider }: Wanted, hash: string): RawBuilder<Fo
       '/subscriptions/' || s.id_hash as page
       from subscriptions s join plans p on p.chain_id = s.chain_id and p.plan_id = s.plan_id and p.provider = ${provider}
       where s.chain_id = ${chainId}::bigint and s.id_hash = ${hash}`,
-    sql`select 'plan' as kind, plan_id as id, metadata as text, amount::text, token, '/plans/' || plan_id as page
-      from plans where chain_id = ${chainId}::bigint and plan_id = ${hash} and provider = ${provider}`,
+    sql`select ${planColumns} from plans where chain_id = ${chainId}::bigint and plan_id = ${hash} and provider = ${provider}`,
   ];
 }
 
@@ -123,8 +126,7 @@ const memoLookup = ({ chainId, provider }: Wanted, memo: string): RawBuilder<Fou
 
 function nameLookup({ chainId, provider }: Wanted, start: string): RawBuilder<Found> {
   const from = start.toLowerCase();
-  return sql`select 'plan' as kind, plan_id as id, metadata as text, amount::text, token, '/plans/' || plan_id as page
-    from plans where chain_id = ${chainId}::bigint and provider = ${provider}
+  return sql`select ${planColumns} from plans where chain_id = ${chainId}::bigint and provider = ${provider}
       and ${PLAN_NAME} ~>=~ ${from} and ${PLAN_NAME} ~<~ ${`${from}${LAST}`}
     order by ${PLAN_NAME} using ~<~ limit ${MAX_HITS}`;
 }
