@@ -340,7 +340,7 @@ describe("the payer's portal", function () {
     };
     await until("all are indexed", async () => (await live()) === 101);
     const { page, wallet: signer, errors } = await signIn(payer);
-    page.setDefaultTimeout(280_000);
+    page.setDefaultTimeout(800_000);
     await page.getByRole("region", { name: /^local-/ }).waitFor();
     expect(await page.locator(".card").count()).to.equal(100);
     await page.getByRole("button", { name: "Older" }).first().click();

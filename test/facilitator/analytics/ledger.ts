@@ -35,6 +35,11 @@ const rows = (count: number) => sql.raw(`generate_series(1, ${count}) n`);
 /** Spread over the year. */
 const atSql = sql.raw(`${START_SEC} + (n::bigint * 7919 * 97) % ${YEAR_SEC}`);
 const payerSql = sql.raw(`'0x' || lpad(to_hex(n % 500), 40, '0')`);
+/** Chai takes a minute for lists of this length. */
+const firstOther = <T>(found: readonly T[] = [], wanted: readonly T[] = []): T | undefined =>
+  found.length === wanted.length
+    ? found.find((each, index) => each !== wanted[index])
+    : (found.at(-1) ?? wanted.at(-1));
 const filter = (given: Partial<LedgerFilter> = {}): LedgerFilter => ({ zone: "UTC", sort: "newest", ...given });
 
 describe("ledger and search at 100,000 rows", function () {
@@ -174,7 +179,7 @@ describe("ledger and search at 100,000 rows", function () {
       expect(new Set(found.map(({ id }) => id)).size, sort).to.equal(count);
       const values = found.map(({ at, gross, refunded }) => (key === "at" ? at : Number(gross) + Number(refunded)));
       const sorted = [...values].sort((a, b) => (sort === "newest" || sort === "largest" ? b - a : a - b));
-      expect(values, sort).to.deep.equal(sorted);
+      expect(firstOther(values, sorted), sort).to.equal(undefined);
       expect(found.reduce((total, { net }) => total + BigInt(net), 0n)).to.equal(sum(totals, ({ net }) => net));
     }
   });
@@ -218,9 +223,14 @@ describe("ledger and search at 100,000 rows", function () {
         .to.equal(new Set(down.map(({ id }) => id)).size)
         .and.greaterThan(limit);
       expect(new Set(down.map(({ value }) => value)).size, `${sort} differs`).to.be.greaterThan(2);
-      for (const [index, { value }] of down.entries())
-        expect(value <= (down[index - 1]?.value ?? value)).to.equal(true);
-      expect(await whole("asc"), sort).to.deep.equal(down.reverse());
+      expect(
+        down.findIndex(({ value }, index) => value > (down[index - 1]?.value ?? value)),
+        sort,
+      ).to.equal(-1);
+      const [up, back] = [await whole("asc"), down.reverse()].map((rows) =>
+        rows.map(({ id, value }) => `${id} ${value}`),
+      );
+      expect(firstOther(up, back), sort).to.equal(undefined);
       const { next = "" } = await ask("desc", undefined, 2);
       for (const wrong of ["", "1", next.replace("desc", "asc"), next.replace(sort, "sort"), `${next}.1`, "0.0.0"])
         expect(await ask("desc", wrong).catch(({ code }) => code), wrong).to.equal("InvalidRequest");
