@@ -265,6 +265,8 @@ function parse(schema: z.ZodType | undefined, value: unknown, where: string): un
 function firstIssue(issues: readonly z.core.$ZodIssue[]): { path: readonly PropertyKey[]; message: string } {
   const issue = issues[0];
   if (!issue) return { path: [], message: "is malformed" };
+  if (issue.code === "unrecognized_keys")
+    return { path: [...issue.path, issue.keys[0] ?? ""], message: "is no field here: see /openapi.json" };
   if (issue.code !== "invalid_union" || issue.errors.length === 0)
     return { path: issue.path, message: sentenceOf(issue) };
   const [meant = []] = issue.errors

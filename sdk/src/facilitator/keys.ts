@@ -47,7 +47,7 @@ const wantedKey = {
   expiresAt: unixSec.optional(),
 };
 
-export const challengeRequestSchema = z.object(wantedKey);
+export const challengeRequestSchema = z.strictObject(wantedKey);
 
 export type ChallengeRequest = z.output<typeof challengeRequestSchema>;
 
@@ -114,7 +114,7 @@ export type CurrentKey = z.output<typeof currentKeySchema>;
 
 export const keyListSchema = z.object({ keys: z.array(apiKeySchema) });
 
-export const rotateKeyRequestSchema = z.object({
+export const rotateKeyRequestSchema = z.strictObject({
   /** seconds for which the old key goes on working; at most 7 days */
   overlapSec: z
     .number()

@@ -15,7 +15,7 @@ const descriptionSchema = z.string().max(256);
 
 const urlSchema = z.string().min(8).max(2_048);
 
-export const createEndpointRequestSchema = z.object({
+export const createEndpointRequestSchema = z.strictObject({
   /** https; no credentials in it, no private address behind it */
   url: urlSchema,
   /** absent: every type but `digest.daily`, also those of later versions */
@@ -28,7 +28,7 @@ export type CreateEndpointRequest = z.output<typeof createEndpointRequestSchema>
 export type CreateEndpointRequestWire = z.input<typeof createEndpointRequestSchema>;
 
 export const updateEndpointRequestSchema = z
-  .object({
+  .strictObject({
     url: urlSchema.optional(),
     /** null: every type */
     types: typesSchema.nullish(),
@@ -62,7 +62,7 @@ export const endpointListSchema = z.object({ endpoints: z.array(webhookEndpointS
 /** Answers a DELETE. */
 export const deletedSchema = z.object({ deleted: z.literal(true) });
 
-export const rotateSecretRequestSchema = z.object({
+export const rotateSecretRequestSchema = z.strictObject({
   /** seconds for which the old secret signs beside the new one; at most 7 days */
   overlapSec: z
     .number()
@@ -142,7 +142,7 @@ export const NOTED_ACTS = [
   "voucher.signed",
 ] as const;
 
-export const noteRequestSchema = z.object({
+export const noteRequestSchema = z.strictObject({
   act: z.enum(NOTED_ACTS),
   /** what it was about: an id, a hash or an address */
   object: z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be an id"),

@@ -133,6 +133,34 @@ describe("Facilitator: providers", function () {
     await remove(endpoint);
   });
 
+  it("refuses a field that it does not know wherever one may be left out: nothing happens instead of the default", async () => {
+    const endpoint = await endpointOf(key, { types: ["payment.failed"] });
+    const path = `/webhook-endpoints/${endpoint.id}`;
+    const every = ["read", "debits", "webhooks", "keys", "reports", "listings", "refunds"] as const;
+    const one = await http.service.apiKey({ scopes: every });
+    for (const [at, body, field, method] of [
+      ["/webhook-endpoints", { url: receiver.url, type: ["payment.failed"] }, "type", "POST"],
+      [path, { description: "new", state: "disabled" }, "state", "PATCH"],
+      [`${path}/rotate-secret`, { overlap: 0 }, "overlap", "POST"],
+      ["/keys/rotate", { overlap: 0 }, "overlap", "POST"],
+      [
+        "/keys/challenge",
+        { provider: http.world.provider.address, name: "k", scopes: ["read"], expires: 1 },
+        "expires",
+      ],
+      ["/audit", { act: "plan.created", object: "0x1", tx: "0x2" }, "tx", "POST"],
+      [`/payments/0x${"1".repeat(64)}/refund`, { amount: "1" }, "amount", "POST"],
+    ] as const) {
+      const problem = await expectProblem(await call(at, { key: one, method, body }), 400, "InvalidRequest");
+      expect(problem.message, at).to.match(new RegExp(`^${field}: is no field here`));
+    }
+    const { endpoints } = (await (await call("/webhook-endpoints", { key: one })).json()) as { endpoints: Endpoint[] };
+    expect(endpoints).to.have.length(1);
+    expect(endpoints[0]).to.include({ id: endpoint.id, description: "", status: "enabled" });
+    expect((await call("/events", { key: one })).status, "the key was not rotated").to.equal(200);
+    await remove(endpoint);
+  });
+
   it("HB7 takes a POST without a body wherever every field of it has a default", async () => {
     const endpoint = await endpointOf(key, { types: ["payment.failed"] });
     const path = `/webhook-endpoints/${endpoint.id}`;

@@ -167,7 +167,7 @@ export const REFUND_ACCOUNT_ENDPOINTS = endpoints("payments", {
     text: "Refunds a whole payment from the account that its payee has named at `POST /refund-accounts`, within the daily cap. The payee is the provider of the API key. A payment is refunded automatically once, however often it is requested. `RateLimited` with the reason `refund_cap` means that the refunds of 24 hours would pass the cap. Send the request again after a 202 or a lost answer.",
     scope: "refunds",
     params: z.object({ id: hash32Schema }),
-    body: z.object({}),
+    body: z.strictObject({}),
     answers: { 200: refundResponseSchema, 202: pendingSchema },
     errors: REFUND_ERRORS,
     objects: { id: "payment" },
