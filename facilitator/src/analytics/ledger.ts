@@ -9,7 +9,7 @@ import { findToken } from "../config";
 import type { Db } from "../db/open";
 import { CHARGE_TYPES, CHARGES } from "./charges";
 import { ofRoute } from "./lists";
-import { type AnalyticsOptions, badCursor, createRanges } from "./ranges";
+import { type AnalyticsOptions, createRanges, cursorAfter, placeOf } from "./ranges";
 import { REFUNDS } from "./rollups";
 
 export interface LedgerFilter {
@@ -63,14 +63,15 @@ export function createLedger({ db, config, clock }: AnalyticsOptions): Ledger {
   return {
     async movements(provider, given, { cursor, limit }) {
       const filter = ordered(provider, given);
-      const [key, direction] = isByAmount(filter)
-        ? [sql`amount`, filter.sort === "largest"]
-        : [sql`at`, filter.sort === "newest"];
-      const order = direction ? sql`desc` : sql`asc`;
-      const after = placeOf(cursor, isByAmount(filter) ? AMOUNT_KEY : TIME_KEY);
-      const isBehind = direction ? sql`<` : sql`>`;
-      const behind = after && sql`and (${key}, id) ${isBehind} (${after.key}::numeric, ${after.id})`;
-      const span = isByAmount(filter) ? {} : direction ? { untilSec: after?.key } : { sinceSec: after?.key };
+      const [sort, form] = isByAmount(filter) ? (["amount", AMOUNT_PLACE] as const) : (["at", TIME_PLACE] as const);
+      const key = sql.raw(sort);
+      const isDown = filter.sort === "largest" || filter.sort === "newest";
+      const by = { sort, order: isDown ? "desc" : "asc", cursor, limit } as const;
+      const order = sql.raw(by.order);
+      const after = placeOf(by, form);
+      const isBehind = isDown ? sql`<` : sql`>`;
+      const behind = after && sql`and (${key}, id) ${isBehind} (${after.figure}::numeric, ${after.id})`;
+      const span = isByAmount(filter) ? {} : isDown ? { untilSec: after?.figure } : { sinceSec: after?.figure };
       const parts = partsOf({ chainId, provider }, filter, span).map(
         (part) =>
           sql`(select * from (${part}) m where true ${behind ?? sql``} order by ${key} ${order}, id ${order} limit ${limit})`,
@@ -79,9 +80,8 @@ export function createLedger({ db, config, clock }: AnalyticsOptions): Ledger {
       const page = sql<MovementRow>`select * from (${sql.join(parts, sql` union all `)}) m
         order by ${key} ${order}, id ${order} limit ${limit}`;
       const { rows } = await (isByAmount(filter) ? page.execute(db) : inIndexOrder(db, page));
-      const last = rows.length === limit ? rows.at(-1) : undefined;
-      const lastKey = last && (isByAmount(filter) ? last.amount : last.at);
-      return { movements: rows.map(toWire), ...(last && { next: `${lastKey}.${last.id}` }) };
+      const places = rows.map((row) => ({ figure: String(row[sort]), id: row.id }));
+      return { movements: rows.map(toWire), ...cursorAfter(by, places) };
     },
 
     async movementTotals(provider, given) {
@@ -204,20 +204,10 @@ const caseOfType = (partOf: (charge: (typeof CHARGES)[number]) => RawBuilder<unk
     sql` `,
   )} end`;
 
-const AMOUNT_KEY = /^\d{1,78}$/;
+/** What a cursor has: an amount or a time, and a movement. */
+const AMOUNT_PLACE = /^\d{1,78} 0x[0-9a-f]{64}$/;
 
-const TIME_KEY = /^\d{1,12}$/;
-
-/** @throws InvalidRequest for a cursor that no page returned */
-function placeOf(
-  cursor: string | undefined,
-  keyForm: RegExp,
-): { readonly key: string; readonly id: string } | undefined {
-  if (cursor === undefined) return undefined;
-  const [, key = "", id = ""] = /^(\d+)\.(0x[0-9a-f]{64})$/.exec(cursor) ?? [];
-  if (!keyForm.test(key)) throw badCursor();
-  return { key, id };
-}
+const TIME_PLACE = /^\d{1,12} 0x[0-9a-f]{64}$/;
 
 /** Returns the range of a calendar month in its zone, unix seconds. @throws InvalidRequest for an unknown zone */
 function rangeOf({ month, zone, range }: LedgerFilter): Range {

@@ -97,7 +97,7 @@ const floorTo = (timeSec: number, grain: Grain): number => timeSec - (timeSec % 
 
 const ceilTo = (timeSec: number, grain: Grain): number => floorTo(timeSec + grain - 1, grain);
 
-export const badCursor = () =>
+const badCursor = () =>
   new InvalidRequest("cursor: must be one that an earlier page returned", {
     details: { field: "cursor", in: "query" },
   });

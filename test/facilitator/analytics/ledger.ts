@@ -184,6 +184,22 @@ describe("ledger and search at 100,000 rows", function () {
     }
   });
 
+  it("takes no cursor of another order of movements, whose figures are of another kind or go the other way", async () => {
+    const orders = ["newest", "oldest", "largest", "smallest"] as const;
+    const page = (sort: (typeof orders)[number], cursor?: string) =>
+      analytics().movements(PROVIDER, filter({ sort, token: TOKEN }), { cursor, limit: 2 });
+    for (const sort of orders) {
+      const { next } = await page(sort);
+      for (const other of orders) {
+        const answer = await page(other, next).then(
+          () => "a page",
+          ({ code }) => code,
+        );
+        expect(answer, `${sort}'s for ${other}`).to.equal(other === sort ? "a page" : "InvalidRequest");
+      }
+    }
+  });
+
   it("lists each payer and plan once, by each figure and both ways, and takes no cursor of another order", async () => {
     const bucket = Math.floor((START_SEC + YEAR_SEC) / FOUR_WEEKS_SEC + 1) * FOUR_WEEKS_SEC;
     await sql`insert into rollup_plan_standing (chain_id, bucket, plan_id, ends)
