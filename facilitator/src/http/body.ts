@@ -48,7 +48,8 @@ const encoded = () =>
 /** @throws InvalidRequest */
 export function parseJsonBody(bytes: Uint8Array): Record<string, unknown> | unknown[] {
   const body = parseStrictBody(decodeUtf8(bytes), MAX_DEPTH);
-  if (!body) throw new InvalidRequest("body: must be one JSON object or list, without duplicate keys or deep nesting");
+  if (!body)
+    throw new InvalidRequest("body: must be one JSON object or list, without NUL, duplicate keys or deep nesting");
   return body;
 }
 

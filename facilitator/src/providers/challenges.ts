@@ -3,8 +3,16 @@
  * challenge is stored, so requests for many challenges cost no storage.
  */
 import { randomBytes } from "node:crypto";
-import { type Address, equalConstantTime, hmacSha256, TurnpikeError, utf8ToBytes } from "turnpike/protocol";
+import {
+  type Address,
+  equalConstantTime,
+  hmacSha256,
+  InvalidRequest,
+  TurnpikeError,
+  utf8ToBytes,
+} from "turnpike/protocol";
 import type { Db, Tx } from "../db/open";
+import { DAY_SEC } from "../lib/durations";
 
 const LIFE_SEC = 600;
 
@@ -20,6 +28,14 @@ export interface Challenge {
   /** unix seconds */
   readonly issuedAt: number;
   readonly validUntil: number;
+}
+
+const MAX_LIFE_SEC = 5 * 366 * DAY_SEC;
+
+/** @throws InvalidRequest for a time at which nothing that a wallet allows may end */
+export function requireLife(expiresAt: number, nowSec: number): void {
+  if (expiresAt > nowSec && expiresAt <= nowSec + MAX_LIFE_SEC) return;
+  throw new InvalidRequest("expiresAt: must be in the future, at most five years", { details: { field: "expiresAt" } });
 }
 
 /** Returns the secret that all processes of the service share. The first process that needs it creates it. */

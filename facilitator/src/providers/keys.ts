@@ -3,7 +3,7 @@
  * its scopes; nothing else identifies a request.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
 import {
   type ApiKey,
   type ApiScope,
@@ -22,7 +22,7 @@ import { recordAct } from "../db/audit";
 import type { Store, Tx } from "../db/open";
 import { type Owner, onChains } from "../db/owner";
 import type { ApiKeysTable } from "../db/tables/providers";
-import { checkChallenge, issueChallenge, spendChallenge } from "./challenges";
+import { checkChallenge, issueChallenge, requireLife, spendChallenge } from "./challenges";
 
 /** The origin of a request, as this service sees it. */
 export interface Origin {
@@ -65,8 +65,6 @@ type Row = Selectable<ApiKeysTable>;
 
 const YEAR_SEC = 366 * 86_400;
 
-const MAX_LIFE_SEC = 5 * YEAR_SEC;
-
 const MAX_KEYS = 50;
 
 const MINUTE_MS = 60_000;
@@ -84,11 +82,15 @@ export class Keys {
     this.#deps = deps;
   }
 
-  /** @param ownOrigin this service's origin as the browser sees it; undefined: only typed data can be signed */
+  /**
+   * @param ownOrigin this service's origin as the browser sees it; undefined: only typed data can be signed
+   * @throws InvalidRequest for a time at which no key may end
+   */
   async challenge(request: ChallengeRequest, ownOrigin: string | undefined): Promise<KeyChallenge> {
     const { store, facilitator } = this.#deps;
     const chainId = this.#chainId;
     const expiresAt = request.expiresAt ?? this.#nowSec() + YEAR_SEC;
+    requireLife(expiresAt, this.#nowSec());
     const { text: challenge, issuedAt, validUntil } = await issueChallenge(store.db, request.provider, this.#nowSec());
     const terms = { ...request, expiresAt, challenge, facilitator, chainId };
     const site = ownOrigin === undefined ? undefined : { origin: ownOrigin, issuedAt, validUntil };
@@ -111,11 +113,7 @@ export class Keys {
     const { store, facilitator, otherFacilitators = [], chain } = this.#deps;
     const chainId = this.#chainId;
     const { provider, name, scopes, expiresAt, challenge, signature } = request;
-    if (expiresAt <= this.#nowSec() || expiresAt > this.#nowSec() + MAX_LIFE_SEC) {
-      throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
-        details: { field: "expiresAt" },
-      });
-    }
+    requireLife(expiresAt, this.#nowSec());
     const issued = await checkChallenge(store.db, provider, challenge, this.#nowSec());
     const site: SignInSite | undefined = ownOrigin === undefined ? undefined : { origin: ownOrigin, ...issued };
     const digests = [facilitator, ...otherFacilitators].flatMap((named) =>
@@ -203,35 +201,39 @@ export class Keys {
 
   /**
    * Creates a key with the same name, scopes and expiry. The calling key stays valid for `overlapSec`. It has one
-   * successor: another rotation, such as a retry, revokes the former one. Links that sign in once depend on it.
+   * successor: another rotation, such as a retry, revokes the former one and those that followed it. Links that sign in once
+   * depend on it.
    * @throws InvalidApiKey when it has ended since the request was admitted
    */
   async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
     return this.#deps.store.transaction(async (tx) => {
       const old = await this.#requireOwn(tx, caller, caller.keyId);
-      const { provider, name, scopes, expires_at_ms: expiresAtMs, chain_id, every_chain } = old;
-      if (old.revoked_at_ms !== null || expiresAtMs <= this.#deps.nowMs()) throw new TurnpikeError("InvalidApiKey");
-      const fields = {
-        provider,
-        name,
-        scopes,
-        expires_at_ms: expiresAtMs,
-        rotated_from: old.id,
-        chain_id,
-        every_chain,
-      };
-      await tx
-        .updateTable("api_keys")
-        .set({ revoked_at_ms: this.#deps.nowMs() })
-        .where("rotated_from", "=", old.id)
-        .where("revoked_at_ms", "is", null)
-        .execute();
+      const { provider, name, scopes, expires_at_ms: endsMs, chain_id, every_chain } = old;
+      if (old.revoked_at_ms !== null || endsMs <= this.#deps.nowMs()) throw new TurnpikeError("InvalidApiKey");
+      // The first rotation has left the old key its overlap alone: the newest successor has the key's own end.
+      const expires_at_ms = Math.max(endsMs, ...(await this.#revokeSuccessors(tx, old)));
+      const fields = { provider, name, scopes, expires_at_ms, rotated_from: old.id, chain_id, every_chain };
       const { row, key } = await this.#insert(tx, fields);
-      const endMs = Math.min(expiresAtMs, this.#deps.nowMs() + overlapSec * 1_000);
+      const endMs = Math.min(endsMs, this.#deps.nowMs() + overlapSec * 1_000);
       await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
       await this.#record(tx, caller, "key.rotated", old.id, { successor: row.id, overlapSec });
       return { ...keyToWire(row), key };
     });
+  }
+
+  /** @returns when each of them would have ended, milliseconds */
+  async #revokeSuccessors(tx: Tx, { id, provider }: Row): Promise<number[]> {
+    const successors = sql`with recursive s as (
+      select id, expires_at_ms from api_keys where provider = ${provider} and rotated_from = ${id}
+      union all select k.id, k.expires_at_ms from api_keys k join s on k.rotated_from = s.id)`;
+    // Again, since the last one may have been rotated at the same time.
+    for (let revoked = -1; revoked !== 0; ) {
+      const { rows } = await sql`${successors} update api_keys k set revoked_at_ms = ${this.#deps.nowMs()} from s
+        where k.id = s.id and k.revoked_at_ms is null returning k.id`.execute(tx);
+      revoked = rows.length;
+    }
+    const { rows } = await sql<{ expires_at_ms: number }>`${successors} select expires_at_ms from s`.execute(tx);
+    return rows.map((row) => row.expires_at_ms);
   }
 
   /**

@@ -4,7 +4,7 @@
  */
 import type { NameRefundAccount, RefundAccount, RefundAccountList } from "turnpike/facilitator";
 import { refundAccountDigest } from "turnpike/facilitator";
-import { type Address, InvalidRequest, TurnpikeError } from "turnpike/protocol";
+import { type Address, TurnpikeError } from "turnpike/protocol";
 import type { ChainReader } from "../chain/chain-reader";
 import { isSignedByWallet, signatureForChain } from "../chain/wallet-signature";
 import { type FacilitatorConfig, findToken } from "../config";
@@ -14,6 +14,7 @@ import { databaseNowMs } from "../db/sql";
 import type { RefundAccountsTable } from "../db/tables/payments";
 import { usedOfCap } from "../payments/refund-cap";
 import type { DigestSigner } from "../relayer";
+import { requireLife } from "./challenges";
 import type { Caller, Origin } from "./keys";
 
 export interface RefundAccounts {
@@ -34,8 +35,6 @@ export interface RefundAccountsDeps {
   /** unix seconds, by the chain */
   readonly nowSec: () => number;
 }
-
-const MAX_LIFE_SEC = 5 * 366 * 86_400;
 
 export function createRefundAccounts(deps: RefundAccountsDeps): RefundAccounts {
   const { config, store, signerOf } = deps;
@@ -165,11 +164,7 @@ function requireUsable(
   { config, signerOf, nowSec }: RefundAccountsDeps,
   { provider, account, token, expiresAt }: NameRefundAccount,
 ): void {
-  if (expiresAt <= nowSec() || expiresAt > nowSec() + MAX_LIFE_SEC) {
-    throw new InvalidRequest("expiresAt: must be in the future, at most five years", {
-      details: { field: "expiresAt" },
-    });
-  }
+  requireLife(expiresAt, nowSec());
   const refused = (message: string) => new TurnpikeError("PaymentNotAllowed", message, { reason: "refund_account" });
   if (!findToken(config, token)) throw refused(`this Facilitator does not settle token ${token}`);
   const held = signerOf(provider)?.address;

@@ -22,7 +22,8 @@ export const labelRequestSchema = z.object({
     .max(4 * MAX_LETTERS)
     .trim()
     .refine((text) => [...text].length <= MAX_LETTERS, `is too long: use at most ${MAX_LETTERS} characters`)
-    .refine((text) => !/[\p{Cc}\p{Cs}]/u.test(text), "must be one line of text: remove its control characters"),
+    .refine((text) => !/[\p{Cc}\p{Cs}]/u.test(text), "must be one line of text: remove its control characters")
+    .meta({ maxLength: MAX_LETTERS }),
 });
 
 export type LabelRequest = z.output<typeof labelRequestSchema>;

@@ -165,9 +165,31 @@ describe("Facilitator: API keys", function () {
       return ((await response.json()) as { key: string }).key;
     };
     const thief = await rotated(600);
+    const hidden = await call("/keys/rotate", { key: thief, body: { overlapSec: 600 } });
+    const { key: last } = (await hidden.json()) as { key: string };
     const owner = await rotated(0);
-    await expectProblem(await call("/events", { key: thief }), 401, "InvalidApiKey");
+    for (const each of [thief, last]) await expectProblem(await call("/events", { key: each }), 401, "InvalidApiKey");
     expect((await call("/events", { key: owner })).status).to.equal(200);
+  });
+
+  it("gives a rotation that is repeated, as after a lost answer, a successor with the life of the first", async () => {
+    const key = await http.service.apiKey({ scopes: ["read"] });
+    const rotated = async () => (await call("/keys/rotate", { key, body: { overlapSec: 60 } })).json();
+    const ends = [await rotated(), await rotated(), await rotated()].map(({ expiresAt }) => expiresAt);
+    expect(ends[0]).to.be.greaterThan(Date.now() / 1_000 + 86_400);
+    expect(ends).to.deep.equal(Array(3).fill(ends[0]));
+  });
+
+  it("signs no challenge for a key whose end no date can say, or that would last too long", async () => {
+    const wanted = wantedBy(await http.world.payer(0n));
+    for (const expiresAt of [1, 1e15, Number.MAX_SAFE_INTEGER, Math.floor(Date.now() / 1_000) + 6 * 365 * 86_400]) {
+      const problem = await expectProblem(
+        await call("/keys/challenge", { body: { ...wanted, expiresAt } }),
+        400,
+        "InvalidRequest",
+      );
+      expect(problem.message).to.match(/^expiresAt: must be in the future, at most five years/);
+    }
   });
 
   it("B22 lets no key touch another: neither one with a smaller scope, nor another provider's", async () => {
