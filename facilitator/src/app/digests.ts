@@ -5,7 +5,7 @@
 import { sql } from "kysely";
 import type { Logger } from "pino";
 import { DIGEST_TYPE } from "turnpike/facilitator";
-import { type Address, type Clock, keccakText } from "turnpike/protocol";
+import { type Address, type Clock, type Hex, keccakText } from "turnpike/protocol";
 import { createAnalytics } from "../analytics";
 import type { FacilitatorConfig } from "../config";
 import type { Store } from "../db/open";
@@ -37,7 +37,10 @@ export function startDigests(context: DigestContext): Worker {
   );
 }
 
-/** Publishes what is missing of the last day whose blocks are all final. */
+/** Days that are published later at most, such as those of an outage. A provider's first digest is of one day. */
+const MOST_DAYS = 7;
+
+/** Publishes what is missing of the days whose blocks are all final. */
 export async function publishDigests({ config, store, feed, clock, wallClock, log }: DigestContext): Promise<void> {
   const { chainId, network, finalityDepth, allowPrivateWebhooks: allowPrivate } = config;
   const { rows } = await sql<{ provider: Address }>`select distinct e.provider from webhook_endpoints e
@@ -49,13 +52,13 @@ export async function publishDigests({ config, store, feed, clock, wallClock, lo
   const final = newest && (await newestBlock(store.db, chainId, newest.number - finalityDepth));
   if (!final) return;
   const to = final.timestamp - (final.timestamp % DAY_SEC);
-  const range = { from: to - DAY_SEC, to };
   const analytics = createAnalytics({ db: store.db, config, clock });
   const endpoints = createWebhookEndpoints({ store, network, allowPrivate, nowMs: wallClock.nowMs });
-  const publish = async (provider: Address) => {
-    const id = keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/"));
-    const known = store.db.selectFrom("events").select("id").where("chain_id", "=", chainId).where("id", "=", id);
-    if (await known.executeTakeFirst()) return;
+  const publishDay = async (
+    provider: Address,
+    objectId: Hex,
+    range: { readonly from: number; readonly to: number },
+  ) => {
     const [{ totals }, attention, all] = await Promise.all([
       analytics.movementTotals(provider, { range, zone: "UTC", sort: "newest" }),
       analytics.attention(provider),
@@ -63,10 +66,10 @@ export async function publishDigests({ config, store, feed, clock, wallClock, lo
     ]);
     const failing = all.filter(needsAttention);
     const draft: EventDraft = {
-      id,
+      id: keccakText([chainId, provider, DIGEST_TYPE, range.from].join("/")),
       chainId,
       type: DIGEST_TYPE,
-      objectId: keccakText([chainId, provider, DIGEST_TYPE].join("/")),
+      objectId,
       provider,
       payload: {
         provider,
@@ -79,6 +82,20 @@ export async function publishDigests({ config, store, feed, clock, wallClock, lo
     };
     await store.transaction((tx) => feed.append(tx, [draft]));
     store.notifier.notify("events");
+  };
+  const publish = async (provider: Address) => {
+    const objectId = keccakText([chainId, provider, DIGEST_TYPE].join("/"));
+    const last = await store.db
+      .selectFrom("events")
+      .select(sql<string>`payload->>'to'`.as("to"))
+      .where("chain_id", "=", chainId)
+      .where("object_id", "=", objectId)
+      .orderBy("sequence", "desc")
+      .limit(1)
+      .executeTakeFirst();
+    const since = last ? Math.max(Number(last.to), to - MOST_DAYS * DAY_SEC) : to - DAY_SEC;
+    for (let from = since; from < to; from += DAY_SEC)
+      await publishDay(provider, objectId, { from, to: from + DAY_SEC });
   };
   // What hinders one provider's digest does not hinder the others'.
   for (const { provider } of rows) {

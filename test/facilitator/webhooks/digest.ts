@@ -101,20 +101,28 @@ describe("Facilitator: digests", function () {
     expect(sent("asked").every(({ body }) => JSON.parse(body).type === TYPE)).to.equal(true);
   });
 
-  it("comes once, however often the service starts, and names what is past due when that is so", async () => {
+  it("comes once for each day of the last week, however long the service stood still and often it starts, and names what is past due", async () => {
     await service.stop();
     service = await world.service(SETTINGS);
     const { length } = await digests();
     await world.chain.advance(INTERVAL_SEC);
-    const last = await until(async () => (await digests())[length], "one digest after a month");
+    const week = await until(async () => {
+      const found = (await digests()).slice(length);
+      return found.length >= 7 && found;
+    }, "the digests of a week after a month");
+    expect(week.map(({ sequence }) => sequence)).to.deep.equal([1, 2, 3, 4, 5, 6, 7].map((each) => length + each));
+    const days = week.map(({ data }) => Number(data.from));
+    expect(days).to.deep.equal(days.map((_, index) => (days[0] ?? 0) + index * DAY_SEC));
+    const newest = (await world.chain.provider.getBlock("latest"))?.timestamp ?? 0;
+    expect(days.at(-1)).to.equal(newest - (newest % DAY_SEC) - DAY_SEC);
     const isTried = async () =>
       attentionSchema.parse(await (await call("/analytics/attention", key)).json()).pastDue[0];
     await until(isTried, "the renewal was tried");
     await world.chain.advance(DAY_SEC);
-    const again = await until(async () => (await digests())[length + 1], "the next one");
+    const again = await until(async () => (await digests())[length + 7], "the next one");
     const ids = (await digests()).map(({ id }) => id);
     expect(new Set(ids).size).to.equal(ids.length);
-    expect([last.sequence, again.sequence]).to.deep.equal([length + 1, length + 2]);
+    expect(again.sequence).to.equal(length + 8);
     const { pastDue } = again.data as { pastDue: { count: number; amount: string }[] };
     expect(pastDue.map(({ count, amount }) => [count, amount])).to.deep.equal([[1, PRICE.toString()]]);
   });
