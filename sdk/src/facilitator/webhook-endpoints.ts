@@ -146,10 +146,7 @@ export const noteRequestSchema = z.strictObject({
   act: z.enum(NOTED_ACTS),
   /** what it was about: an id, a hash or an address */
   object: z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be an id"),
-  transaction: z
-    .string()
-    .regex(/^0x[0-9a-f]{64}$/)
-    .optional(),
+  transaction: hash32Schema.optional(),
 });
 
 export type NoteRequest = z.output<typeof noteRequestSchema>;
