@@ -69,6 +69,7 @@ describe("dashboard: webhooks", function () {
   it("sends a test, which the receiver can verify, and shows the delivery with its attempts", async () => {
     const { page } = at;
     await page.getByRole("button", { name: `Send a test to ${url}` }).click();
+    await page.getByText(`To ${url}, newest first.`).waitFor();
     await deliveries().filter({ hasText: "webhook.test" }).filter({ hasText: "delivered" }).waitFor();
     const { body, headers } = received[0] ?? { body: "", headers: {} };
     expect(verifyWebhook(body, headers, secret).type).to.equal("webhook.test");

@@ -77,6 +77,7 @@ describe("dashboard, in a real browser", function () {
     await visit(page, "/nowhere");
     await page.getByText("There is no such page.").waitFor();
     expect(await page.getByRole("button", { name: "Try again" }).count()).to.equal(0);
+    expect(await page.getByRole("alert").getByRole("link", { name: "Overview" }).getAttribute("href")).to.equal("#/");
     await visit(page, `/payments/0x${"0".repeat(64)}`);
     await page.getByRole("alert").filter({ hasText: "Not found" }).waitFor();
     expect(await page.getByRole("button", { name: "Try again" }).count()).to.equal(0);

@@ -19,12 +19,14 @@ export function Problem({ of }: { of: ApiProblem }) {
         {message} <code>{code}</code>
       </p>
       <div class="buttons">
-        {!isNowhere && (
+        {isNowhere ? (
+          <a href="#/">Overview</a>
+        ) : (
           <button type="button" onClick={code === CODE_MISSING ? () => location.reload() : retry}>
             Try again
           </button>
         )}
-        {signOut && (
+        {signOut && !isNowhere && (
           <button type="button" class="quiet" onClick={() => signOut()}>
             Sign out
           </button>

@@ -1,4 +1,4 @@
-/** What the account is asked for, all of it in the URL: month, time zone, kind, token, plan, payer and route. */
+/** What the ledger is asked for, all of it in the URL: month, time zone, kind, token, plan, payer and route. */
 
 import type { Query } from "../api";
 import { Choice } from "../parts";

@@ -1,14 +1,15 @@
 /** Lists the deliveries to one endpoint, and resends them. */
 import { useEffect, useState } from "preact/hooks";
+import type { WebhookEndpoint } from "turnpike/facilitator";
 import { formatCount, formatTime } from "../format";
-import { Alert, Choice, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
+import { Alert, Choice, Cut, Empty, Hex, Narrow, Pager, Panel, Shown, Status, Table } from "../parts";
 import { useGet, useQueryField, useSigned, useTrail } from "../use";
 
 const LOOK_MS = 1_000;
 
 const STATES = { "": "All", pending: "Pending", delivered: "Delivered", failed: "Failed", dropped: "Dropped" };
 
-export function Deliveries({ endpoint }: { endpoint: string }) {
+export function Deliveries({ of: { id: endpoint, url } }: { of: Pick<WebhookEndpoint, "id" | "url"> }) {
   const { api } = useSigned();
   const [round, setRound] = useState(0);
   const [problem, setProblem] = useState<string>();
@@ -36,7 +37,11 @@ export function Deliveries({ endpoint }: { endpoint: string }) {
   return (
     <Panel
       title="Deliveries"
-      note="Newest first."
+      note={
+        <>
+          To <Cut text={url} />, newest first.
+        </>
+      }
       aside={<Choice label="State" value={state} options={STATES} onChange={setState} />}
     >
       <Alert text={problem} />

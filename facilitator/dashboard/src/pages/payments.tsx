@@ -55,7 +55,7 @@ export function Payments() {
         title="One-time payments"
         note={
           <>
-            Days are UTC. Sums of what settled are in the <a href="#/account?kind=one-time">account</a>.
+            Days are UTC. Sums of what settled are in the <a href="#/account?kind=one-time">ledger</a>.
           </>
         }
       >

@@ -17,7 +17,8 @@ export function Webhooks() {
   const list = useGet("/webhook-endpoints", {}, round);
   const [chosen, choose] = useQueryField("endpoint", "");
   // Until one is chosen, the first endpoint's deliveries are shown.
-  const shown = chosen || list.data?.endpoints[0]?.id;
+  const all = list.data?.endpoints ?? [];
+  const shown = chosen ? all.find(({ id }) => id === chosen) : all[0];
   const { query } = usePlace();
   const [editing, edit] = useState<Editing | undefined>(query.has("add") ? { kind: "new" } : undefined);
   const [removing, askRemoval] = useState<WebhookEndpoint>();
@@ -164,7 +165,7 @@ export function Webhooks() {
             ) : (
               <ul class="endpoints" aria-label="Webhook endpoints">
                 {endpoints.map((row) => (
-                  <li key={row.id} aria-current={row.id === shown ? "true" : undefined}>
+                  <li key={row.id} aria-current={row.id === shown?.id ? "true" : undefined}>
                     <div>
                       <code>{row.url}</code>
                       <p class="facts">
@@ -194,7 +195,7 @@ export function Webhooks() {
           }
         </Shown>
       </Panel>
-      {shown && <Deliveries key={`${shown} ${round}`} endpoint={shown} />}
+      {shown && <Deliveries key={`${shown.id} ${round}`} of={shown} />}
     </>
   );
 }
