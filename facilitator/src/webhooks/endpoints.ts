@@ -3,7 +3,7 @@
  * no access to another provider's endpoints.
  */
 import { randomBytes } from "node:crypto";
-import type { Selectable } from "kysely";
+import { type Selectable, sql } from "kysely";
 import {
   type CreateEndpointRequest,
   TEST_EVENT_TYPE,
@@ -39,6 +39,9 @@ export interface WebhookEndpointsDeps {
 type Row = Selectable<WebhookEndpointsTable>;
 
 const MAX_ENDPOINTS = 20;
+
+/** Secrets that sign beside the newest. */
+const MAX_FORMER_SECRETS = 3;
 
 export function createWebhookEndpoints(deps: WebhookEndpointsDeps): WebhookEndpoints {
   return new WebhookEndpoints(deps);
@@ -149,21 +152,24 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Rotates the secret. The new one signs from now on; the previous one signs as well until it expires. Older ones
-   * end at once.
+   * Rotates the secret. The new one signs from now on. Those before it sign as well until they expire, at the latest then: a
+   * rotation that is repeated, such as after a lost answer, does not end the one that a receiver has.
    */
   async rotateSecret(actor: Actor, id: string, overlapSec: number) {
     const previousExpiresAtMs = this.#nowMs() + overlapSec * 1_000;
     return this.#store.transaction(async (tx) => {
       await this.#ownRow(tx, actor, id);
-      await tx
-        .deleteFrom("webhook_secrets")
+      const newest = tx
+        .selectFrom("webhook_secrets")
+        .select("secret")
         .where("endpoint_id", "=", id)
-        .where("expires_at_ms", "is not", null)
-        .execute();
+        .where((is) => is.or([is("expires_at_ms", "is", null), is("expires_at_ms", ">", this.#nowMs())]))
+        .orderBy("created_at_ms", "desc")
+        .limit(MAX_FORMER_SECRETS);
+      await tx.deleteFrom("webhook_secrets").where("endpoint_id", "=", id).where("secret", "not in", newest).execute();
       await tx
         .updateTable("webhook_secrets")
-        .set({ expires_at_ms: previousExpiresAtMs })
+        .set({ expires_at_ms: sql`least(expires_at_ms, ${previousExpiresAtMs}::bigint)` })
         .where("endpoint_id", "=", id)
         .execute();
       const secret = await this.#addSecret(tx, id);

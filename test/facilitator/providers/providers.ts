@@ -200,6 +200,35 @@ describe("Facilitator: providers", function () {
     await expectProblem(await call(path, { key }), 404, "UnknownObject");
   });
 
+  it("signs with each secret that is in its overlap, also when a rotation is repeated, and with the newest alone once told to", async () => {
+    const endpoint = await endpointOf(key, { types: ["payment.failed"] });
+    const path = `/webhook-endpoints/${endpoint.id}`;
+    const rotated = async (body: object) =>
+      ((await (await call(`${path}/rotate-secret`, { key, body })).json()) as Endpoint).secret;
+    const verifying = async (secrets: readonly string[]) => {
+      receiver.received.length = 0;
+      await call(`${path}/test`, { key, body: {} });
+      const { body, headers } = await until(async () => receiver.received[0], "the test event");
+      return secrets.filter((secret) => {
+        try {
+          return verifyWebhook(body, headers, secret).type === "webhook.test";
+        } catch {
+          return false;
+        }
+      });
+    };
+    const secrets = [endpoint.secret, await rotated({}), await rotated({})];
+    expect(await verifying(secrets)).to.deep.equal(secrets);
+    const last = await rotated({ overlapSec: 0 });
+    expect(await verifying([...secrets, last])).to.deep.equal([last]);
+    for (let n = 0; n < 6; n++) await rotated({});
+    receiver.received.length = 0;
+    await call(`${path}/test`, { key, body: {} });
+    const { headers } = await until(async () => receiver.received[0], "the test event");
+    expect(String(headers["webhook-signature"]).split(" ")).to.have.length(4);
+    await remove(endpoint);
+  });
+
   it("B22 shows and does nothing across providers: endpoints, deliveries, events, acts", async () => {
     const endpoint = await endpointOf(key);
     const stranger = await http.service.apiKey({ wallet: await http.world.payer(0n) });

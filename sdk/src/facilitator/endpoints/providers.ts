@@ -282,7 +282,7 @@ export const WEBHOOK_ENDPOINTS = endpoints("webhooks", {
   },
   rotateWebhookSecret: {
     ...post("/webhook-endpoints/{id}/rotate-secret"),
-    text: "Creates a new signing secret. Deliveries carry signatures of both secrets for `overlapSec`.",
+    text: "Creates a new signing secret. For `overlapSec` deliveries carry signatures of the one before too.",
     scope: "webhooks",
     params: ofEndpoint,
     body: rotateSecretRequestSchema,
