@@ -85,14 +85,9 @@ export async function publishDigests({ config, store, feed, clock, wallClock, lo
   };
   const publish = async (provider: Address) => {
     const objectId = keccakText([chainId, provider, DIGEST_TYPE].join("/"));
-    const last = await store.db
-      .selectFrom("events")
-      .select(sql<string>`payload->>'to'`.as("to"))
-      .where("chain_id", "=", chainId)
-      .where("object_id", "=", objectId)
-      .orderBy("sequence", "desc")
-      .limit(1)
-      .executeTakeFirst();
+    const newestTo = sql<{ to: string }>`select payload->>'to' as "to" from events
+      where chain_id = ${chainId} and object_id = ${objectId} order by sequence desc limit 1`;
+    const [last] = (await newestTo.execute(store.db)).rows;
     const since = last ? Math.max(Number(last.to), to - MOST_DAYS * DAY_SEC) : to - DAY_SEC;
     for (let from = since; from < to; from += DAY_SEC)
       await publishDay(provider, objectId, { from, to: from + DAY_SEC });

@@ -208,12 +208,11 @@ export class Keys {
   async rotate(caller: Caller, overlapSec: number): Promise<NewApiKey> {
     return this.#deps.store.transaction(async (tx) => {
       const old = await this.#requireOwn(tx, caller, caller.keyId);
-      const { provider, name, scopes, expires_at_ms: endsMs, chain_id, every_chain } = old;
+      const { expires_at_ms: endsMs } = old;
       if (old.revoked_at_ms !== null || endsMs <= this.#deps.nowMs()) throw new TurnpikeError("InvalidApiKey");
       // The first rotation has left the old key its overlap alone: the newest successor has the key's own end.
       const expires_at_ms = Math.max(endsMs, ...(await this.#revokeSuccessors(tx, old)));
-      const fields = { provider, name, scopes, expires_at_ms, rotated_from: old.id, chain_id, every_chain };
-      const { row, key } = await this.#insert(tx, fields);
+      const { row, key } = await this.#insert(tx, { ...old, expires_at_ms, rotated_from: old.id });
       const endMs = Math.min(endsMs, this.#deps.nowMs() + overlapSec * 1_000);
       await tx.updateTable("api_keys").set({ expires_at_ms: endMs }).where("id", "=", old.id).execute();
       await this.#record(tx, caller, "key.rotated", old.id, { successor: row.id, overlapSec });
@@ -223,17 +222,18 @@ export class Keys {
 
   /** @returns when each of them would have ended, milliseconds */
   async #revokeSuccessors(tx: Tx, { id, provider }: Row): Promise<number[]> {
-    const successors = sql`with recursive s as (
-      select id, expires_at_ms from api_keys where provider = ${provider} and rotated_from = ${id}
-      union all select k.id, k.expires_at_ms from api_keys k join s on k.rotated_from = s.id)`;
-    // Again, since the last one may have been rotated at the same time.
-    for (let revoked = -1; revoked !== 0; ) {
-      const { rows } = await sql`${successors} update api_keys k set revoked_at_ms = ${this.#deps.nowMs()} from s
-        where k.id = s.id and k.revoked_at_ms is null returning k.id`.execute(tx);
-      revoked = rows.length;
+    let ends: number[] = [];
+    // Until none comes to them: the last one may have been rotated at the same time.
+    for (let known = -1; known !== ends.length; ) {
+      known = ends.length;
+      const { rows } = await sql<{ expires_at_ms: number }>`with recursive s as (
+          select id from api_keys where provider = ${provider} and rotated_from = ${id}
+          union all select k.id from api_keys k join s on k.rotated_from = s.id)
+        update api_keys k set revoked_at_ms = coalesce(k.revoked_at_ms, ${this.#deps.nowMs()}::bigint) from s
+        where k.id = s.id returning k.expires_at_ms`.execute(tx);
+      ends = rows.map((row) => row.expires_at_ms);
     }
-    const { rows } = await sql<{ expires_at_ms: number }>`${successors} select expires_at_ms from s`.execute(tx);
-    return rows.map((row) => row.expires_at_ms);
+    return ends;
   }
 
   /**
