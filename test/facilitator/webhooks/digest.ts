@@ -101,7 +101,7 @@ describe("Facilitator: digests", function () {
     expect(sent("asked").every(({ body }) => JSON.parse(body).type === TYPE)).to.equal(true);
   });
 
-  it("comes once for each day of the last week, however long the service stood still and often it starts, and names what is past due", async () => {
+  it("comes once for each day of the last week, however long no block came and however often the service starts, and names what is past due", async () => {
     await service.stop();
     service = await world.service(SETTINGS);
     const { length } = await digests();
