@@ -200,7 +200,7 @@ describe("Facilitator: providers", function () {
     await expectProblem(await call(path, { key }), 404, "UnknownObject");
   });
 
-  it("signs with each secret that is in its overlap, also when a rotation is repeated, and with the newest alone once told to", async () => {
+  it("signs with each secret that is in its overlap, also when a rotation is repeated, and with the newest alone without an overlap", async () => {
     const endpoint = await endpointOf(key, { types: ["payment.failed"] });
     const path = `/webhook-endpoints/${endpoint.id}`;
     const rotated = async (body: object) =>
