@@ -35,7 +35,7 @@ const cursor = z.string().max(160).optional();
 export const RECORD_ENDPOINTS = endpoints("analytics", {
   search: {
     ...get("/search"),
-    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, payers and plans by their label, and webhook endpoints by the start of their description. Of an id, its first six digits suffice.",
+    text: "Finds the provider's payments by id, memo or transaction, its charges by id or transaction, subscriptions, payers and plans by id, plans also by the start of their name, payers and plans by their label, and webhook endpoints by the start of their description. The first six digits of an id suffice, but of a charge's.",
     scope: "read",
     query: z.object({ q: z.string().trim().min(1).max(256) }),
     answers: { 200: searchSchema },
